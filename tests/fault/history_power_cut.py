@@ -22,9 +22,10 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
-from paddock.storage.blobs import BlobStore
-from paddock.storage.history import History, SeenStore
+from paddock.storage.history import History
 from paddock.storage.notes import CallMark
+from paddock.storage.objects import BlobStore
+from paddock.storage.reader import StoreReader
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.single import Expected, write_file
@@ -74,7 +75,7 @@ def look(base: Path, told: dict[int, list[list[str]]]) -> int:
     """The disk after the cut; how many contents were replaced."""
     Workspace.open(str(base / "ws")).close()
     assert temporaries(base / "ws") == []
-    with SeenStore.look(str(base / "objects")) as seen:
+    with StoreReader(str(base / "objects")) as seen:
         for writer in told:
             present = number_in(base, writer)
             for number in range(1, present):

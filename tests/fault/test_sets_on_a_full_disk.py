@@ -32,7 +32,7 @@ def one_megabyte(directory):
 def opened(tree, plane):
     with (
         Workspace.open(str(tree)) as workspace,
-        ObjectStore.open(str(plane / "objects"), bytes_max=10**9) as objects,
+        ObjectStore(str(plane / "objects"), bytes_max=10**9) as objects,
         Journal.open(str(plane / "journal"), Disk()) as journal,
     ):
         yield lambda *changes: commit_changes(workspace, [changes], objects, journal)

@@ -22,10 +22,11 @@ from paddock.pattern import lazy_pattern
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import require_as_declared
 from paddock.plane.layout import LedgerName
-from paddock.storage.blobs import BlobStore
 from paddock.storage.disk import Disk
-from paddock.storage.history import History, Keeper, SeenStore
+from paddock.storage.history import History, Keeper
 from paddock.storage.journal import Journal
+from paddock.storage.objects import BlobStore
+from paddock.storage.reader import StoreReader
 from paddock.text.show import quote
 from paddock.tools.spec import Change
 from paddock.values.calls import Json
@@ -41,8 +42,8 @@ def open_history(project: Project) -> History:
     return History(str(project.layout.objects), bytes_max=bytes_max)
 
 
-def look_at_history(project: Project) -> SeenStore:
-    return SeenStore.look(str(project.layout.objects))
+def look_at_history(project: Project) -> StoreReader:
+    return StoreReader(str(project.layout.objects))
 
 
 def settle_sets(project: Project) -> tuple[str, ...]:
@@ -198,7 +199,7 @@ def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]
 def read_output(project: Project, digest: str) -> bytes | None:
     """What a command printed, from the history; None where it is not there any more."""
     with look_at_history(project) as store:
-        return store.read(f"sha256:{digest}") if store.has(f"sha256:{digest}") else None
+        return store.find(f"sha256:{digest}")
 
 
 def has_output(project: Project, digest: str) -> bool:

@@ -32,8 +32,9 @@ from paddock.runtime.past_diff import Differ, Diffs
 from paddock.runtime.prepared import FREE, Bounds, Registry
 from paddock.runtime.records import Caller
 from paddock.runtime.undo import changed_since, is_as_before, is_only_touched, undo_tool, unkept
-from paddock.storage.history import History, SeenStore
-from paddock.storage.notes import Note
+from paddock.storage.history import History
+from paddock.storage.notes import Note, read_notes
+from paddock.storage.reader import StoreReader
 from paddock.text.show import quote
 from paddock.tools.spec import Change, Ports, Tool
 from paddock.values.calls import Json, ToolCall, ToolResult
@@ -135,7 +136,7 @@ class UndoAnswer(Struct, frozen=True):
 
 class Past(Struct):
     project: Project
-    seen: SeenStore
+    seen: StoreReader
     history: History
     calls: tuple[PastCall, ...]
     """Oldest first."""
@@ -258,14 +259,6 @@ class Past(Struct):
         return UndoAnswer(result, self._differ(call).since(call) if is_changed else None)
 
 
-class _Stored(Struct, frozen=True):
-    seen: SeenStore
-
-    def read(self, digest: str) -> bytes | None:
-        """None where it was pruned. Raises: IntegrityError, HostError."""
-        return self.seen.read(digest) if self.seen.has(digest) else None
-
-
 @contextmanager
 def open_past(project: Project) -> Generator[Past]:
     """Read what changed something; write nothing before an undo. Raises: HostError, ConfigError."""
@@ -278,9 +271,9 @@ def open_past(project: Project) -> Generator[Past]:
         verify_not_gone(project.layout, project.environment, LedgerName.HO1M)
         if path.exists():
             # The notes first: a call that ends between the two is in the ledger by then.
-            notes = seen.notes()
+            notes = read_notes(seen)
             effects = find_effects(str(path), (OPERATOR,))
-        calls = past_calls(effects, notes, _Stored(seen).read)
+        calls = past_calls(effects, notes, seen.find)
         then = past_workspaces(project.layout.ledger_paths()[LedgerName.GOVERNANCE], calls)
         ended = ended_notes(effects, notes)
         yield Past(project, seen, history, calls, effects.bad, ended, then, held)

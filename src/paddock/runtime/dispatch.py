@@ -41,6 +41,7 @@ from paddock.runtime.judge import Context
 from paddock.runtime.messages import Asked, Malformed
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared, Ran
 from paddock.runtime.records import Recorder, holds_contents, kept_arguments
+from paddock.storage.history import History
 from paddock.tools.spec import Confining, Plan, StoppedCallError, Tool, ToolOutput
 from paddock.values.calls import LeftEffect, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Decision, Outcome, confined
@@ -208,7 +209,7 @@ class Dispatcher:
             return refused(ready.call, ready.tool, not_recorded(error))
         started = self._context.monotonic_ns()
         try:
-            with history.running(self._recorder.mark(ready.call, intent)) as running:
+            with History.running(self._recorder.mark(ready.call, intent)) as running:
                 outcome = self._run(ready)
             duration_us = (self._context.monotonic_ns() - started) // 1000
             entry = self._outcome(ready, outcome, duration_us, intent)
@@ -221,7 +222,7 @@ class Dispatcher:
             # An interrupt or an exit: nobody knows how far it came.
             self._unknown(ready, type(stop).__name__, reservation)
             raise
-        if _is_on_record(outcome):
+        if history is not None and _is_on_record(outcome):
             history.recorded(running)
         self._context.after_write()
         return result_of(ready, outcome)

@@ -14,7 +14,7 @@ from paddock.runtime.contents import Contents
 from paddock.runtime.past import OPERATOR
 from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller
-from paddock.storage.history import CallHistory
+from paddock.storage.history import History
 from paddock.tools.spec import Ports
 from paddock.values.decisions import Action, Agent, AgentChain, Decision, Outcome, RuleMatch
 
@@ -104,7 +104,6 @@ class OperatorJudge:
         return self._shown.allows(action)
 
 
-_NO_HISTORY: Final = CallHistory()
 _NOBODY: Final = NoApprover()
 
 
@@ -128,7 +127,7 @@ class Context(Struct, frozen=True):
     randomness: Callable[[int], bytes]
     keeper: Approver = _NOBODY
     """Keeps what nobody is asked about now, so that it can be answered."""
-    history: CallHistory = _NO_HISTORY
+    history: History | None = None
     contents: Contents | None = None
     """Where contents of arguments are kept; None: their digests alone are."""
     monotonic_ns: Callable[[], int] = time.monotonic_ns

@@ -10,7 +10,7 @@ from paddock.errors import HostError, IntegrityError, PathError, TextError
 from paddock.runtime.past import PastCall
 from paddock.runtime.undo import state_at
 from paddock.storage.notes import DoingKind
-from paddock.storage.objects import ObjectStore
+from paddock.storage.reader import StoreReader
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.tools.spec import Change, Shown
@@ -34,7 +34,7 @@ class Diffs(Struct, frozen=True):
 
 class Differ(Struct, frozen=True):
     workspace: Workspace
-    store: ObjectStore
+    store: StoreReader
     shown: Shown
 
     def of_call(self, call: PastCall) -> Diffs:

@@ -18,7 +18,7 @@ from paddock.runtime.past import PastCall
 from paddock.storage.history import History
 from paddock.storage.journal import Journal
 from paddock.storage.notes import DoingEntry
-from paddock.storage.objects import ObjectStore
+from paddock.storage.reader import StoreReader
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, result_schema
 from paddock.tools.effects import change_json, change_of_doing, changes_of, within_entry
@@ -52,7 +52,7 @@ _ENTRIES_MAX: Final = 10_000
 """Of a directory that an undo would remove; one with more holds what is not the call's."""
 
 
-def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
+def unkept(changes: Sequence[Change], store: StoreReader) -> tuple[str, ...]:
     return tuple(
         change.path
         for change in changes
@@ -61,7 +61,7 @@ def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
     )
 
 
-def verify_kept(changes: Sequence[Change], store: ObjectStore) -> None:
+def verify_kept(changes: Sequence[Change], store: StoreReader) -> None:
     """Read what is to be brought back, before anything is touched. Raises: IntegrityError."""
     for change in changes:
         if _needs_content(change) and change.before is not None:
@@ -183,7 +183,7 @@ def _was(change: Change, now: EntryState | None) -> bool:
 
 class UndoPlan(Struct):
     left: UndoTree
-    store: ObjectStore
+    store: StoreReader
     overrides_read_only: bool
     """For what a command did: to files that no tool may write it could do it all the same."""
     staged: list[StagedChange] = field(default_factory=list[StagedChange])
@@ -373,7 +373,7 @@ class Undo(Struct, frozen=True):
         return changes_of(receipt.changes)
 
 
-def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -> None:
+def require_undoable(call: PastCall, workspace: Workspace, store: StoreReader) -> None:
     """Refuse a call that cannot be taken back. Raises: FileChangedError, PathNotFoundError."""
     if not call.changes:
         raise PathNotFoundError(

@@ -1,9 +1,5 @@
 """The one journal: sets of steps that happen as a whole, whatever ends the process.
 
-Staged shell commits, undo and package installs write what they are about to do here,
-in the plane, before they do it. Each set has a file of its own, an entry; see
-below for what stands in it.
-
     begin: entry with its intent → sync → sync of this directory
            the new contents are put under temporary names beside their places → sync
     commit record → sync                                  ← the set exists from here on
@@ -12,13 +8,7 @@ below for what stands in it.
            what was displaced is removed → the entry is removed
 
 Killed before the commit record is whole, the set never happened. Killed after it, whoever opens
-the journal next completes it or undoes it (`workspace.recover`). Here is only what is on
-record, and whose it is:
-  * an entry belongs to whoever holds the flock(2) on its file; only one that nobody holds is
-    handed out for recovery, and then the recoverer holds it;
-  * before a claimed entry is acted on it is synced: acts that outlive the record that they
-    rest on would be misread later;
-  * an entry is removed last. If the removal is lost with the power, it is removed again.
+the journal next completes it or undoes it (`workspace.recover`). Here is only what is on record.
 """
 
 import contextlib
@@ -34,23 +24,11 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.errors import (
-    HostError,
-    IntegrityError,
-    InternalError,
-    PaddockError,
-    StorageFullError,
-)
+from paddock.errors import IntegrityError, InternalError, PaddockError, StorageFullError
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import require_private
-from paddock.storage.disk import (
-    DIRECTORY,
-    PRIVATE_DIRECTORY_MODE,
-    Disk,
-    converting,
-    read_bytes,
-)
-from paddock.storage.locks import leads_to, open_locked, try_lock, unlock
+from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, Disk, converting, read_bytes
+from paddock.storage.locks import ClaimedFile, open_locked
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -73,8 +51,11 @@ from paddock.values.calls import Json
 # cannot keep an entry from being ended. What follows the last whole line is a record whose
 # write did not end, so nothing was done because of it.
 #
-# Pure: bytes in, values out. Marks hold no device number, because a device may have
-# another one after a restart of the machine; a mark is compared within one directory.
+# Before a claimed entry is acted on it is synced: acts that outlive the record that they rest on
+# would be misread later. An entry is removed last; lost with the power, that is done again.
+#
+# Marks hold no device number, because a device may have another one after a restart of the
+# machine; a mark is compared within one directory.
 
 FORMAT: Final = "paddock-journal/1"
 FORMAT_BESIDE: Final = "paddock-journal/2"
@@ -90,7 +71,11 @@ class MarkKind(StrEnum):
     LINK = "link"
 
 
-class EntryMark(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    pass
+
+
+class EntryMark(_Row, frozen=True):
     """One entry, so that it can be told from any other: equal as long as nobody changed it."""
 
     kind: MarkKind
@@ -102,7 +87,7 @@ class EntryMark(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     """Of a directory: the digest of all that it holds."""
 
 
-class SwapStep(Struct, frozen=True, array_like=True, tag="swap", forbid_unknown_fields=True):
+class SwapStep(_Row, frozen=True, tag="swap"):
     """What stands at a path and what stands under a temporary name beside it change places.
 
     Either of them may be nothing: then it is a creation, or a removal.
@@ -117,16 +102,14 @@ class SwapStep(Struct, frozen=True, array_like=True, tag="swap", forbid_unknown_
     new: EntryMark | None
 
 
-class Metadata(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Metadata(_Row, frozen=True):
     """Permission bits, all twelve, and perhaps a modification time."""
 
     mode: int
     modified_ns: int | None
 
 
-class MetadataStep(
-    Struct, frozen=True, array_like=True, tag="metadata", forbid_unknown_fields=True
-):
+class MetadataStep(_Row, frozen=True, tag="metadata"):
     directory: str
     name: str
     inode: int
@@ -137,7 +120,7 @@ class MetadataStep(
 Step = SwapStep | MetadataStep
 
 
-class SecondRoot(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class SecondRoot(_Row, frozen=True):
     """A directory elsewhere that stands for a name at the root."""
 
     name: str
@@ -154,6 +137,10 @@ class Intent(Struct, frozen=True, tag_field="record", tag="intent"):
     directories: tuple[str, ...]
     label: str = ""
     beside: SecondRoot | None = None
+
+    @property
+    def format(self) -> str:
+        return FORMAT if self.beside is None else FORMAT_BESIDE
 
 
 class CommitRecord(Struct, frozen=True, tag_field="record", tag="commit"):
@@ -179,29 +166,26 @@ class Records(Struct, frozen=True):
 
     def followed_by(self, record: Record) -> "Records | None":
         """With one more; None where it comes out of order."""
-        if isinstance(record, Intent):
-            return Records(record) if self.intent is None else None
-        if isinstance(record, CommitRecord):
-            is_next = self.intent is not None and self.steps is None
-            return Records(self.intent, record.steps) if is_next else None
-        if self.steps is None or (isinstance(record, UndoRecord) and self.is_ended):
-            return None
-        if isinstance(record, UndoRecord):
-            return replace(self, is_undone=True)
-        return replace(self, is_ended=True)
+        match record:
+            case Intent() if self.intent is None:
+                return replace(self, intent=record)
+            case CommitRecord() if self.intent is not None and self.steps is None:
+                return replace(self, steps=record.steps)
+            case UndoRecord() if self.steps is not None and not self.is_ended:
+                return replace(self, is_undone=True)
+            case EndRecord() if self.steps is not None:
+                return replace(self, is_ended=True)
+            case _:
+                return None
 
 
 def payload_of(record: Record) -> dict[str, Json]:
     fields = to_builtins(record)
     if isinstance(record, Intent):
-        fields["format"] = _format_of(record)
+        fields["format"] = record.format
         if record.beside is None:
             del fields["beside"]
     return fields
-
-
-def _format_of(intent: Intent) -> str:
-    return FORMAT if intent.beside is None else FORMAT_BESIDE
 
 
 def encode_line(previous: str, payload: Json) -> tuple[bytes, str]:
@@ -239,19 +223,14 @@ def decode(name: str, content: bytes) -> Decoded:
 
 
 def _with_record(name: str, records: Records, text: bytes) -> Records:
-    try:
+    with contextlib.suppress(ValueError, RecursionError, ValidationError):
         fields = json.loads(text)
         record = convert(fields, Record)
-    except (ValueError, RecursionError, ValidationError) as failure:
-        raise _unreadable(name) from failure
-    found = records.followed_by(record)
-    if found is None or (isinstance(record, Intent) and fields.get("format") != _format_of(record)):
-        raise _unreadable(name)
-    return found
-
-
-def _unreadable(name: str) -> IntegrityError:
-    return IntegrityError(
+        found = records.followed_by(record)
+        is_known = not isinstance(record, Intent) or fields.get("format") == record.format
+        if found is not None and is_known:
+            return found
+    raise IntegrityError(
         f"journal entry {name} has a whole line that is no record of {FORMAT}",
         hint="was it written by a newer paddock?",
     )
@@ -261,96 +240,78 @@ _SUFFIX: Final = ".entry"
 _NAME: Final = lazy_pattern(r"[0-9a-f]{32}\.entry")
 TOKEN_CHARS: Final = 24
 _CLAIM: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_NAMES_TRIED_MAX: Final = 16
 _VOID: Final = b"\0" * 64
 
 
-class JournalEntry:
+class JournalEntry(ClaimedFile):
     """One entry, ours until it is removed or let go."""
 
-    __slots__ = ("_dir_fd", "_disk", "_fd", "_last_digest", "_offset", "name", "records")
+    __slots__ = ("_last_digest", "records")
 
     def __init__(self, disk: Disk, dir_fd: int, name: str, fd: int) -> None:
-        self._disk = disk
-        self._dir_fd = dir_fd
-        self._fd = fd
-        self.name = name
+        super().__init__(disk, dir_fd, name, fd)
         self.records = Records()
         self._last_digest = name
-        self._offset = 0
 
     def load(self) -> None:
         with converting("read the journal"):
-            size_bytes = os.fstat(self._fd).st_size
+            size_bytes = os.fstat(self.fd).st_size
             if size_bytes > limits.journal_entry_bytes_max:
                 raise IntegrityError(
                     f"journal entry {self.name} has {size_bytes} bytes, "
                     f"over {limits.journal_entry_bytes_max}"
                 )
-            decoded = decode(self.name, read_bytes(self._fd, size_bytes))
-            self._disk.sync(self._fd)
+            decoded = decode(self.name, read_bytes(self.fd, size_bytes))
+            self.disk.sync(self.fd)
         self.records = decoded.records
         self._last_digest = decoded.last_digest
-        self._offset = decoded.end_bytes
+        self.end_bytes = decoded.end_bytes
 
     def begin(self, intent: Intent) -> None:
         """Say where we will act. Nothing may be done in the tree before this returns."""
-        self._append(intent)
+        self._record(intent)
         with converting("write the journal"):
-            self._disk.sync(self._dir_fd)
+            self.disk.sync(self._dir_fd)
 
     def commit(self, steps: tuple[Step, ...]) -> None:
         """The commit point: when this returns, the set is complete or undone as a whole."""
         try:
-            self._append(CommitRecord(steps), RESERVE)
+            self._record(CommitRecord(steps), RESERVE)
         except PaddockError:
             # The record may be there, whole, though its sync failed: nobody must find it.
             with contextlib.suppress(OSError):
-                os.pwrite(self._fd, _VOID, self._offset)
+                os.pwrite(self.fd, _VOID, self.end_bytes)
             raise
 
     def undo(self) -> None:
         """Whoever comes after us undoes the set, and does not complete it."""
-        self._append(UndoRecord())
+        self._record(UndoRecord())
 
     def end(self) -> None:
-        self._append(EndRecord())
+        self._record(EndRecord())
 
     def forget(self) -> None:
         """Remove the entry: nothing that it speaks of is left in the tree."""
         with converting("remove a journal entry"):
-            self._disk.unlink(self._dir_fd, self.name)
-        self.release()
+            self.remove()
 
     def abandon(self) -> None:
         """Remove an entry that was not committed, durably: it must not come back."""
         with converting("remove a journal entry"):
-            self._disk.unlink(self._dir_fd, self.name)
-            self._disk.sync(self._dir_fd)
-        self.release()
+            self.remove()
+            self.disk.sync(self._dir_fd)
 
-    def release(self) -> None:
-        """Let it go as it stands; the next to open the journal takes it up. Idempotent."""
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            unlock(fd)
-
-    def _append(self, record: Record, reserve: bytes = b"") -> None:
+    def _record(self, record: Record, reserve: bytes = b"") -> None:
         records = self.records.followed_by(record)
         if records is None:
             raise InternalError(f"a journal entry goes on with {record!r}")
         line, digest = encode_line(self._last_digest, payload_of(record))
-        if self._offset + len(line) + len(reserve) > limits.journal_entry_bytes_max:
+        if self.end_bytes + len(line) + len(reserve) > limits.journal_entry_bytes_max:
             raise StorageFullError(
                 "the set is too large for one journal entry", hint="change less at once"
             )
-        # write → sync, each record. After a failed write or sync the place of the next
-        # record stays: what stands there then is a torn record, and is written over.
         with converting("write the journal"):
-            os.lseek(self._fd, self._offset, os.SEEK_SET)
-            self._disk.write(self._fd, line + reserve)
-            self._disk.sync(self._fd)
-        self._offset += len(line)
+            self.append(line, reserve, self.disk.sync)
         self._last_digest = digest
         self.records = records
 
@@ -395,14 +356,7 @@ class Journal:
 
     def new_entry(self) -> JournalEntry:
         with converting("write the journal"):
-            for _ in range(_NAMES_TRIED_MAX):
-                name = os.urandom(16).hex() + _SUFFIX
-                fd = self._disk.create(self._dir_fd, name)
-                # Between the two calls somebody may have taken it for a dead one.
-                if try_lock(fd) and leads_to(self._dir_fd, name, fd):
-                    return JournalEntry(self._disk, self._dir_fd, name, fd)
-                os.close(fd)
-        raise HostError("no journal entry can be made: each is taken away at once")
+            return JournalEntry.make(self._disk, self._dir_fd, _SUFFIX)
 
     def claim_dead(self) -> Generator[JournalEntry | UnclaimedEntry]:
         """Entries whose owner is dead, oldest name first, not read yet; each is ours until let go.
@@ -413,23 +367,19 @@ class Journal:
         with converting("list the journal"):
             names = sorted(name for name in os.listdir(self._dir_fd) if _NAME.fullmatch(name))
         for name in names:
-            entry = self._claim(name)
-            if isinstance(entry, JournalEntry):
+            # Threat: one entry that we may not open (root's, in a plane of another user), or
+            # what is none (a link, a device) would keep every later set from being made.
+            try:
+                fd = open_locked(self._dir_fd, name, _CLAIM)
+            except OSError as failure:
+                yield UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
+                continue
+            if fd is not None:
+                entry = JournalEntry(self._disk, self._dir_fd, name, fd)
                 try:
                     yield entry
                 finally:
                     entry.release()
-            elif entry is not None:
-                yield entry
-
-    def _claim(self, name: str) -> JournalEntry | UnclaimedEntry | None:
-        # Threat: one entry that we may not open (root's, in a plane of another user), or what
-        # is none (a link, a device) would keep every later set from being made.
-        try:
-            fd = open_locked(self._dir_fd, name, _CLAIM)
-        except OSError as failure:
-            return UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
-        return None if fd is None else JournalEntry(self._disk, self._dir_fd, name, fd)
 
 
 def _why_unclaimed(dir_fd: int, name: str, failure: OSError) -> str:

@@ -6,22 +6,23 @@ a stopped holder must not stop everybody.
 
 import fcntl
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from paddock import limits
 from paddock.errors import HostError
 from paddock.storage.atomic import held_open, host_errors
+from paddock.storage.disk import Disk
 from paddock.text.show import quote
 
 T = TypeVar("T")
 _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
+_NAMES_TRIED_MAX: Final = 16
 
 Identity = tuple[int, int]
 
@@ -88,6 +89,51 @@ def unlock(fd: int) -> None:
         os.close(fd)
 
 
+class ClaimedFile:
+    """A file that one living process writes, and that is its own by flock(2).
+
+    Whoever can lock it knows that its process is dead, and has it from then on.
+    """
+
+    __slots__ = ("_dir_fd", "disk", "end_bytes", "fd", "name")
+
+    def __init__(self, disk: Disk, dir_fd: int, name: str, fd: int) -> None:
+        self.disk = disk
+        self._dir_fd = dir_fd
+        self.name = name
+        self.fd = fd
+        self.end_bytes = 0
+
+    @classmethod
+    def make(cls, disk: Disk, dir_fd: int, suffix: str) -> Self:
+        for _ in range(_NAMES_TRIED_MAX):
+            name = os.urandom(16).hex() + suffix
+            fd = disk.create(dir_fd, name)
+            # Between the two calls somebody may have taken it for a dead one.
+            if try_lock(fd) and leads_to(dir_fd, name, fd):
+                return cls(disk, dir_fd, name, fd)
+            os.close(fd)
+        raise HostError("no file of our own can be made: each is taken away at once")
+
+    def append(self, lines: bytes, room: bytes, sync: Callable[[int], None] | None) -> None:
+        """Write behind what stands there; where that fails, the next is written over it."""
+        os.lseek(self.fd, self.end_bytes, os.SEEK_SET)
+        self.disk.write(self.fd, lines + room)
+        if sync is not None:
+            sync(self.fd)
+        self.end_bytes += len(lines)
+
+    def release(self) -> None:
+        """Let it go as it stands, for whoever comes next. Idempotent."""
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            unlock(fd)
+
+    def remove(self) -> None:
+        self.disk.unlink(self._dir_fd, self.name)
+        self.release()
+
+
 @contextmanager
 def locked(directory: Path, kind: int = fcntl.LOCK_EX) -> Generator[None]:
     """Hold the exclusive lock of `directory`. HostError: not in path_lock_timeout_s."""
@@ -129,37 +175,6 @@ def call_after_fork(thing: T, anew: Callable[[T], None]) -> None:
     Only the forking thread goes on there: what others hold stays taken, what they began unended.
     """
     _anew[thing] = anew
-
-
-class OpenedOnce(Generic[T]):
-    """A thing that is opened when it is first needed, by whichever thread."""
-
-    __slots__ = ("__weakref__", "_mutex", "_open", "_opened")
-
-    def __init__(self, open_it: Callable[[], T]) -> None:
-        self._open = open_it
-        self._mutex = threading.Lock()
-        self._opened: T | None = None
-        call_after_fork(self, OpenedOnce[T].renew)
-
-    def renew(self) -> None:
-        self._mutex = threading.Lock()
-
-    @property
-    def is_open(self) -> bool:
-        return self._opened is not None
-
-    def get(self) -> T:
-        with self._mutex:
-            if self._opened is None:
-                self._opened = self._open()
-            return self._opened
-
-    def take(self) -> T | None:
-        """What was opened, to be closed; None where nothing was."""
-        with self._mutex:
-            opened, self._opened = self._opened, None
-            return opened
 
 
 def _in_child() -> None:

@@ -10,22 +10,22 @@ file's size nor its blocks change, and a sync waits for the line alone, not for 
 file system. A file whose lock is free belongs to a process that was killed.
 """
 
-import contextlib
-import fcntl
 import json
 import os
 import threading
 import time
-from collections.abc import Collection, Sequence
-from itertools import repeat
+from collections.abc import Collection, Generator, Sequence
+from contextlib import suppress
 from typing import Final, Literal, TypeAlias, cast
 
 from msgspec import Struct, ValidationError, convert, field, to_builtins
 
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import DIRECTORY, READ, converting, read_bytes
-from paddock.storage.locks import call_after_fork, open_locked
-from paddock.storage.shelf import Shelf, names_in, open_directory
+from paddock.storage.locks import ClaimedFile, call_after_fork, open_locked
+from paddock.storage.objects import ObjectStore
+from paddock.storage.prune import names_in, open_directory
+from paddock.storage.reader import StoreReader
 from paddock.values.calls import Json
 
 _NOTES: Final = "notes"
@@ -89,141 +89,6 @@ class Note(Struct, frozen=True):
     doing: Doing
 
 
-class Notes:
-    """The notes beside one store: those of this process, and what others left."""
-
-    __slots__ = ("__weakref__", "_dir_fd", "_disk", "_mutex", "_own")
-
-    def __init__(self, shelf: Shelf) -> None:
-        self._disk = shelf.disk
-        self._mutex = threading.Lock()
-        self._own: _OwnFile | None = None
-        with converting("open the history"):
-            self._dir_fd = open_directory(shelf.disk, shelf.fd, _NOTES)
-        call_after_fork(self, Notes._after_fork)
-
-    def _after_fork(self) -> None:
-        self._mutex = threading.Lock()
-        own, self._own = self._own, None
-        if own is not None:
-            os.close(own.fd)
-
-    def close(self) -> None:
-        with self._mutex:
-            own, self._own = self._own, None
-            if own is not None and not own.needed:
-                with contextlib.suppress(OSError):
-                    self._disk.unlink(self._dir_fd, own.name)
-            if own is not None:
-                os.close(own.fd)
-            os.close(self._dir_fd)
-
-    def write(self, call: CallMark, *doings: Doing) -> list[int]:
-        """Note what is about to be done, durably; the notes' numbers, for `over`."""
-        with self._mutex, converting("note a call in the history"):
-            own = self._own or self._begin()
-            numbers = list(range(own.last_number + 1, own.last_number + 1 + len(doings)))
-            lines = map(_Line, numbers, repeat(time.time()), repeat(call), doings)
-            self._append(own, "".join(f"{_encode(to_builtins(line))}\n" for line in lines))
-            own.last_number += len(doings)
-            own.needed.update(numbers)
-            return numbers
-
-    def over(self, numbers: Sequence[int]) -> None:
-        """These notes mean nothing any more: undone, or on record in the ledger."""
-        with self._mutex, contextlib.suppress(OSError):
-            own = self._own
-            if own is None or not numbers:
-                return
-            own.needed.difference_update(numbers)
-            if own.needed or own.end_bytes <= _CUT_AT_BYTES:
-                # Not waited for. What stands there after a crash is held against the ledger.
-                line = f'{{"over":[{",".join(map(str, numbers))}]}}\n'
-                self._append(own, line, is_waited_for=False)
-            else:
-                own.cut(0)
-
-    def _begin(self) -> "_OwnFile":
-        name = os.urandom(16).hex() + _SUFFIX
-        fd = self._disk.create(self._dir_fd, name)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._disk.sync(self._dir_fd)
-        except BaseException:
-            os.close(fd)
-            self._disk.unlink(self._dir_fd, name)
-            raise
-        self._own = _OwnFile(name, fd)
-        return self._own
-
-    def _append(self, own: "_OwnFile", text: str, *, is_waited_for: bool = True) -> None:
-        # ASCII only, so that names that are not UTF-8 come back as they were.
-        lines = text.encode("ascii")
-        end_bytes = own.end_bytes + len(lines)
-        room = bytes(_ROOM_BYTES) if end_bytes > own.size_bytes else b""
-        try:
-            os.lseek(own.fd, own.end_bytes, os.SEEK_SET)
-            self._disk.write(own.fd, lines + room)
-            if is_waited_for:
-                self._disk.fdatasync(own.fd)
-        except BaseException:
-            # A torn line would swallow the next one. Cutting a file needs no space.
-            own.cut(own.end_bytes)
-            raise
-        own.size_bytes = max(own.size_bytes, end_bytes + len(room))
-        own.end_bytes = end_bytes
-
-    def read_all(self) -> tuple[Note, ...]:
-        """Every note that is not over, oldest first. What is no note is passed over."""
-        with converting("read the history"):
-            return _read_all(self._dir_fd)
-
-    @staticmethod
-    def look(shelf: Shelf) -> tuple[Note, ...]:
-        """As `read_all`, of a store that is only looked at. Raises: HostError."""
-        with converting("read the history"):
-            try:
-                with held_open(os.open(_NOTES, DIRECTORY, dir_fd=shelf.fd)) as dir_fd:
-                    return _read_all(dir_fd)
-            except FileNotFoundError:
-                return ()
-
-    def needed(self) -> frozenset[str]:
-        """The digests that notes of calls at work name: not to be pruned."""
-        since_s = time.time() - _RUNNING_S_MAX
-        notes = [note for note in self.read_all() if note.written_s > since_s]
-        return frozenset(note.doing.before for note in notes if note.doing.before is not None)
-
-    def tidy(self, ended: Collection[Note]) -> None:
-        """Remove the files of processes that are gone, and hold no note but these."""
-        with converting("read the history"):
-            for name in _files_in(self._dir_fd):
-                with contextlib.suppress(OSError):
-                    self._remove_if_ended(name, ended)
-
-    def _remove_if_ended(self, name: str, ended: Collection[Note]) -> None:
-        fd = open_locked(self._dir_fd, name, READ)
-        if fd is not None:
-            with held_open(fd):
-                # Read under the lock: its process may have noted more before it went.
-                if all(note in ended for note in _read(self._dir_fd, name)):
-                    self._disk.unlink(self._dir_fd, name)
-
-
-class _OwnFile(Struct):
-    name: str
-    fd: int
-    last_number: int = 0
-    needed: set[int] = field(default_factory=set[int])
-    end_bytes: int = 0
-    """Of the lines; NULs follow, up to the size."""
-    size_bytes: int = 0
-
-    def cut(self, size_bytes: int) -> None:
-        os.ftruncate(self.fd, size_bytes)
-        self.end_bytes = self.size_bytes = size_bytes
-
-
 class _Line(Struct, frozen=True):
     note: int
     at: float
@@ -236,13 +101,141 @@ _DOING_MEMBERS_MIN: Final = 10
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def _files_in(dir_fd: int) -> list[str]:
-    return [name for name in names_in(dir_fd) if name.endswith(_SUFFIX)]
+class _Own(Struct):
+    """The file of this process. NULs follow its lines, up to `size_bytes`."""
+
+    file: ClaimedFile
+    dir_fd: int
+    last_number: int = 0
+    needed: set[int] = field(default_factory=set[int])
+    size_bytes: int = 0
+
+    def append(self, text: str, *, is_waited_for: bool = True) -> None:
+        # ASCII only, so that names that are not UTF-8 come back as they were.
+        lines, file = text.encode("ascii"), self.file
+        end_bytes = file.end_bytes + len(lines)
+        room = bytes(_ROOM_BYTES) if end_bytes > self.size_bytes else b""
+        try:
+            file.append(lines, room, file.disk.fdatasync if is_waited_for else None)
+        except BaseException:
+            # A torn line would swallow the next one. Cutting a file needs no space.
+            self.cut(file.end_bytes)
+            raise
+        self.size_bytes = max(self.size_bytes, end_bytes + len(room))
+
+    def cut(self, size_bytes: int) -> None:
+        os.ftruncate(self.file.fd, size_bytes)
+        self.file.end_bytes = self.size_bytes = size_bytes
 
 
-def _read_all(dir_fd: int) -> tuple[Note, ...]:
-    found = [note for name in _files_in(dir_fd) for note in _read(dir_fd, name)]
+class Notes:
+    """The notes beside one store: those of this process, and what others left."""
+
+    __slots__ = ("__weakref__", "_mutex", "_own", "_store")
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._mutex = threading.Lock()
+        self._own: _Own | None = None
+        call_after_fork(self, Notes._after_fork)
+
+    def _after_fork(self) -> None:
+        self._mutex = threading.Lock()
+        own, self._own = self._own, None
+        if own is not None:
+            os.close(own.file.fd)
+            os.close(own.dir_fd)
+
+    def close(self) -> None:
+        with self._mutex:
+            own, self._own = self._own, None
+            if own is not None:
+                if not own.needed:
+                    with suppress(OSError):
+                        own.file.remove()
+                own.file.release()
+                os.close(own.dir_fd)
+
+    def write(self, call: CallMark, *doings: Doing) -> list[int]:
+        """Note what is about to be done, durably; the notes' numbers, for `over`."""
+        with self._mutex, converting("note a call in the history"):
+            own, at = self._own or self._begin(), time.time()
+            numbers = list(range(own.last_number + 1, own.last_number + 1 + len(doings)))
+            lines = (_Line(n, at, call, doing) for n, doing in zip(numbers, doings, strict=True))
+            own.append("".join(f"{_encode(to_builtins(line))}\n" for line in lines))
+            own.last_number += len(doings)
+            own.needed.update(numbers)
+            return numbers
+
+    def over(self, numbers: Sequence[int]) -> None:
+        """These notes mean nothing any more: undone, or on record in the ledger."""
+        with self._mutex, suppress(OSError):
+            own = self._own
+            if own is None or not numbers:
+                return
+            own.needed.difference_update(numbers)
+            if own.needed or own.file.end_bytes <= _CUT_AT_BYTES:
+                # Not waited for. What stands there after a crash is held against the ledger.
+                line = f'{{"over":[{",".join(map(str, numbers))}]}}\n'
+                own.append(line, is_waited_for=False)
+            else:
+                own.cut(0)
+
+    def _begin(self) -> _Own:
+        store = self._store
+        dir_fd = open_directory(store.disk, store.fd, _NOTES)
+        try:
+            file = ClaimedFile.make(store.disk, dir_fd, _SUFFIX)
+            try:
+                store.disk.sync(dir_fd)
+            except BaseException:
+                file.remove()
+                raise
+        except BaseException:
+            os.close(dir_fd)
+            raise
+        self._own = _Own(file, dir_fd)
+        return self._own
+
+    def read_all(self) -> tuple[Note, ...]:
+        return read_notes(self._store)
+
+    def needed(self) -> frozenset[str]:
+        """The digests that notes of calls at work name: not to be pruned."""
+        since_s = time.time() - _RUNNING_S_MAX
+        notes = [note for note in self.read_all() if note.written_s > since_s]
+        return frozenset(note.doing.before for note in notes if note.doing.before is not None)
+
+    def tidy(self, ended: Collection[Note]) -> None:
+        """Remove the files of processes that are gone, and hold no note but these."""
+        with converting("read the history"):
+            for dir_fd, name in _files_of(self._store):
+                with suppress(OSError):
+                    self._remove_if_ended(dir_fd, name, ended)
+
+    def _remove_if_ended(self, dir_fd: int, name: str, ended: Collection[Note]) -> None:
+        fd = open_locked(dir_fd, name, READ)
+        if fd is not None:
+            with held_open(fd):
+                # Read under the lock: its process may have noted more before it went.
+                if all(note in ended for note in _read(dir_fd, name)):
+                    self._store.disk.unlink(dir_fd, name)
+
+
+def read_notes(store: StoreReader) -> tuple[Note, ...]:
+    """Every note that is not over, oldest first. What is no note is passed over."""
+    with converting("read the history"):
+        found = [note for dir_fd, name in _files_of(store) for note in _read(dir_fd, name)]
     return tuple(sorted(found, key=lambda note: note.written_s))
+
+
+def _files_of(store: StoreReader) -> Generator[tuple[int, str]]:
+    try:
+        opened = os.open(_NOTES, DIRECTORY, dir_fd=store.look())
+    except FileNotFoundError:
+        return
+    with held_open(opened) as dir_fd:
+        yield from ((dir_fd, name) for name in names_in(dir_fd) if name.endswith(_SUFFIX))
 
 
 def _read(dir_fd: int, name: str) -> list[Note]:

@@ -1,23 +1,7 @@
 """The store of contents: each one once, under the digest of its bytes.
 
-Durability, step by step (open(2), fsync(2), rename(2)):
-
-  put    a file in `incoming/` → write             nobody takes it for an object
-  sync   fsync of the file → fsync of `incoming/`  ← from here on it is kept
-         → rename to its digest                    nobody waits for that to be on the device
-
-After a power cut it stands under the one name or the other. So the first who puts, or misses a
-digest, makes objects of all that dead processes left in `incoming/`. That saves a wait for one
-directory, and most often the other: names in `incoming/` are made ahead, empty, several with one
-sync, and a put into one of them waits for its bytes alone.
-
-A digest never leads to less than the whole content. What a kill or a power cut left half-written
-becomes an object too, of the digest of what is there: nothing ever names it. Two processes that
-keep the same content end with one object. What is there already is not relied on: it is replaced
-by what was put, which costs less than checking it.
-
-Threat: whoever can write to the store can forge what undo brings back, so every object is checked
-against its name when it is read.
+A digest never leads to less than the whole content, and what was told to be kept is found,
+whatever ends the process. Two that keep the same content end with one object.
 """
 
 import errno
@@ -25,116 +9,128 @@ import fcntl
 import os
 import signal
 import stat
-import threading
-from collections.abc import Callable, Collection, Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Collection, Generator, Iterable
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from paddock.errors import FileChangedError, HostError, StorageFullError
-from paddock.storage.atomic import held_open, require_private
-from paddock.storage.disk import PRIVATE_MODE, READ, Disk, converting, digest_of_file
-from paddock.storage.locks import call_after_fork
-from paddock.storage.prune import prune, remove, remove_pin, write_pin
-from paddock.storage.shelf import (
-    OpenObject,
-    Shelf,
-    StoreLock,
-    add_usage,
-    held_name,
-    name_of,
-    open_object,
+from paddock.errors import FileChangedError, HostError, IntegrityError, StorageFullError
+from paddock.storage import prune as pruning
+from paddock.storage.atomic import held_open, make_directories
+from paddock.storage.disk import (
+    DIRECTORY,
+    PRIVATE_MODE,
+    READ,
+    Disk,
+    chunks_of,
+    converting,
+    digest_of_file,
+    write_chunks,
 )
-from paddock.text.show import quote
-from paddock.values.entries import digest_of
+from paddock.storage.locks import call_after_fork, open_locked, unlock
+from paddock.storage.prune import PACKED, name_of, names_in, open_directory
+from paddock.storage.reader import HELD, INCOMING, StoreReader
+from paddock.values.entries import DIGEST_PREFIX, digest_of
 
-#     link to incoming/ → fsync of the file → fsync of incoming/ → (the writer exchanges the
-#     files) → nobody has it open for writing → rename to its digest
+# Durability, step by step (open(2), fsync(2), rename(2)):
 #
-# From before the exchange on it has a name in the store, so whenever a process is killed
-# the old content is found: `Shelf.sweep` makes an object of it.
+#   put    a file in `incoming/` → write             nobody takes it for an object
+#   sync   fsync of the file → fsync of `incoming/`  ← from here on it is kept
+#          → rename to its digest                    nobody waits for that to be on the device
+#   hold   link to `incoming/` → fsync of the file → fsync of `incoming/` → (the writer exchanges
+#          the files) → nobody has it open for writing → rename to its digest
+#
+# After a power cut or a kill it stands under the one name or the other. So the first who puts, or
+# misses a digest, makes objects of all that dead processes left in `incoming/`; what was left
+# half-written becomes one too, of the digest of what is there: nothing ever names it. That saves a
+# wait for one directory, and most often the other: names in `incoming/` are made ahead, empty,
+# several with one sync, and a put into one of them waits for its bytes alone.
+#
+# What is there already is not relied on: it is replaced by what was put, which costs less than
+# checking it.
 #
 # Only a file that has one name, belongs to us, and lies on the store's file system can be
 # held; and only if nobody can write to it any more does it become an object. A read lease
 # (fcntl(2), F_SETLEASE) is refused exactly while somebody has the file open for writing, or
 # mapped so. Else, and where there are no leases, it is copied after all.
 
+_PART: Final = ".part"
 _FILL: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_STAGED_MAX: Final = 64
+"""Puts that wait for `sync` at most, each holding a descriptor."""
+_AHEAD_MAX: Final = 16
+"""Names that are made ahead. Who puts once makes none, and who goes on twice as many each time."""
 HELD_BYTES_MIN: Final = 4096
 """Smaller files are copied: a new file and the removal of the old one cost less there than
-the steps above."""
+holding it does."""
 _NOT_HERE: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOENT}
 )
 """link(2): another file system or mount, no hard links there, no /proc."""
+_KEEP: Final = "keep what is about to be replaced"
 
 
-class HeldFile(Struct):
-    """A large file that is about to lose its place. End it with `settle` or `release`."""
+class Kept(Struct):
+    """What was kept for an act that is about to happen. End it by `settle` or `release`.
 
-    store: "ObjectStore"
-    share: int
-    digest: str
-    name: str | None
+    A large file that is about to lose its place has a second `name`, in the store; all else that
+    was to be kept is an object by now.
+    """
+
+    store: "ObjectStore | None" = None
+    name: str | None = None
     """In `incoming/`; None once it is over."""
-    changed_ns: int
+    share: int = -1
+    digest: str = ""
+    changed_ns: int = 0
     """The file's change time when it got that name."""
+    over: Callable[[], None] | None = None
+    """Told that the act is not about to happen any more."""
 
     def require_untouched(self) -> None:
-        """Asked before the file loses its place, since its digest is known from before."""
-        name, incoming_fd = self.name, self.store.shelf.incoming_fd
-        if name is None:
-            return
-        if os.stat(name, dir_fd=incoming_fd, follow_symlinks=False).st_ctime_ns != self.changed_ns:
-            raise _changed()
+        """Asked last before the act. FileChangedError: somebody wrote to it since it was kept."""
+        if self.store is not None and self.name is not None:
+            now = os.stat(self.name, dir_fd=self.store.incoming_fd, follow_symlinks=False)
+            if now.st_ctime_ns != self.changed_ns:
+                raise _changed()
 
     def settle(self) -> None:
-        """The file has lost its place: it becomes the object.
+        """The act took place: a file that lost its place becomes the object.
 
-        Where that fails, whoever sweeps next makes it one. FileChangedError: it was written to.
+        Where that fails, whoever sweeps next makes it one. FileChangedError: it was written to;
+        put it back.
         """
-        if self.name is None:
+        store, held, self.name = self.store, self.name, None
+        if store is None or held is None:
             return
-        held, self.name = self.name, None
         try:
-            self._make_object(held)
+            with held_open(os.open(held, READ, dir_fd=store.incoming_fd)) as fd:
+                if _nobody_writes(fd):
+                    store.count(store.place(held, self.digest, os.fstat(fd).st_size))
+                    # Its age is that of the file that it was, and its mode may let others in.
+                    store.disk.touch(store.fd, name_of(self.digest))
+                    store.disk.set_mode(fd, PRIVATE_MODE)
+                    return
+                if store.put_file(fd) != self.digest:
+                    raise _changed()
+                store.sync()
+                store.discard(held)
         except (OSError, StorageFullError, HostError):
             return
         finally:
-            self.store.lock.release(self.share)
-
-    def _make_object(self, held: str) -> None:
-        shelf = self.store.shelf
-        with held_open(os.open(held, READ, dir_fd=shelf.incoming_fd)) as fd:
-            if _nobody_writes(fd):
-                self._rename(held, fd)
-                return
-            if self.store.put_file(fd) != self.digest:
-                raise _changed()
-            self.store.sync()
-            shelf.discard(held)
-
-    def _rename(self, held: str, fd: int) -> None:
-        shelf, name = self.store.shelf, name_of(self.digest)
-        more = shelf.place(held, name, os.fstat(fd).st_size)
-        # Its age is that of the file that it was, and its mode may let others in.
-        shelf.disk.touch(shelf.fd, name)
-        shelf.disk.set_mode(fd, PRIVATE_MODE)
-        self.store.count(more)
+            store.release(self.share)
 
     def release(self) -> None:
-        """The file stays where it was: let the second name go; a second time does nothing."""
-        if self.name is None:
-            return
-        held, self.name = self.name, None
-        try:
-            self.store.shelf.disk.unlink(self.store.shelf.incoming_fd, held)
-        except OSError:
-            return  # swept later: it is one more copy of a content, and no less of any
-        finally:
-            self.store.lock.release(self.share)
+        """The act did not take place, or was undone. A second time does nothing."""
+        store, held, self.name = self.store, self.name, None
+        if store is not None and held is not None:
+            store.discard(held)
+            store.release(self.share)
+        over, self.over = self.over, None
+        if over is not None:
+            over()
 
 
 def _changed() -> FileChangedError:
@@ -157,14 +153,7 @@ def _nobody_writes(fd: int) -> bool:
     return True
 
 
-_STAGED_MAX: Final = 64
-"""Puts that wait for `sync` at most, each holding a descriptor."""
-_AHEAD_MAX: Final = 16
-"""Names that are made ahead. Who puts once makes none, and who goes on twice as many each time."""
-_KEEP: Final = "keep what is about to be replaced"
-
-
-class _Staged(Struct):
+class _Staged(NamedTuple):
     """A content that was put and not synced."""
 
     fd: int
@@ -174,77 +163,112 @@ class _Staged(Struct):
     """Whether its name is on the device."""
 
 
-class ObjectStore:
-    """Contents by their digest (`sha256:` and 64 hexadecimal digits), under one directory.
+class ObjectStore(StoreReader):
+    """The store, made where something is put; threads and processes may share it.
 
-    What is put is on the device, and found by others, after the next `sync`. Threads and
-    processes may share it.
+    What is put is on the device, and found by others, after the next `sync`.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_ahead",
-        "_bytes_max",
-        "_mutex",
-        "_ready",
-        "_share",
-        "_staged",
-        "_swept",
-        "_usage_bytes",
-        "lock",
-        "shelf",
-    )
+    __slots__ = ("_ahead", "_bytes_max", "_incoming_fd", "_ready", "_share", "_shares", "_staged",
+                 "_swept")  # fmt: skip
 
-    def __init__(self, shelf: Shelf, bytes_max: int | None) -> None:
-        self.shelf = shelf
+    def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
+        """`bytes_max`: what `prune` keeps it to; None: it is never pruned, and not counted."""
+        super().__init__(directory, disk=disk)
         self._bytes_max = bytes_max
-        self.lock = StoreLock(shelf.fd)
-        self._mutex = threading.RLock()
+        self._incoming_fd = -1
         self._staged: dict[str, _Staged] = {}
         self._ready: list[str] = []
         self._ahead = 0
         self._swept = False
         self._share: int | None = None
-        self._usage_bytes = 0
-        call_after_fork(self, ObjectStore._after_fork)
+        self._shares: set[int] = set()
+        call_after_fork(self, ObjectStore.renew)
 
-    def _after_fork(self) -> None:
-        """Leave to the parent what its threads had put and not synced, or not told yet."""
-        self._mutex = threading.RLock()
+    def renew(self) -> None:
+        super().renew()
         staged, self._staged, self._ready = self._staged, {}, []
         for draft in staged.values():
             os.close(draft.fd)
+        # A lock would last as long as the child that holds a copy of it.
+        while self._shares:
+            os.close(self._shares.pop())
         self._share = None
-
-    @classmethod
-    def open(cls, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> Self:
-        """Open the store in `directory`, made if it is missing; its parent is there.
-
-        `bytes_max`: what `prune` keeps it to; None: it is never pruned, and not counted.
-        """
-        require_private(Path(directory))
-        with converting("open the history"):
-            return cls(Shelf.open(disk or Disk(), directory), bytes_max)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         with self._mutex, converting("close the history"):
             self._drop()
             while self._ready:
-                self.shelf.discard(self._ready.pop())
-            self.lock.close()
-            self.shelf.close()
+                self.discard(self._ready.pop())
+            for share in list(self._shares):
+                self.release(share)
+            if self._incoming_fd >= 0:
+                fd, self._incoming_fd = self._incoming_fd, -1
+                os.close(fd)
+            self._swept = False
+            super().close()
+
+    @property
+    def fd(self) -> int:
+        """A descriptor of the store's directory, made where it is missing. Raises: ConfigError."""
+        with self._mutex:
+            with suppress(FileNotFoundError):
+                return self.look()
+            os.close(open_directory(self.disk, None, self._directory))
+            return self.look()
+
+    @property
+    def incoming_fd(self) -> int:
+        with self._mutex:
+            if self._incoming_fd < 0:
+                self._incoming_fd = open_directory(self.disk, self.fd, INCOMING)
+            return self._incoming_fd
+
+    # Its lock, flock(2) on the directory: whoever puts shares it, whoever prunes has it alone.
+    # Each share has an open file of its own, since a lock belongs to that.
+
+    def acquire(self) -> int:
+        """Share the lock until what is returned is released. Raises: HostError, not in time."""
+        with converting("lock the history"):
+            share = os.open(".", DIRECTORY, dir_fd=self.fd)
+            try:
+                pruning.wait_for_store(share, fcntl.LOCK_SH)
+            except BaseException:
+                os.close(share)
+                raise
+        self._shares.add(share)
+        return share
+
+    def release(self, share: int) -> None:
+        # It is not there in a child that was forked while its parent had it.
+        if share in self._shares:
+            self._shares.remove(share)
+            unlock(share)
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """While it lasts no process prunes: until what was put is named by something."""
+        share = self.acquire()
+        try:
+            yield
+        finally:
+            self.release(share)
+
+    @contextmanager
+    def _alone(self) -> Generator[bool]:
+        """The lock for ourselves if it is free right now: whether it was."""
+        fd = open_locked(self.fd, ".", DIRECTORY)
+        try:
+            yield fd is not None
+        finally:
+            if fd is not None:
+                unlock(fd)
 
     # Putting
 
     def put_bytes(self, content: bytes) -> str:
         digest = digest_of(content)
-        self._stage(digest, lambda fd: self.shelf.disk.write(fd, content))
+        self._stage(digest, lambda fd: self.disk.write(fd, content))
         return digest
 
     def put_file(self, fd: int, *, digest: str | None = None) -> str:
@@ -257,7 +281,7 @@ class ObjectStore:
             known = digest or digest_of_file(fd, size_bytes)
 
         def copy(to_fd: int) -> None:
-            if self.shelf.disk.copy(fd, to_fd, size_bytes) != size_bytes:
+            if self.disk.copy(fd, to_fd, size_bytes) != size_bytes:
                 raise HostError("a file became shorter while the history kept it")
 
         self._stage(known, copy)
@@ -266,7 +290,7 @@ class ObjectStore:
     def open_draft(self) -> int | None:
         """A new file for `adopt`, seen by nobody, the caller's to close; None without O_TMPFILE."""
         with converting(_KEEP):
-            return self.shelf.disk.open_unnamed(self.shelf.fd)
+            return self.disk.open_unnamed(self.fd)
 
     def adopt(self, fd: int, digest: str) -> None:
         """Keep a filled draft of `open_draft`, which nobody writes to any more, without a copy."""
@@ -278,66 +302,128 @@ class ObjectStore:
                 return
             if len(self._staged) >= _STAGED_MAX:
                 self.sync()
-            self._begin()
+            self._sweep_once()
+            if self._share is None:
+                self._share = self.acquire()
             try:
                 staged = self._staged[digest] = self._incoming(draft)
                 fill(staged.fd)
             except BaseException:
-                self._discard(digest)
-                self._end()
+                self._unstage(digest)
                 raise
 
     def _incoming(self, draft: int | None) -> _Staged:
-        shelf = self.shelf
         if draft is not None:
-            name = held_name()
-            shelf.disk.link_open(draft, shelf.incoming_fd, name)
+            name = _held_name()
+            self.disk.link_open(draft, self.incoming_fd, name)
             return _Staged(os.dup(draft), name, is_named=False)
         while self._ready:
             name = self._ready.pop()
             # It could not be made, or another process has swept it while nothing was put here.
             with suppress(FileNotFoundError):
-                fd = os.open(name, _FILL, dir_fd=shelf.incoming_fd)
+                fd = os.open(name, _FILL, dir_fd=self.incoming_fd)
                 return _Staged(fd, name, is_named=True)
-        name = held_name()
-        return _Staged(shelf.disk.create(shelf.incoming_fd, name), name, is_named=False)
+        name = _held_name()
+        return _Staged(self.disk.create(self.incoming_fd, name), name, is_named=False)
 
-    def _discard(self, digest: str) -> None:
+    def _unstage(self, digest: str) -> None:
         staged = self._staged.pop(digest, None)
         if staged is not None:
             os.close(staged.fd)
-            self.shelf.discard(staged.name)
+            self.discard(staged.name)
+        if not self._staged and self._share is not None:
+            share, self._share = self._share, None
+            self.release(share)
 
-    def hold_file(self, fd: int, digest: str) -> HeldFile | None:
+    def _drop(self) -> None:
+        for digest in [*self._staged, ""]:
+            self._unstage(digest)
+
+    def sync(self) -> None:
+        """Give everything that was put its name, and wait until it is on the device."""
+        with self._mutex, converting(_KEEP):
+            try:
+                staged = self._staged.values()
+                if staged:
+                    self.disk.sync_all(self.fd, [each.fd for each in staged])
+                    if not all(each.is_named for each in staged):
+                        self._sync_names()
+                    self.count(sum(map(self._name, list(self._staged))))
+            finally:
+                self._drop()
+
+    def _sync_names(self) -> None:
+        """With more of them, for those who put next."""
+        names = [_held_name() for _ in range(self._ahead)]
+        try:
+            with suppress(OSError):  # where there is no room for more, the next makes its own
+                for name in names:
+                    os.close(self.disk.create(self.incoming_fd, name))
+            self.disk.sync(self.incoming_fd)
+        except BaseException:
+            for name in names:
+                self.discard(name)
+            raise
+        self._ready += names
+        self._ahead = min(max(1, self._ahead * 2), _AHEAD_MAX)
+
+    def _name(self, digest: str) -> int:
+        staged = self._staged[digest]
+        more = self.place(staged.name, digest, os.fstat(staged.fd).st_size)
+        os.close(self._staged.pop(digest).fd)
+        return more
+
+    def place(self, incoming: str, digest: str, size_bytes: int) -> int:
+        """Let a content replace what stands there; how many bytes more the store has."""
+        name, there = name_of(digest), 0
+        with suppress(FileNotFoundError):
+            there = os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_size
+        self.disk.replace(self.incoming_fd, incoming, self.fd, name)
+        return size_bytes - there
+
+    def discard(self, incoming: str) -> None:
+        """Remove a name, where it is there. One that cannot be removed is swept later."""
+        with suppress(OSError):
+            self.disk.unlink(self.incoming_fd, incoming)
+
+    def keep(self, fd: int, digest: str) -> Kept:
+        """Keep an open file whose digest that is, which is about to lose its name."""
+        held = self.hold_file(fd, digest)
+        if held is None:
+            self.put_file(fd, digest=digest)
+            self.sync()
+        return held or Kept()
+
+    def keep_bytes(self, content: bytes) -> Kept:
+        self.put_bytes(content)
+        self.sync()
+        return Kept()
+
+    def hold_file(self, fd: int, digest: str) -> Kept | None:
         """Keep a large file that is about to lose its only name, without copying it.
 
         None where it has to be put. Nothing is pruned until what is returned is over.
         """
-        with converting(_KEEP):
+        with converting(_KEEP), self._mutex:
             status = os.fstat(fd)
             is_large = stat.S_ISREG(status.st_mode) and status.st_size >= HELD_BYTES_MIN
             if not is_large or status.st_nlink != 1 or status.st_uid != os.geteuid():
                 return None
-            with self._mutex:
-                self._begin()
-                try:
-                    name, changed_ns = self._hold(fd)
-                    share = self.lock.acquire()
-                except OSError as failure:
-                    if failure.errno in _NOT_HERE:
-                        return None
-                    raise
-                finally:
-                    self._end()
-            return HeldFile(self, share, digest, name, changed_ns)
+            self._sweep_once()
+            name, share = _held_name(), self.acquire()
+            try:
+                self.disk.link_open(fd, self.incoming_fd, name)
+                changed_ns = os.fstat(fd).st_ctime_ns
+                self.disk.sync(fd)
+                self.disk.sync(self.incoming_fd)
+            except BaseException as failure:
+                self.release(share)
+                if isinstance(failure, OSError) and failure.errno in _NOT_HERE:
+                    return None
+                raise
+            return Kept(self, name, share, digest, changed_ns)
 
-    def _hold(self, fd: int) -> tuple[str, int]:
-        disk, name = self.shelf.disk, held_name()
-        disk.link_open(fd, self.shelf.incoming_fd, name)
-        changed_ns = os.fstat(fd).st_ctime_ns
-        disk.sync(fd)
-        disk.sync(self.shelf.incoming_fd)
-        return name, changed_ns
+    # What killed processes left
 
     def recover(self) -> None:
         """Keep what killed processes were about to. The first put does it, where nobody else puts.
@@ -345,134 +431,57 @@ class ObjectStore:
         StorageFullError: there is no room for it.
         """
         left = "keep what a killed process left"
-        with self._mutex, converting(left), self.lock.alone() as is_alone:
+        with self._mutex, converting(left), self._alone() as is_alone:
             if is_alone:
-                self.count(self.shelf.sweep())
+                for name, fd, status in self.held_contents():
+                    self.count(self._keep_held(fd, status.st_size))
+                    self.disk.unlink(self.incoming_fd, name)
+                for name in names_in(self.incoming_fd):
+                    self.disk.unlink(self.incoming_fd, name)
                 self._swept = True
 
-    def _begin(self) -> None:
-        """Share the lock from the first put on until `sync`."""
-        if not self._swept:
-            self.recover()
-        if self._share is None:
-            self._share = self.lock.acquire()
-
-    def _end(self) -> None:
-        if not self._staged and self._share is not None:
-            self.lock.release(self._share)
-            self._share = None
-
-    def sync(self) -> None:
-        """Give everything that was put its name, and wait until it is on the device."""
-        shelf = self.shelf
-        with self._mutex, converting(_KEEP):
-            try:
-                staged = self._staged
-                if staged:
-                    shelf.disk.sync_all(shelf.fd, [each.fd for each in staged.values()])
-                    if not all(each.is_named for each in staged.values()):
-                        self._sync_names()
-                    self.count(sum(map(self._place, list(staged))))
-            finally:
-                self._drop()
-
-    def _sync_names(self) -> None:
-        """With more of them, for those who put next."""
-        shelf, names = self.shelf, [held_name() for _ in range(self._ahead)]
+    def _keep_held(self, fd: int, size_bytes: int) -> int:
+        """As a copy, for its other name may be in use."""
+        part = os.urandom(16).hex() + _PART
         try:
-            with suppress(OSError):  # where there is no room for more, the next makes its own
-                for name in names:
-                    os.close(shelf.disk.create(shelf.incoming_fd, name))
-            shelf.disk.sync(shelf.incoming_fd)
-        except BaseException:
-            for name in names:
-                shelf.discard(name)
-            raise
-        self._ready += names
-        self._ahead = min(max(1, self._ahead * 2), _AHEAD_MAX)
-
-    def _place(self, digest: str) -> int:
-        staged = self._staged[digest]
-        more = self.shelf.place(staged.name, name_of(digest), os.fstat(staged.fd).st_size)
-        os.close(self._staged.pop(digest).fd)
+            with held_open(self.disk.create(self.incoming_fd, part)) as to_fd:
+                digest = write_chunks(chunks_of(fd, size_bytes), self.disk, to_fd)
+                self.disk.sync(to_fd)
+            more = self.place(part, digest, size_bytes)
+            self.disk.sync(self.fd)
+        finally:
+            self.discard(part)
         return more
 
-    def _drop(self) -> None:
-        for digest in list(self._staged):
-            self._discard(digest)
-        self._end()
-
-    def held(self) -> AbstractContextManager[None]:
-        """While it lasts no process prunes: until what was put is named by something."""
-        return self.lock.shared()
-
-    # Reading
-
-    def has(self, digest: str) -> bool:
-        if digest in self._staged:
-            return True
-        with self._opened(digest) as found:
-            return found is not None
-
-    def stored_bytes(self, digest: str) -> int:
-        """What the content takes on the disk, packed or not; 0 where it is not there."""
-        with self._opened(digest) as found:
-            return 0 if found is None else os.fstat(found.fd).st_size
-
-    def read(self, digest: str) -> bytes:
-        return b"".join(self._content(digest))
-
-    def verify(self, digest: str) -> None:
-        for _ in self._content(digest):
-            continue
-
-    def copy_to(self, digest: str, fd: int) -> None:
-        """Write the content to an open file, checked; throw it away where this raises."""
-        for piece in self._content(digest):
-            self.shelf.disk.write(fd, piece)
-
-    def _find(self, digest: str) -> OpenObject | None:
-        found = open_object(self.shelf.fd, digest)
-        if found is None and not self._swept:
-            # The power went, or its process was killed, before it had its digest for a name.
+    def _sweep_once(self) -> None:
+        if not self._swept:
             self.recover()
-            found = open_object(self.shelf.fd, digest)
-        return found
+
+    def _first_places(self, digest: str) -> Iterable[str]:
+        self._sweep_once()
+        return ()
 
     def _content(self, digest: str) -> Generator[bytes]:
         if digest in self._staged:
             self.sync()
-        with self._opened(digest) as found:
-            if found is None:
-                raise HostError(
-                    f"the history does not keep the content {quote(digest)} any more",
-                    hint="it was pruned to keep to [history] bytes_max",
-                )
-            yield from found.content()
+        return super()._content(digest)
 
-    @contextmanager
-    def _opened(self, digest: str) -> Generator[OpenObject | None]:
-        with converting("read the history"):
-            found = self._find(digest)
-            try:
-                yield found
-            finally:
-                if found is not None:
-                    os.close(found.fd)
+    def has(self, digest: str) -> bool:
+        return digest in self._staged or super().has(digest)
 
     # Size
 
     def count(self, size_bytes: int) -> None:
         if size_bytes and self._bytes_max is not None:
-            self._usage_bytes = add_usage(self.shelf.fd, size_bytes)
+            pruning.add_usage(self.fd, size_bytes)
 
     def usage_bytes(self) -> int:
         with self._mutex, converting("read the history"):
-            return add_usage(self.shelf.fd, 0)
+            return pruning.add_usage(self.fd, 0)
 
     def is_over(self) -> bool:
-        """Whether `prune` would do something, by what was known when it was told last."""
-        return self._bytes_max is not None and self._usage_bytes > self._bytes_max
+        """Whether `prune` would do something."""
+        return self._bytes_max is not None and self.usage_bytes() > self._bytes_max
 
     def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
         """Keep these contents from being pruned, durably; the same name pins anew.
@@ -482,11 +491,16 @@ class ObjectStore:
         """
         self.sync()
         with self.held(), converting(_KEEP):
-            write_pin(self.shelf, name, digests, until_s)
+            pruning.write_pin(self.disk, self.fd, name, digests, until_s)
 
     def unpin(self, name: str) -> None:
         with converting("let a content go"):
-            remove_pin(self.shelf, name)
+            pruning.remove_pin(self.disk, self.fd, name)
+
+    def mark_newest(self, digests: Collection[str]) -> None:
+        """Say that the newest call replaced these: until a newer one says so, they stay."""
+        with self.held(), converting("say what the newest call replaced"):
+            pruning.mark_newest(self.disk, self.fd, digests)
 
     def forget(self, digest: str) -> bool:
         """Remove this content, durably, whether it is pinned or not; whether it was there.
@@ -494,19 +508,82 @@ class ObjectStore:
         Its name goes. What a device, a snapshot or a backup still holds of it, stays there.
         """
         self.sync()
+        name, is_there = name_of(digest), False
         with self._mutex, converting("remove a content"):
-            freed = remove(self.shelf, digest)
-            self.count(-(freed or 0))
-        return freed is not None
+            for stands in (name, name + PACKED):
+                with suppress(FileNotFoundError):
+                    size_bytes = os.stat(stands, dir_fd=self.fd, follow_symlinks=False).st_size
+                    self.disk.unlink(self.fd, stands)
+                    self.count(-size_bytes)
+                    is_there = True
+            # Nobody waited for its name: it must not come back under the one that it had before.
+            for held, fd, status in self.held_contents():
+                if digest_of_file(fd, status.st_size) == digest:
+                    self.disk.unlink(self.incoming_fd, held)
+                    is_there = True
+            # Also where it was gone: whoever removed it may have been killed before this.
+            self.disk.sync(self.fd)
+            self.disk.sync(self.incoming_fd)
+        return is_there
 
     def prune(self, keep: Collection[str]) -> int:
-        """Pack, then forget the oldest but for `keep` and what is pinned; bytes freed.
+        """Forget the oldest but for `keep` and what is pinned; bytes freed.
 
         Does nothing while anybody else is putting.
         """
-        with self._mutex, converting("prune the history"), self.lock.alone() as is_alone:
+        with self._mutex, converting("prune the history"), self._alone() as is_alone:
             if not is_alone or self._bytes_max is None:
                 return 0
-            freed = prune(self.shelf, self._bytes_max, keep)
-            self._usage_bytes = add_usage(self.shelf.fd, 0)
-            return freed
+            return pruning.prune(self.disk, self.fd, self._bytes_max, keep)
+
+
+def _held_name() -> str:
+    return os.urandom(16).hex() + HELD
+
+
+# Contents that the ledger names by a salted digest, and that can be erased without it. What is
+# kept is `salt ‖ content`, under the SHA-256 of just that: so the digest in an entry is the
+# object's name, and the salt stands nowhere else. With the object it is gone, and nobody can try
+# contents against the digest any more. Nothing here is pruned.
+
+SALT_BYTES: Final = 16
+"""128 bits: nobody tries them all."""
+
+
+class BlobStore:
+    """The contents of one plane's ledgers, in a store of their own; any thread may use it."""
+
+    __slots__ = ("_directory", "_randomness", "_store")
+
+    def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
+        self._directory = directory
+        self._randomness = randomness
+        self._store = ObjectStore(str(directory), bytes_max=None)
+
+    def put(self, content: bytes) -> str:
+        """Keep a content under a new salt, with the next `sync`; its salted digest."""
+        make_directories(self._directory.parent)
+        digest = self._store.put_bytes(self._randomness(SALT_BYTES) + content)
+        return digest.removeprefix(DIGEST_PREFIX)
+
+    def sync(self) -> None:
+        self._store.sync()
+
+    def read(self, digest: str) -> bytes | None:
+        """The content of a salted digest; None where it is not there (any more)."""
+        kept = self._store.find(DIGEST_PREFIX + digest)
+        if kept is not None and len(kept) < SALT_BYTES:
+            raise IntegrityError(f"the content {digest} has no salt")
+        return None if kept is None else kept[SALT_BYTES:]
+
+    def has(self, digest: str) -> bool:
+        return self._store.has(DIGEST_PREFIX + digest)
+
+    def erase(self, digest: str) -> bool:
+        with suppress(FileNotFoundError):  # whoever only asks makes nothing
+            self._store.look()
+            return self._store.forget(DIGEST_PREFIX + digest)
+        return False
+
+    def close(self) -> None:
+        self._store.close()

@@ -1,156 +1,124 @@
-"""Keeping the store to its size: pack what is raw, then forget the oldest.
+"""The names in the store, what holds one there, and keeping the store to its size.
 
-An object is put as it is: packing costs more than an edit. It is packed when the store
-needs room, and only where that saves something.
-
-Rules kept here:
   * alone under the store's lock: nobody who found an object loses it before it is named;
   * what is to be kept stays, even if the store is larger than it should be then, and so
     does what the newest call replaced;
-  * age is the time when a content was kept last, not when it was written;
-  * one run packs a bounded amount, so that no call waits for the whole store.
+  * age is the time when a content was kept last, not when it was written.
 
 A content that alone is larger than the bound is kept all the same, until something newer is: a
 write whose old content cannot be brought back would be worse.
 """
 
-import contextlib
-import hashlib
+import fcntl
 import os
 import re
 import time
-import zlib
 from collections.abc import Collection, Generator
-from operator import attrgetter
-from typing import Final
+from contextlib import suppress
+from typing import Final, NamedTuple
 
-from paddock.errors import InternalError
+from paddock import limits
+from paddock.errors import HostError, IntegrityError, InternalError
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import held_open
-from paddock.storage.disk import DIRECTORY, READ, Disk, chunks_of, digest_of_file, read_bytes
-from paddock.storage.shelf import (
-    PACKED,
-    PACKED_BYTES_MAX,
-    ObjectRow,
-    Shelf,
-    add_usage,
-    list_objects,
-    name_of,
-    names_in,
-    open_directory,
-)
+from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, READ, Disk, read_bytes
+from paddock.storage.locks import wait_for_lock
 from paddock.text.show import quote
-from paddock.values.entries import DIGEST_PREFIX
 
-_PACKED_PER_RUN_BYTES: Final = 64_000_000
-_PACKED_BYTES_MIN: Final = 8192
-"""Two blocks of most file systems: below that nothing is saved."""
-_SAMPLE_BYTES: Final = 65_536
-_PAYS_BELOW: Final = 0.8
-_LEVEL: Final = 6
+PACKED: Final = ".z"
+"""Ends the name of an object that an earlier version packed; nobody packs any more."""
+_DIGEST: Final = lazy_pattern(r"sha256:([0-9a-f]{64})")
+_OBJECT_NAME: Final = lazy_pattern(r"([0-9a-f]{64})(\.z)?")
 _ROOM_PART: Final = 16
 """So much less than the bound is left, that the next write does not prune again: a sixteenth."""
 
 
-def prune(shelf: Shelf, bytes_max: int, keep: Collection[str]) -> int:
-    """Bring the store under `bytes_max`, but for `keep` and what is pinned; the bytes freed.
+def name_of(digest: str) -> str:
+    """The name under which the content with this digest stands."""
+    found = _DIGEST.fullmatch(digest)
+    # Threat: one read from a record that somebody wrote could be a path.
+    if found is None:
+        raise IntegrityError(f"{quote(digest)} is no digest of an object")
+    return found[1]
 
-    The caller has the store's lock alone.
-    """
-    spared = {*map(name_of, keep), *_pinned(shelf, time.time())}
-    rows = sorted(list_objects(shelf.fd), key=attrgetter("touched_ns", "name"))
+
+def names_in(dir_fd: int) -> list[str]:
+    # Opened anew: a descriptor that threads share has one place in the listing for all.
+    with held_open(os.open(".", DIRECTORY, dir_fd=dir_fd)) as fd:
+        return os.listdir(fd)
+
+
+def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
+    """Open it, made durably where it is missing."""
+    with suppress(FileNotFoundError):
+        return os.open(name, DIRECTORY, dir_fd=dir_fd)
+    with suppress(FileExistsError):  # somebody else was quicker
+        disk.make_directory(dir_fd, name, PRIVATE_DIRECTORY_MODE)
+    with held_open(os.open(f"{name}/..", DIRECTORY, dir_fd=dir_fd)) as parent:
+        disk.sync(parent)
+    return os.open(name, DIRECTORY, dir_fd=dir_fd)
+
+
+def prune(disk: Disk, store_fd: int, bytes_max: int, keep: Collection[str]) -> int:
+    """Forget the oldest, but for `keep` and what is pinned, until the rest fits; bytes freed."""
+    spared = {*map(name_of, keep), *_pinned(disk, store_fd, time.time())}
+    rows = sorted(_list_objects(store_fd))
     before = total = sum(row.size_bytes for row in rows)
     if total > bytes_max:
-        goal = bytes_max - bytes_max // _ROOM_PART
-        total -= _pack_oldest(shelf, rows, total - goal)
-        if total > bytes_max:
-            rows = sorted(list_objects(shelf.fd), key=attrgetter("touched_ns", "name"))
-            total -= _forget_oldest(shelf, rows, total - goal, spared)
-        shelf.disk.sync(shelf.fd)
-    add_usage(shelf.fd, 0, total)
+        for row in rows:
+            if total <= bytes_max - bytes_max // _ROOM_PART:
+                break
+            if row.name.removesuffix(PACKED) not in spared:
+                disk.unlink(store_fd, row.name)
+                total -= row.size_bytes
+        disk.sync(store_fd)
+    add_usage(store_fd, 0, total)
     return before - total
 
 
-def remove(shelf: Shelf, digest: str) -> int | None:
-    """Remove one object, durably; how many bytes that freed, None where it was not there."""
-    name, freed = name_of(digest), None
-    for stands in (name, name + PACKED):
-        with contextlib.suppress(FileNotFoundError):
-            size_bytes = os.stat(stands, dir_fd=shelf.fd, follow_symlinks=False).st_size
-            shelf.disk.unlink(shelf.fd, stands)
-            freed = (freed or 0) + size_bytes
-    # Nobody waited for its name: it must not come back under the one that it had before.
-    for held, fd, status in shelf.held():
-        if digest_of_file(fd, status.st_size) == digest:
-            shelf.disk.unlink(shelf.incoming_fd, held)
-            freed = freed or 0
-    # Also where it was gone: whoever removed it may have been killed before this.
-    shelf.disk.sync(shelf.fd)
-    shelf.disk.sync(shelf.incoming_fd)
-    return freed
+class _ObjectRow(NamedTuple):
+    touched_ns: int
+    name: str
+    size_bytes: int
 
 
-def pays(fd: int) -> bool:
-    sample = os.pread(fd, _SAMPLE_BYTES, 0)
-    return len(zlib.compress(sample, 1)) < len(sample) * _PAYS_BELOW
+def _list_objects(store_fd: int) -> list[_ObjectRow]:
+    rows: list[_ObjectRow] = []
+    for name in filter(_OBJECT_NAME.fullmatch, names_in(store_fd)):
+        with suppress(FileNotFoundError):  # pruned meanwhile
+            status = os.stat(name, dir_fd=store_fd, follow_symlinks=False)
+            rows.append(_ObjectRow(status.st_mtime_ns, name, status.st_size))
+    return rows
 
 
-def pack(disk: Disk, from_fd: int, to_fd: int, size_bytes: int) -> str:
-    """Write the packed content; return the digest of what was packed."""
-    packer = zlib.compressobj(_LEVEL)
-    digest = hashlib.sha256()
-    for chunk in chunks_of(from_fd, size_bytes):
-        digest.update(chunk)
-        disk.write(to_fd, packer.compress(chunk))
-    disk.write(to_fd, packer.flush())
-    return DIGEST_PREFIX + digest.hexdigest()
+# How much stands there: one number in a file, moved by whoever puts or prunes, under its own
+# short lock. A crash may leave it a little off; every pruning counts anew.
+
+_USAGE: Final = "usage"
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIGITS: Final = 20
 
 
-def _pack_oldest(shelf: Shelf, rows: list[ObjectRow], wanted_bytes: int) -> int:
-    freed, left = 0, _PACKED_PER_RUN_BYTES
-    for row in rows:
-        if freed >= wanted_bytes or left <= 0:
-            break
-        if row.name.endswith(PACKED) or not (
-            _PACKED_BYTES_MIN <= row.size_bytes <= PACKED_BYTES_MAX
-        ):
-            continue
-        with held_open(os.open(row.name, READ, dir_fd=shelf.fd)) as fd:
-            left -= _SAMPLE_BYTES
-            if pays(fd):
-                left -= row.size_bytes
-                freed += _packed(shelf, row, fd)
-    return freed
+def add_usage(store_fd: int, size_bytes: int, counted: int | None = None) -> int:
+    """Move the number by `size_bytes`, from what was `counted`; return what it is then."""
+    with held_open(os.open(_USAGE, _FLAGS, 0o600, dir_fd=store_fd)) as fd:
+        wait_for_store(fd, fcntl.LOCK_EX)
+        text = os.pread(fd, _DIGITS + 1, 0)
+        if counted is None and len(text) == _DIGITS + 1 and text[:-1].isdigit():
+            counted = int(text)
+        if counted is None:  # what is to be added stands there already
+            counted, size_bytes = sum(row.size_bytes for row in _list_objects(store_fd)), 0
+        total = max(0, counted + size_bytes)
+        os.pwrite(fd, f"{total:0{_DIGITS}d}\n".encode(), 0)
+        return total
 
 
-def _packed(shelf: Shelf, row: ObjectRow, fd: int) -> int:
-    """Replace a raw object by a packed one; how many bytes that freed.
-
-    Sequence: packed file → fsync → its name → fsync of the directory → unlink the raw one.
-    """
-    with shelf.part() as (part, to_fd):
-        digest = pack(shelf.disk, fd, to_fd, row.size_bytes)
-        if name_of(digest) != row.name:
-            return 0  # damaged: whoever reads it is told; it is not made to look whole
-        shelf.disk.sync(to_fd)
-        more = shelf.place(part, row.name + PACKED, os.fstat(to_fd).st_size)
-        # It is not kept anew: its age stays.
-        shelf.disk.touch(shelf.fd, row.name + PACKED, row.touched_ns)
-        shelf.disk.sync(shelf.fd)
-        shelf.disk.unlink(shelf.fd, row.name)
-        return row.size_bytes - more
-
-
-def _forget_oldest(shelf: Shelf, rows: list[ObjectRow], wanted_bytes: int, keep: set[str]) -> int:
-    freed = 0
-    for row in rows:
-        if freed >= wanted_bytes:
-            break
-        if row.name.removesuffix(PACKED) in keep:
-            continue
-        shelf.disk.unlink(shelf.fd, row.name)
-        freed += row.size_bytes
-    return freed
+def wait_for_store(fd: int, kind: int) -> None:
+    if not wait_for_lock(fd, kind):
+        raise HostError(
+            f"the history is locked by another process, for over {limits.path_lock_timeout_s:g} s",
+            hint="try again",
+        )
 
 
 #     pins/<name>      a line with the second since 1970 until which it counts, or `-`; then a
@@ -163,15 +131,13 @@ def _forget_oldest(shelf: Shelf, rows: list[ObjectRow], wanted_bytes: int, keep:
 # Whoever records a call that kept something, and finds the store over its bound, writes one
 # of its own and then removes those before it. So of several processes at once none takes
 # away what a newer call replaced: at worst two stand until the next call. Where the clock was
-# set back, the older one stays too until its time has passed again. Nobody waits for it to be on
-# the device: after a crash no process is left that recorded an older call, and whoever records
-# one later is the newest itself. Earlier versions wrote them into `newest/`, without a first line.
+# set back, the older one stays too until its time has passed again. Earlier versions wrote them
+# into `newest/`, without a first line.
 
 _PINS: Final = "pins"
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 _DRAFT: Final = ".part"
 _FOR_EVER: Final = "-"
-"""Until when a pin holds: until somebody removes it."""
 _NEWEST: Final = "newest-"
 _EARLIER_NEWEST: Final = "newest"
 _TIME_DIGITS: Final = 20
@@ -179,88 +145,73 @@ _FILE_BYTES_MAX: Final = 64_000_000
 """A call replaces fewer contents than would fit. More is somebody else's."""
 
 
-def write_pin(shelf: Shelf, name: str, digests: Collection[str], until_s: float | None) -> None:
+def write_pin(
+    disk: Disk, store_fd: int, name: str, digests: Collection[str], until_s: float | None
+) -> None:
     _require_name(name)
-    content = _text_of(digests, until_s)
-    with held_open(open_directory(shelf.disk, shelf.fd, _PINS)) as dir_fd:
-        draft = os.urandom(16).hex() + _DRAFT
-        try:
-            with held_open(shelf.disk.create(dir_fd, draft)) as fd:
-                shelf.disk.write(fd, content)
-                shelf.disk.sync(fd)
-            shelf.disk.replace(dir_fd, draft, dir_fd, name)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                shelf.disk.unlink(dir_fd, draft)
-            raise
-        shelf.disk.sync(dir_fd)
-
-
-def mark_newest(shelf: Shelf, digests: Collection[str]) -> None:
-    """Say that the newest call replaced these. Raises: OSError; then what stood there stays."""
-    own = f"{_NEWEST}{time.time_ns():0{_TIME_DIGITS}d}-{os.urandom(8).hex()}"
-    with held_open(open_directory(shelf.disk, shelf.fd, _PINS)) as dir_fd:
-        with held_open(shelf.disk.create(dir_fd, own)) as fd:
-            shelf.disk.write(fd, _text_of(digests, None))
-        for name in names_in(dir_fd):
-            if name.startswith(_NEWEST) and name < own:
-                with contextlib.suppress(FileNotFoundError):
-                    shelf.disk.unlink(dir_fd, name)
-    with _earlier_newest(shelf) as (dir_fd, names):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                shelf.disk.unlink(dir_fd, name)
-
-
-def remove_pin(shelf: Shelf, name: str) -> None:
-    _require_name(name)
-    pins = held_open(open_directory(shelf.disk, shelf.fd, _PINS))
-    with pins as dir_fd, contextlib.suppress(FileNotFoundError):
-        shelf.disk.unlink(dir_fd, name)
-
-
-def _text_of(digests: Collection[str], until_s: float | None) -> bytes:
     for digest in digests:
         name_of(digest)  # IntegrityError where it is none
     until = _FOR_EVER if until_s is None else str(int(until_s) + 1)
-    return "".join(f"{line}\n" for line in (until, *sorted(digests))).encode("ascii")
+    content = "".join(f"{line}\n" for line in (until, *sorted(digests))).encode("ascii")
+    with held_open(open_directory(disk, store_fd, _PINS)) as dir_fd:
+        draft = os.urandom(16).hex() + _DRAFT
+        try:
+            with held_open(disk.create(dir_fd, draft)) as fd:
+                disk.write(fd, content)
+                disk.sync(fd)
+            disk.replace(dir_fd, draft, dir_fd, name)
+        except BaseException:
+            with suppress(OSError):
+                disk.unlink(dir_fd, draft)
+            raise
+        disk.sync(dir_fd)
 
 
-def _pinned(shelf: Shelf, now_s: float) -> set[str]:
-    """The names of the objects that are pinned now; pins whose time is over go.
+def remove_pin(disk: Disk, store_fd: int, name: str) -> None:
+    _require_name(name)
+    with (
+        held_open(open_directory(disk, store_fd, _PINS)) as dir_fd,
+        suppress(FileNotFoundError),
+    ):
+        disk.unlink(dir_fd, name)
 
-    A draft is a dead process's, since we have the store's lock alone.
-    """
+
+def mark_newest(disk: Disk, store_fd: int, digests: Collection[str]) -> None:
+    """Say that the newest call replaced these. Raises: OSError; then what stood there stays."""
+    own = f"{_NEWEST}{time.time_ns():0{_TIME_DIGITS}d}-{os.urandom(8).hex()}"
+    write_pin(disk, store_fd, own, digests, None)
+    for directory, dir_fd, name in _pin_files(store_fd):
+        if directory == _EARLIER_NEWEST or (name.startswith(_NEWEST) and name < own):
+            with suppress(FileNotFoundError):
+                disk.unlink(dir_fd, name)
+
+
+def _pinned(disk: Disk, store_fd: int, now_s: float) -> set[str]:
+    """The names of the objects that are pinned now; pins whose time is over go."""
     found: set[str] = set()
-    with held_open(open_directory(shelf.disk, shelf.fd, _PINS)) as dir_fd:
-        for name in names_in(dir_fd):
-            lines = [] if name.endswith(_DRAFT) else _lines(dir_fd, name)
-            if name.endswith(_DRAFT) or (lines and lines[0].isdecimal() and int(lines[0]) <= now_s):
-                shelf.disk.unlink(dir_fd, name)
-            else:
-                found.update(lines)
-    with _earlier_newest(shelf) as (dir_fd, names):
-        for name in names:
-            found.update(_lines(dir_fd, name))
+    for _, dir_fd, name in _pin_files(store_fd):
+        with held_open(os.open(name, READ, dir_fd=dir_fd)) as fd:
+            text = read_bytes(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX))
+        lines = text.decode("ascii", "replace").splitlines()
+        is_over = bool(lines) and lines[0].isdecimal() and int(lines[0]) <= now_s
+        # A draft is a dead process's, since we have the store's lock alone.
+        if is_over or name.endswith(_DRAFT):
+            disk.unlink(dir_fd, name)
+        else:
+            found.update(lines)
     # What is no digest in them pins nothing.
     return {line.rpartition(":")[2] for line in found}
 
 
-@contextlib.contextmanager
-def _earlier_newest(shelf: Shelf) -> Generator[tuple[int, list[str]]]:
-    try:
-        fd = os.open(_EARLIER_NEWEST, DIRECTORY, dir_fd=shelf.fd)
-    except FileNotFoundError:
-        yield -1, []
-        return
-    with held_open(fd):
-        yield fd, names_in(fd)
-
-
-def _lines(dir_fd: int, name: str) -> list[str]:
-    with held_open(os.open(name, READ, dir_fd=dir_fd)) as fd:
-        text = read_bytes(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX))
-    return text.decode("ascii", "replace").splitlines()
+def _pin_files(store_fd: int) -> Generator[tuple[str, int, str]]:
+    for directory in (_PINS, _EARLIER_NEWEST):
+        try:
+            opened = os.open(directory, DIRECTORY, dir_fd=store_fd)
+        except FileNotFoundError:
+            continue
+        with held_open(opened) as dir_fd:
+            for name in names_in(dir_fd):
+                yield directory, dir_fd, name
 
 
 def _require_name(name: str) -> None:

@@ -42,10 +42,10 @@ from paddock.errors import (
 )
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import PRIVATE_MODE, digest_of_file, read_bytes
-from paddock.storage.history import Kept
 from paddock.storage.journal import SwapStep
 from paddock.storage.locks import try_lock, unlock
 from paddock.storage.notes import Doing, DoingKind
+from paddock.storage.objects import Kept
 from paddock.text.show import quote
 from paddock.workspace.exchange import BoundSwap, mark_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, NOT_FOUND_HINT, changed, converting

@@ -23,5 +23,6 @@ def place(tmp_path) -> Path:
 
 @pytest.fixture
 def store(place, disk):
-    with ObjectStore.open(str(place), bytes_max=BYTES_MAX, disk=disk) as store:
+    with ObjectStore(str(place), bytes_max=BYTES_MAX, disk=disk) as store:
+        assert store.incoming_fd >= 0  # so it is made
         yield store

@@ -51,7 +51,7 @@ def end_in_time(act: Callable[[], object]) -> int:
 
 def test_a_child_keeps_contents_of_its_own_while_a_thread_of_its_parent_keeps_one(place):
     disk = StopsAt(b"slow")
-    with ObjectStore.open(str(place), bytes_max=1_000_000, disk=disk) as store:
+    with ObjectStore(str(place), bytes_max=1_000_000, disk=disk) as store:
         staged = store.put_bytes(b"staged")
         slow = threading.Thread(target=store.put_bytes, args=(b"slow",))
         slow.start()
@@ -69,14 +69,14 @@ def test_a_child_keeps_contents_of_its_own_while_a_thread_of_its_parent_keeps_on
         store.sync()
     assert code == 0
     contents = (b"staged", b"slow", b"own")
-    with ObjectStore.open(str(place), bytes_max=1_000_000) as again:
+    with ObjectStore(str(place), bytes_max=1_000_000) as again:
         assert [again.read(digest_of(content)) for content in contents] == list(contents)
         # Each is counted once, by who put it.
         assert again.usage_bytes() == sum(map(len, contents))
 
 
 def test_a_childs_share_of_the_lock_is_its_own(place):
-    with ObjectStore.open(str(place), bytes_max=0) as store:
+    with ObjectStore(str(place), bytes_max=0) as store:
         put(store, b"content")
         with store.held():
             lasting, ending = os.pipe()
@@ -107,7 +107,7 @@ def test_a_child_opens_a_history_that_a_thread_of_its_parent_is_opening(place):
 
     disk = Slow(b"")
     history = History(str(place), bytes_max=1_000_000, disk=disk)
-    slow = threading.Thread(target=lambda: history.store)
+    slow = threading.Thread(target=lambda: history.store.fd)
     slow.start()
     assert disk.reached.wait(PATIENCE_S)
 

@@ -113,7 +113,7 @@ def test_a_file_that_was_written_to_meanwhile_is_told(store, file, fd):
 
 
 def test_nothing_is_pruned_while_a_file_is_held(store, place, file, fd):
-    with ObjectStore.open(str(place), bytes_max=0) as other:
+    with ObjectStore(str(place), bytes_max=0) as other:
         other.put_bytes(b"old")
         other.sync()
         held = store.hold_file(fd, DIGEST)
@@ -123,13 +123,13 @@ def test_nothing_is_pruned_while_a_file_is_held(store, place, file, fd):
 
 
 def test_what_a_killed_process_held_becomes_an_object(place, file, fd):
-    store = ObjectStore.open(str(place), bytes_max=1 << 20)
+    store = ObjectStore(str(place), bytes_max=1 << 20)
     store.hold_file(fd, DIGEST)
-    os.close(store.shelf.fd)  # killed: neither settled nor released
-    for share in store.lock._shares:
+    os.close(store.fd)  # killed: neither settled nor released
+    for share in store._shares:
         os.close(share)
     (place / "incoming" / ("0" * 32 + ".part")).write_bytes(b"a draft")
-    with ObjectStore.open(str(place), bytes_max=1 << 20) as after:
+    with ObjectStore(str(place), bytes_max=1 << 20) as after:
         after.recover()
         assert after.read(DIGEST) == LARGE
         assert after.usage_bytes() == len(LARGE)
@@ -141,7 +141,7 @@ def test_what_a_killed_process_held_becomes_an_object(place, file, fd):
 
 def test_what_a_living_process_holds_is_not_swept(store, place, fd):
     held = store.hold_file(fd, DIGEST)
-    with ObjectStore.open(str(place), bytes_max=1 << 20) as other:
+    with ObjectStore(str(place), bytes_max=1 << 20) as other:
         other.recover()
     assert len(incoming(place)) == 1
     held.release()
@@ -149,7 +149,8 @@ def test_what_a_living_process_holds_is_not_swept(store, place, fd):
 
 def test_another_file_system_is_no_reason_to_fail(tmp_path, file, fd):
     disk = FaultyDisk()
-    with ObjectStore.open(str(tmp_path / "objects"), bytes_max=1 << 20, disk=disk) as store:
+    with ObjectStore(str(tmp_path / "objects"), bytes_max=1 << 20, disk=disk) as store:
+        assert store.incoming_fd >= 0
         disk.fault = Fault(len(disk.calls), How.BEFORE, errno.EXDEV)
         assert store.hold_file(fd, DIGEST) is None
         assert disk.calls[-1] == "link_open"
@@ -159,11 +160,11 @@ def test_whatever_fails_in_the_end_the_content_is_kept(tmp_path, file, fd):
     for index in range(4):
         place = tmp_path / f"objects{index}"
         disk = FaultyDisk()
-        with ObjectStore.open(str(place), bytes_max=1 << 20, disk=disk) as store:
+        with ObjectStore(str(place), bytes_max=1 << 20, disk=disk) as store:
             held = store.hold_file(fd, DIGEST)
             disk.fault = Fault(len(disk.calls) + index, How.BEFORE, errno.EIO)
             held.settle()
-        with ObjectStore.open(str(place), bytes_max=1 << 20) as after:
+        with ObjectStore(str(place), bytes_max=1 << 20) as after:
             after.recover()
             assert after.read(DIGEST) == LARGE, (index, disk.calls)
         file.unlink(missing_ok=True)

@@ -59,7 +59,7 @@ def test_records_go_on_where_the_one_before_us_stopped(directory):
         ):
             (entry,) = journal.claim_dead()
             # The generator lets go of what it handed out when it is asked for more.
-            assert entry._fd == -1
+            assert entry.fd == -1
             for claimed in journal.claim_dead():
                 claimed.load()
                 getattr(claimed, act)()

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.storage.history import CallHistory, History, Keeper
+from paddock.storage.history import History, Keeper
 from paddock.storage.notes import CallMark
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
@@ -189,8 +189,6 @@ def test_reading_alone_makes_no_store(kept):
 
 
 def test_without_a_history_nothing_is_kept_and_nothing_fails(tmp_path):
-    with Workspace.open(str(tmp_path), keeper=Keeper()) as workspace:
-        with CallHistory().running(MARK) as running:
-            write_file(workspace, workspace.resolve_write("a"), b"one")
-        CallHistory().recorded(running)
+    with Workspace.open(str(tmp_path), keeper=Keeper()) as workspace, History.running(MARK):
+        write_file(workspace, workspace.resolve_write("a"), b"one")
     assert os.listdir(tmp_path) == ["a"]

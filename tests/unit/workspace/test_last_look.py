@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from paddock.errors import FileChangedError
 from paddock.storage.disk import Disk
-from paddock.storage.history import History, Kept
+from paddock.storage.history import History
 from paddock.storage.journal import Journal
 from paddock.storage.notes import Doing
+from paddock.storage.objects import Kept
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace
 from paddock.workspace.apply import commit_changes
