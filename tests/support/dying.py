@@ -27,6 +27,9 @@ class Counter:
         for name in CALLS:
             if hasattr(os, name):
                 setattr(os, name, self._counted(getattr(os, name)))
+        for name in ("sync", "fdatasync", "pwrite", "ftruncate", "set_mode"):
+            counted = self._counted(getattr(storage_disk.Disk, name))
+            setattr(storage_disk.Disk, name, staticmethod(counted))
         storage_disk.renameat2 = self._counted(storage_disk.renameat2)
         storage_disk.syncfs = self._counted(storage_disk.syncfs)
 

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Collection, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,18 @@ _NO_HARD_LINKS: Final = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 )
 """link(2) on a file system without hard links: vfat says EPERM, others the rest."""
+_IRREGULAR: Final = ("is not a regular file", "put a regular file there, or remove it")
+_UNREADABLE: Final = ("may not be read", "give yourself read permission, or remove the file")
+_REFUSALS: Final = {
+    errno.ELOOP: (
+        "is a link, and links are not followed here",
+        "replace the link with a copy of the file",
+    ),
+    errno.EACCES: _UNREADABLE,
+    errno.EPERM: _UNREADABLE,
+    errno.ENXIO: _IRREGULAR,
+    errno.ENODEV: _IRREGULAR,
+}
 
 
 @contextmanager
@@ -41,24 +53,27 @@ def held_open(fd: int) -> Generator[int]:
 
 
 @contextmanager
-def host_errors(act: str, path: Path) -> Generator[None, None, None]:
-    """What the system refuses inside becomes a `HostError` that says `act` and `path`."""
+def host_error(said: str, where: str = "", hint: str = "") -> Generator[None]:
+    """What the system refuses inside becomes a `HostError`."""
     try:
         yield
     except OSError as error:
-        raise HostError(
-            f"{act} {quote(str(path))} failed: {error.strerror or error}",
-            where=str(path),
-            hint="check permissions, free space and that the file system is writable",
-        ) from error
+        raise HostError(f"{said}: {error.strerror or error}", where=where, hint=hint) from error
 
 
-@contextmanager
-def host_error(said: str, where: str = "") -> Generator[None, None, None]:
-    try:
-        yield
-    except OSError as error:
-        raise HostError(f"{said}: {os.strerror(error.errno or 0)}", where=where) from error
+def host_errors(act: str, path: Path) -> AbstractContextManager[None]:
+    hint = "check permissions, free space and that the file system is writable"
+    return host_error(f"{act} {quote(str(path))} failed", str(path), hint)
+
+
+def _refused(path: Path, problem: str, hint: str) -> ConfigError:
+    return ConfigError(f"{quote(str(path))} {problem}", where=str(path), hint=hint)
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError | HostError:
+    if error.errno in _REFUSALS:
+        return _refused(path, *_REFUSALS[error.errno])
+    return HostError(f"reading {quote(str(path))} failed: {error.strerror}", where=str(path))
 
 
 def read_file(path: Path, bytes_max: int) -> bytes | None:
@@ -87,71 +102,24 @@ def _read(
     # O_NONBLOCK: open(2) of a FIFO without a writer would wait otherwise.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | extra_flags
     try:
-        descriptor = os.open(path, flags)
+        opened = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
-            return None
         raise _unreadable(path, error) from error
-    try:
-        with host_errors("reading", path):
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ConfigError(
-                    f"{quote(str(path))} is not a regular file",
-                    where=str(path),
-                    hint="put a regular file there, or remove it",
-                )
-            problem = "" if owners is None else _open_to_others(status, owners)
-            if problem:
-                raise ConfigError(
-                    f"{quote(str(path))} {problem}",
-                    where=str(path),
-                    hint="only you may be able to write it: chmod go-w",
-                )
-            content = _read_up_to(descriptor, bytes_max + 1)
-    finally:
-        os.close(descriptor)
+    with held_open(opened) as fd, host_errors("reading", path):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise _refused(path, *_IRREGULAR)
+        problem = "" if owners is None else _open_to_others(status, owners)
+        if problem:
+            raise _refused(path, problem, "only you may be able to write it: chmod go-w")
+        content = b""
+        while len(content) <= bytes_max and (part := os.read(fd, bytes_max + 1 - len(content))):
+            content += part
     if len(content) > bytes_max:
-        raise ConfigError(
-            f"{quote(str(path))} has more than {bytes_max} bytes",
-            where=str(path),
-            hint="make it smaller",
-        )
+        raise _refused(path, f"has more than {bytes_max} bytes", "make it smaller")
     return content
-
-
-def _unreadable(path: Path, error: OSError) -> ConfigError | HostError:
-    if error.errno == errno.ELOOP:
-        return ConfigError(
-            f"{quote(str(path))} is a link, and links are not followed here",
-            where=str(path),
-            hint="replace the link with a copy of the file",
-        )
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return ConfigError(
-            f"{quote(str(path))} may not be read: {error.strerror}",
-            where=str(path),
-            hint="give yourself read permission, or remove the file",
-        )
-    if error.errno in (errno.ENXIO, errno.ENODEV):
-        return ConfigError(
-            f"{quote(str(path))} is not a regular file",
-            where=str(path),
-            hint="put a regular file there, or remove it",
-        )
-    return HostError(f"reading {quote(str(path))} failed: {error.strerror}", where=str(path))
-
-
-def _read_up_to(descriptor: int, bytes_max: int) -> bytes:
-    parts: list[bytes] = []
-    missing = bytes_max
-    while missing > 0:
-        part = os.read(descriptor, missing)
-        if not part:
-            break
-        parts.append(part)
-        missing -= len(part)
-    return b"".join(parts)
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
@@ -215,17 +183,15 @@ def _write_temporary(directory: Path, content: bytes, mode: int) -> Path:
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, mode)
-    try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)
-    except OSError:
-        os.unlink(path)
-        raise
-    finally:
-        os.close(descriptor)
+    with held_open(os.open(path, flags, mode)) as fd:
+        try:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.fsync(fd)
+        except OSError:
+            os.unlink(path)
+            raise
 
 
 def make_directories(path: Path) -> None:
@@ -259,16 +225,12 @@ def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
     status = _lstat(directory)
     if status is None:
         return
+    problem = "is not a directory"
     if stat.S_ISDIR(status.st_mode):
         problem = _open_to_others(status, trusted_owners(directory))
-    else:
-        problem = "is not a directory"
     if problem:
-        raise ConfigError(
-            f"{quote(str(directory))} {problem}",
-            where=str(directory),
-            hint=f"only you may be able to write there: chmod go-w, or choose another {variable}",
-        )
+        hint = f"only you may be able to write there: chmod go-w, or choose another {variable}"
+        raise _refused(directory, problem, hint)
 
 
 def require_own_link(path: Path) -> None:
@@ -281,11 +243,8 @@ def require_own_link(path: Path) -> None:
     if status is None or not stat.S_ISLNK(status.st_mode):
         return
     if status.st_uid not in trusted_owners(path):
-        raise ConfigError(
-            f"{quote(str(path))} is a link that belongs to user {status.st_uid}",
-            where=str(path),
-            hint="remove it, and make your own",
-        )
+        problem = f"is a link that belongs to user {status.st_uid}"
+        raise _refused(path, problem, "remove it, and make your own")
 
 
 def _lstat(path: Path) -> os.stat_result | None:

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import os
 from collections.abc import Generator, Iterable
-from types import TracebackType
 from typing import Final
 
 from paddock.errors import HostError, StorageFullError
@@ -49,6 +48,20 @@ class Disk:
     """The real one. Every method raises `OSError`; every name is one component."""
 
     __slots__ = ()
+
+    # As the system has them.
+    sync = staticmethod(os.fsync)
+    fdatasync = staticmethod(os.fdatasync)
+    pread = staticmethod(os.pread)
+    pwrite = staticmethod(os.pwrite)
+    ftruncate = staticmethod(os.ftruncate)
+    set_owner = staticmethod(os.fchown)
+    set_mode = staticmethod(os.fchmod)
+    set_attribute = staticmethod(os.setxattr)
+    remove_attribute = staticmethod(os.removexattr)
+    lock = staticmethod(fcntl.flock)
+    stat = staticmethod(os.stat)
+    listdir = staticmethod(os.listdir)
 
     def open_unnamed(self, dir_fd: int, mode: int = PRIVATE_MODE) -> int | None:
         """A new file in that directory without a name, None where O_TMPFILE is unknown.
@@ -96,9 +109,6 @@ class Disk:
             self.write(to_fd, chunk)
             done += len(chunk)
         return done
-
-    def sync(self, fd: int) -> None:
-        os.fsync(fd)
 
     def sync_file_system(self, fd: int) -> None:
         """Wait until all that was written on the file system of `fd` is on the device.
@@ -199,35 +209,19 @@ class Disk:
     def make_link(self, dir_fd: int, name: str, text: str) -> None:
         os.symlink(text, name, dir_fd=dir_fd)
 
-    def set_owner(self, fd: int, uid: int, gid: int) -> None:
-        os.fchown(fd, uid, gid)
-
     def set_link_owner(self, dir_fd: int, name: str, uid: int, gid: int) -> None:
         os.chown(name, uid, gid, dir_fd=dir_fd, follow_symlinks=False)
-
-    def set_mode(self, fd: int, mode: int) -> None:
-        os.fchmod(fd, mode)
 
     def set_mode_held(self, fd: int, mode: int) -> None:
         """Permission bits of what a descriptor stands for, one that reads nothing (O_PATH) too."""
         os.chmod(_reach(fd), mode)
 
-    def set_attribute(self, fd: int, name: str, value: bytes) -> None:
-        os.setxattr(fd, name, value)
-
-    def remove_attribute(self, fd: int, name: str) -> None:
-        os.removexattr(fd, name)
-
     def set_modified(self, fd: int, modified_ns: int) -> None:
         """Both times, by the same kinds of descriptor; of a link, the link's own."""
         os.utime(_reach(fd), ns=(modified_ns, modified_ns))
 
-    def touch(self, dir_fd: int, name: str, modified_ns: int | None = None) -> None:
-        if modified_ns is None:
-            os.utime(name, dir_fd=dir_fd, follow_symlinks=False)
-        else:
-            times = (modified_ns, modified_ns)
-            os.utime(name, dir_fd=dir_fd, follow_symlinks=False, ns=times)
+    def touch(self, dir_fd: int, name: str) -> None:
+        os.utime(name, dir_fd=dir_fd, follow_symlinks=False)
 
     def open(self, path: str, flags: int, mode: int = PRIVATE_MODE) -> int:
         return os.open(path, flags, mode)
@@ -235,29 +229,8 @@ class Disk:
     def close(self, fd: int) -> None:
         os.close(fd)
 
-    def pread(self, fd: int, size_bytes: int, offset: int) -> bytes:
-        return os.pread(fd, size_bytes, offset)
-
-    def pwrite(self, fd: int, content: bytes, offset: int) -> int:
-        return os.pwrite(fd, content, offset)
-
-    def ftruncate(self, fd: int, size_bytes: int) -> None:
-        os.ftruncate(fd, size_bytes)
-
-    def fdatasync(self, fd: int) -> None:
-        os.fdatasync(fd)
-
     def allocate(self, fd: int, size_bytes: int) -> None:
         os.posix_fallocate(fd, 0, size_bytes)
-
-    def lock(self, fd: int, operation: int) -> None:
-        fcntl.flock(fd, operation)
-
-    def listdir(self, path: str) -> list[str]:
-        return os.listdir(path)
-
-    def stat(self, path: str | int) -> os.stat_result:
-        return os.stat(path)
 
 
 def _reach(fd: int) -> str | int:
@@ -306,29 +279,16 @@ def write_chunks(chunks: Iterable[bytes], disk: Disk, fd: int) -> str:
     return DIGEST_PREFIX + digest.hexdigest()
 
 
-class converting:  # noqa: N801 - used as a statement; a generator would cost thrice as much
+@contextlib.contextmanager
+def converting(act: str) -> Generator[None]:
     """Convert whatever `OSError` the block raises; `act` is what was about to be done."""
-
-    __slots__ = ("_act",)
-
-    def __init__(self, act: str) -> None:
-        self._act = act
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not isinstance(error, OSError):
-            return
-        code = error.errno or 0
-        if code in _FULL:
+    try:
+        yield
+    except OSError as error:
+        said = f"{act}: {os.strerror(error.errno or 0)}"
+        if error.errno in _FULL:
             raise StorageFullError(
-                f"no space is left to {self._act}: {os.strerror(code)}",
+                f"no space is left to {said}",
                 hint="nothing was changed; delete something, or lower [history] bytes_max",
             ) from error
-        raise HostError(f"cannot {self._act}: {os.strerror(code)}") from error
+        raise HostError(f"cannot {said}") from error

@@ -11,13 +11,15 @@ import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from paddock import limits
 from paddock.errors import HostError
 from paddock.storage.atomic import held_open, host_errors
-from paddock.storage.disk import Disk
 from paddock.text.show import quote
+
+if TYPE_CHECKING:
+    from paddock.storage.disk import Disk
 
 T = TypeVar("T")
 _FIRST_PAUSE_S: Final = 0.0005
@@ -97,7 +99,7 @@ class ClaimedFile:
 
     __slots__ = ("_dir_fd", "disk", "end_bytes", "fd", "name")
 
-    def __init__(self, disk: Disk, dir_fd: int, name: str, fd: int) -> None:
+    def __init__(self, disk: "Disk", dir_fd: int, name: str, fd: int) -> None:
         self.disk = disk
         self._dir_fd = dir_fd
         self.name = name
@@ -105,7 +107,7 @@ class ClaimedFile:
         self.end_bytes = 0
 
     @classmethod
-    def make(cls, disk: Disk, dir_fd: int, suffix: str) -> Self:
+    def make(cls, disk: "Disk", dir_fd: int, suffix: str) -> Self:
         for _ in range(_NAMES_TRIED_MAX):
             name = os.urandom(16).hex() + suffix
             fd = disk.create(dir_fd, name)

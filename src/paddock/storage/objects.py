@@ -169,8 +169,16 @@ class ObjectStore(StoreReader):
     What is put is on the device, and found by others, after the next `sync`.
     """
 
-    __slots__ = ("_ahead", "_bytes_max", "_incoming_fd", "_ready", "_share", "_shares", "_staged",
-                 "_swept")  # fmt: skip
+    __slots__ = (
+        "_ahead",
+        "_bytes_max",
+        "_incoming_fd",
+        "_ready",
+        "_share",
+        "_shares",
+        "_staged",
+        "_swept",
+    )
 
     def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
         """`bytes_max`: what `prune` keeps it to; None: it is never pruned, and not counted."""
@@ -197,7 +205,7 @@ class ObjectStore(StoreReader):
 
     def close(self) -> None:
         with self._mutex, converting("close the history"):
-            self._drop()
+            self._drop(self._staged)
             while self._ready:
                 self.discard(self._ready.pop())
             for share in list(self._shares):
@@ -309,7 +317,7 @@ class ObjectStore(StoreReader):
                 staged = self._staged[digest] = self._incoming(draft)
                 fill(staged.fd)
             except BaseException:
-                self._unstage(digest)
+                self._drop((digest,))
                 raise
 
     def _incoming(self, draft: int | None) -> _Staged:
@@ -326,18 +334,15 @@ class ObjectStore(StoreReader):
         name = _held_name()
         return _Staged(self.disk.create(self.incoming_fd, name), name, is_named=False)
 
-    def _unstage(self, digest: str) -> None:
-        staged = self._staged.pop(digest, None)
-        if staged is not None:
-            os.close(staged.fd)
-            self.discard(staged.name)
+    def _drop(self, digests: Iterable[str]) -> None:
+        for digest in list(digests):
+            staged = self._staged.pop(digest, None)
+            if staged is not None:
+                os.close(staged.fd)
+                self.discard(staged.name)
         if not self._staged and self._share is not None:
             share, self._share = self._share, None
             self.release(share)
-
-    def _drop(self) -> None:
-        for digest in [*self._staged, ""]:
-            self._unstage(digest)
 
     def sync(self) -> None:
         """Give everything that was put its name, and wait until it is on the device."""
@@ -350,7 +355,7 @@ class ObjectStore(StoreReader):
                         self._sync_names()
                     self.count(sum(map(self._name, list(self._staged))))
             finally:
-                self._drop()
+                self._drop(self._staged)
 
     def _sync_names(self) -> None:
         """With more of them, for those who put next."""
@@ -562,7 +567,8 @@ class BlobStore:
 
     def put(self, content: bytes) -> str:
         """Keep a content under a new salt, with the next `sync`; its salted digest."""
-        make_directories(self._directory.parent)
+        if not self._directory.is_dir():
+            make_directories(self._directory.parent)
         digest = self._store.put_bytes(self._randomness(SALT_BYTES) + content)
         return digest.removeprefix(DIGEST_PREFIX)
 

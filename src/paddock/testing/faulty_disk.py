@@ -126,6 +126,10 @@ def _failing(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+def _without_disk(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda _disk, *given, **named: call(*given, **named)
+
+
 def _open(disk: FaultyDisk, path: str, flags: int, mode: int = 0o600) -> int:
     descriptor = os.open(path, flags, mode)
     disk.held.add(descriptor)
@@ -137,4 +141,5 @@ _OF_OTHERS: Final = frozenset({"begin_sync", "move_new_by_link", "sync_all", "ta
 
 for _name, _call in {**vars(Disk), "open": _open}.items():
     if callable(_call) and not _name.startswith("_") and _name not in {"close", *_OF_OTHERS}:
-        setattr(FaultyDisk, _name, _failing(_name, _call))
+        _plain = _without_disk(_call) if isinstance(_call, staticmethod) else _call
+        setattr(FaultyDisk, _name, _failing(_name, _plain))
