@@ -43,18 +43,19 @@ class History:
     Each is opened when it is first needed: a call that only reads pays nothing for it.
     """
 
-    __slots__ = ("_kept_last", "notes", "store")
+    __slots__ = ("_bytes_max", "_kept_last", "notes", "store")
 
     def __init__(self, directory: str, *, bytes_max: int, disk: Disk | None = None) -> None:
         self.store = ObjectStore(directory, bytes_max=bytes_max, disk=disk)
         self.notes = Notes(self.store)
+        self._bytes_max = bytes_max
         self._kept_last: set[str] = set()
 
     def close(self) -> None:
         try:
             # A process that makes one call would never see that the store is full. One that
             # kept nothing tidies nothing: whoever only looks must find it again as it was.
-            if self._kept_last and self.store.is_over():
+            if self._kept_last and self.store.usage_bytes() > self._bytes_max:
                 self.store.prune(self.notes.needed() | self._kept_last)
         finally:
             self.notes.close()

@@ -178,6 +178,7 @@ class ObjectStore(StoreReader):
         "_shares",
         "_staged",
         "_swept",
+        "_usage_bytes",
     )
 
     def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
@@ -189,6 +190,7 @@ class ObjectStore(StoreReader):
         self._ready: list[str] = []
         self._ahead = 0
         self._swept = False
+        self._usage_bytes = 0
         self._share: int | None = None
         self._shares: set[int] = set()
         call_after_fork(self, ObjectStore.renew)
@@ -219,18 +221,19 @@ class ObjectStore(StoreReader):
     @property
     def fd(self) -> int:
         """A descriptor of the store's directory, made where it is missing. Raises: ConfigError."""
-        with self._mutex:
-            with suppress(FileNotFoundError):
+        if self._fd < 0:
+            with self._mutex, suppress(FileNotFoundError):
                 return self.look()
             os.close(open_directory(self.disk, None, self._directory))
-            return self.look()
+        return self.look()
 
     @property
     def incoming_fd(self) -> int:
-        with self._mutex:
-            if self._incoming_fd < 0:
-                self._incoming_fd = open_directory(self.disk, self.fd, INCOMING)
-            return self._incoming_fd
+        if self._incoming_fd < 0:
+            with self._mutex:
+                if self._incoming_fd < 0:
+                    self._incoming_fd = open_directory(self.disk, self.fd, INCOMING)
+        return self._incoming_fd
 
     # Its lock, flock(2) on the directory: whoever puts shares it, whoever prunes has it alone.
     # Each share has an open file of its own, since a lock belongs to that.
@@ -478,15 +481,16 @@ class ObjectStore(StoreReader):
 
     def count(self, size_bytes: int) -> None:
         if size_bytes and self._bytes_max is not None:
-            pruning.add_usage(self.fd, size_bytes)
+            self._usage_bytes = pruning.add_usage(self.fd, size_bytes)
 
     def usage_bytes(self) -> int:
         with self._mutex, converting("read the history"):
-            return pruning.add_usage(self.fd, 0)
+            self._usage_bytes = pruning.add_usage(self.fd, 0)
+            return self._usage_bytes
 
     def is_over(self) -> bool:
-        """Whether `prune` would do something."""
-        return self._bytes_max is not None and self.usage_bytes() > self._bytes_max
+        """Whether `prune` would do something, by what was known when it was told last."""
+        return self._bytes_max is not None and self._usage_bytes > self._bytes_max
 
     def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
         """Keep these contents from being pruned, durably; the same name pins anew.
@@ -539,7 +543,9 @@ class ObjectStore(StoreReader):
         with self._mutex, converting("prune the history"), self._alone() as is_alone:
             if not is_alone or self._bytes_max is None:
                 return 0
-            return pruning.prune(self.disk, self.fd, self._bytes_max, keep)
+            freed = pruning.prune(self.disk, self.fd, self._bytes_max, keep)
+            self._usage_bytes = pruning.add_usage(self.fd, 0)
+            return freed
 
 
 def _held_name() -> str:

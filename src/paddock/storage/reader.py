@@ -75,11 +75,12 @@ class StoreReader:
 
     def look(self) -> int:
         """A descriptor of the store's directory. Raises: FileNotFoundError, ConfigError."""
-        with self._mutex:
-            if self._fd < 0:
-                require_private(Path(self._directory))
-                self._fd = os.open(self._directory, DIRECTORY)
-            return self._fd
+        if self._fd < 0:
+            with self._mutex:
+                if self._fd < 0:
+                    require_private(Path(self._directory))
+                    self._fd = os.open(self._directory, DIRECTORY)
+        return self._fd
 
     def has(self, digest: str) -> bool:
         with self._opened(digest) as found:

@@ -87,21 +87,21 @@ class FaultyDisk(Disk):
         self.calls.append(name)
         fault = self.fault
         if fault is None or fault.call not in {number, name}:
-            return call(self, *given, **named)
+            return call(*given, **named)
         self.fault = None
         is_half = fault.how is How.HALF and name in {"write", "pwrite"}
         if is_half:
             fd, content, *place = given
             half = len(content) // 2
-            written = call(self, fd, content[:half], *place)
+            written = call(fd, content[:half], *place)
             if fault.is_silent:
                 # `write` goes on by itself with what is left.
-                return written if place else written + call(self, fd, content[half:])
+                return written if place else written + call(fd, content[half:])
         elif fault.is_silent:
-            return call(self, *given, **named)
+            return call(*given, **named)
         try:
             if fault.how is How.AFTER:
-                done = call(self, *given, **named)
+                done = call(*given, **named)
                 if name in {"open_unnamed", "create"} and done is not None:
                     os.close(done)
         finally:
@@ -118,16 +118,12 @@ class FaultyDisk(Disk):
         raise SimulatedCrash
 
 
-def _failing(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+def _failing(name: str, call: Any) -> Callable[..., Any]:
     @functools.wraps(call)
     def made(disk: FaultyDisk, *given: Any, **named: Any) -> Any:
-        return disk.make(name, call, given, named)
+        return disk.make(name, call.__get__(disk), given, named)
 
     return made
-
-
-def _without_disk(call: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda _disk, *given, **named: call(*given, **named)
 
 
 def _open(disk: FaultyDisk, path: str, flags: int, mode: int = 0o600) -> int:
@@ -141,5 +137,4 @@ _OF_OTHERS: Final = frozenset({"begin_sync", "move_new_by_link", "sync_all", "ta
 
 for _name, _call in {**vars(Disk), "open": _open}.items():
     if callable(_call) and not _name.startswith("_") and _name not in {"close", *_OF_OTHERS}:
-        _plain = _without_disk(_call) if isinstance(_call, staticmethod) else _call
-        setattr(FaultyDisk, _name, _failing(_name, _plain))
+        setattr(FaultyDisk, _name, _failing(_name, _call))
