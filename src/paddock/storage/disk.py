@@ -8,14 +8,19 @@ a path, only a descriptor and a name under it; but for `take`, and where no agen
 import contextlib
 import errno
 import fcntl
-import functools
 import hashlib
 import os
 from collections.abc import Generator, Iterable
 from typing import Final
 
 from paddock.errors import HostError, StorageFullError
-from paddock.kernel.files import RENAME_EXCHANGE, RENAME_NOREPLACE, renameat2, syncfs
+from paddock.kernel.files import (
+    RENAME_EXCHANGE,
+    RENAME_NOREPLACE,
+    renameat2,
+    start_writing_back,
+    syncfs,
+)
 from paddock.values.entries import DIGEST_PREFIX
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -39,11 +44,6 @@ _SYNCED_ONE_BY_ONE_MAX: Final = 4
 _BEGUN_BYTES_MAX: Final = 1 << 18
 
 
-@functools.cache
-def _has_descriptors() -> bool:
-    return os.path.exists(_BY_DESCRIPTOR)
-
-
 class Disk:
     """The real one. Every method raises `OSError`; every name is one component."""
 
@@ -64,16 +64,13 @@ class Disk:
     listdir = staticmethod(os.listdir)
 
     def open_unnamed(self, dir_fd: int, mode: int = PRIVATE_MODE) -> int | None:
-        """A new file in that directory without a name, None where O_TMPFILE is unknown.
-
-        It inherits what a file made there inherits (group, default ACL, umask). EISDIR: a kernel
-        that knows no O_TMPFILE takes it for O_DIRECTORY.
-        """
-        if not _O_TMPFILE or not _has_descriptors():
+        """A new file in that directory without a name, None where O_TMPFILE is unknown."""
+        if not _O_TMPFILE or not os.path.exists(_BY_DESCRIPTOR):
             return None
         try:
             return os.open(".", _BOTH | _O_TMPFILE, mode, dir_fd=dir_fd)
         except OSError as failure:
+            # EISDIR: a kernel that knows no O_TMPFILE takes it for O_DIRECTORY.
             if failure.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
                 return None
             raise
@@ -111,14 +108,10 @@ class Disk:
         return done
 
     def sync_file_system(self, fd: int) -> None:
-        """Wait until all that was written on the file system of `fd` is on the device.
-
-        Where there is no syncfs(2) every file system is waited for (sync(2)).
-        """
         try:
             syncfs(fd)
         except OSError as failure:
-            # EPERM: a container's filter that does not know the call.
+            # Then all are waited for. EPERM: a container's filter that does not know the call.
             if failure.errno not in (errno.ENOSYS, errno.EPERM):
                 raise
             os.sync()
@@ -136,20 +129,14 @@ class Disk:
         """Let the system write a small file while something else is waited for; no promise.
 
         A file system that keeps a journal commits at once what was given to it by then, so that
-        of several files the first fsync(2) waits, and the others find little left to do. No call
-        but sync_file_range(2) says just that, which Python lacks; this one begins the writing of
-        what is dirty before it drops what is not (posix_fadvise(2)).
+        of several files the first fsync(2) waits, and the others find little left to do.
         """
-        with contextlib.suppress(OSError, AttributeError):  # not on macOS
-            # Of a large file the writing itself is what takes long, and it is read again.
-            if os.fstat(fd).st_size <= _BEGUN_BYTES_MAX:
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        size_bytes = os.fstat(fd).st_size
+        if size_bytes <= _BEGUN_BYTES_MAX:  # of a large file the writing itself takes long
+            start_writing_back(fd, 0, size_bytes)
 
     def link_open(self, fd: int, dir_fd: int, name: str) -> None:
-        """Give an open file, unnamed or not, a name; EEXIST if anything has it.
-
-        By /proc, as open(2) says for O_TMPFILE: AT_EMPTY_PATH wants a capability.
-        """
+        # By /proc, as open(2) says for O_TMPFILE: AT_EMPTY_PATH wants a capability.
         os.link(f"{_BY_DESCRIPTOR}/{fd}", name, dst_dir_fd=dir_fd, follow_symlinks=True)
 
     def link(self, from_fd: int | None, name: str, to_fd: int | None, to: str) -> None:
@@ -177,10 +164,7 @@ class Disk:
         return True
 
     def move_new_by_link(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        """As `move_new` in two steps: link(2) never replaces either.
-
-        It refuses directories (EPERM), and there is no other safe way for them.
-        """
+        # link(2) never replaces either. It refuses directories, and no other way is safe for them.
         self.link(from_fd, name, to_fd, to)
         self.unlink(from_fd, name)
 

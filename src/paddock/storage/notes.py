@@ -105,7 +105,6 @@ class _Own(Struct):
     """The file of this process. NULs follow its lines, up to `size_bytes`."""
 
     file: ClaimedFile
-    dir_fd: int
     last_number: int = 0
     needed: set[int] = field(default_factory=set[int])
     size_bytes: int = 0
@@ -131,12 +130,13 @@ class _Own(Struct):
 class Notes:
     """The notes beside one store: those of this process, and what others left."""
 
-    __slots__ = ("__weakref__", "_mutex", "_own", "_store")
+    __slots__ = ("__weakref__", "_dir_fd", "_mutex", "_own", "_store")
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._mutex = threading.Lock()
         self._own: _Own | None = None
+        self._dir_fd = -1
         call_after_fork(self, Notes._after_fork)
 
     def _after_fork(self) -> None:
@@ -144,7 +144,6 @@ class Notes:
         own, self._own = self._own, None
         if own is not None:
             os.close(own.file.fd)
-            os.close(own.dir_fd)
 
     def close(self) -> None:
         with self._mutex:
@@ -154,7 +153,9 @@ class Notes:
                     with suppress(OSError):
                         own.file.remove()
                 own.file.release()
-                os.close(own.dir_fd)
+            if self._dir_fd >= 0:
+                fd, self._dir_fd = self._dir_fd, -1
+                os.close(fd)
 
     def write(self, call: CallMark, *doings: Doing) -> list[int]:
         """Note what is about to be done, durably; the notes' numbers, for `over`."""
@@ -183,18 +184,15 @@ class Notes:
 
     def _begin(self) -> _Own:
         store = self._store
-        dir_fd = open_directory(store.disk, store.fd, _NOTES)
+        if self._dir_fd < 0:
+            self._dir_fd = open_directory(store.disk, store.fd, _NOTES)
+        file = ClaimedFile.make(store.disk, self._dir_fd, _SUFFIX)
         try:
-            file = ClaimedFile.make(store.disk, dir_fd, _SUFFIX)
-            try:
-                store.disk.sync(dir_fd)
-            except BaseException:
-                file.remove()
-                raise
+            store.disk.sync(self._dir_fd)
         except BaseException:
-            os.close(dir_fd)
+            file.remove()
             raise
-        self._own = _Own(file, dir_fd)
+        self._own = _Own(file)
         return self._own
 
     def read_all(self) -> tuple[Note, ...]:
@@ -262,10 +260,6 @@ def _read(dir_fd: int, name: str) -> list[Note]:
 def _end_of(fd: int) -> bytes:
     """The newest lines: of too many, it is the calls at work that are to be found."""
     size_bytes = os.fstat(fd).st_size
-    # One byte more: it tells whether the first line is whole.
-    start = max(0, size_bytes - _FILE_BYTES_MAX - _ROOM_BYTES - 1)
-    text = read_bytes(fd, size_bytes - start, start).rstrip(b"\0")
-    if len(text) <= _FILE_BYTES_MAX:
-        return text
-    text = text[-_FILE_BYTES_MAX - 1 :]
-    return text[text.find(b"\n") + 1 :]
+    start = max(0, size_bytes - _FILE_BYTES_MAX - _ROOM_BYTES)
+    # The end of a line, where the first one was cut, is no note.
+    return read_bytes(fd, size_bytes - start, start).rstrip(b"\0")[-_FILE_BYTES_MAX:]

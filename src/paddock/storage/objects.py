@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from paddock import limits
 from paddock.errors import FileChangedError, HostError, IntegrityError, StorageFullError
 from paddock.storage import prune as pruning
 from paddock.storage.atomic import held_open, make_directories
@@ -73,15 +74,11 @@ _KEEP: Final = "keep what is about to be replaced"
 
 
 class Kept(Struct):
-    """What was kept for an act that is about to happen. End it by `settle` or `release`.
-
-    A large file that is about to lose its place has a second `name`, in the store; all else that
-    was to be kept is an object by now.
-    """
+    """What was kept for an act that is about to happen. End it by `settle` or `release`."""
 
     store: "ObjectStore | None" = None
     name: str | None = None
-    """In `incoming/`; None once it is over."""
+    """Of a held file, in `incoming/`; None once it is over, and of what was put."""
     share: int = -1
     digest: str = ""
     changed_ns: int = 0
@@ -97,11 +94,7 @@ class Kept(Struct):
                 raise _changed()
 
     def settle(self) -> None:
-        """The act took place: a file that lost its place becomes the object.
-
-        Where that fails, whoever sweeps next makes it one. FileChangedError: it was written to;
-        put it back.
-        """
+        """The act took place. FileChangedError: what lost its place was written to; put it back."""
         store, held, self.name = self.store, self.name, None
         if store is None or held is None:
             return
@@ -118,7 +111,7 @@ class Kept(Struct):
                 store.sync()
                 store.discard(held)
         except (OSError, StorageFullError, HostError):
-            return
+            return  # whoever sweeps next makes it an object
         finally:
             store.release(self.share)
 
@@ -158,9 +151,8 @@ class _Staged(NamedTuple):
 
     fd: int
     name: str
-    """In `incoming/`."""
     is_named: bool
-    """Whether its name is on the device."""
+    """Whether its name, in `incoming/`, is on the device."""
 
 
 class ObjectStore(StoreReader):
@@ -241,12 +233,10 @@ class ObjectStore(StoreReader):
     def acquire(self) -> int:
         """Share the lock until what is returned is released. Raises: HostError, not in time."""
         with converting("lock the history"):
-            share = os.open(".", DIRECTORY, dir_fd=self.fd)
-            try:
-                pruning.wait_for_store(share, fcntl.LOCK_SH)
-            except BaseException:
-                os.close(share)
-                raise
+            wait_s = limits.path_lock_timeout_s
+            share = open_locked(self.fd, ".", DIRECTORY, fcntl.LOCK_SH, wait_s)
+        if share is None:
+            raise pruning.busy()
         self._shares.add(share)
         return share
 
@@ -283,10 +273,7 @@ class ObjectStore(StoreReader):
         return digest
 
     def put_file(self, fd: int, *, digest: str | None = None) -> str:
-        """Keep an open file's content, from its first byte; its digest.
-
-        With a `digest` that is known the bytes are only copied, by the kernel where it can.
-        """
+        """Keep an open file's content; with its `digest` known, copied by the kernel if it can."""
         with converting(_KEEP):
             size_bytes = os.fstat(fd).st_size
             known = digest or digest_of_file(fd, size_bytes)
@@ -408,10 +395,7 @@ class ObjectStore(StoreReader):
         return Kept()
 
     def hold_file(self, fd: int, digest: str) -> Kept | None:
-        """Keep a large file that is about to lose its only name, without copying it.
-
-        None where it has to be put. Nothing is pruned until what is returned is over.
-        """
+        """Keep a large file that is about to lose its only name; None where it has to be put."""
         with converting(_KEEP), self._mutex:
             status = os.fstat(fd)
             is_large = stat.S_ISREG(status.st_mode) and status.st_size >= HELD_BYTES_MIN
@@ -434,10 +418,7 @@ class ObjectStore(StoreReader):
     # What killed processes left
 
     def recover(self) -> None:
-        """Keep what killed processes were about to. The first put does it, where nobody else puts.
-
-        StorageFullError: there is no room for it.
-        """
+        """Keep what killed processes were about to, where nobody else puts."""
         left = "keep what a killed process left"
         with self._mutex, converting(left), self._alone() as is_alone:
             if is_alone:
@@ -493,10 +474,9 @@ class ObjectStore(StoreReader):
         return self._bytes_max is not None and self._usage_bytes > self._bytes_max
 
     def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
-        """Keep these contents from being pruned, durably; the same name pins anew.
+        """Keep these from being pruned, durably, until then (in seconds since 1970) or `unpin`.
 
-        `until_s`: in seconds since 1970, after which the pin is nothing; None: until
-        `unpin`. To be called inside the `held` in which the contents were put, or found.
+        To be called inside the `held` in which the contents were put, or found.
         """
         self.sync()
         with self.held(), converting(_KEEP):
@@ -512,7 +492,7 @@ class ObjectStore(StoreReader):
             pruning.mark_newest(self.disk, self.fd, digests)
 
     def forget(self, digest: str) -> bool:
-        """Remove this content, durably, whether it is pinned or not; whether it was there.
+        """Remove this content, durably, pinned or not; whether it was there.
 
         Its name goes. What a device, a snapshot or a backup still holds of it, stays there.
         """
@@ -536,10 +516,7 @@ class ObjectStore(StoreReader):
         return is_there
 
     def prune(self, keep: Collection[str]) -> int:
-        """Forget the oldest but for `keep` and what is pinned; bytes freed.
-
-        Does nothing while anybody else is putting.
-        """
+        """Forget the oldest but for `keep` and what is pinned, unless somebody puts; bytes freed."""
         with self._mutex, converting("prune the history"), self._alone() as is_alone:
             if not is_alone or self._bytes_max is None:
                 return 0

@@ -102,7 +102,8 @@ _DIGITS: Final = 20
 def add_usage(store_fd: int, size_bytes: int, counted: int | None = None) -> int:
     """Move the number by `size_bytes`, from what was `counted`; return what it is then."""
     with held_open(os.open(_USAGE, _FLAGS, 0o600, dir_fd=store_fd)) as fd:
-        wait_for_store(fd, fcntl.LOCK_EX)
+        if not wait_for_lock(fd, fcntl.LOCK_EX):
+            raise busy()
         text = os.pread(fd, _DIGITS + 1, 0)
         if counted is None and len(text) == _DIGITS + 1 and text[:-1].isdigit():
             counted = int(text)
@@ -113,12 +114,11 @@ def add_usage(store_fd: int, size_bytes: int, counted: int | None = None) -> int
         return total
 
 
-def wait_for_store(fd: int, kind: int) -> None:
-    if not wait_for_lock(fd, kind):
-        raise HostError(
-            f"the history is locked by another process, for over {limits.path_lock_timeout_s:g} s",
-            hint="try again",
-        )
+def busy() -> HostError:
+    wait_s = f"{limits.path_lock_timeout_s:g} s"
+    return HostError(
+        f"the history is locked by another process, for over {wait_s}", hint="try again"
+    )
 
 
 #     pins/<name>      a line with the second since 1970 until which it counts, or `-`; then a
