@@ -47,8 +47,6 @@ _BEGUN_BYTES_MAX: Final = 1 << 18
 class Disk:
     """The real one. Every method raises `OSError`; every name is one component."""
 
-    __slots__ = ()
-
     # As the system has them.
     sync = staticmethod(os.fsync)
     fdatasync = staticmethod(os.fdatasync)

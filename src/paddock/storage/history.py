@@ -43,8 +43,6 @@ class History:
     Each is opened when it is first needed: a call that only reads pays nothing for it.
     """
 
-    __slots__ = ("_bytes_max", "_kept_last", "notes", "store")
-
     def __init__(self, directory: str, *, bytes_max: int, disk: Disk | None = None) -> None:
         self.store = ObjectStore(directory, bytes_max=bytes_max, disk=disk)
         self.notes = Notes(self.store)

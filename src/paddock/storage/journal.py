@@ -246,8 +246,6 @@ _VOID: Final = b"\0" * 64
 class JournalEntry(ClaimedFile):
     """One entry, ours until it is removed or let go."""
 
-    __slots__ = ("_last_digest", "records")
-
     def __init__(self, disk: Disk, dir_fd: int, name: str, fd: int) -> None:
         super().__init__(disk, dir_fd, name, fd)
         self.records = Records()
@@ -325,8 +323,6 @@ class UnclaimedEntry(Struct, frozen=True):
 
 class Journal:
     """All entries, in one directory of the plane. One object serves any number of threads."""
-
-    __slots__ = ("_dir_fd", "_disk")
 
     def __init__(self, disk: Disk, dir_fd: int) -> None:
         self._disk = disk

@@ -103,8 +103,6 @@ class ClaimedFile:
     Whoever can lock it knows that its process is dead, and has it from then on.
     """
 
-    __slots__ = ("_dir_fd", "disk", "end_bytes", "fd", "name")
-
     def __init__(self, disk: "Disk", dir_fd: int, name: str, fd: int) -> None:
         self.disk = disk
         self._dir_fd = dir_fd

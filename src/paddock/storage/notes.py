@@ -130,8 +130,6 @@ class _Own(Struct):
 class Notes:
     """The notes beside one store: those of this process, and what others left."""
 
-    __slots__ = ("__weakref__", "_dir_fd", "_mutex", "_own", "_store")
-
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._mutex = threading.Lock()

@@ -161,18 +161,6 @@ class ObjectStore(StoreReader):
     What is put is on the device, and found by others, after the next `sync`.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_bytes_max",
-        "_incoming_fd",
-        "_ready",
-        "_share",
-        "_shares",
-        "_staged",
-        "_swept",
-        "_usage_bytes",
-    )
-
     def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
         """`bytes_max`: what `prune` keeps it to; None: it is never pruned, and not counted."""
         super().__init__(directory, disk=disk)
@@ -540,8 +528,6 @@ SALT_BYTES: Final = 16
 
 class BlobStore:
     """The contents of one plane's ledgers, in a store of their own; any thread may use it."""
-
-    __slots__ = ("_directory", "_randomness", "_store")
 
     def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
         self._directory = directory

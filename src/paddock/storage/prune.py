@@ -13,7 +13,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -131,15 +131,13 @@ def busy() -> HostError:
 # Whoever records a call that kept something, and finds the store over its bound, writes one
 # of its own and then removes those before it. So of several processes at once none takes
 # away what a newer call replaced: at worst two stand until the next call. Where the clock was
-# set back, the older one stays too until its time has passed again. Earlier versions wrote them
-# into `newest/`, without a first line.
+# set back, the older one stays too until its time has passed again.
 
 _PINS: Final = "pins"
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 _DRAFT: Final = ".part"
 _FOR_EVER: Final = "-"
 _NEWEST: Final = "newest-"
-_EARLIER_NEWEST: Final = "newest"
 _TIME_DIGITS: Final = 20
 _FILE_BYTES_MAX: Final = 64_000_000
 """A call replaces fewer contents than would fit. More is somebody else's."""
@@ -180,38 +178,29 @@ def mark_newest(disk: Disk, store_fd: int, digests: Collection[str]) -> None:
     """Say that the newest call replaced these. Raises: OSError; then what stood there stays."""
     own = f"{_NEWEST}{time.time_ns():0{_TIME_DIGITS}d}-{os.urandom(8).hex()}"
     write_pin(disk, store_fd, own, digests, None)
-    for directory, dir_fd, name in _pin_files(store_fd):
-        if directory == _EARLIER_NEWEST or (name.startswith(_NEWEST) and name < own):
-            with suppress(FileNotFoundError):
-                disk.unlink(dir_fd, name)
+    with held_open(open_directory(disk, store_fd, _PINS)) as dir_fd:
+        for name in names_in(dir_fd):
+            if name.startswith(_NEWEST) and name < own:
+                with suppress(FileNotFoundError):
+                    disk.unlink(dir_fd, name)
 
 
 def _pinned(disk: Disk, store_fd: int, now_s: float) -> set[str]:
     """The names of the objects that are pinned now; pins whose time is over go."""
     found: set[str] = set()
-    for _, dir_fd, name in _pin_files(store_fd):
-        with held_open(os.open(name, READ, dir_fd=dir_fd)) as fd:
-            text = read_bytes(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX))
-        lines = text.decode("ascii", "replace").splitlines()
-        is_over = bool(lines) and lines[0].isdecimal() and int(lines[0]) <= now_s
-        # A draft is a dead process's, since we have the store's lock alone.
-        if is_over or name.endswith(_DRAFT):
-            disk.unlink(dir_fd, name)
-        else:
-            found.update(lines)
+    with held_open(open_directory(disk, store_fd, _PINS)) as dir_fd:
+        for name in names_in(dir_fd):
+            with held_open(os.open(name, READ, dir_fd=dir_fd)) as fd:
+                text = read_bytes(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX))
+            lines = text.decode("ascii", "replace").splitlines()
+            is_over = bool(lines) and lines[0].isdecimal() and int(lines[0]) <= now_s
+            # A draft is a dead process's, since we have the store's lock alone.
+            if is_over or name.endswith(_DRAFT):
+                disk.unlink(dir_fd, name)
+            else:
+                found.update(lines)
     # What is no digest in them pins nothing.
     return {line.rpartition(":")[2] for line in found}
-
-
-def _pin_files(store_fd: int) -> Generator[tuple[str, int, str]]:
-    for directory in (_PINS, _EARLIER_NEWEST):
-        try:
-            opened = os.open(directory, DIRECTORY, dir_fd=store_fd)
-        except FileNotFoundError:
-            continue
-        with held_open(opened) as dir_fd:
-            for name in names_in(dir_fd):
-                yield directory, dir_fd, name
 
 
 def _require_name(name: str) -> None:

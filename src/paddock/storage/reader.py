@@ -47,8 +47,6 @@ class StoreReader:
     Digests are `sha256:` and 64 hexadecimal digits. Where no store is, there is nothing in it.
     """
 
-    __slots__ = ("__weakref__", "_digests", "_directory", "_fd", "_mutex", "disk")
-
     def __init__(self, directory: str, *, disk: Disk | None = None) -> None:
         self.disk = disk or Disk()
         self._directory = directory

@@ -58,15 +58,6 @@ def test_whoever_writes_late_takes_nothing_from_a_newer_call(store, place):
     assert left(place) == names(ONE, TWO)
 
 
-def test_what_an_earlier_version_marked_is_spared_until_the_next_call(store, place):
-    (place / "newest").mkdir()
-    mark = place / "newest" / f"{time.time_ns():020d}-{'0' * 16}"
-    mark.write_text(f"{ONE.removeprefix('sha256:')}\n{TWO.removeprefix('sha256:')}\n")
-    assert left(place) == names(ONE, TWO)
-    store.mark_newest([TWO])
-    assert (left(place), mark.exists()) == (names(TWO), False)
-
-
 def test_what_cannot_be_written_leaves_what_was_the_newest(place, store):
     store.mark_newest([ONE])
     for step in (0, 1):
