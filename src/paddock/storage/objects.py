@@ -435,16 +435,11 @@ class ObjectStore(StoreReader):
             self.recover()
 
     def _first_places(self, digest: str) -> Iterable[str]:
+        staged = self._staged.get(digest)
+        if staged is not None:
+            return (f"{INCOMING}/{staged.name}",)
         self._sweep_once()
         return ()
-
-    def _content(self, digest: str) -> Generator[bytes]:
-        if digest in self._staged:
-            self.sync()
-        return super()._content(digest)
-
-    def has(self, digest: str) -> bool:
-        return digest in self._staged or super().has(digest)
 
     # Size
 
