@@ -49,8 +49,7 @@ from paddock.values.entries import DIGEST_PREFIX, digest_of
 # wait for one directory, and most often the other: names in `incoming/` are made ahead, empty,
 # several with one sync, and a put into one of them waits for its bytes alone.
 #
-# What is there already is not relied on: it is replaced by what was put, which costs less than
-# checking it.
+# What is there already is not relied on: to replace it costs less than checking it.
 #
 # Only a file that has one name, belongs to us, and lies on the store's file system can be
 # held; and only if nobody can write to it any more does it become an object. A read lease
@@ -64,8 +63,7 @@ _STAGED_MAX: Final = 64
 _AHEAD_MAX: Final = 16
 """Names that are made ahead. Who puts once makes none, and who goes on twice as many each time."""
 HELD_BYTES_MIN: Final = 4096
-"""Smaller files are copied: a new file and the removal of the old one cost less there than
-holding it does."""
+"""Smaller files are copied, which costs less there."""
 _NOT_HERE: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOENT}
 )

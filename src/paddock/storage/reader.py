@@ -163,14 +163,14 @@ class StoreReader:
         with suppress(FileNotFoundError):
             opened = os.open(INCOMING, DIRECTORY, dir_fd=self.look())
             with held_open(opened) as incoming_fd:
-                for name in names_in(incoming_fd):
+                for name in (name for name in names_in(incoming_fd) if name.endswith(HELD)):
                     # Where it is gone it has become an object, or was let go.
                     with (
                         suppress(FileNotFoundError),
                         held_open(os.open(name, READ, dir_fd=incoming_fd)) as fd,
                     ):
                         status = os.fstat(fd)
-                        if status.st_size and name.endswith(HELD):
+                        if status.st_size:
                             yield name, fd, status
 
 
