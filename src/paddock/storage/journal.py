@@ -263,7 +263,7 @@ class JournalEntry(ClaimedFile):
             self.disk.sync(self.fd)
         self.records = decoded.records
         self._last_digest = decoded.last_digest
-        self.end_bytes = decoded.end_bytes
+        self.end_bytes, self.size_bytes = decoded.end_bytes, size_bytes
 
     def begin(self, intent: Intent) -> None:
         """Say where we will act. Nothing may be done in the tree before this returns."""
@@ -274,7 +274,7 @@ class JournalEntry(ClaimedFile):
     def commit(self, steps: tuple[Step, ...]) -> None:
         """The commit point: when this returns, the set is complete or undone as a whole."""
         try:
-            self._record(CommitRecord(steps), RESERVE)
+            self._record(CommitRecord(steps), len(RESERVE))
         except PaddockError:
             # The record may be there, whole, though its sync failed: nobody must find it.
             with contextlib.suppress(OSError):
@@ -299,17 +299,17 @@ class JournalEntry(ClaimedFile):
             self.remove()
             self.disk.sync(self._dir_fd)
 
-    def _record(self, record: Record, reserve: bytes = b"") -> None:
+    def _record(self, record: Record, room: int = 0) -> None:
         records = self.records.followed_by(record)
         if records is None:
             raise InternalError(f"a journal entry goes on with {record!r}")
         line, digest = encode_line(self._last_digest, payload_of(record))
-        if self.end_bytes + len(line) + len(reserve) > limits.journal_entry_bytes_max:
+        if self.end_bytes + len(line) + room > limits.journal_entry_bytes_max:
             raise StorageFullError(
                 "the set is too large for one journal entry", hint="change less at once"
             )
         with converting("write the journal"):
-            self.append(line, reserve, self.disk.sync)
+            self.append(line, room, self.disk.sync)
         self._last_digest = digest
         self.records = records
 

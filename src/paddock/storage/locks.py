@@ -108,7 +108,8 @@ class ClaimedFile:
         self._dir_fd = dir_fd
         self.name = name
         self.fd = fd
-        self.end_bytes = 0
+        self.end_bytes = self.size_bytes = 0
+        """Of the lines; NULs follow, up to the size."""
 
     @classmethod
     def make(cls, disk: "Disk", dir_fd: int, suffix: str) -> Self:
@@ -121,13 +122,21 @@ class ClaimedFile:
             os.close(fd)
         raise HostError("no file of our own can be made: each is taken away at once")
 
-    def append(self, lines: bytes, room: bytes, sync: Callable[[int], None] | None) -> None:
-        """Write behind what stands there; where that fails, the next is written over it."""
+    def append(self, lines: bytes, room: int, sync: Callable[[int], None] | None) -> None:
+        """Write over the NULs, or with so many new ones; the next is written over one that failed."""
+        end_bytes = self.end_bytes + len(lines)
+        nuls = bytes(room) if end_bytes > self.size_bytes else b""
         os.lseek(self.fd, self.end_bytes, os.SEEK_SET)
-        self.disk.write(self.fd, lines + room)
+        self.disk.write(self.fd, lines + nuls)
         if sync is not None:
             sync(self.fd)
-        self.end_bytes += len(lines)
+        self.end_bytes = end_bytes
+        self.size_bytes = max(self.size_bytes, end_bytes + len(nuls))
+
+    def cut(self, size_bytes: int) -> None:
+        """Which needs no space."""
+        os.ftruncate(self.fd, size_bytes)
+        self.end_bytes = self.size_bytes = size_bytes
 
     def release(self) -> None:
         """Let it go as it stands, for whoever comes next. Idempotent."""

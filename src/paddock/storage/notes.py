@@ -14,11 +14,11 @@ import json
 import os
 import threading
 import time
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import suppress
 from typing import Final, Literal, TypeAlias, cast
 
-from msgspec import Struct, ValidationError, convert, field, to_builtins
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import DIRECTORY, READ, converting, read_bytes
@@ -101,56 +101,33 @@ _DOING_MEMBERS_MIN: Final = 10
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
-class _Own(Struct):
-    """The file of this process. NULs follow its lines, up to `size_bytes`."""
-
-    file: ClaimedFile
-    last_number: int = 0
-    needed: set[int] = field(default_factory=set[int])
-    size_bytes: int = 0
-
-    def append(self, text: str, *, is_waited_for: bool = True) -> None:
-        # ASCII only, so that names that are not UTF-8 come back as they were.
-        lines, file = text.encode("ascii"), self.file
-        end_bytes = file.end_bytes + len(lines)
-        room = bytes(_ROOM_BYTES) if end_bytes > self.size_bytes else b""
-        try:
-            file.append(lines, room, file.disk.fdatasync if is_waited_for else None)
-        except BaseException:
-            # A torn line would swallow the next one. Cutting a file needs no space.
-            self.cut(file.end_bytes)
-            raise
-        self.size_bytes = max(self.size_bytes, end_bytes + len(room))
-
-    def cut(self, size_bytes: int) -> None:
-        os.ftruncate(self.file.fd, size_bytes)
-        self.file.end_bytes = self.size_bytes = size_bytes
-
-
 class Notes:
     """The notes beside one store: those of this process, and what others left."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._mutex = threading.Lock()
-        self._own: _Own | None = None
+        self._own: ClaimedFile | None = None
+        self._needed: set[int] = set()
+        self._last_number = 0
         self._dir_fd = -1
         call_after_fork(self, Notes._after_fork)
 
     def _after_fork(self) -> None:
         self._mutex = threading.Lock()
-        own, self._own = self._own, None
+        own, self._own, self._needed = self._own, None, set()
         if own is not None:
-            os.close(own.file.fd)
+            os.close(own.fd)
 
     def close(self) -> None:
         with self._mutex:
             own, self._own = self._own, None
+            needed, self._needed = self._needed, set()
             if own is not None:
-                if not own.needed:
+                if not needed:
                     with suppress(OSError):
-                        own.file.remove()
-                own.file.release()
+                        own.remove()
+                own.release()
             if self._dir_fd >= 0:
                 fd, self._dir_fd = self._dir_fd, -1
                 os.close(fd)
@@ -159,11 +136,12 @@ class Notes:
         """Note what is about to be done, durably; the notes' numbers, for `over`."""
         with self._mutex, converting("note a call in the history"):
             own, at = self._own or self._begin(), time.time()
-            numbers = list(range(own.last_number + 1, own.last_number + 1 + len(doings)))
+            numbers = list(range(self._last_number + 1, self._last_number + 1 + len(doings)))
             lines = (_Line(n, at, call, doing) for n, doing in zip(numbers, doings, strict=True))
-            own.append("".join(f"{_encode(to_builtins(line))}\n" for line in lines))
-            own.last_number += len(doings)
-            own.needed.update(numbers)
+            text = "".join(f"{_encode(to_builtins(line))}\n" for line in lines)
+            self._append(own, text, self._store.disk.fdatasync)
+            self._last_number += len(doings)
+            self._needed.update(numbers)
             return numbers
 
     def over(self, numbers: Sequence[int]) -> None:
@@ -172,15 +150,23 @@ class Notes:
             own = self._own
             if own is None or not numbers:
                 return
-            own.needed.difference_update(numbers)
-            if own.needed or own.file.end_bytes <= _CUT_AT_BYTES:
+            self._needed.difference_update(numbers)
+            if self._needed or own.end_bytes <= _CUT_AT_BYTES:
                 # Not waited for. What stands there after a crash is held against the ledger.
-                line = f'{{"over":[{",".join(map(str, numbers))}]}}\n'
-                own.append(line, is_waited_for=False)
+                self._append(own, f'{{"over":[{",".join(map(str, numbers))}]}}\n', None)
             else:
                 own.cut(0)
 
-    def _begin(self) -> _Own:
+    @staticmethod
+    def _append(own: ClaimedFile, text: str, sync: Callable[[int], None] | None) -> None:
+        try:
+            # ASCII only, so that names that are not UTF-8 come back as they were.
+            own.append(text.encode("ascii"), _ROOM_BYTES, sync)
+        except BaseException:
+            own.cut(own.end_bytes)  # a torn line would swallow the next one
+            raise
+
+    def _begin(self) -> ClaimedFile:
         store = self._store
         if self._dir_fd < 0:
             self._dir_fd = open_directory(store.disk, store.fd, _NOTES)
@@ -190,8 +176,8 @@ class Notes:
         except BaseException:
             file.remove()
             raise
-        self._own = _Own(file)
-        return self._own
+        self._own = file
+        return file
 
     def read_all(self) -> tuple[Note, ...]:
         return read_notes(self._store)
