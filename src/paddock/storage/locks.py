@@ -64,13 +64,7 @@ def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
     return True
 
 
-def open_locked(
-    dir_fd: int | None,
-    name: str | Path,
-    flags: int,
-    kind: int = fcntl.LOCK_EX,
-    wait_s: float = 0.0,
-) -> int | None:
+def open_locked(dir_fd: int | None, name: str | Path, flags: int) -> int | None:
     """Open a file or directory and take its lock; None where another has it, or it is gone."""
     try:
         fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
@@ -80,7 +74,7 @@ def open_locked(
         return None
     try:
         # Looked at again under the lock: its holder may have removed it before we had it.
-        if wait_for_lock(fd, kind, wait_s) and leads_to(dir_fd, name, fd):
+        if try_lock(fd) and leads_to(dir_fd, name, fd):
             return fd
     except BaseException:
         os.close(fd)

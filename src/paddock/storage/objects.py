@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from paddock import limits
 from paddock.errors import FileChangedError, HostError, IntegrityError, StorageFullError
 from paddock.storage import prune as pruning
 from paddock.storage.atomic import held_open, make_directories
@@ -30,7 +29,7 @@ from paddock.storage.disk import (
     digest_of_file,
     write_chunks,
 )
-from paddock.storage.locks import call_after_fork, open_locked, unlock
+from paddock.storage.locks import call_after_fork, open_locked, unlock, wait_for_lock
 from paddock.storage.prune import PACKED, name_of, names_in, open_directory
 from paddock.storage.reader import HELD, INCOMING, StoreReader
 from paddock.values.entries import DIGEST_PREFIX, digest_of
@@ -219,9 +218,13 @@ class ObjectStore(StoreReader):
     def acquire(self) -> int:
         """Share the lock until what is returned is released. Raises: HostError, not in time."""
         with converting("lock the history"):
-            wait_s = limits.path_lock_timeout_s
-            share = open_locked(self.fd, ".", DIRECTORY, fcntl.LOCK_SH, wait_s)
-        if share is None:
+            share, is_ours = os.open(".", DIRECTORY, dir_fd=self.fd), False
+            try:
+                is_ours = wait_for_lock(share, fcntl.LOCK_SH)
+            finally:
+                if not is_ours:
+                    os.close(share)
+        if not is_ours:
             raise pruning.busy()
         self._shares.add(share)
         return share
