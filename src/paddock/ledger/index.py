@@ -1,15 +1,12 @@
 """A SQLite file beside a ledger that says which lines hold a value: `NAME.d/index.sqlite`.
 
-A row for each entry, up to a place in the ledger; what comes after it is read from the lines,
-and taken in by a question that has to read far. It can be removed at any time.
+A row for each entry, up to a place in the ledger. It can be removed at any time.
 
 It is believed as little as anything beside the ledger. Its last line has to be the ledger's, and
 wherever it answers its rows have to be whole in their numbers: an index that lacks a row
 must not hide a denial. Each line that it names is read again and compared with its row.
 One that is a link, of another user, of another form, or does not fit is not asked; one that
 is locked, or cannot be written, is not waited for. Then the lines are read.
-
-A value is kept as its CRC-32: what shares it is told apart in the line.
 """
 
 import os
@@ -56,12 +53,17 @@ _INSERT: Final = "INSERT INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ASK_COVERED: Final = (
     "SELECT entries, end, leaf, start, size FROM covered LEFT JOIN line ON seq = entries - 1"
 )
-_KINDS: Final = {
-    "call": "(call = :call OR client = :call)",
-    "session": "session = :session",
-    "type": "type = :type",
-    "decision": "decision = :decision",
+_WHERE: Final = {
+    "call": "({0}call = :call OR {0}client = :call)",
+    "session": "{0}session = :session",
+    "type": "{0}type = :type",
+    "decision": "{0}decision = :decision",
+    "agent": "{0}agent = :agent",
+    "since": "time >= :since",
+    "until": "time <= :until",
 }
+"""With a `+` SQLite does not look for it in the index of its own."""
+_INDEXED: Final = ("call", "session", "type", "decision")
 _CACHE_KIB: Final = 32_768
 _PROBED_ROWS: Final = 2_000
 _ROWS_AT_FIRST: Final = 32
@@ -98,20 +100,25 @@ class Index:
             self._opened.close()
         self._opened = None
 
-    def covered(self, reader: LedgerReader, end: int) -> Covered:
-        database = self._tried(lambda: self._open(create=False), None)
-        if database is None:
-            return _NOTHING
-        return self._tried(lambda: _covered(database, reader, end), _NOTHING)
-
-    def _tried(self, act: Callable[[], T], otherwise: T) -> T:
+    def remove(self) -> None:
+        """Do without an index that does not fit; whoever extends it next makes it anew."""
+        self.close()
         try:
-            return act()
-        except (OSError, sqlite3.OperationalError):
-            self.close()  # locked, or not to be read or written now
-        except (sqlite3.DatabaseError, StaleIndexError):
-            self.remove()
-        return otherwise
+            if _is_ours(self._path):
+                os.unlink(self._path)
+        except OSError:
+            return
+
+    def covered(self, reader: LedgerReader, end: int) -> Covered:
+        return self._tried(lambda: _covered(self._open(create=False), reader, end), _NOTHING)
+
+    def extend(self, reader: LedgerReader, end: int) -> bool:
+        """Take in lines up to a place, where an LF was; whether there are more than before.
+
+        No more than `limits.ledger_indexed_bytes_max`, and none from a line on that holds no
+        entry. False where another process is at it, or nothing can be written.
+        """
+        return self._tried(lambda: self._extend(reader, end), False)
 
     def lines(
         self,
@@ -124,60 +131,24 @@ class Index:
 
         `keys` are values as they stand in a line, without quotes, by the name of their column.
 
-        Raises:
-            StaleIndexError: it does not fit the ledger; what was given by then is right.
-            HostError: the ledger cannot be read.
+        Raises: StaleIndexError: it does not fit the ledger; HostError: that cannot be read.
         """
-        numbers = {kind: crc32(value) for kind, value in keys.items()}
-        times = {name: _time(text) for name, text in span.items()}
+        # What shares a CRC-32 is told apart in the line.
+        given = {kind: crc32(value) for kind, value in keys.items()}
+        given |= {name: _time(text) for name, text in span.items()}
         try:
             database = self._open(create=False)
-            if database is None:
-                raise StaleIndexError("it is gone")
-            kind = _fewest(database, numbers)
-            # Another process may have extended it since.
-            where = _where(kind, numbers, times)
-            for rows, low, high in _pages(database, where, {**numbers, **times}, covered.entries):
-                _verify_whole(database, low, high)
-                for row in rows:
-                    yield row[1], _verified(reader, row)
+            for row in _rows(database, _find_where(database, given), given, covered.entries):
+                line = _line(reader, row[1], row[2])
+                if row_of(line, row[1]) != row:
+                    raise StaleIndexError("a row names another line")
+                yield row[1], line
         except (OSError, sqlite3.Error) as fault:
             raise StaleIndexError(str(fault)) from fault
-
-    def extend(self, reader: LedgerReader, end: int) -> bool:
-        """Take in lines up to a place, where an LF was; whether there are more than before.
-
-        No more than `limits.ledger_indexed_bytes_max`, and none from a line on that holds no
-        entry. False where another process is at it, or nothing can be written.
-        """
-        return self._tried(lambda: self._extend(reader, end), False)
-
-    def _extend(self, reader: LedgerReader, end: int) -> bool:
-        database = self._open(create=True)
-        if database is None:
-            return False
-        with database:
-            database.execute("BEGIN IMMEDIATE")
-            entries, start = _covered(database, reader, end)
-            added = database.executemany(_INSERT, _build(reader, entries, start, end)).rowcount
-            if added > 0:
-                _store_covered(database, reader, entries + added)
-        return added > 0
-
-    def remove(self) -> None:
-        """Do without an index that does not fit; whoever extends it next makes it anew."""
-        self.close()
-        try:
-            if _is_ours(self._path):
-                os.unlink(self._path)
-        except OSError:
-            return
 
     def is_wrong(self, reader: LedgerReader) -> bool:
         try:
             database = self._open(create=False)
-            if database is None:
-                return False
             covered = _covered(database, reader, reader.size())
         except (OSError, sqlite3.Error, StaleIndexError):
             return False
@@ -192,17 +163,39 @@ class Index:
             at += len(line) + 1
         return at != covered.end
 
-    def _open(self, *, create: bool) -> sqlite3.Connection | None:
-        """The connection; None where there is no file of ours."""
+    def _tried(self, act: Callable[[], T], otherwise: T) -> T:
+        try:
+            return act()
+        except (OSError, sqlite3.OperationalError):
+            self.close()  # gone, locked, or not to be read or written now
+        except (sqlite3.DatabaseError, StaleIndexError):
+            self.remove()
+        return otherwise
+
+    def _extend(self, reader: LedgerReader, end: int) -> bool:
+        database = self._open(create=True)
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            entries, start = _covered(database, reader, end)
+            added = database.executemany(_INSERT, _build(reader, entries, start, end)).rowcount
+            if added > 0:
+                asked = "SELECT start, size FROM line WHERE seq = ?"
+                start, size = database.execute(asked, (entries + added - 1,)).fetchone()
+                leaf = leaf_hash(_line(reader, start, size))
+                database.execute("DELETE FROM covered")
+                known = (entries + added, start + size + 1, leaf)
+                database.execute("INSERT INTO covered VALUES (?, ?, ?)", known)
+        return added > 0
+
+    def _open(self, *, create: bool) -> sqlite3.Connection:
+        """The connection. Raises: OSError: there is no file of ours; as SQLite."""
         if self._opened is not None:
             return self._opened
-        if not os.path.lexists(self._path):
-            if not create:
-                return None
+        if create and not os.path.lexists(self._path):
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             os.close(os.open(self._path, flags, 0o600))
         if not _is_ours(self._path):
-            return None
+            raise PermissionError("not a file of this user's")
         database = sqlite3.connect(self._path, timeout=0, isolation_level=None)
         try:
             # Threat: a file of somebody else's making would run its own triggers and functions.
@@ -215,6 +208,15 @@ class Index:
             raise
         self._opened = database
         return database
+
+
+def is_wrong(path: str) -> bool:
+    """Whether a question might believe this ledger's index, and it says what is not so.
+
+    Reads every line that it covers. One that fits the ledger in no way answers nothing.
+    """
+    with LedgerReader(path) as reader, closing(Index(LedgerPaths(path))) as index:
+        return index.is_wrong(reader)
 
 
 def _covered(database: sqlite3.Connection, reader: LedgerReader, end: int) -> Covered:
@@ -242,27 +244,17 @@ def _settle_schema(database: sqlite3.Connection, *, create: bool) -> None:
     if not found and create:
         with database:
             database.execute("BEGIN IMMEDIATE")
-            for statement in _SCHEMA:
+            for statement in (*_SCHEMA, f"PRAGMA application_id = {_APPLICATION}"):
                 database.execute(statement)
-            database.execute(f"PRAGMA application_id = {_APPLICATION}")
         return
     (application,) = database.execute("PRAGMA application_id").fetchone()
     if found != list(_SCHEMA) or application != _APPLICATION:
         raise StaleIndexError("it has another form")
 
 
-def _store_covered(database: sqlite3.Connection, reader: LedgerReader, entries: int) -> None:
-    asked = "SELECT start, size FROM line WHERE seq = ?"
-    start, size = database.execute(asked, (entries - 1,)).fetchone()
-    leaf = leaf_hash(_line(reader, start, size))
-    database.execute("DELETE FROM covered")
-    database.execute("INSERT INTO covered VALUES (?, ?, ?)", (entries, start + size + 1, leaf))
-
-
 def _build(reader: LedgerReader, seq: int, start: int, end: int) -> Iterator[Row]:
     end = min(end, reader.whole_bytes(start + limits.ledger_indexed_bytes_max))
-    for offset, lines in reader.lines(start, end):
-        at = offset
+    for at, lines in reader.lines(start, end):
         for line in lines:
             row = row_of(line, at)
             if row is None or row[0] != seq:
@@ -291,72 +283,40 @@ def _time(stamp: bytes) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _verified(reader: LedgerReader, row: Row) -> bytes:
-    line = _line(reader, row[1], row[2])
-    if row_of(line, row[1]) != row:
-        raise StaleIndexError("a row names another line")
-    return line
-
-
 def _line(reader: LedgerReader, start: object, size: object) -> bytes:
-    if not isinstance(start, int) or not isinstance(size, int):
-        raise StaleIndexError("a row leads nowhere")
-    if not 0 <= start <= reader.size() or not 0 < size <= limits.entry_bytes_max:
-        raise StaleIndexError("a row leads nowhere")
-    line = reader.read(size + 1, start)
-    if line.find(b"\n") != size:
-        raise StaleIndexError("a line is not where it should be")
-    return line[:-1]
+    is_place = isinstance(start, int) and isinstance(size, int)
+    if is_place and 0 <= start <= reader.size() and 0 < size <= limits.entry_bytes_max:
+        line = reader.read(size + 1, start)
+        if line.find(b"\n") == size:
+            return line[:-1]
+    raise StaleIndexError("a row leads nowhere")
 
 
-def _fewest(database: sqlite3.Connection, numbers: Mapping[str, int]) -> str:
-    kinds = [each for each in _KINDS if each in numbers]
-    if len(kinds) < 2:
-        return kinds[0] if kinds else ""
-    counted: dict[str, int] = {}
-    for kind in kinds:
-        probe = f"SELECT 1 FROM line WHERE {_KINDS[kind]} LIMIT {_PROBED_ROWS}"  # noqa: S608 - no value in it
-        counting = f"SELECT count(*) FROM ({probe})"  # noqa: S608 - as above
-        counted[kind] = database.execute(counting, dict(numbers)).fetchone()[0]
-    return min(counted, key=counted.__getitem__)
-
-
-def _where(kind: str, numbers: Mapping[str, int], times: Mapping[str, int]) -> str:
-    parts = [_KINDS[kind]] if kind else []
-    for other in (each for each in numbers if each != kind):
-        if other == "call":
-            parts.append("(+call = :call OR +client = :call)")
-        else:
-            parts.append(f"+{other} = :{other}")
-    parts += [f"time {'>=' if name == 'since' else '<='} :{name}" for name in times]
+def _find_where(database: sqlite3.Connection, given: Mapping[str, int]) -> str:
+    """Look up by what the fewest rows have, as far as few rows can tell."""
+    rows: dict[str, int] = {}
+    for kind in _INDEXED:
+        if kind in given:
+            probe = f"SELECT 1 FROM line WHERE {_WHERE[kind].format('')} LIMIT {_PROBED_ROWS}"  # noqa: S608 - no value in it
+            (rows[kind],) = database.execute(f"SELECT count(*) FROM ({probe})", given).fetchone()  # noqa: S608 - as above
+    best = min(rows, key=rows.__getitem__, default="")
+    parts = [_WHERE[each].format("" if each == best else "+") for each in given]
     return " AND ".join(["seq < :before", *parts])
 
 
-def _verify_whole(database: sqlite3.Connection, low: int, high: int) -> None:
-    """Threat: a row that was taken out would hide its line."""
-    counting = "SELECT count(*) FROM line WHERE seq >= ? AND seq < ?"
-    if database.execute(counting, (low, high)).fetchone() != (high - low,):
-        raise StaleIndexError("rows are missing")
-
-
-def _pages(
+def _rows(
     database: sqlite3.Connection, where: str, given: Mapping[str, int], before: int
-) -> Iterator[tuple[list[Row], int, int]]:
+) -> Iterator[Row]:
     count = _ROWS_AT_FIRST
-    while True:
+    is_last = False
+    while not is_last:
         asked = f"SELECT * FROM line WHERE {where} ORDER BY seq DESC LIMIT {count}"  # noqa: S608 - no value in it
         rows = database.execute(asked, {**given, "before": before}).fetchall()
         is_last = len(rows) < count
-        yield rows, 0 if is_last else rows[-1][0], before
-        if is_last:
-            return
-        before, count = rows[-1][0], min(2 * count, _ROWS_AT_ONCE)
-
-
-def is_wrong(path: str) -> bool:
-    """Whether a question might believe this ledger's index, and it says what is not so.
-
-    Reads every line that it covers. One that fits the ledger in no way answers nothing.
-    """
-    with LedgerReader(path) as reader, closing(Index(LedgerPaths(path))) as index:
-        return index.is_wrong(reader)
+        low = 0 if is_last else rows[-1][0]
+        # Threat: a row that was taken out would hide its line.
+        counting = "SELECT count(*) FROM line WHERE seq >= ? AND seq < ?"
+        if database.execute(counting, (low, before)).fetchone() != (before - low,):
+            raise StaleIndexError("rows are missing")
+        yield from rows
+        before, count = low, min(2 * count, _ROWS_AT_ONCE)

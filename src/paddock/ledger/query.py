@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import LedgerDamagedError
 from paddock.ledger.format.line import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
 from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
-from paddock.ledger.read import LedgerReader, is_shaped, stands
+from paddock.ledger.read import LedgerReader, is_shaped, replaced_error, stands
 from paddock.ledger.segments import LedgerPaths
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
@@ -24,8 +23,6 @@ from paddock.values.entries import AGENT_CHANGED, AGENT_CREATED, TOOL_INTENT, TO
 
 if TYPE_CHECKING:
     from paddock.ledger.index import Index
-
-# Pure.
 
 _ROOT: Final = "."
 _HEADS: Final = tuple(f"tool:{category}:" for category in sorted(PATH_CATEGORIES))
@@ -41,25 +38,30 @@ def names_path(entry: Entry, path: str) -> bool:
 
 
 def _paths_of(entry: Entry) -> Iterator[str]:
-    for action in _items(entry.metadata.get("actions")):
+    for action in _items(entry, "actions"):
         head, _, target = action.partition(" ") if isinstance(action, str) else ("", "", "")
         if head.startswith(_HEADS):
             yield target or _ROOT
-    for effect in _items(entry.metadata.get("effects")):
-        named = cast("dict[str, Json]", effect) if isinstance(effect, dict) else {}
+    for each in (*_items(entry, "effects"), *_items(entry, "refused")):
+        named = cast("dict[str, Json]", each) if isinstance(each, dict) else {}
         for path in (named.get("path"), named.get("to")):
             if isinstance(path, str):
                 yield path
-    for refused in _items(entry.metadata.get("refused")):
-        path = cast("dict[str, Json]", refused).get("path") if isinstance(refused, dict) else None
-        if isinstance(path, str):
-            yield path
 
 
-def _items(kept: Json) -> list[Json]:
+def _items(entry: Entry, name: str) -> list[Json]:
+    kept = entry.metadata.get(name)
     return cast("list[Json]", kept) if isinstance(kept, list) else []
 
 
+_FIELDS: Final = {
+    "type": ("event_type", b'"event_type":'),
+    "session": ("session_id", b'"session_id":'),
+    "call": ("call_id", b":"),
+    "agent": ("agent", b'"agent":'),
+    "decision": ("decision", b'"decision":'),
+}
+"""By the columns of the index, what stands before a value; a call may be one of the metadata."""
 _HALF_MICROSECOND: Final = 5e-7
 _NEWEST: Final = "9999-12-31T23:59:59.999999Z"
 
@@ -105,35 +107,17 @@ class Filter(Struct, frozen=True):
 
     def keys(self) -> dict[str, bytes]:
         """Values as they stand in a wanted line, without their quotes, by what they are."""
-        wanted = {
-            "type": self.event_type,
-            "session": self.session_id,
-            "call": self.call_id,
-            "agent": self.agent,
-            "decision": self.decision,
-        }
-        return {
-            kind: encode_text(value)[1:-1] for kind, value in wanted.items() if value is not None
-        }
+        wanted = {kind: getattr(self, name) for kind, (name, _) in _FIELDS.items()}
+        return {kind: encode_text(text)[1:-1] for kind, text in wanted.items() if text is not None}
 
     def needles(self) -> list[bytes]:
         """All bytes that a wanted line holds, those that no index knows included."""
         path = b"" if self.path is None else encode_text(self.path)[1:-1]
-        return [path, *(b'%b"%b"' % (_NAMES[kind], value) for kind, value in self.keys().items())]
+        return [path, *(b'%b"%b"' % (_FIELDS[kind][1], text) for kind, text in self.keys().items())]
 
     def span(self) -> dict[str, bytes]:
         bounds = {"since": self.since, "until": self.until}
         return {name: _bound(at).encode() for name, at in bounds.items() if at is not None}
-
-
-_NAMES: Final = {
-    "type": b'"event_type":',
-    "session": b'"session_id":',
-    "call": b":",
-    "agent": b'"agent":',
-    "decision": b'"decision":',
-}
-"""What stands before a value; a call may be named in the metadata too."""
 
 
 def _bound(seconds: float) -> str:
@@ -186,7 +170,6 @@ class LedgerSearch:
     def __init__(self, path: str) -> None:
         self._reader = LedgerReader(path)
         self._index: Index | None = None
-        self._may_index = True
 
     def __enter__(self) -> Self:
         return self
@@ -202,51 +185,34 @@ class LedgerSearch:
     def query(self, wanted: Filter, *, last: int | None = None) -> Rows:
         reader = self._reader
         if not reader.keep_up():
-            raise LedgerDamagedError(
-                "the ledger was replaced by another file", where=ascii(reader.path)
-            )
-        if not wanted.keys() and not wanted.span():
-            return self._ask(None, wanted, last)
-        from paddock.ledger.index import Index, StaleIndexError  # noqa: PLC0415 - it loads SQLite
+            raise replaced_error(reader.path)
+        size = reader.size()
+        end = reader.whole_bytes(size)
+        if wanted.keys() or wanted.span():
+            from paddock.ledger.index import Index, StaleIndexError  # noqa: PLC0415 - it loads SQLite
 
-        if self._index is None:
-            self._index = Index(LedgerPaths(reader.path))
-        self._may_index = True
-        while True:
+            self._index = self._index or Index(LedgerPaths(reader.path))
             try:
-                return self._ask(self._index, wanted, last)
+                return _collect(self._indexed(self._index, wanted, end), wanted, last, size - end)
             except StaleIndexError:
                 self._index.remove()
-                return self._ask(None, wanted, last)
-            except _IndexedError:
-                continue
+        return _collect(reader.lines_backwards(end), wanted, last, size - end)
 
-    def _ask(self, index: "Index | None", wanted: Filter, last: int | None) -> Rows:
-        size = self._reader.size()
-        end = self._reader.whole_bytes(size)
-        lines = self._reader.lines_backwards(end)
-        if index is not None:
-            lines = self._indexed_lines(index, wanted, end)
-        return _collect(lines, wanted, last, size - end)
-
-    def _indexed_lines(
-        self, index: "Index", wanted: Filter, end: int
-    ) -> Iterator[tuple[int, bytes]]:
-        reader = self._reader
+    def _indexed(self, index: "Index", wanted: Filter, end: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the newest lines as they are; where these were many, have them indexed as well."""
+        reader, position = self._reader, end
         covered = index.covered(reader, end)
-        for offset, line in reader.lines_backwards(end, covered.end):
-            if self._may_index and end - offset > limits.ledger_unindexed_bytes_max:
-                # Once, as what is indexed may not come back whole.
-                self._may_index = False
-                if index.extend(reader, end):
-                    raise _IndexedError
-            yield offset, line
+        for position, line in reader.lines_backwards(end, covered.end):
+            yield position, line
+            if end - position > limits.ledger_unindexed_bytes_max:
+                index.extend(reader, end)
+                covered = index.covered(reader, end)
+                yield from reader.lines_backwards(position, covered.end)
+                break
         if covered.entries:
-            yield from index.lines(reader, wanted.keys(), wanted.span(), covered)
-
-
-class _IndexedError(Exception):
-    """More is indexed than when the search began."""
+            for offset, line in index.lines(reader, wanted.keys(), wanted.span(), covered):
+                if offset < position:
+                    yield offset, line
 
 
 def _collect(
@@ -254,23 +220,23 @@ def _collect(
 ) -> Rows:
     found: list[StoredEntry] = []
     bad: list[BadRow] = []
-    bad_omitted = 0
+    omitted = 0
     needles = wanted.needles()
     if last is None or last > 0:
-        for row in _rows(lines, lambda line: all(needle in line for needle in needles)):
-            if isinstance(row, BadRow):
-                if len(bad) < limits.ledger_problems_listed_max:
-                    bad.append(row)
-                else:
-                    bad_omitted += 1
-            elif wanted.matches(row):
-                found.append(row)
-                if len(found) == last:
-                    break
-    return Rows(tuple(reversed(found)), tuple(reversed(bad)), bad_omitted, unfinished_bytes)
+        for row in _parsed(lines, lambda line: all(needle in line for needle in needles)):
+            if isinstance(row, StoredEntry):
+                if wanted.matches(row):
+                    found.append(row)
+            elif len(bad) < limits.ledger_problems_listed_max:
+                bad.append(row)
+            else:
+                omitted += 1
+            if len(found) == last:
+                break
+    return Rows(tuple(found[::-1]), tuple(bad[::-1]), omitted, unfinished_bytes)
 
 
-def _rows(
+def _parsed(
     lines: Iterable[tuple[int, bytes]], may_match: Callable[[bytes], bool]
 ) -> Iterator[StoredEntry | BadRow]:
     """Parse lines whose bytes say that they may be wanted, and those that hold no entry.
@@ -282,6 +248,11 @@ def _rows(
         if may_match(line) or not is_shaped(line):
             row = inspect_line(line)
             yield BadRow(offset, row.fault, row.detail) if isinstance(row, BadLine) else row
+
+
+def _newest_first(path: str, may_match: Callable[[bytes], bool]) -> Iterator[StoredEntry | BadRow]:
+    with LedgerReader(path) as reader:
+        yield from _parsed(reader.lines_backwards(reader.whole_bytes(reader.size())), may_match)
 
 
 def find_decided(
@@ -297,15 +268,13 @@ def find_decided(
     def may_match(line: bytes) -> bool:
         return any(kind in line for kind in kinds) and all(needle in line for needle in needles)
 
-    with LedgerReader(path) as reader:
-        for row in _rows(reader.lines_backwards(reader.whole_bytes(reader.size())), may_match):
-            if isinstance(row, BadRow) or (
-                (not event_types or row.entry.event_type in event_types) and wanted.matches(row)
-            ):
-                yield row
+    for row in _newest_first(path, may_match):
+        if isinstance(row, BadRow) or (
+            (not event_types or row.entry.event_type in event_types) and wanted.matches(row)
+        ):
+            yield row
 
 
-_AGENT = '"agent":"{}"'
 _RESULT = f'"event_type":"{TOOL_RESULT}"'.encode()
 _INTENT = f'"event_type":"{TOOL_INTENT}"'.encode()
 _NO_EFFECTS = b'"effects":[]'
@@ -322,24 +291,22 @@ class FoundEffects(Struct, frozen=True):
 
 
 def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
-    results: list[StoredEntry] = []
-    intents: list[StoredEntry] = []
-    bad: list[BadRow] = []
-    agents = [_AGENT.format(name).encode() for name in intents_of]
+    agents = [f'"agent":"{name}"'.encode() for name in intents_of]
 
     def may_match(line: bytes) -> bool:
         is_intent = _INTENT in line and any(name in line for name in agents)
         return is_intent or (_RESULT in line and _NO_EFFECTS not in line)
 
-    with LedgerReader(path) as reader:
-        for row in _rows(reader.lines_backwards(reader.whole_bytes(reader.size())), may_match):
-            if isinstance(row, BadRow):
-                bad.append(row)
-            elif row.entry.event_type == TOOL_RESULT and row.entry.metadata.get("effects"):
-                results.append(row)
-            elif row.entry.event_type == TOOL_INTENT and row.entry.agent in intents_of:
-                intents.append(row)
-    return FoundEffects(tuple(reversed(results)), tuple(reversed(intents)), tuple(reversed(bad)))
+    rows = [*_newest_first(path, may_match)][::-1]
+    stored = [row for row in rows if isinstance(row, StoredEntry)]
+    calls = [(row, row.entry.event_type) for row in stored]
+    return FoundEffects(
+        tuple(
+            row for row, kind in calls if kind == TOOL_RESULT and row.entry.metadata.get("effects")
+        ),
+        tuple(row for row, kind in calls if kind == TOOL_INTENT and row.entry.agent in intents_of),
+        tuple(row for row in rows if isinstance(row, BadRow)),
+    )
 
 
 def find_declarations(path: str) -> tuple[StoredEntry, ...]:

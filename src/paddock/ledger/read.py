@@ -259,9 +259,7 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
             if not poll():
                 return
             if not reader.keep_up():
-                raise LedgerDamagedError(
-                    "the ledger was replaced by another file", where=ascii(path)
-                )
+                raise replaced_error(path)
 
 
 def find_torn_bytes(path: str) -> int:
@@ -345,3 +343,7 @@ def gone_error(path: Path, name: str) -> LedgerDamagedError:
         where=str(path),
         hint="restore it from a backup",
     )
+
+
+def replaced_error(path: str) -> LedgerDamagedError:
+    return LedgerDamagedError("the ledger was replaced by another file", where=ascii(path))
