@@ -213,20 +213,25 @@ class LedgerFile:
             encode_body(each, id_, timestamp) for each, id_ in zip(entries, ids, strict=True)
         ]
 
-    def _newest(self, files: LedgerFiles) -> Mark:
+    def _newest(self, files: LedgerFiles, *, must_compare: bool = False) -> Mark:
         """The mark to append after. The append lock is held."""
         page = files.head.read()
         newest, durable = page.newest, page.durable
         self._verify_not_poisoned(files, durable)
         if page.base != files.segment.base:
             # Another process has sealed the segment that is open here.
-            self._verify_marks(files, page)
+            files.follow()
+            must_compare = True
+        if must_compare:
+            with closing(files.text()) as text:
+                verify_marks(text, page, self._boot)
         segment = files.segment
         if (
             newest is None
             or durable is None
             or durable.is_poisoned
             or newest.boot != self._boot
+            or (must_compare and not any(self._boot))
             or newest.offset_bytes < durable.offset_bytes
             or self._disk.stat(segment.descriptor).st_size + segment.base != newest.offset_bytes
         ):
@@ -308,16 +313,16 @@ class LedgerFile:
         """Find the end, put a torn tail aside, record that, sync. The append lock is held."""
         files.verify_beside()  # or it may be on its way, by a holder of another lock
         with closing(files.text()) as text:
-            end, size = find_tail(text, page, self._boot, self.path)
+            end, size = find_tail(text, page, self._boot)
         if size > end.offset_bytes:
-            quarantine(self._disk, files.segment, self._paths, end, size)
+            quarantine(files, end, size)
         files.head.store_newest(end)
         return self._report(files, end)
 
     def _report(self, files: LedgerFiles, mark: Mark) -> Mark:
         pieces = list_pending(self._disk, self._paths)
         if pieces:
-            _, bodies = self._encode([piece.entry() for piece in pieces])
+            _, bodies = self._encode([entry for _, entry in pieces])
             mark = self._append(files, mark, bodies)
         # What was synced before may have been cut off, or was never written by us.
         files.synced_bytes = 0
@@ -326,22 +331,12 @@ class LedgerFile:
             mark_reported(self._disk, self._paths, pieces)
         return mark
 
-    def _verify_marks(self, files: LedgerFiles, page: HeadPage) -> None:
-        """Compare the marks with the segments that there are by now. The append lock is held."""
-        if page.base != files.segment.base:
-            files.follow()
-        with closing(files.text()) as text:
-            verify_marks(text, page, self._boot, self.path)
-
     def _settle_at_open(self, files: LedgerFiles) -> None:
         with files.lock, failing("the ledger cannot be opened", self.path):
-            page = files.head.read()
-            if files.is_poisoned or is_poisoned(page.durable, self._boot):
-                return
-            self._verify_marks(files, page)
-            newest = self._newest(files) if any(self._boot) else self._recover(files, page)
-            if list_pending(self._disk, self._paths):
-                self._report(files, newest)
+            if not self.is_poisoned:
+                newest = self._newest(files, must_compare=True)
+                if list_pending(self._disk, self._paths):
+                    self._report(files, newest)
 
 
 class PendingEntries:

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from zlib import crc32
 
 from paddock import limits
@@ -283,7 +283,7 @@ def _time(stamp: bytes) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _line(reader: LedgerReader, start: object, size: object) -> bytes:
+def _line(reader: LedgerReader, start: Any, size: Any) -> bytes:
     is_place = isinstance(start, int) and isinstance(size, int)
     if is_place and 0 <= start <= reader.size() and 0 < size <= limits.entry_bytes_max:
         line = reader.read(size + 1, start)

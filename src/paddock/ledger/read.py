@@ -8,33 +8,31 @@ for those that were made since.
 
 import os
 import stat
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Final, Self
-
-from msgspec import Struct
+from typing import Final, NamedTuple, Self
 
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError, PaddockError
 from paddock.ledger.format.lines import (
+    LINE_OPENING,
     BadLine,
     Genesis,
     StoredEntry,
     inspect_line,
+    parse_genesis,
+    parse_line,
 )
-from paddock.ledger.segments import (
-    READING,
-    LedgerPaths,
-    LedgerText,
-    failing,
-    find_newest,
-    split_lines,
-)
+from paddock.ledger.segments import READING, LedgerPaths, Reads, Segment, failing, find_newest
 from paddock.ledger.tail import HeadFile, HeadPage, Mark, is_file, read_boot
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
 _LINE_USUAL: Final = 4096
 _TRIES: Final = 100
+_OPEN_SEGMENTS_MAX: Final = 16
+_UNREADABLE: Final = "the ledger cannot be read"
 
 
 def read_head(path: str) -> HeadPage | None:
@@ -67,105 +65,122 @@ def believable_marks(page: HeadPage, boot: bytes) -> list[Mark]:
     return found
 
 
-class SegmentRange(Struct, frozen=True):
-    """One file of a ledger: where its name says that it begins, and how long it is."""
+def split_lines(
+    read: Callable[[int, int], bytes], start: int, end: int
+) -> Iterator[tuple[int, list[bytes], bool]]:
+    """Yield runs of lines without LF, the place of the first, and whether an LF follows the last.
 
-    start: int
-    size_bytes: int
-    is_newest: bool
+    `read` gives so many bytes from a place. `start` is where a line begins. Of a line longer
+    than any can be, as much as shows that, in a run of its own.
+    """
+    longest = limits.entry_bytes_max + 1
+    carry, position = b"", start
+    while position < end:
+        chunk = read(min(limits.ledger_scan_chunk_bytes, end - position), position)
+        if not chunk:
+            break
+        begin, position = position, position + len(chunk)
+        lines = chunk.split(b"\n")
+        if len(carry) < longest:
+            carry += lines[0]
+        if len(lines) == 1:
+            continue
+        if len(carry) < longest:
+            lines[0] = carry
+        else:
+            yield start, [carry[:longest]], True
+            start = begin + len(lines.pop(0)) + 1
+        carry = lines.pop()
+        if lines:
+            yield start, lines, True
+        start = position - len(carry)
+    if start < end:
+        yield start, [carry[:longest]], False
 
-    @property
-    def end(self) -> int:
-        return self.start + self.size_bytes
 
+class LedgerText:
+    """The bytes of a ledger over all its segments, by their place in the whole.
 
-class LedgerReader:
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._paths = LedgerPaths(path)
-        self.text = self._open()
+    Sealed segments are opened when something of them is read. One thread uses it. Its methods
+    raise HostError: it cannot be read; LedgerDamagedError: what should stand there is missing.
+    """
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __init__(self, disk: Reads, paths: LedgerPaths, starts: list[int], active: Segment) -> None:
+        """`starts` of sealed segments in order; those from the active base on are left out."""
+        self.path = paths.ledger
+        self._disk = disk
+        self._paths = paths
+        self.active: Segment = active
+        self.starts: list[int] = [*starts[: bisect_left(starts, active.base)], active.base]
+        self._opened: dict[int, int] = {}
 
     def close(self) -> None:
-        self.text.close()
-        os.close(self.text.active.descriptor)
+        """Close what was opened here; the active segment is its owner's."""
+        for descriptor in self._opened.values():
+            self._disk.close(descriptor)
+        self._opened.clear()
 
     def size(self) -> int:
-        return self.text.size()
+        with failing(_UNREADABLE, self.path):
+            return self.active.base + self._disk.stat(self.active.descriptor).st_size
 
     def read(self, size_bytes: int, offset: int) -> bytes:
         """Return so many bytes from a place, fewer at the end."""
-        with failing("the ledger cannot be read", self.path):
-            return self.text.read(size_bytes, offset)
+        pieces: list[bytes] = []
+        end = offset + size_bytes
+        while offset < end:
+            start, stop = self._bounds(offset)
+            is_active = start == self.active.base
+            wanted = end - offset if is_active else min(end, stop) - offset
+            piece = self.read_segment(start, wanted, offset)
+            if not piece and not is_active:
+                raise LedgerDamagedError(
+                    f"a segment of the ledger lacks bytes from {offset} on",
+                    where=ascii(self._paths.sealed(start)),
+                    hint="paddock ledger verify says more; compare with a backup",
+                )
+            pieces.append(piece)
+            offset += len(piece)
+            if is_active:
+                break
+        return b"".join(pieces)
 
-    def marks(self) -> HeadPage | None:
-        """What the head file says; None where there is none to read.
-
-        The segments that its marks stand in are there to be read afterwards.
-        """
-        page = read_head(self._paths.head)
-        self.keep_up()
-        return page
-
-    def keep_up(self) -> bool:
-        """Look for segments that were made since; False where the ledger is another one."""
-        if is_file(os, self.path, self.text.active.identity):
-            return True
-        before = self.text.active
-        try:
-            after = self._open()
-        except PaddockError:
-            return False
-        sealed = self._paths.sealed(before.base)
-        if not is_file(os, sealed, before.identity):
-            after.close()
-            os.close(after.active.descriptor)
-            return False
-        self.close()
-        self.text = after
-        return True
-
-    def segments(self) -> list[SegmentRange]:
-        """Every file in order, with its own size, whatever the next one's name says."""
-        text = self.text
-        with failing("the ledger cannot be read", self.path):
-            sealed = [
-                SegmentRange(start, os.fstat(text.open_sealed(start)).st_size, False)
-                for start, _ in text.sealed
-            ]
-            size = os.fstat(text.active.descriptor).st_size
-        return [*sealed, SegmentRange(text.active.base, size, True)]
-
-    def touched(self, count: int) -> tuple[tuple[int, ...], ...]:
-        """The first so many sealed files, and when each was last changed."""
-        found: list[tuple[int, ...]] = []
-        for start, path in self.text.sealed[:count]:
-            with failing("a segment of the ledger cannot be looked at", path):
-                now = os.stat(path, follow_symlinks=False)
-            found.append((start, now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns))
-        return tuple(found)
-
-    def runs(self, segment: SegmentRange) -> Iterator[tuple[int, list[bytes], bool]]:
-        """`split_lines` of one file, as long as it is, whatever the next one's name says."""
-
-        def read(size_bytes: int, offset: int) -> bytes:
-            text = self.text
-            with failing("the ledger cannot be read", self.path):
-                # A sealed one may have been closed meanwhile, for others.
-                is_newest = segment.start == text.active.base
-                opened = text.active.descriptor if is_newest else text.open_sealed(segment.start)
-                return os.pread(opened, size_bytes, offset - segment.start)
-
-        return split_lines(read, segment.start, segment.end)
+    def read_segment(self, start: int, size_bytes: int, offset: int) -> bytes:
+        """As `read`, of one file, as long as it is, whatever the next one's name says."""
+        active = self.active
+        with failing(_UNREADABLE, self.path):
+            descriptor = active.descriptor if start == active.base else self.open_sealed(start)
+            return self._disk.pread(descriptor, size_bytes, offset - start)
 
     def genesis(self) -> Genesis:
-        with failing("the ledger cannot be read", self.path):
-            return self.text.genesis(self.path)
+        """Return what line 0 says."""
+        start = self.read(_LINE_USUAL, 0)
+        if b"\n" not in start:
+            start = self.read(limits.entry_bytes_max + 1, 0)
+        line, end, _ = start.partition(b"\n")
+        if not end:
+            raise LedgerDamagedError(
+                "the ledger has no first line", where=ascii(self.path), hint="was it emptied?"
+            )
+        return parse_genesis(parse_line(line))
+
+    def open_sealed(self, start: int) -> int:
+        descriptor = self._opened.get(start)
+        if descriptor is not None:
+            return descriptor
+        if len(self._opened) >= _OPEN_SEGMENTS_MAX:
+            self._disk.close(self._opened.pop(next(iter(self._opened))))
+        path = self._paths.sealed(start)
+        with failing("a segment of the ledger cannot be opened", path):
+            try:
+                descriptor = self._opened[start] = self._disk.open(path, READING)
+            except FileNotFoundError as fault:
+                raise HostError(
+                    "a segment of the ledger is missing",
+                    where=ascii(path),
+                    hint="restore it from a backup",
+                ) from fault
+        return descriptor
 
     def lines(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
         """Runs of lines without LF, each with the place of its first, in order.
@@ -177,39 +192,15 @@ class LedgerReader:
             if has_end:
                 yield offset, lines
 
-    def _open(self) -> LedgerText:
-        """The newest file with the sealed ones; again where these changed as we looked."""
-        path, text = self.path, None
-        for _ in range(_TRIES):
-            with failing("the ledger cannot be opened", path):
-                try:
-                    descriptor = os.open(path, READING)
-                except FileNotFoundError as fault:
-                    raise HostError("there is no ledger here", where=ascii(path)) from fault
-                try:
-                    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                        raise HostError("a ledger is a regular file", where=ascii(path))
-                    segment, starts = find_newest(os, self._paths, descriptor)
-                    if is_file(os, path, segment.identity):
-                        text = LedgerText(os, self._paths, starts, segment)
-                        return text
-                except FileNotFoundError:
-                    continue  # a rotation that was taken back
-                finally:
-                    if text is None:
-                        os.close(descriptor)
-        raise HostError("the ledger's files are others at every look", where=ascii(path))
-
     def whole_bytes(self, end: int) -> int:
         """The place after the last LF before `end`."""
         size = _LINE_USUAL
         while end > 0:
-            start = max(self.text.floor(end), end - size)
-            size = _CHUNK
+            start = max(self._bounds(end - 1)[0], end - size)
             found = self.read(end - start, start).rfind(b"\n")
             if found >= 0:
                 return start + found + 1
-            end = start
+            end, size = start, _CHUNK
         return 0
 
     def lines_backwards(self, end: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -222,7 +213,8 @@ class LedgerReader:
         if end <= first:
             return
         while position > first:
-            start = max(first, self.text.floor(position), position - _CHUNK)
+            # A segment at a time: one that is missing stops nobody who looks at later ones.
+            start = max(first, self._bounds(position - 1)[0], position - _CHUNK)
             parts = (self.read(position - start, start) + carry).split(b"\n")
             carry = parts[0][: limits.entry_bytes_max + 1]
             offset = start + sum(len(part) + 1 for part in parts)
@@ -231,6 +223,120 @@ class LedgerReader:
                 yield offset, part
             position = start
         yield first, carry
+
+    def _bounds(self, offset: int) -> tuple[int, int]:
+        """Where the segment begins that has the byte at a place, and where it ends."""
+        at = bisect_right(self.starts, offset)
+        if at == 0:
+            raise LedgerDamagedError(
+                f"the ledger's bytes before {self.starts[0]} are missing",
+                where=f"{self._paths.sealed(self.starts[0])!a} and before",
+                hint="restore the segment that is missing from a backup",
+            )
+        return self.starts[at - 1], self.starts[at] if at < len(self.starts) else offset
+
+
+class SegmentRange(NamedTuple):
+    """One file of a ledger: where its name says that it begins, and where it ends."""
+
+    start: int
+    end: int
+    is_newest: bool
+
+
+class LedgerReader(LedgerText):
+    """A ledger that is open to be read, its newest segment too."""
+
+    def __init__(self, path: str) -> None:
+        paths = LedgerPaths(path)
+        active, starts = _open_newest(paths)
+        super().__init__(os, paths, starts, active)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        super().close()
+        os.close(self.active.descriptor)
+
+    def marks(self) -> HeadPage | None:
+        """What the head file says; None where there is none to read.
+
+        The segments that its marks stand in are there to be read afterwards.
+        """
+        page = read_head(self._paths.head)
+        self.keep_up()
+        return page
+
+    def keep_up(self) -> bool:
+        """Look for segments that were made since; False where the ledger is another one."""
+        before = self.active
+        if is_file(os, self.path, before.identity):
+            return True
+        try:
+            after = LedgerReader(self.path)
+        except PaddockError:
+            return False
+        if not is_file(os, self._paths.sealed(before.base), before.identity):
+            after.close()
+            return False
+        self.close()
+        self.active, self.starts = after.active, after.starts
+        return True
+
+    def segments(self) -> list[SegmentRange]:
+        """Every file in order, with its own size, whatever the next one's name says."""
+        with failing(_UNREADABLE, self.path):
+            sealed = [
+                SegmentRange(start, start + os.fstat(self.open_sealed(start)).st_size, False)
+                for start in self.starts[:-1]
+            ]
+        return [*sealed, SegmentRange(self.active.base, self.size(), True)]
+
+    def touched(self, count: int) -> tuple[tuple[int, ...], ...]:
+        """The first so many sealed files, and when each was last changed."""
+        found: list[tuple[int, ...]] = []
+        for start in self.starts[:-1][:count]:
+            path = self._paths.sealed(start)
+            with failing("a segment of the ledger cannot be looked at", path):
+                now = os.stat(path, follow_symlinks=False)
+            found.append((start, now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns))
+        return tuple(found)
+
+    def runs(self, segment: SegmentRange) -> Iterator[tuple[int, list[bytes], bool]]:
+        """`split_lines` of one file."""
+        return split_lines(
+            lambda size_bytes, offset: self.read_segment(segment.start, size_bytes, offset),
+            segment.start,
+            segment.end,
+        )
+
+
+def _open_newest(paths: LedgerPaths) -> tuple[Segment, list[int]]:
+    """Open the newest file and list the sealed ones; again where these changed as we looked."""
+    path = paths.ledger
+    for _ in range(_TRIES):
+        with failing("the ledger cannot be opened", path):
+            try:
+                descriptor = os.open(path, READING)
+            except FileNotFoundError as fault:
+                raise HostError("there is no ledger here", where=ascii(path)) from fault
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise HostError("a ledger is a regular file", where=ascii(path))
+                segment, starts = find_newest(os, paths, descriptor)
+                if is_file(os, path, segment.identity):
+                    descriptor = -1
+                    return segment, starts
+            except FileNotFoundError:
+                continue  # a rotation that was taken back
+            finally:
+                if descriptor >= 0:
+                    os.close(descriptor)
+    raise HostError("the ledger's files are others at every look", where=ascii(path))
 
 
 def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[StoredEntry]:
@@ -241,7 +347,9 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
     what lies beyond may still be taken back; without a head file, whole lines.
     """
     with LedgerReader(path) as reader:
-        position = _start(reader, last)
+        position = _end(reader)
+        for offset, _ in islice(reader.lines_backwards(position), max(0, last)):
+            position = offset
         while True:
             end = _end(reader)
             if end < position:
@@ -268,27 +376,12 @@ def find_torn_bytes(path: str) -> int:
         return size - reader.whole_bytes(size)
 
 
-def _start(reader: LedgerReader, last: int) -> int:
-    position = _end(reader)
-    if last <= 0:
-        return position
-    for count, (offset, _) in enumerate(reader.lines_backwards(position), start=1):
-        position = offset
-        if count == last:
-            break
-    return position
-
-
 def _end(reader: LedgerReader) -> int:
     marks = reader.marks()
     size = reader.size()
     if marks is None or marks.newest is None or marks.newest.boot != read_boot():
         return reader.whole_bytes(size)
     return marks.newest.offset_bytes
-
-
-LINE_OPENING: Final = b'{"id":"LED-'
-"""Every line begins so."""
 
 
 def is_shaped(line: bytes) -> bool:

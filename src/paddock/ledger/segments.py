@@ -1,32 +1,19 @@
 """The files of one ledger: sealed segments, and the newest one, which is appended to.
 
-A ledger is one text. Its first bytes stand in the segment whose name says 0, and
-each file goes on where the one before ends; an offset is a place in the whole.
-Only the newest file has the ledger's own name, and at every instant there is one:
+A ledger is one text. Its first bytes stand in the segment whose name says 0, and each file
+goes on where the one before ends; an offset is a place in the whole. Only the newest file has
+the ledger's own name, and at every instant there is one: `recovery.LedgerFiles.rotate` says how.
 
-    everything is durable → `next` is made, empty, and synced → the head's base is
-    cleared → link(2) gives the full file its sealed name → the directory is synced →
-    rename(2) puts `next` in its place → the directory is synced → the base is the
-    end of the sealed one
-
-Killed before the rename, the file has both names: whoever holds the lock next takes
-the sealed one away. Killed after it, the base is still cleared: whoever holds the
-lock next looks at the names, syncs the directory, and stores it. So nothing is
-appended to a sealed file, and no entry is acknowledged in one whose name could go.
-
-All of this happens under the append lock. Readers take none: a sealed name of the
-file that they have open as the newest is not there for them.
+Readers take no lock: a sealed name of the file that they have open as the newest is not there
+for them.
 """
 
 import errno
 import os
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from paddock import limits
-from paddock.errors import HostError, LedgerDamagedError, LedgerFullError, PaddockError
-from paddock.ledger.format.lines import Genesis, parse_genesis, parse_line
+from paddock.errors import HostError, LedgerFullError, PaddockError
 
 if TYPE_CHECKING:
     from paddock.storage.disk import Disk
@@ -72,8 +59,6 @@ class LedgerPaths:
 
 APPENDING: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 READING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_OPEN_SEGMENTS_MAX: Final = 16
-_GENESIS_BYTES_USUAL: Final = 4096
 
 Identity = tuple[int, int]
 """Device and inode: which file, whatever its name."""
@@ -176,144 +161,3 @@ def find_newest(disk: Reads, paths: LedgerPaths, descriptor: int) -> tuple[Segme
         is_same = (status.st_dev, status.st_ino) == identity
         base = starts[-1] if is_same else starts[-1] + status.st_size
     return Segment(descriptor, base, identity), starts
-
-
-def split_lines(
-    read: Callable[[int, int], bytes], start: int, end: int
-) -> Iterator[tuple[int, list[bytes], bool]]:
-    """Runs of lines without LF, the place of the first, and whether an LF follows the last.
-
-    `read` gives so many bytes from a place. `start` is where a line begins. Of a line longer
-    than any can be, as much as shows that, in a run of its own.
-    """
-    longest = limits.entry_bytes_max + 1
-    carry, position = b"", start
-    while position < end:
-        chunk = read(min(limits.ledger_scan_chunk_bytes, end - position), position)
-        if not chunk:
-            break
-        begin, position = position, position + len(chunk)
-        lines = chunk.split(b"\n")
-        if len(carry) < longest:
-            carry += lines[0]
-        if len(lines) == 1:
-            continue
-        if len(carry) < longest:
-            lines[0] = carry
-        else:
-            yield start, [carry[:longest]], True
-            start = begin + len(lines.pop(0)) + 1
-        carry = lines.pop()
-        if lines:
-            yield start, lines, True
-        start = position - len(carry)
-    if start < end:
-        yield start, [carry[:longest]], False
-
-
-class LedgerText:
-    """The bytes of a ledger over all its segments, by their place in the whole.
-
-    Sealed segments are opened when something of them is read. One thread uses it.
-    """
-
-    __slots__ = ("_disk", "_opened", "_paths", "_starts", "active")
-
-    def __init__(self, disk: Reads, paths: LedgerPaths, starts: list[int], active: Segment) -> None:
-        """`starts` of sealed segments in order; those from the active base on are left out."""
-        self._disk = disk
-        self._paths = paths
-        self._starts = starts[: bisect_left(starts, active.base)]
-        self.active = active
-        self._opened: dict[int, int] = {}
-
-    def size(self) -> int:
-        return self.active.base + self._disk.stat(self.active.descriptor).st_size
-
-    def read(self, size_bytes: int, offset: int) -> bytes:
-        """So many bytes from a place, fewer at the end. Raises: LedgerDamagedError; OSError."""
-        base = self.active.base
-        if offset >= base:
-            return self._disk.pread(self.active.descriptor, size_bytes, offset - base)
-        pieces: list[bytes] = []
-        end = offset + size_bytes
-        while offset < min(end, base):
-            start, stop = self._bounds(offset)
-            piece = self._disk.pread(
-                self.open_sealed(start), min(end, stop) - offset, offset - start
-            )
-            if not piece:
-                raise LedgerDamagedError(
-                    f"a segment of the ledger lacks bytes from {offset} on",
-                    where=ascii(self._paths.sealed(start)),
-                    hint="paddock ledger verify says more; compare with a backup",
-                )
-            pieces.append(piece)
-            offset += len(piece)
-        if end > base:
-            pieces.append(self._disk.pread(self.active.descriptor, end - base, 0))
-        return b"".join(pieces)
-
-    def genesis(self, path: str) -> Genesis:
-        """Return what line 0 says. Raises: LedgerDamagedError: nothing; OSError."""
-        start = self.read(_GENESIS_BYTES_USUAL, 0)
-        if b"\n" not in start:
-            start = self.read(limits.entry_bytes_max + 1, 0)
-        line, end, _ = start.partition(b"\n")
-        if not end:
-            raise LedgerDamagedError(
-                "the ledger has no first line", where=ascii(path), hint="was it emptied?"
-            )
-        return parse_genesis(parse_line(line))
-
-    def starts(self) -> list[int]:
-        return [*self._starts, self.active.base]
-
-    @property
-    def sealed(self) -> list[tuple[int, str]]:
-        """Where each sealed segment begins in the whole, and its file."""
-        return [(start, self._paths.sealed(start)) for start in self._starts]
-
-    def floor(self, end: int) -> int:
-        """Where the segment begins that holds the byte before `end`: no need to read below it."""
-        if end > self.active.base:
-            return self.active.base
-        starts = self.starts()
-        at = bisect_right(starts, end - 1)
-        return starts[at - 1] if at else 0
-
-    def close(self) -> None:
-        """Close what was opened here; the active segment is its owner's."""
-        for descriptor in self._opened.values():
-            self._disk.close(descriptor)
-        self._opened.clear()
-
-    def _bounds(self, offset: int) -> tuple[int, int]:
-        starts = self.starts()
-        at = bisect_right(starts, offset)
-        if at == 0:
-            raise LedgerDamagedError(
-                f"the ledger's bytes before {starts[0]} are missing",
-                where=f"{self._paths.sealed(starts[0])!a} and before",
-                hint="restore the segment that is missing from a backup",
-            )
-        return starts[at - 1], starts[at]
-
-    def open_sealed(self, start: int) -> int:
-        descriptor = self._opened.get(start)
-        if descriptor is not None:
-            return descriptor
-        if len(self._opened) >= _OPEN_SEGMENTS_MAX:
-            self._disk.close(self._opened.pop(next(iter(self._opened))))
-        path = self._paths.sealed(start)
-        try:
-            descriptor = self._opened[start] = self._disk.open(path, READING)
-        except FileNotFoundError as fault:
-            raise HostError(
-                "a segment of the ledger is missing",
-                where=ascii(path),
-                hint="restore it from a backup",
-            ) from fault
-        except OSError as fault:
-            raise failure(fault, "a segment of the ledger cannot be opened", path) from fault
-        return descriptor

@@ -26,10 +26,10 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
 from paddock.ledger.format.line import PREV_OF_GENESIS, chain_tail
-from paddock.ledger.format.lines import BadLine, inspect_line
+from paddock.ledger.format.lines import LINE_OPENING, BadLine, inspect_line
 from paddock.ledger.format.merkle import HASH_BYTES, Growing, node_hash, root_of
 from paddock.ledger.format.notes import Checkpoint
-from paddock.ledger.read import LINE_OPENING, LedgerReader
+from paddock.ledger.read import LedgerReader
 from paddock.ledger.segments import READING, LedgerPaths, failing, failure
 from paddock.pattern import lazy_pattern
 

@@ -23,6 +23,7 @@ from paddock import limits
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.format.line import PREV_OF_GENESIS
 from paddock.ledger.format.lines import (
+    LINE_OPENING,
     BadLine,
     Genesis,
     LineFault,
@@ -40,7 +41,7 @@ from paddock.ledger.format.notes import (
     parse_note,
 )
 from paddock.ledger.ports import Head
-from paddock.ledger.read import LINE_OPENING, LedgerReader, believable_marks
+from paddock.ledger.read import LedgerReader, believable_marks
 from paddock.ledger.tail import read_boot
 from paddock.ledger.tree import checkpoints_folder, find_departure, read_notes
 from paddock.values.entries import GENESIS, TOOL_INTENT, TOOL_RESULT
@@ -340,11 +341,11 @@ class _Pass:
         return True
 
     def _remember(self) -> Remembered | None:
-        sealed = self._reader.text.sealed
+        sealed = len(self._reader.starts) - 1
         if not self.is_sound or self._is_exact or not sealed:
             return None
         return Remembered(
-            files=self._reader.touched(len(sealed)),
+            files=self._reader.touched(sealed),
             size=self._seq,
             offset_bytes=self._offset,
             leaf=self._prev,

@@ -10,8 +10,8 @@ Pure.
 import re
 from base64 import b64encode
 from binascii import Error as Base64Error
-from binascii import a2b_base64
-from collections.abc import Mapping
+from binascii import a2b_base64, hexlify
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from json import JSONDecoder
@@ -213,6 +213,34 @@ def inspect_line(line: bytes) -> StoredEntry | BadLine:
     if body + chain_tail(seq, prev) != line:
         return _diagnose(line)
     return StoredEntry(seq, prev, values[0], values[1], entry, line)
+
+
+LINE_OPENING: Final = b'{"id":"LED-'
+"""Every line begins so."""
+_LEAF: Final = sha256(b"\0")
+
+
+def fitting_leaves(
+    lines: Sequence[bytes], seq: int, prev: str, inspected_from: int = 0
+) -> list[bytes]:
+    """Return the leaf hashes of the lines that go on from there, up to the first that does not.
+
+    Those that are numbered from `inspected_from` on have to hold entries, too.
+    """
+    # All lines of a ledger come through here: names that are local, no call that can be saved.
+    begin, leaves, before = _LEAF.copy, list[bytes](), prev.encode()
+    for line in lines:
+        if (
+            not line.endswith(b',"seq":%d,"prev":"%b"}' % (seq, before))
+            or not line.startswith(LINE_OPENING)
+            or (seq >= inspected_from and isinstance(inspect_line(line), BadLine))
+        ):
+            break
+        digest = begin()
+        digest.update(line)
+        leaves.append(digest.digest())
+        before, seq = hexlify(leaves[-1]), seq + 1
+    return leaves
 
 
 def _have_types(values: list[Json]) -> bool:
