@@ -5,15 +5,12 @@ encoding of the same values, a key given twice, bytes that are no entry. Checkpo
 that are held elsewhere show what it cannot: a ledger that was cut, restored, or
 chained anew. What they do not cover is stated.
 
-A pass hashes lines, and parses only what no checkpoint covers; where anything does not fit, it is
-made again with every line parsed. Nothing beside the lines is trusted: whoever changed them can
-have made it. A pass ends at the size that it began with.
+A pass parses only what no checkpoint covers; where anything does not fit, it is made again with
+every line parsed. Nothing beside the lines is trusted: whoever changed them can have made it.
 """
 
-from binascii import hexlify
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -23,12 +20,12 @@ from paddock import limits
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.format.line import PREV_OF_GENESIS
 from paddock.ledger.format.lines import (
-    LINE_OPENING,
     BadLine,
     Genesis,
     LineFault,
     StoredEntry,
     VerifierKey,
+    fitting_leaves,
     inspect_line,
     parse_genesis,
 )
@@ -208,15 +205,14 @@ def verify(
             outside < since.size or since.files != reader.touched(len(since.files))
         ):
             since = None  # also where what covers the ledger ends in what would not be read
-        found = _Pass(reader, marks, opened, since, is_exact=False)
-        found.run()
-        if not found.is_sound or not found.parses(parse_all=parse_all):
-            found = _Pass(reader, marks, opened, None, is_exact=True)
+        parsed_from = 0 if parse_all else max((each.size for each in opened), default=0)
+        found = _Pass(reader, marks, opened, since, parsed_from)
+        if not found.run():
+            found = _Pass(reader, marks, opened, None, 0)
             found.run()
         return found.result()
 
 
-_LEAF: Final = sha256(b"\0")
 _EVENT_AT: Final = len(
     '{"id":"LED-00000000000000000000000000000000",'
     '"timestamp":"1970-01-01T00:00:00.000000Z","event_type":"'
@@ -226,14 +222,17 @@ _KIND_CHARS: Final = 12
 _INTENT: Final = f'{TOOL_INTENT}",'[:_KIND_CHARS].encode()
 _RESULT: Final = f'{TOOL_RESULT}",'[:_KIND_CHARS].encode()
 _GENESIS: Final = f'{GENESIS}","submission_id"'[:_KIND_CHARS].encode()
-_CALLS: Final = frozenset({_INTENT, _RESULT})
+_LOOKED_AT: Final = frozenset({_INTENT, _RESULT, _GENESIS})
 _EVENT_END: Final = _EVENT_AT + _KIND_CHARS
 _CALLER: Final = b',"session_id":'
 _METADATA: Final = b',"metadata":{'
 
 
 class _Pass:
-    """One pass over the lines: hashed until the first that does not fit, or all parsed."""
+    """One pass over the lines; those up to `parsed_from` are hashed, as a checkpoint covers them.
+
+    What does not fit is looked at by itself, but only where all is parsed.
+    """
 
     def __init__(
         self,
@@ -241,12 +240,11 @@ class _Pass:
         marks: "Sequence[Mark]",
         opened: "Sequence[_Opened]",
         since: Remembered | None,
-        *,
-        is_exact: bool,
+        parsed_from: int,
     ) -> None:
         self._reader = reader
         self._opened = opened
-        self._is_exact = is_exact
+        self._parsed_from = parsed_from
         self.is_sound = True
         self._lines = self._seq = self._entries = 0
         self._before = self._offset = 0
@@ -272,7 +270,9 @@ class _Pass:
         wanted = {*(each.size for each in opened), *(mark.entries for mark in self._marks)}
         self._stops = sorted((size for size in wanted if size > known), reverse=True)
 
-    def run(self) -> None:
+    def run(self) -> bool:
+        """Return False where something does not fit, and the lines were not all parsed."""
+        is_exact = self._since is None and not self._parsed_from
         for segment in self._reader.segments()[len(self._since.files) if self._since else 0 :]:
             if segment.is_newest:
                 self._memory = self._remember()
@@ -285,31 +285,16 @@ class _Pass:
                 if not has_end and segment.is_newest:
                     self._take_unfinished(offset, segment.end - offset)
                 else:
-                    self._take(offset, lines)
-                if not self.is_sound and not self._is_exact:
-                    return
+                    self._take(offset, lines, is_exact=is_exact)
+                if not self.is_sound and not is_exact:
+                    return False
             self._offset = segment.end - self._torn_bytes
         if self._lines == 0:
             self._report(ChainFault.GENESIS, 0, 0, "there is no first line")
         if self.is_sound:
             self._compare_marks()
-        if self.is_sound and self._is_exact:
-            # The two ways to look must agree; what one of them doubts is not whole.
-            doubt = "the line's place does not fit, by its hash"
-            self._report(ChainFault.CHANGED, self._lines, 0, doubt)
-
-    def parses(self, *, parse_all: bool) -> bool:
-        """Whether every line that no checkpoint covers, or every one, is as a writer writes it."""
-        known = self._since.size if self._since else 0
-        start = self._since.offset_bytes if self._since else 0
-        covered = max((each.size for each in self._agreements()), default=known)
-        if covered > known and not parse_all:
-            start = self._places[covered][1]
-        return not any(
-            isinstance(inspect_line(line), BadLine)
-            for _, lines in self._reader.lines(start, self._offset)
-            for line in lines
-        )
+        covered = max((each.size for each in self._agreements()), default=0)
+        return is_exact or (self.is_sound and self._parsed_from <= covered)
 
     def result(self) -> Verification:
         problems = (*self._problems, *self._differences())
@@ -342,7 +327,7 @@ class _Pass:
 
     def _remember(self) -> Remembered | None:
         sealed = len(self._reader.starts) - 1
-        if not self.is_sound or self._is_exact or not sealed:
+        if not self.is_sound or not sealed:
             return None
         return Remembered(
             files=self._reader.touched(sealed),
@@ -353,59 +338,54 @@ class _Pass:
             intents=self._unanswered(),
         )
 
-    def _take(self, offset: int, lines: list[bytes]) -> None:
+    def _take(self, offset: int, lines: list[bytes], *, is_exact: bool) -> None:
         self._offset = offset
-        parsed = len(lines) if self._is_exact else int(self._lines == 0)
-        for line in lines[:parsed]:
-            self._inspect(line)
-        begin = parsed
-        while begin < len(lines) and self.is_sound:
-            stop = len(lines)
-            if self._stops:
-                stop = min(stop, begin + self._stops[-1] - self._seq)
-            self._take_fitting(lines[begin:stop])
-            self._note_wanted()
-            begin = stop
-
-    def _note_wanted(self) -> None:
-        if self._stops and self._seq == self._stops[-1]:
-            self._stops.pop()
-            self._note_place()
+        at = 0
+        while at < len(lines):
+            stop = min(len(lines), at + self._stops[-1] - self._seq) if self._stops else len(lines)
+            may_fit = bool(self._lines and self._prev)
+            if may_fit:
+                at += self._take_fitting(lines[at:stop])
+            if at < stop:
+                if may_fit and not is_exact:
+                    self.is_sound = False
+                    return
+                self._inspect(lines[at])
+                at += 1
+                if may_fit and self.is_sound:
+                    # The two ways to look must agree; what one of them doubts is not whole.
+                    doubt = "the line's place does not fit, by its hash"
+                    self._report(ChainFault.CHANGED, self._lines, self._before, doubt)
+            if self._stops and self._seq == self._stops[-1]:
+                self._stops.pop()
+                self._note_place()
 
     def _note_place(self) -> None:
         self._roots[self._seq] = self._growing.root()
         self._places[self._seq] = (self._before, self._offset, self._prev)
 
-    def _take_fitting(self, lines: list[bytes]) -> None:
-        # A million lines come through here: names that are local, no call that can be saved.
-        seq, prev, new_digest = self._seq, self._prev.encode(), _LEAF.copy
-        leaves: list[bytes] = []
-        for line in lines:
+    def _take_fitting(self, lines: list[bytes]) -> int:
+        """Take the lines that go on from the last one; return how many these were."""
+        leaves = fitting_leaves(lines, self._seq, self._prev, self._parsed_from)
+        for number, line in enumerate(lines[: len(leaves)]):
             kind = line[_EVENT_AT:_EVENT_END]
-            if (
-                not line.endswith(b',"seq":%d,"prev":"%b"}' % (seq, prev))
-                or not line.startswith(LINE_OPENING)
-                or kind == _GENESIS
-            ):
-                self.is_sound = False
-                return
-            digest = new_digest()
-            digest.update(line)
-            leaf = digest.digest()
-            leaves.append(leaf)
-            prev = hexlify(leaf)
-            if kind in _CALLS:
-                self._note_call(seq, line, kind)
-            seq += 1
-        self._growing.extend(leaves)
-        self._lines = self._entries = self._seq = seq
-        self._prev = prev.decode()
-        self._head = Head(seq - 1, self._prev)
-        self._offset += sum(map(len, lines)) + len(lines)
-        self._before = self._offset - len(lines[-1]) - 1
+            if kind in _LOOKED_AT:
+                if kind == _GENESIS:
+                    del leaves[number:]
+                    break
+                self._note_call(self._seq + number, line, kind)
+        count = len(leaves)
+        if count:
+            self._growing.extend(leaves)
+            self._lines, self._entries = self._lines + count, self._entries + count
+            self._seq, self._prev = self._seq + count, leaves[-1].hex()
+            self._head = Head(self._seq - 1, self._prev)
+            self._offset += sum(map(len, lines[:count])) + count
+            self._before = self._offset - len(lines[count - 1]) - 1
+        return count
 
     def _inspect(self, line: bytes) -> None:
-        """Look at one line, parsed; one that follows a line without an entry may fit."""
+        """Look at one line by itself; one that follows a line without an entry may fit."""
         self._lines += 1
         offset = self._offset
         found = inspect_line(line)
@@ -418,7 +398,6 @@ class _Pass:
             self._compare_content(offset, found)
             self._growing.extend([bytes.fromhex(self._prev)])
         self._before, self._offset = offset, offset + len(line) + 1
-        self._note_wanted()
 
     def _take_unfinished(self, offset: int, size_bytes: int) -> None:
         self._torn_bytes = size_bytes
@@ -456,7 +435,7 @@ class _Pass:
         elif kind == _GENESIS:
             other = "GENESIS in the middle of a ledger"
             self._report(ChainFault.GENESIS, self._lines, offset, other)
-        elif kind in _CALLS:
+        elif kind in _LOOKED_AT:
             self._note_call(stored.seq, stored.line, kind)
 
     def _compare_marks(self) -> None:
