@@ -5,9 +5,9 @@ the checkpoint's, else out of the lines. What is handed out was verified first.
 """
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -21,13 +21,12 @@ from paddock.ledger.format.merkle import (
     verify_consistency,
     verify_inclusion,
 )
-from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, format_inclusion
+from paddock.ledger.format.notes import SignedCheckpoint, format_inclusion
 from paddock.ledger.read import LedgerReader
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.tree import TreeFiles
 
 T = TypeVar("T")
-_HINT: Final = "paddock ledger verify says more"
 
 
 class InclusionProof(Struct, frozen=True):
@@ -62,69 +61,61 @@ def prove_inclusion(path: str, seq: int, signed: SignedCheckpoint) -> InclusionP
         LedgerDamagedError: the ledger is not the one that was signed.
         HostError: it cannot be read.
     """
-    _require_covered(signed.checkpoint, seq, seq + 1)
-    return _prove(path, signed, lambda nodes: _inclusion(nodes, seq, signed))
+    size, root = signed.checkpoint.size, signed.checkpoint.root
+
+    def make(nodes: Nodes) -> InclusionProof | None:
+        leaf, hashes = nodes.node(0, seq), inclusion_path(nodes, seq, size)
+        if not verify_inclusion(leaf, seq, size, hashes, root):
+            return None
+        return InclusionProof(seq, size, leaf, tuple(hashes), signed.note)
+
+    return _prove(path, signed, seq, seq + 1, make)
 
 
 def prove_consistency(path: str, old: int, signed: SignedCheckpoint) -> ConsistencyProof:
     """Prove that the ledger only grew since it had `old` entries. Raises as `prove_inclusion`."""
-    _require_covered(signed.checkpoint, old, old)
-    return _prove(path, signed, lambda nodes: _consistency(nodes, old, signed))
+    size, root = signed.checkpoint.size, signed.checkpoint.root
+
+    def make(nodes: Nodes) -> ConsistencyProof | None:
+        old_root, hashes = root_of(nodes, old), consistency_path(nodes, old, size)
+        if not verify_consistency(old, size, old_root, root, hashes):
+            return None
+        return ConsistencyProof(old, old_root, size, tuple(hashes), signed.note)
+
+    return _prove(path, signed, old, old, make)
 
 
-def _prove(path: str, signed: SignedCheckpoint, make: Callable[[Nodes], T | None]) -> T:
-    try:
-        with closing(TreeFiles(LedgerPaths(path).folder, create=False)) as tree:
-            found = make(tree)
-    except (LedgerDamagedError, HostError):
-        found = None  # the files beside the ledger are not whole
-    found = found or make(_leaf_nodes(path, signed.checkpoint))
-    if found is None:
-        raise LedgerDamagedError(
-            f"the first {signed.checkpoint.size} entries are not those that were signed",
-            where=ascii(path),
-            hint=_HINT,
-        )
-    return found
-
-
-def _inclusion(nodes: Nodes, seq: int, signed: SignedCheckpoint) -> InclusionProof | None:
-    """The proof; None where the nodes are not those that were signed."""
-    checkpoint = signed.checkpoint
-    leaf = nodes.node(0, seq)
-    hashes = inclusion_path(nodes, seq, checkpoint.size)
-    if not verify_inclusion(leaf, seq, checkpoint.size, hashes, checkpoint.root):
-        return None
-    return InclusionProof(seq, checkpoint.size, leaf, tuple(hashes), signed.note)
-
-
-def _consistency(nodes: Nodes, old: int, signed: SignedCheckpoint) -> ConsistencyProof | None:
-    checkpoint = signed.checkpoint
-    hashes = consistency_path(nodes, old, checkpoint.size)
-    root = root_of(nodes, old)
-    if not verify_consistency(old, checkpoint.size, root, checkpoint.root, hashes):
-        return None
-    return ConsistencyProof(old, root, checkpoint.size, tuple(hashes), signed.note)
-
-
-def _leaf_nodes(path: str, checkpoint: Checkpoint) -> LeafNodes:
-    leaves: list[bytes] = []
-    with LedgerReader(path) as reader:
-        for _, lines in reader.lines():
-            missing = checkpoint.size - len(leaves)
-            leaves += [sha256(b"\0" + line).digest() for line in lines[:missing]]
-            if missing <= len(lines):
-                return LeafNodes(leaves)
-    raise LedgerDamagedError(
-        f"{checkpoint.size} entries were signed, {len(leaves)} are here",
-        where=ascii(path),
-        hint=_HINT,
-    )
-
-
-def _require_covered(checkpoint: Checkpoint, asked: int, needed: int) -> None:
-    if asked < 0 or needed > checkpoint.size:
+def _prove(
+    path: str,
+    signed: SignedCheckpoint,
+    asked: int,
+    needed: int,
+    make: Callable[[Nodes], T | None],
+) -> T:
+    """`make` gives None where the nodes are not those that were signed."""
+    size = signed.checkpoint.size
+    if asked < 0 or needed > size:
         raise UsageError(
-            f"the checkpoint covers entries 0 to {checkpoint.size - 1}, not {asked}",
+            f"the checkpoint covers entries 0 to {size - 1}, not {asked}",
             hint="paddock ledger checkpoint makes a newer one",
         )
+    found = None
+    with (
+        suppress(LedgerDamagedError, HostError),  # the files beside the ledger are not whole
+        closing(TreeFiles(LedgerPaths(path).folder, create=False)) as tree,
+    ):
+        found = make(tree)
+    leaves: list[bytes] = []
+    if found is None:
+        with LedgerReader(path) as reader:
+            for _, lines in reader.lines():
+                leaves += [sha256(b"\0" + line).digest() for line in lines[: size - len(leaves)]]
+                if len(leaves) == size:
+                    found = make(LeafNodes(leaves))
+                    break
+    if found is None:
+        said = f"the first {size} entries are not those that were signed"
+        if len(leaves) < size:
+            said = f"{size} entries were signed, {len(leaves)} are here"
+        raise LedgerDamagedError(said, where=ascii(path), hint="paddock ledger verify says more")
+    return found

@@ -25,12 +25,12 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
-from paddock.ledger.format.line import PREV_OF_GENESIS, chain_tail
-from paddock.ledger.format.lines import LINE_OPENING, BadLine, inspect_line
+from paddock.ledger.format.line import PREV_OF_GENESIS
+from paddock.ledger.format.lines import BadLine, fitting_leaves, inspect_line
 from paddock.ledger.format.merkle import HASH_BYTES, Growing, node_hash, root_of
 from paddock.ledger.format.notes import Checkpoint
 from paddock.ledger.read import LedgerReader
-from paddock.ledger.segments import READING, LedgerPaths, failing, failure
+from paddock.ledger.segments import LedgerPaths, failing, read_regular
 from paddock.pattern import lazy_pattern
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _TILE_LEVELS: Final = 8
 _EDGE_BYTES_MAX: Final = 256
 _EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
 """Of more digits no place in a ledger has a number, and none that the system takes."""
-_LEAF: Final = sha256(b"\0")
 
 
 class Edge(Struct, frozen=True):
@@ -90,37 +89,21 @@ class TreeFiles:
 
         Those that are not among the `signed` first have to hold entries, too.
         """
-        edge = self.edge
-        growing = Growing.resume(self, edge.size)
-        prev, seq, offset = edge.leaf, edge.size, edge.offset_bytes
-        for at, lines in reader.lines(edge.offset_bytes, end.offset_bytes):
-            leaves: list[bytes] = []
-            for line in lines:
-                if not line.endswith(chain_tail(seq, prev)) or not line.startswith(LINE_OPENING):
-                    raise LedgerDamagedError(
-                        "the ledger has a line that does not follow the one before",
-                        where=f"{reader.path!a}, line {seq + 1}",
-                        hint="paddock ledger verify says more",
-                    )
-                if seq >= signed and isinstance(found := inspect_line(line), BadLine):
-                    raise LedgerDamagedError(
-                        f"the ledger has a line that holds no entry: {found.detail}",
-                        where=f"{reader.path!a}, line {seq + 1}",
-                        hint="paddock ledger verify says more",
-                    )
-                digest = _LEAF.copy()
-                digest.update(line)
-                leaves.append(digest.digest())
-                prev, seq = digest.hexdigest(), seq + 1
+        growing = Growing.resume(self, self.edge.size)
+        leaf, offset = self.edge.leaf, self.edge.offset_bytes
+        for at, lines in reader.lines(offset, end.offset_bytes):
             before = growing.size
+            leaves = fitting_leaves(lines, before, leaf, signed)
             self._write_rows(before, growing.extend(leaves))
-            offset = at + sum(map(len, lines)) + len(lines)
-        if (seq, offset, prev) != (end.entries, end.offset_bytes, end.leaf):
-            raise LedgerDamagedError(
-                "the ledger does not reach as far as was recorded",
-                where=f"{reader.path!a}, line {seq + 1}",
-                hint="paddock ledger verify says more",
-            )
+            if len(leaves) < len(lines):
+                found = inspect_line(lines[len(leaves)])
+                wrong = "that does not follow the one before"
+                if isinstance(found, BadLine):
+                    wrong = f"that holds no entry: {found.detail}"
+                raise _unlike(f"the ledger has a line {wrong}", reader, growing.size)
+            leaf, offset = leaves[-1].hex(), at + sum(map(len, lines)) + len(lines)
+        if (growing.size, offset, leaf) != (end.entries, end.offset_bytes, end.leaf):
+            raise _unlike("the ledger does not reach as far as was recorded", reader, growing.size)
         return growing
 
     def keep(self, edge: Edge) -> None:
@@ -132,11 +115,8 @@ class TreeFiles:
             with suppress(FileNotFoundError):
                 os.unlink(draft)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(draft, flags, 0o600)
-            try:
-                os.write(descriptor, text.encode())
-            finally:
-                os.close(descriptor)
+            with open(os.open(draft, flags, 0o600), "w") as file:
+                file.write(text)
             os.rename(draft, path)
         self.edge = edge
 
@@ -175,26 +155,19 @@ class TreeFiles:
         return os.path.join(self._folder, f"tree.{file}")
 
     def _read_edge(self) -> Edge:
-        path = os.path.join(self._folder, "tree.edge")
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                text = os.read(descriptor, _EDGE_BYTES_MAX).decode("ascii", "replace")
-            finally:
-                os.close(descriptor)
-        except OSError:
-            return START
-        found = _EDGE.fullmatch(text)
-        if found is None:
-            return START
-        edge = Edge(int(found[1]), int(found[2]), found[3])
-        return edge if edge.size and self._ends_with(edge) else START
+        with suppress(OSError, LedgerDamagedError):
+            text = read_regular(os.path.join(self._folder, "tree.edge"), _EDGE_BYTES_MAX)
+            found = _EDGE.fullmatch(text.decode("ascii", "replace"))
+            if found is not None and int(found[1]):
+                edge = Edge(int(found[1]), int(found[2]), found[3])
+                if self._row(0, edge.size - 1, 1)[0].hex() == edge.leaf:
+                    return edge
+        return START
 
-    def _ends_with(self, edge: Edge) -> bool:
-        try:
-            return self._row(0, edge.size - 1, 1)[0].hex() == edge.leaf
-        except LedgerDamagedError:
-            return False
+
+def _unlike(said: str, reader: LedgerReader, seq: int) -> LedgerDamagedError:
+    where = f"{reader.path!a}, line {seq + 1}"
+    return LedgerDamagedError(said, where=where, hint="paddock ledger verify says more")
 
 
 def _clear(path: str) -> None:
@@ -209,15 +182,16 @@ def _clear(path: str) -> None:
 
 
 def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, int] | None:
-    """The first entry that is not the one signed, and where its line begins.
+    """Return the first entry that is not the one signed, and where its line begins.
 
     The tree files tell, if they are those of the checkpoint: its root proves them.
     None where they are not, or cannot be read.
     """
-    try:
-        with closing(TreeFiles(LedgerPaths(reader.path).folder, create=False)) as tree:
-            if root_of(tree, checkpoint.size) != checkpoint.root:
-                return None
+    with (
+        suppress(LedgerDamagedError, HostError),
+        closing(TreeFiles(LedgerPaths(reader.path).folder, create=False)) as tree,
+    ):
+        if root_of(tree, checkpoint.size) == checkpoint.root:
             seq = 0
             for offset, lines in reader.lines():
                 known = tree.leaves(seq, min(len(lines), checkpoint.size - seq))
@@ -226,9 +200,7 @@ def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, i
                         return seq, offset
                     seq, offset = seq + 1, offset + len(line) + 1
                 if seq >= checkpoint.size:
-                    return None
-    except (LedgerDamagedError, HostError):
-        return None
+                    break
     return None
 
 
@@ -242,15 +214,8 @@ def read_notes(folder: Path) -> list[tuple[str, str]]:
 
 
 def _read_note(path: Path) -> str:
-    # Threat: a pipe would hold its reader up, and a link have another file count as this one.
     try:
-        descriptor = os.open(path, READING)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ConfigError("a checkpoint is a regular file", where=ascii(str(path)))
-            content = os.read(descriptor, limits.checkpoint_note_bytes_max + 1)
-        finally:
-            os.close(descriptor)
+        content = read_regular(str(path), limits.checkpoint_note_bytes_max + 1)
     except OSError as fault:
         raise ConfigError(
             f"a checkpoint cannot be read: {fault.strerror}",
@@ -261,10 +226,9 @@ def _read_note(path: Path) -> str:
 
 
 def note_sizes(folder: Path) -> list[int]:
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as fault:
-        raise failure(fault, "the checkpoints cannot be listed", str(folder)) from fault
+    with failing("the checkpoints cannot be listed", str(folder)):
+        try:
+            names = os.listdir(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
     return [int(name) for name in names if name.isdecimal() and name.isascii()]
