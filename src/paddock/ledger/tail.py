@@ -1,23 +1,13 @@
 """The end of a ledger: the marks that say where it is, and how lines are put behind it.
 
-The head file says how far the ledger reaches, and how far the disk has it for certain.
-Five records, each in a sector of its own and with a CRC-32, so that a torn one is seen and
-its elder twin used:
-
-    0, 512      the newest append (two slots, written in turn under the append lock)
-    1024, 1536  what is durable: all before its offset is on the disk (two slots, written in
-                turn under the commit lock), and whether a sync has failed
-    2560        the base: where the file that is appended to begins in the whole ledger
-
-Everything here can be made again from the ledger file; nothing is signed.
-
-Written with pwrite(2), not through a mapping: a mapped page on a full disk, or of a file
-that somebody cut, is a signal that kills the process.
+The head file says how far the ledger reaches, and how far the disk has it for certain:
+docs/formats/ledger.md has its bytes. Each record stands in a sector of its own, with a CRC-32, so
+that a torn one is seen and its elder twin used. It is written with pwrite(2), not through a
+mapping: a mapped page on a full disk, or of a file that was cut, is a signal that kills.
 
 `append_plain` is the append of the hook, which opens the ledger for one entry, and imports
-nothing slow. Whatever is not plain (a torn end, a poisoned mark, another boot, a full file) is
-declined before a byte is written, for the full store (append.py). From the write on, what
-fails is `AppendFailedError`, and nothing is acknowledged.
+nothing slow. Whatever is not plain is declined before a byte is written, for the full store
+(append.py). From the write on, what fails is `AppendFailedError`, and nothing is acknowledged.
 """
 
 import fcntl
@@ -112,16 +102,11 @@ class Mark:  # noqa: PLW1641 - no set holds one
         self.boot = boot
         self.is_poisoned = is_poisoned
 
-    @property
-    def record(self) -> tuple[int, int, int, str, bytes, bool]:
-        place = (self.generation, self.entries, self.offset_bytes)
-        return (*place, self.leaf, self.boot, self.is_poisoned)
-
     def changed(self, **changes: "Any") -> "Mark":
         return Mark(**{name: getattr(self, name) for name in self.__slots__} | changes)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mark) and self.record == other.record
+        return isinstance(other, Mark) and encode_mark(self) == encode_mark(other)
 
 
 NOTHING_DURABLE = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
@@ -141,8 +126,8 @@ class HeadPage:
 
 
 def encode_mark(mark: Mark) -> bytes:
-    generation, entries, offset, leaf, boot, poisoned = mark.record
-    record = _RECORD.pack(generation, entries, offset, bytes.fromhex(leaf), boot, poisoned)
+    place = (mark.generation, mark.entries, mark.offset_bytes)
+    record = _RECORD.pack(*place, bytes.fromhex(mark.leaf), mark.boot, mark.is_poisoned)
     return record + _CRC.pack(crc32(record))
 
 
@@ -320,37 +305,6 @@ def is_file(disk: "EndDisk", path: str, identity: tuple[int, int]) -> bool:
 # --- one entry, where all is plain ---------------------------------------------------------
 
 
-class _Files:
-    """What is open of a ledger, each with the path at which it has to stay."""
-
-    def __init__(self, ledger: str, folder: str) -> None:
-        self.ledger = ledger
-        self.folder = folder
-        self.held: list[int] = []
-        self.base = 0
-
-    def open(self, path: str, flags: int = _OPEN) -> int:
-        self.held.append(posix.open(path, flags, 0o600))
-        return self.held[-1]
-
-    def close(self) -> None:
-        for descriptor in self.held:
-            posix.close(descriptor)
-
-    def verify_in_place(self, disk: "EndDisk") -> None:
-        """Refuse if others who append see other files. Raises: AppendFailedError; OSError."""
-        status = [disk.stat(each) for each in self.held]
-        lock, file, head, commit = ((each.st_dev, each.st_ino) for each in status)
-        # It may have been full, and have another name since.
-        sealed = f"{self.ledger.removesuffix('.jsonl')}.{self.base:016}.jsonl"
-        if not is_file(disk, self.ledger, file) and not is_file(disk, sealed, file):
-            raise AppendFailedError("the ledger was replaced while in use")
-        # Threat: who removes the folder has the next writer make another lock and another head.
-        for name, identity in (("lock", lock), ("slock", commit), ("head", head)):
-            if not is_file(disk, f"{self.folder}/{name}", identity):
-                raise AppendFailedError("the folder beside the ledger was replaced while in use")
-
-
 def append_plain(
     ledger: str,
     folder: str,
@@ -364,27 +318,76 @@ def append_plain(
         NotPlainError: the ledger's state is not plain; nothing was written.
         AppendFailedError: not acknowledged.
     """
-    files = _Files(ledger, folder)
+    held: dict[str, int] = {}
     try:
         try:
-            before = _prepare(files, identity, len(body))
+            before, base = _prepare(held, ledger, folder, identity, len(body))
         except OSError as fault:
             raise NotPlainError(f"the ledger cannot be read: {fault.strerror or fault}") from None
         try:
-            _put_plain(disk, files, before, body)
+            _put_plain(
+                disk, held, f"{ledger.removesuffix('.jsonl')}.{base:016}.jsonl", base, before, body
+            )
         except NotPlainError:
             raise AppendFailedError("another process does not finish its commit") from None
         except OSError as fault:
             raise AppendFailedError(f"the ledger failed: {fault.strerror or fault}") from fault
     finally:
-        files.close()
+        for descriptor in held.values():
+            posix.close(descriptor)
 
 
-def _put_plain(disk: "EndDisk", files: _Files, before: Mark, body: bytes) -> None:
-    lock, file, descriptor, commit = files.held
+def _prepare(
+    held: dict[str, int], ledger: str, folder: str, identity: tuple[int, int], size: int
+) -> tuple[Mark, int]:
+    """Open all, take the lock; return the mark to append after, and where the file begins."""
+
+    def opened(path: str, flags: int = 0) -> int:
+        descriptor = held[path] = posix.open(path, _OPEN | flags, 0o600)
+        return descriptor
+
+    _take(opened(f"{folder}/lock"), _LOCK_TIMEOUT_S)
+    file = opened(ledger, posix.O_APPEND | posix.O_NONBLOCK)
+    status = posix.fstat(file)
+    is_same = (status.st_dev, status.st_ino) == identity
+    _require(is_same and status.st_mode & _KIND == _REGULAR, "another ledger than before")
+    head = HeadFile(posix, opened(f"{folder}/head"))
+    opened(f"{folder}/slock", posix.O_CREAT)
+    _require(status.st_size + size + TAIL_BYTES_MAX <= SEGMENT_BYTES, "the ledger's file is full")
+    page, boot = head.read(), read_boot()
+    newest, durable, base = page.newest, page.durable, page.base
+    if base is None:
+        raise NotPlainError("it is not known where the ledger's file begins")
+    if newest is None or durable is None or not durable.entries:
+        raise NotPlainError("the ledger's head is not whole")
+    is_due = newest.entries % CHECKPOINT_ENTRIES == CHECKPOINT_ENTRIES - 1
+    _require(not is_due, "a checkpoint is due, which the full path makes")
+    is_known = newest.boot == boot and any(boot) and not durable.is_poisoned
+    _require(is_known, "the head file predates this boot")
+    end, synced = newest.offset_bytes, durable.offset_bytes
+    is_whole = base < synced <= end == base + status.st_size
+    _require(is_whole, "the ledger does not end at its mark")
+    # Threat: a byte put in or taken out moves every later line.
+    for mark in [newest] if synced == end else [newest, durable]:
+        line = line_before(lambda size, at: posix.pread(file, size, at), mark.offset_bytes - base)
+        is_ours = line is not None and leaf_hash(line) == mark.leaf
+        _require(is_ours, "the line before a mark is another one")
+    try:
+        names = posix.listdir(f"{folder}/torn")
+    except FileNotFoundError:
+        names = []
+    is_told = not any(name.endswith(".pending") for name in names)
+    _require(is_told, "quarantined bytes have no entry yet")
+    return newest, base
+
+
+def _put_plain(
+    disk: "EndDisk", held: dict[str, int], sealed: str, base: int, before: Mark, body: bytes
+) -> None:
+    lock, file, descriptor, commit = held.values()
     head = HeadFile(disk, descriptor)
     lines, after = chain(before, [body])
-    put_lines(disk, file, head, before.offset_bytes - files.base, lines, after)
+    put_lines(disk, file, head, before.offset_bytes - base, lines, after)
     fcntl.flock(lock, fcntl.LOCK_UN)
     try:
         disk.fdatasync(file)
@@ -393,58 +396,26 @@ def _put_plain(disk: "EndDisk", files: _Files, before: Mark, body: bytes) -> Non
         _take(commit, COMMIT_TIMEOUT_S)
         head.poison(after.boot)
         raise
-    # Threat: a copy was put in our place, and what others append to it is not synced by us.
-    files.verify_in_place(disk)
+    # Threat: a copy was put in our place, and what others append to it is not synced by us; who
+    # removes the folder has the next writer make another lock and another head.
+    for path, each in held.items():
+        status = disk.stat(each)
+        identity = (status.st_dev, status.st_ino)
+        # The ledger's file may have been full, and have another name since.
+        if not is_file(disk, path, identity) and not (
+            each == file and is_file(disk, sealed, identity)
+        ):
+            raise AppendFailedError("the ledger was replaced while in use")
     _take(commit, COMMIT_TIMEOUT_S)
     if not head.raise_durable(after, after.boot):
         raise AppendFailedError("the disk failed to store ledger entries")
 
 
-def _prepare(files: _Files, identity: tuple[int, int], size: int) -> Mark:
-    """Open all, take the lock, and return the mark to append after. Raises: NotPlainError."""
-    lock = files.open(f"{files.folder}/lock")
-    _take(lock, _LOCK_TIMEOUT_S)
-    file = files.open(files.ledger, _OPEN | posix.O_APPEND | posix.O_NONBLOCK)
-    status = posix.fstat(file)
-    if (status.st_dev, status.st_ino) != identity or status.st_mode & _KIND != _REGULAR:
-        raise NotPlainError("another ledger than before")
-    head = files.open(f"{files.folder}/head")
-    files.open(f"{files.folder}/slock", _OPEN | posix.O_CREAT)
-    if status.st_size + size + TAIL_BYTES_MAX > SEGMENT_BYTES:
-        raise NotPlainError("the ledger's file is full")
-    page, boot = HeadFile(posix, head).read(), read_boot()
-    newest, durable, base = page.newest, page.durable, page.base
-    if base is None:
-        raise NotPlainError("it is not known where the ledger's file begins")
-    if newest is None or durable is None or not durable.entries:
-        raise NotPlainError("the ledger's head is not whole")
-    if newest.entries % CHECKPOINT_ENTRIES == CHECKPOINT_ENTRIES - 1:
-        raise NotPlainError("a checkpoint is due, which the full path makes")
-    if durable.is_poisoned or newest.boot != boot or not any(boot):
-        raise NotPlainError("the head file predates this boot")
-    end, synced = newest.offset_bytes, durable.offset_bytes
-    if not base < synced <= end or base + status.st_size != end:
-        raise NotPlainError("the ledger does not end at its mark")
-
-    def read(size_bytes: int, offset: int) -> bytes:
-        return posix.pread(file, size_bytes, offset)
-
-    # Threat: a byte put in or taken out moves every later line.
-    for mark in [newest] if synced == end else [newest, durable]:
-        line = line_before(read, mark.offset_bytes - base)
-        if line is None or leaf_hash(line) != mark.leaf:
-            raise NotPlainError("the line before a mark is another one")
-    try:
-        names = posix.listdir(f"{files.folder}/torn")
-    except FileNotFoundError:
-        names = []
-    if any(name.endswith(".pending") for name in names):
-        raise NotPlainError("quarantined bytes have no entry yet")
-    files.base = base
-    return newest
+def _require(is_plain: bool, otherwise: str) -> None:
+    if not is_plain:
+        raise NotPlainError(otherwise)
 
 
 def _take(lock: int, timeout_s: float) -> None:
-    """Take a lock, which is given up with its descriptor. Raises: NotPlainError."""
-    if not wait_for_lock(fcntl.flock, lock, timeout_s):
-        raise NotPlainError("the ledger is locked")
+    """Take a lock, which is given up with its descriptor."""
+    _require(wait_for_lock(fcntl.flock, lock, timeout_s), "the ledger is locked")

@@ -249,7 +249,7 @@ class _Pass:
         self._lines = self._seq = self._entries = 0
         self._before = self._offset = 0
         """Where the last line began, and where the next one begins."""
-        self._prev = PREV_OF_GENESIS
+        self._prev: str = PREV_OF_GENESIS
         """Empty after a line that holds no entry: whether one is missing, the next one tells."""
         self._head: Head | None = None
         self._genesis: Genesis | None = None
