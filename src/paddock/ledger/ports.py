@@ -14,31 +14,11 @@ class Head(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """Where entries stand: the first one's sequence, their ids in order, the head after them.
-
-    A tuple, because every append makes one.
-    """
+    """Where entries stand: the first one's sequence, their ids in order, the head after them."""
 
     first_seq: int
     ids: tuple[str, ...]
     head: Head
-
-
-class Pending(Protocol):
-    """Entries that are written, in order, and not yet safe from a power cut."""
-
-    @property
-    def receipt(self) -> Receipt: ...
-
-    def wait(self) -> Receipt:
-        """Return when the entries are durable. A second call returns at once.
-
-        Raises:
-            LedgerBusyError: not within `limits.ledger_lock_timeout_s`.
-            HostError: the disk failed; the entries are not acknowledged.
-            LedgerDamagedError: the file is no longer the one that was written.
-        """
-        ...
 
 
 class Reservation(Protocol):
@@ -53,12 +33,7 @@ class Reservation(Protocol):
 
 
 class Ledger(Protocol):
-    """An append-only chained record that many threads and processes share.
-
-    Any exception out of `append`, `write` or `wait` means: not acknowledged. The
-    entries may still be in the file (a process can be killed between the two),
-    which is why an intent without a result is reported as unknown.
-    """
+    """An append-only chained record that many threads and processes share."""
 
     @property
     def path(self) -> str: ...
@@ -71,14 +46,11 @@ class Ledger(Protocol):
     def append(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> Receipt:
-        """Write entries next to each other, in order, and return when they are durable."""
-        ...
+        """Write entries next to each other, in order, and return when they are durable.
 
-    def write(self, entries: Sequence[Entry], *, reservation: Reservation | None = None) -> Pending:
-        """Write entries next to each other, in order; `wait()` of the answer makes them durable.
-
-        Waiting for a later write covers every earlier one. `reservation` is
-        used where the disk is full, and released when the entries are written.
+        Any exception means: not acknowledged. The entries may still be in the file (a process
+        can be killed between the two), which is why an intent without a result is reported as
+        unknown. `reservation` is used where the disk is full, and released when they are written.
 
         Raises:
             EntryRefusedError: an entry cannot be written, or there are none, or
@@ -91,11 +63,7 @@ class Ledger(Protocol):
         ...
 
     def reserve(self, size_bytes: int) -> Reservation:
-        """Keep space for entries of so many bytes, so that a full disk cannot stop them.
-
-        Raises:
-            LedgerFullError: there is not so much space.
-        """
+        """Keep space for entries of so many bytes. Raises: LedgerFullError."""
         ...
 
     def close(self) -> None:

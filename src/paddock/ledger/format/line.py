@@ -8,7 +8,6 @@ Rules kept here:
     infinities, keys that are not text, integers beyond 2^53, deep nesting;
   * nothing that drives a terminal or reorders text stands raw in a line.
 
-Time and randomness come in as arguments. The format is described in docs/formats/ledger.md.
 It imports nothing that is slow to load: the hook writes lines with it, and a client waits.
 """
 
@@ -77,7 +76,7 @@ def encode_members(members: "Mapping[str, Json]") -> str:
     """Members as they stand in a line, without braces. Raises: ValueError."""
     found = dict(members)
     _check(found, 1)
-    return _clean(encode_json(found)[1:-1], found)
+    return _escape(encode_json(found)[1:-1])
 
 
 def encode_fields(
@@ -95,11 +94,12 @@ def encode_fields(
     Raises: ValueError: the line would hold what no line may, or be too long.
     """
     kind, *others = texts
+    if "\0" in "".join(others):
+        raise LineRefusedError("text with NUL", "".join(others))
     submission, decision, reason, session, agent, call_id = map(encode_string, others)
-    header = _clean(
+    header = _escape(
         f'"submission_id":{submission},"decision":{decision},"reason":{reason},'
-        f'"session_id":{session},"agent":{agent},"call_id":{call_id}',
-        others,
+        f'"session_id":{session},"agent":{agent},"call_id":{call_id}'
     )
     own = encode_members(metadata)
     comma = "," if own and shared else ""
@@ -182,33 +182,17 @@ def _check(value: "Any", depth: int) -> None:
         for key in value:
             if not isinstance(key, str):
                 raise LineRefusedError("key", repr(key), "keys are text")
-        items = value.values()
+        items = (*value, *value.values())
     for item in items:
         if isinstance(item, str):
-            continue
-        if isinstance(item, (dict, list, tuple)):
+            if "\0" in item:
+                raise LineRefusedError("text with NUL", item)
+        elif isinstance(item, (dict, list, tuple)):
             _check(item, depth + 1)
         elif isinstance(item, int) and not -INTEGER_MAX <= item <= INTEGER_MAX:
             hint = "beyond 2^53 readers disagree; write text"
             raise LineRefusedError("integer", hex(item), hint)
 
 
-def _clean(text: str, values: "Json") -> str:
-    """JSON text as it may stand in a line, from the values that were encoded.
-
-    The encoder writes NUL as an escape; the same letters after an escaped
-    backslash are innocent, which only a walk through the values can tell.
-    """
-    if "\\u0000" in text and _holds_nul(values):
-        raise LineRefusedError("text with NUL", text)
-    if text.isascii() and "\x7f" not in text:
-        return text
-    return text.translate(_UNSHOWABLE)
-
-
-def _holds_nul(value: "Any") -> bool:
-    if isinstance(value, str):
-        return "\0" in value
-    if issubclass(type(value), dict):
-        return any("\0" in key or _holds_nul(item) for key, item in value.items())
-    return issubclass(type(value), (list, tuple)) and any(map(_holds_nul, value))
+def _escape(text: str) -> str:
+    return text if text.isascii() and "\x7f" not in text else text.translate(_UNSHOWABLE)

@@ -18,6 +18,7 @@ from json import JSONDecoder
 from typing import Final, NoReturn, cast
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from paddock import limits
 from paddock.errors import HostError, InternalError, LedgerDamagedError
@@ -48,12 +49,7 @@ class EntryRefusedError(InternalError, ValueError):
 
 
 def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
-    """A line up to its place in the chain; `entry_id` and `timestamp` are taken as they are.
-
-    Raises:
-        EntryRefusedError: the entry holds what no line may hold, or is longer
-            than `limits.entry_bytes_max`.
-    """
+    """A line up to its place in the chain. Raises: EntryRefusedError."""
     *texts, metadata, shared = entry
     try:
         if not _EVENT_TYPE.fullmatch(entry.event_type):
@@ -100,42 +96,9 @@ def decode_json(text: str) -> Json:
     return value
 
 
-class _DuplicateKeyError(ValueError):
-    """Stops the decoder at the first key that an object gives twice."""
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> Json:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _DuplicateKeyError(next(key for key in keys if keys.count(key) > 1))
-    return found
-
-
-_strict_decoder: Final = JSONDecoder(object_pairs_hook=_refuse_duplicates)
-
-
-def find_duplicate_key(text: str) -> str | None:
-    try:
-        _strict_decoder.decode(text)
-    except _DuplicateKeyError as found:
-        return str(found)
-    return None
-
-
 FIELDS: Final = (
-    "id",
-    "timestamp",
-    "event_type",
-    "submission_id",
-    "decision",
-    "reason",
-    "session_id",
-    "agent",
-    "call_id",
-    "metadata",
-    "seq",
-    "prev",
+    *("id", "timestamp", "event_type", "submission_id", "decision", "reason"),
+    *("session_id", "agent", "call_id", "metadata", "seq", "prev"),
 )
 """Every line has these, in this order, and no others."""
 
@@ -264,46 +227,52 @@ def _diagnose(line: bytes) -> BadLine:
         return BadLine(LineFault.CARRIAGE_RETURN, "a carriage return at the end of the line")
     if line.startswith(_BYTE_ORDER_MARK):
         return BadLine(LineFault.BYTE_ORDER_MARK, "a byte order mark")
+    repeated: list[str] = []
+
+    def note_repeated(pairs: list[tuple[str, Json]]) -> Json:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            keys = [key for key, _ in pairs]
+            repeated.append(next(key for key in keys if keys.count(key) > 1))
+        return found
+
     try:
-        text = line.decode()
+        fields = decode_json(line.decode().strip(" \t"))
+        JSONDecoder(object_pairs_hook=note_repeated).decode(line.decode())
     except UnicodeDecodeError as fault:
         return BadLine(LineFault.ENCODING, f"not UTF-8 at byte {fault.start} of the line")
-    try:
-        fields = decode_json(text.strip(" \t"))
-        key = find_duplicate_key(text)
     except ValueError as fault:
         return BadLine(LineFault.GARBAGE, f"not JSON: {fault}"[: limits.message_value_chars_max])
     except RecursionError:
         return BadLine(LineFault.GARBAGE, "nested too deeply")
-    if key is not None:
-        shown = ascii(key[: limits.message_value_chars_max])
+    if repeated:
+        shown = ascii(repeated[0][: limits.message_value_chars_max])
         return BadLine(LineFault.DUPLICATE_KEY, f"the key {shown} is given twice")
     return _diagnose_fields(fields)
 
 
 def _diagnose_fields(fields: Json) -> BadLine:
-    if not isinstance(fields, dict):
-        return BadLine(LineFault.FIELDS, "not an object")
-    found = cast("dict[str, Json]", fields)
+    found = cast("dict[str, Json]", fields if isinstance(fields, dict) else {})
     missing = [name for name in FIELDS if name not in found]
-    if missing:
-        return BadLine(LineFault.FIELDS, f"no field {', '.join(missing)}")
     unknown = [name for name in found if name not in FIELDS]
-    if unknown:
-        shown = ascii(unknown[0][: limits.message_value_chars_max])
-        return BadLine(LineFault.FIELDS, f"unknown field {shown}")
-    if tuple(found) != FIELDS:
-        return BadLine(LineFault.FIELDS, "fields in another order")
-    if not _have_types(list(found.values())):
-        return BadLine(LineFault.FIELDS, "a field of the wrong type")
-    return BadLine(LineFault.RE_ENCODED, "the same values in bytes that no writer writes")
+    if not isinstance(fields, dict):
+        said = "not an object"
+    elif missing:
+        said = f"no field {', '.join(missing)}"
+    elif unknown:
+        said = f"unknown field {unknown[0][: limits.message_value_chars_max]!a}"
+    elif tuple(found) != FIELDS:
+        said = "fields in another order"
+    elif not _have_types(list(found.values())):
+        said = "a field of the wrong type"
+    else:
+        return BadLine(LineFault.RE_ENCODED, "the same values in bytes that no writer writes")
+    return BadLine(LineFault.FIELDS, said)
 
 
 # The public key is text as in C2SP signed-note: `name+hash+base64`, with the
 # algorithm byte 0x01 (Ed25519) before the 32 key bytes, and as hash the first
 # four bytes of SHA-256(name ‖ LF ‖ algorithm byte ‖ key) in hex.
-#
-# Pure.
 
 FORMAT: Final = 1
 
@@ -313,28 +282,17 @@ _NAME: Final = lazy_pattern(r"[!-*,-~]{1,255}", re.ASCII)
 
 
 class Genesis(Struct, frozen=True):
-    """What line 0 says.
-
-    `origin` names this log among all others and is the key's name; `tier` is
-    `HOT`, `HO2` or `HO1`; `public_key` as in the module's text;
-    `parent_checkpoint` is the signed note of the tier above when this ledger
-    began, if there was one.
-    """
+    """What line 0 says: `origin` names this log among all others, and is the key's name."""
 
     origin: str
     tier: str
+    """`HOT`, `HO2` or `HO1`."""
     public_key: str
     parent_checkpoint: str | None = None
+    """The signed note of the tier above when this ledger began, if there was one."""
 
     def entry(self) -> Entry:
-        metadata: dict[str, Json] = {
-            "format": FORMAT,
-            "origin": self.origin,
-            "tier": self.tier,
-            "public_key": self.public_key,
-            "parent_checkpoint": self.parent_checkpoint,
-        }
-        return Entry(GENESIS, metadata=metadata)
+        return Entry(GENESIS, metadata={"format": FORMAT, **asdict(self)})
 
 
 class VerifierKey(Struct, frozen=True):
@@ -362,15 +320,13 @@ class VerifierKey(Struct, frozen=True):
 
 def split_key(text: str) -> tuple[str, str, bytes] | None:
     """Return name, key id in hex and 32 bytes of a key's text; None where it is no such text."""
-    parts = text.split("+", 2)
-    if len(parts) == 3 and _NAME.fullmatch(parts[0]):
-        try:
-            decoded = a2b_base64(parts[2], strict_mode=True)
-        except (Base64Error, ValueError):
-            return None
-        if len(decoded) == 1 + _KEY_BYTES and decoded[:1] == ALGORITHM_ED25519:
-            return parts[0], parts[1], decoded[1:]
-    return None
+    name, key_id, encoded = [*text.split("+", 2), "", ""][:3]
+    try:
+        decoded = a2b_base64(encoded, strict_mode=True)
+    except (Base64Error, ValueError):
+        return None
+    is_key = len(decoded) == 1 + _KEY_BYTES and decoded[:1] == ALGORITHM_ED25519
+    return (name, key_id, decoded[1:]) if is_key and is_key_name(name) else None
 
 
 def is_key_name(name: str) -> bool:
@@ -389,13 +345,13 @@ def parse_genesis(stored: StoredEntry) -> Genesis:
             where="line 1",
             hint=f"this version of Paddock reads format {FORMAT}",
         )
-    known = ("origin", "tier", "public_key")
-    if tuple(metadata) != ("format", *known, "parent_checkpoint") or not (
-        all(type(metadata[name]) is str for name in known)
-        and isinstance(metadata["parent_checkpoint"], str | None)
+    _, *values = metadata.values()
+    found = Genesis(*values) if tuple(metadata) == ("format", *Genesis.__struct_fields__) else None
+    if (
+        found is None
+        or set(map(type, values[:3])) != _TEXT_ONLY
+        or not isinstance(values[3], str | None)
     ):
         raise LedgerDamagedError("GENESIS does not say what a ledger is", where="line 1")
-    VerifierKey.parse(cast("str", metadata["public_key"]))
-    return Genesis(
-        metadata["origin"], metadata["tier"], metadata["public_key"], metadata["parent_checkpoint"]
-    )
+    VerifierKey.parse(found.public_key)
+    return found
