@@ -23,7 +23,6 @@ machine starts anew and the file is what the disk has kept.
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from paddock import limits
@@ -223,8 +222,7 @@ class LedgerFile:
             files.follow()
             must_compare = True
         if must_compare:
-            with closing(files.text()) as text:
-                verify_marks(text, page, self._boot)
+            verify_marks(files.text(), page, self._boot)
         segment = files.segment
         if (
             newest is None
@@ -312,8 +310,7 @@ class LedgerFile:
     def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
         """Find the end, put a torn tail aside, record that, sync. The append lock is held."""
         files.verify_beside()  # or it may be on its way, by a holder of another lock
-        with closing(files.text()) as text:
-            end, size = find_tail(text, page, self._boot)
+        end, size = find_tail(files.text(), page, self._boot)
         if size > end.offset_bytes:
             quarantine(files, end, size)
         files.head.store_newest(end)

@@ -1,9 +1,8 @@
 """Opening a ledger to read it: no lock, no repair, and nothing beside it is needed.
 
-Readers see files that others append to. Every whole line is one that a writer
-finished writing; what follows the last LF may be a line on its way.
-A reader goes by the segments that there were when it was opened: `keep_up` looks
-for those that were made since.
+Readers see files that others append to. Every whole line is one that a writer finished writing;
+what follows the last LF may be a line on its way. A reader goes by the segments that there were
+when it was opened: `keep_up` looks for those that were made since.
 """
 
 import os
@@ -31,7 +30,7 @@ from paddock.ledger.tail import HeadFile, HeadPage, Mark, is_file, read_boot
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
 _LINE_USUAL: Final = 4096
 _TRIES: Final = 100
-_OPEN_SEGMENTS_MAX: Final = 16
+_ENDLESS: Final = 1 << 64
 _UNREADABLE: Final = "the ledger cannot be read"
 
 
@@ -101,8 +100,7 @@ def split_lines(
 class LedgerText:
     """The bytes of a ledger over all its segments, by their place in the whole.
 
-    Sealed segments are opened when something of them is read. One thread uses it. Its methods
-    raise HostError: it cannot be read; LedgerDamagedError: what should stand there is missing.
+    Its methods raise HostError: it cannot be read; LedgerDamagedError: something is missing.
     """
 
     def __init__(self, disk: Reads, paths: LedgerPaths, starts: list[int], active: Segment) -> None:
@@ -112,13 +110,6 @@ class LedgerText:
         self._paths = paths
         self.active: Segment = active
         self.starts: list[int] = [*starts[: bisect_left(starts, active.base)], active.base]
-        self._opened: dict[int, int] = {}
-
-    def close(self) -> None:
-        """Close what was opened here; the active segment is its owner's."""
-        for descriptor in self._opened.values():
-            self._disk.close(descriptor)
-        self._opened.clear()
 
     def size(self) -> int:
         with failing(_UNREADABLE, self.path):
@@ -130,27 +121,36 @@ class LedgerText:
         end = offset + size_bytes
         while offset < end:
             start, stop = self._bounds(offset)
-            is_active = start == self.active.base
-            wanted = end - offset if is_active else min(end, stop) - offset
-            piece = self.read_segment(start, wanted, offset)
-            if not piece and not is_active:
+            pieces.append(self.read_segment(start, min(end, stop) - offset, offset))
+            if stop == _ENDLESS:
+                break
+            if not pieces[-1]:
                 raise LedgerDamagedError(
                     f"a segment of the ledger lacks bytes from {offset} on",
                     where=ascii(self._paths.sealed(start)),
                     hint="paddock ledger verify says more; compare with a backup",
                 )
-            pieces.append(piece)
-            offset += len(piece)
-            if is_active:
-                break
+            offset += len(pieces[-1])
         return b"".join(pieces)
 
     def read_segment(self, start: int, size_bytes: int, offset: int) -> bytes:
         """As `read`, of one file, as long as it is, whatever the next one's name says."""
-        active = self.active
         with failing(_UNREADABLE, self.path):
-            descriptor = active.descriptor if start == active.base else self.open_sealed(start)
-            return self._disk.pread(descriptor, size_bytes, offset - start)
+            if start == self.active.base:
+                return self._disk.pread(self.active.descriptor, size_bytes, offset - start)
+            path = self._paths.sealed(start)
+            try:
+                descriptor = self._disk.open(path, READING)
+            except FileNotFoundError as fault:
+                raise HostError(
+                    "a segment of the ledger is missing",
+                    where=ascii(path),
+                    hint="restore it from a backup",
+                ) from fault
+            try:
+                return self._disk.pread(descriptor, size_bytes, offset - start)
+            finally:
+                self._disk.close(descriptor)
 
     def genesis(self) -> Genesis:
         """Return what line 0 says."""
@@ -163,24 +163,6 @@ class LedgerText:
                 "the ledger has no first line", where=ascii(self.path), hint="was it emptied?"
             )
         return parse_genesis(parse_line(line))
-
-    def open_sealed(self, start: int) -> int:
-        descriptor = self._opened.get(start)
-        if descriptor is not None:
-            return descriptor
-        if len(self._opened) >= _OPEN_SEGMENTS_MAX:
-            self._disk.close(self._opened.pop(next(iter(self._opened))))
-        path = self._paths.sealed(start)
-        with failing("a segment of the ledger cannot be opened", path):
-            try:
-                descriptor = self._opened[start] = self._disk.open(path, READING)
-            except FileNotFoundError as fault:
-                raise HostError(
-                    "a segment of the ledger is missing",
-                    where=ascii(path),
-                    hint="restore it from a backup",
-                ) from fault
-        return descriptor
 
     def lines(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
         """Runs of lines without LF, each with the place of its first, in order.
@@ -233,7 +215,7 @@ class LedgerText:
                 where=f"{self._paths.sealed(self.starts[0])!a} and before",
                 hint="restore the segment that is missing from a backup",
             )
-        return self.starts[at - 1], self.starts[at] if at < len(self.starts) else offset
+        return self.starts[at - 1], self.starts[at] if at < len(self.starts) else _ENDLESS
 
 
 class SegmentRange(NamedTuple):
@@ -259,7 +241,6 @@ class LedgerReader(LedgerText):
         self.close()
 
     def close(self) -> None:
-        super().close()
         os.close(self.active.descriptor)
 
     def marks(self) -> HeadPage | None:
@@ -291,7 +272,7 @@ class LedgerReader(LedgerText):
         """Every file in order, with its own size, whatever the next one's name says."""
         with failing(_UNREADABLE, self.path):
             sealed = [
-                SegmentRange(start, start + os.fstat(self.open_sealed(start)).st_size, False)
+                SegmentRange(start, start + os.lstat(self._paths.sealed(start)).st_size, False)
                 for start in self.starts[:-1]
             ]
         return [*sealed, SegmentRange(self.active.base, self.size(), True)]

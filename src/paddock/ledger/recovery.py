@@ -15,7 +15,7 @@ import os
 import re
 import stat
 import threading
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import Final
 
 from msgspec import Struct, field
@@ -70,7 +70,7 @@ class LedgerFiles(Struct):
     is_poisoned: bool = False
 
     def text(self) -> LedgerText:
-        """The whole ledger, to be read under the lock; closed by the caller."""
+        """The whole ledger, to be read under the lock."""
         return LedgerText(self.disk, self.paths, self.starts, self.segment)
 
     def verify_in_place(self, segment: Segment) -> None:
@@ -200,8 +200,7 @@ def open_files(
             head = open_head(disk, paths.head)
             opened.callback(disk.close, head.descriptor)
             segment, starts = _settle(disk, paths, descriptor, head)
-            with closing(LedgerText(disk, paths, starts, segment)) as text:
-                genesis = text.genesis()
+            genesis = LedgerText(disk, paths, starts, segment).genesis()
         commit_lock = FileLock(disk, paths.commit_lock, waiting)
         opened.callback(disk.close, commit_lock.descriptor)
         places = {paths.lock: lock, paths.commit_lock: commit_lock, paths.head: head}

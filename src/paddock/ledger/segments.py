@@ -11,7 +11,6 @@ for them.
 import errno
 import os
 import stat
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from paddock.errors import HostError, LedgerFullError, PaddockError
@@ -45,18 +44,6 @@ class LedgerPaths:
         """A segment that is full, by the place of its first byte in the whole ledger."""
         return f"{self.stem}.{start:0{_START_DIGITS}}{_EXTENSION}"
 
-    def find_starts(self, names: Iterable[str]) -> list[int]:
-        """Where the sealed segments among these names begin, in order; others count for nothing."""
-        before = f"{os.path.basename(self.stem)}."
-        first, end = len(before), len(before) + _START_DIGITS
-        length = end + len(_EXTENSION)
-        digits = [
-            name[first:end]
-            for name in names
-            if name.startswith(before) and len(name) == length and name.endswith(_EXTENSION)
-        ]
-        return sorted(int(each) for each in digits if each.isdigit() and each.isascii())
-
 
 APPENDING: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 READING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -82,14 +69,10 @@ def is_full(fault: OSError) -> bool:
 
 
 def failure(fault: OSError, what: str, path: str, hint: str = "") -> PaddockError:
-    """The one place where an OSError of the ledger's disk becomes ours.
-
-    `hint` is for what only a person can mend; a full disk has its own.
-    """
-    if is_full(fault):
-        said = f"no space for the ledger: {os.strerror(fault.errno or 0)}"
-        return LedgerFullError(said, hint="free some space")
+    """Return what an OSError of the ledger's disk becomes; a full disk has a hint of its own."""
     reason = os.strerror(fault.errno) if fault.errno else str(fault)
+    if is_full(fault):
+        return LedgerFullError(f"no space for the ledger: {reason}", hint="free some space")
     return HostError(f"{what}: {reason}", where=ascii(path), hint=hint)
 
 
@@ -139,7 +122,18 @@ def sync_directory(disk: "Disk", path: str) -> None:
 
 
 def list_starts(disk: Reads, paths: LedgerPaths) -> list[int]:
-    return paths.find_starts(disk.listdir(paths.parent))
+    """Where the sealed segments begin, in order; other names count for nothing."""
+    before = f"{os.path.basename(paths.stem)}."
+    digits = {
+        name: name[len(before) : -len(_EXTENSION)]
+        for name in disk.listdir(paths.parent)
+        if len(name) == len(before) + _START_DIGITS + len(_EXTENSION)
+    }
+    return sorted(
+        int(each)
+        for name, each in digits.items()
+        if name == f"{before}{each}{_EXTENSION}" and each.isdecimal() and each.isascii()
+    )
 
 
 def find_identity(disk: Reads, path: str | int) -> Identity:
