@@ -36,7 +36,6 @@ from paddock.ledger.recovery import (
     find_tail,
     list_pending,
     mark_reported,
-    open_files,
     quarantine,
     verify_marks,
 )
@@ -91,9 +90,9 @@ class LedgerFile:
         self._reopening = threading.Lock()
         self.keeper: AutoCheckpoint | None = None
         first_body = None if create is None else self._encode([create.entry()])[1][0]
-        files = open_files(self._disk, self._paths, self._waiting, first_body)
+        files = LedgerFiles(self._disk, self._paths, self._waiting, first_body)
         self._files: LedgerFiles | None = files
-        self.genesis = files.genesis
+        self.genesis = files.first_line
         call_after_fork(self, LedgerFile._forget_files)
         try:
             self._settle_at_open(files)
@@ -128,7 +127,7 @@ class LedgerFile:
         ids, bodies = self._encode(entries)
         with files.lock, failing("the ledger cannot be written", self.path):
             after = self._append(files, self._newest(files), bodies, reservation)
-            segment = files.segment
+            segment = files.active
         if reservation is not None:
             reservation.release()
         return PendingEntries(self, tuple(ids), after, segment, entries)
@@ -187,7 +186,7 @@ class LedgerFile:
         """The newest mark, durable or not, and the segment that it stands in."""
         files = self._live()
         with files.lock, failing("the ledger cannot be read", self.path):
-            return self._newest(files), files.segment
+            return self._newest(files), files.active
 
     def _live(self) -> LedgerFiles:
         files = self._files
@@ -197,7 +196,7 @@ class LedgerFile:
             raise HostError("the ledger was closed", where=ascii(self.path))
         with self._reopening:
             if self._files is None:
-                self._files = open_files(self._disk, self._paths, self._waiting, None)
+                self._files = LedgerFiles(self._disk, self._paths, self._waiting, None)
             return self._files
 
     def _encode(self, entries: Sequence[Entry]) -> tuple[list[str], list[bytes]]:
@@ -217,13 +216,13 @@ class LedgerFile:
         page = files.head.read()
         newest, durable = page.newest, page.durable
         self._verify_not_poisoned(files, durable)
-        if page.base != files.segment.base:
+        if page.base != files.active.base:
             # Another process has sealed the segment that is open here.
             files.follow()
             must_compare = True
         if must_compare:
-            verify_marks(files.text(), page, self._boot)
-        segment = files.segment
+            verify_marks(files, page, self._boot)
+        segment = files.active
         if (
             newest is None
             or durable is None
@@ -245,9 +244,9 @@ class LedgerFile:
     ) -> Mark:
         """Chain, write, mark. The append lock is held."""
         lines, after = chain(before, bodies)
-        if after.offset_bytes > files.segment.base + self._segment_bytes:
+        if after.offset_bytes > files.active.base + self._segment_bytes:
             self._rotate(files, before)
-        segment = files.segment
+        segment = files.active
         put = (segment.descriptor, files.head, before.offset_bytes - segment.base, lines, after)
         try:
             put_lines(self._disk, *put)
@@ -263,12 +262,12 @@ class LedgerFile:
 
     def _rotate(self, files: LedgerFiles, newest: Mark) -> None:
         """Go on in a new segment, unless this one is empty. The append lock is held."""
-        if newest.offset_bytes == files.segment.base:
+        if newest.offset_bytes == files.active.base:
             return
         # In any case, as nothing in this file is synced any more.
         files.synced_bytes = 0
         try:
-            self.commit(newest, files.segment)
+            self.commit(newest, files.active)
             files.rotate(newest.offset_bytes)
         except (LedgerFullError, OSError) as fault:
             if isinstance(fault, OSError) and not is_full(fault):
@@ -279,7 +278,7 @@ class LedgerFile:
     def _sync(self, files: LedgerFiles, mark: Mark, segment: Segment) -> None:
         with files.syncing:
             self._verify_not_poisoned(files, None)
-            if segment.identity != files.segment.identity:
+            if segment.identity != files.active.identity:
                 # Sealed since, and synced before that: the place has to show it.
                 files.verify_sealed(segment)
                 return
@@ -287,7 +286,7 @@ class LedgerFile:
                 return
             reached = max(files.written_bytes, mark.offset_bytes)
             try:
-                self._disk.fdatasync(files.segment.descriptor)
+                self._disk.fdatasync(files.active.descriptor)
             except OSError as fault:
                 files.is_poisoned = True
                 with files.commit_lock, failing(_HEAD_FAILS, self.path):
@@ -310,7 +309,7 @@ class LedgerFile:
     def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
         """Find the end, put a torn tail aside, record that, sync. The append lock is held."""
         files.verify_beside()  # or it may be on its way, by a holder of another lock
-        end, size = find_tail(files.text(), page, self._boot)
+        end, size = find_tail(files, page, self._boot)
         if size > end.offset_bytes:
             quarantine(files, end, size)
         files.head.store_newest(end)
@@ -323,7 +322,7 @@ class LedgerFile:
             mark = self._append(files, mark, bodies)
         # What was synced before may have been cut off, or was never written by us.
         files.synced_bytes = 0
-        self.commit(mark, files.segment)
+        self.commit(mark, files.active)
         if pieces:
             mark_reported(self._disk, self._paths, pieces)
         return mark

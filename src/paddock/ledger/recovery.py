@@ -18,17 +18,14 @@ import threading
 from contextlib import ExitStack
 from typing import Final
 
-from msgspec import Struct, field
-
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.line import PREV_OF_GENESIS, chain_line, leaf_hash
-from paddock.ledger.format.lines import Genesis, fitting_leaves
+from paddock.ledger.format.lines import fitting_leaves
 from paddock.ledger.head import Ballast, FileLock, Waiting, open_head, read_proc
 from paddock.ledger.read import LedgerText, believable_marks, split_lines
 from paddock.ledger.segments import (
     APPENDING,
-    Identity,
     LedgerPaths,
     Segment,
     failing,
@@ -38,7 +35,7 @@ from paddock.ledger.segments import (
     open_new,
     sync_directory,
 )
-from paddock.ledger.tail import NOTHING_DURABLE, HeadFile, HeadPage, Mark, is_file, line_before
+from paddock.ledger.tail import NOTHING_DURABLE, HeadPage, Mark, is_file, line_before
 from paddock.pattern import lazy_pattern
 from paddock.storage.disk import Disk, write_chunks
 from paddock.values.entries import DIGEST_PREFIX, LEDGER_RECOVERED, Entry
@@ -48,30 +45,53 @@ _PENDING: Final = ".pending"
 _PENDING_NAME: Final = lazy_pattern(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCII)
 
 
-class LedgerFiles(Struct):
+class LedgerFiles(LedgerText):
     """The open files of one ledger in one process, and what it knows of its own syncs."""
 
-    disk: Disk
-    paths: LedgerPaths
-    lock: FileLock
-    commit_lock: FileLock
-    head: HeadFile
-    segment: Segment
-    """The newest one; another file from rotation to rotation."""
-    starts: list[int]
-    genesis: Genesis
-    ballast: Ballast
-    beside: list[tuple[str, Identity]]
-    syncing: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the newest segment is synced, and while it becomes another one."""
-    written_bytes: int = 0
-    synced_bytes: int = 0
-    """All before it was synced through these files."""
-    is_poisoned: bool = False
+    def __init__(
+        self, disk: Disk, paths: LedgerPaths, waiting: Waiting, first_body: bytes | None
+    ) -> None:
+        """Open everything; make the ledger from the body of its GENESIS where there is none.
 
-    def text(self) -> LedgerText:
-        """The whole ledger, to be read under the lock."""
-        return LedgerText(self.disk, self.paths, self.starts, self.segment)
+        Raises:
+            HostError: no ledger and nothing to make it from; a network file system;
+                no regular file; a format that is not known; the disk failed.
+            LedgerDamagedError: the file does not begin with GENESIS.
+            LedgerBusyError: another process is making or repairing it.
+        """
+        super().__init__(disk, paths, [], Segment(-1, 0, (0, 0)))
+        self.disk = disk
+        self.paths = paths
+        self.syncing = threading.Lock()
+        """Held while the newest segment is synced, and while it becomes another one."""
+        self.written_bytes = self.synced_bytes = 0
+        """All before it was written, and synced, through these files."""
+        self.is_poisoned = False
+        _verify_place(disk, paths, may_create=first_body is not None)
+        with failing(_UNOPENED, paths.ledger), ExitStack() as opened:
+            self.lock = FileLock(disk, paths.lock, waiting)
+            opened.callback(disk.close, self.lock.descriptor)
+            with self.lock:
+                descriptor = _open_ledger(disk, paths, first_body)
+                opened.callback(disk.close, descriptor)
+                if not stat.S_ISREG(disk.stat(descriptor).st_mode):
+                    raise HostError("a ledger is a regular file", where=ascii(paths.ledger))
+                self.head = open_head(disk, paths.head)
+                opened.callback(disk.close, self.head.descriptor)
+                self._take_over(descriptor)
+                self.first_line = self.genesis()
+            self.commit_lock = FileLock(disk, paths.commit_lock, waiting)
+            opened.callback(disk.close, self.commit_lock.descriptor)
+            self._beside = {
+                each: find_identity(disk, descriptor)
+                for each, descriptor in (
+                    (paths.lock, self.lock.descriptor),
+                    (paths.commit_lock, self.commit_lock.descriptor),
+                    (paths.head, self.head.descriptor),
+                )
+            }
+            opened.pop_all()
+        self.ballast = Ballast(disk, paths.folder)
 
     def verify_in_place(self, segment: Segment) -> None:
         """Refuse if a segment, or what keeps writers apart, is not in its place any more.
@@ -79,7 +99,7 @@ class LedgerFiles(Struct):
         Threat: a ledger that was moved away or replaced while in use would take acknowledged
         entries with it.
         """
-        if not is_file(self.disk, self.paths.ledger, segment.identity):
+        if not is_file(self.disk, self.path, segment.identity):
             self.verify_sealed(segment)
         self.verify_beside()
 
@@ -87,13 +107,13 @@ class LedgerFiles(Struct):
         if not is_file(self.disk, self.paths.sealed(segment.base), segment.identity):
             raise LedgerDamagedError(
                 "the ledger is gone, or was replaced by another file while in use",
-                where=ascii(self.paths.ledger),
+                where=ascii(self.path),
             )
 
     def verify_beside(self) -> None:
         # Threat: who removes the folder has the next writer make another lock and another head
         # file, and two that do not see each other would put aside what the other one wrote.
-        for path, identity in self.beside:
+        for path, identity in self._beside.items():
             if not is_file(self.disk, path, identity):
                 raise LedgerDamagedError(
                     "the folder beside the ledger was removed or replaced while in use",
@@ -103,19 +123,26 @@ class LedgerFiles(Struct):
 
     def follow(self) -> None:
         """Open what is the newest segment by now. The append lock is held."""
-        descriptor = self.disk.open(self.paths.ledger, APPENDING)
-        try:
-            found, starts = _settle(self.disk, self.paths, descriptor, self.head)
-        except BaseException:
-            self.disk.close(descriptor)
-            raise
-        if found.identity == self.segment.identity:
+        with ExitStack() as opened:
+            descriptor = self.disk.open(self.path, APPENDING)
+            opened.callback(self.disk.close, descriptor)
+            self._take_over(descriptor)
+            if self.active.descriptor == descriptor:
+                opened.pop_all()
+
+    def _take_over(self, descriptor: int) -> None:
+        """Go on in an open file; finish or take back a rotation that was killed."""
+        found, starts = find_newest(self.disk, self.paths, descriptor)
+        if starts and is_file(self.disk, self.paths.sealed(starts[-1]), found.identity):
+            self.disk.unlink(None, self.paths.sealed(starts.pop()))
+        if self.head.read().base != found.base:
+            # Whoever made the name may have been killed before it was durable.
+            sync_directory(self.disk, self.paths.parent)
+            self.head.store_base(found.base)
+        if found.identity == self.active.identity:
             # A commit may be on its way through the descriptor that we have.
-            self.disk.close(descriptor)
-            self.starts = starts
-            self.segment = found._replace(descriptor=self.segment.descriptor)
-        else:
-            self._go_on(found, starts)
+            found = found._replace(descriptor=self.active.descriptor)
+        self._go_on(found, starts)
 
     def rotate(self, end: int) -> None:
         """Seal the segment, all of it durable, and go on in a new one that begins at `end`.
@@ -126,11 +153,12 @@ class LedgerFiles(Struct):
         at the names, syncs the directory, and stores it. So nothing is appended to a sealed
         file, and no entry is acknowledged in one whose name could go.
         """
-        disk, paths, before = self.disk, self.paths, self.segment
+        disk, paths, before = self.disk, self.paths, self.active
         # Threat: a file that was put in our place would be sealed as ours.
         self.verify_in_place(before)
-        descriptor = open_new(disk, paths.next, APPENDING)
-        try:
+        with ExitStack() as opened:
+            descriptor = open_new(disk, paths.next, APPENDING)
+            opened.callback(disk.close, descriptor)
             disk.sync(descriptor)
             identity = find_identity(disk, descriptor)
             self.head.store_base(None)
@@ -146,70 +174,20 @@ class LedgerFiles(Struct):
             disk.replace(None, paths.next, None, paths.ledger)
             sync_directory(disk, paths.parent)
             self.head.store_base(end)
-        except BaseException:
-            disk.close(descriptor)
-            raise
-        # Nobody syncs through the old one any more: all in it is durable.
-        self._go_on(Segment(descriptor, end, identity), [*self.starts, before.base])
+            opened.pop_all()
+        self._go_on(Segment(descriptor, end, identity), self.starts)
 
     def _go_on(self, segment: Segment, starts: list[int]) -> None:
         with self.syncing:
-            before, self.segment, self.starts = self.segment, segment, starts
-            self.disk.close(before.descriptor)
+            before, self.active, self.starts = self.active, segment, [*starts, segment.base]
+            if before.descriptor not in {-1, segment.descriptor}:
+                # Nobody syncs through the old one any more: all in it is durable.
+                self.disk.close(before.descriptor)
 
     def close(self) -> None:
         self.ballast.close()
-        for each in (self.segment, self.head, self.commit_lock, self.lock):
+        for each in (self.active, self.head, self.commit_lock, self.lock):
             self.disk.close(each.descriptor)
-
-
-def _settle(
-    disk: Disk, paths: LedgerPaths, descriptor: int, head: HeadFile
-) -> tuple[Segment, list[int]]:
-    """Take over an open file; finish or take back a rotation that was killed. Under the lock."""
-    segment, starts = find_newest(disk, paths, descriptor)
-    if starts and is_file(disk, paths.sealed(starts[-1]), segment.identity):
-        disk.unlink(None, paths.sealed(starts.pop()))
-    if head.read().base != segment.base:
-        # Whoever made the name may have been killed before it was durable.
-        sync_directory(disk, paths.parent)
-        head.store_base(segment.base)
-    return segment, starts
-
-
-def open_files(
-    disk: Disk, paths: LedgerPaths, waiting: Waiting, first_body: bytes | None
-) -> LedgerFiles:
-    """Open everything; make the ledger from the body of its GENESIS where there is none.
-
-    Raises:
-        HostError: no ledger and nothing to make it from; a network file system;
-            no regular file; a format that is not known; the disk failed.
-        LedgerDamagedError: the file does not begin with GENESIS.
-        LedgerBusyError: another process is making or repairing it.
-    """
-    _verify_place(disk, paths, may_create=first_body is not None)
-    with failing(_UNOPENED, paths.ledger), ExitStack() as opened:
-        lock = FileLock(disk, paths.lock, waiting)
-        opened.callback(disk.close, lock.descriptor)
-        with lock:
-            descriptor = _open_ledger(disk, paths, first_body)
-            opened.callback(disk.close, descriptor)
-            if not stat.S_ISREG(disk.stat(descriptor).st_mode):
-                raise HostError("a ledger is a regular file", where=ascii(paths.ledger))
-            head = open_head(disk, paths.head)
-            opened.callback(disk.close, head.descriptor)
-            segment, starts = _settle(disk, paths, descriptor, head)
-            genesis = LedgerText(disk, paths, starts, segment).genesis()
-        commit_lock = FileLock(disk, paths.commit_lock, waiting)
-        opened.callback(disk.close, commit_lock.descriptor)
-        places = {paths.lock: lock, paths.commit_lock: commit_lock, paths.head: head}
-        beside = [(path, find_identity(disk, each.descriptor)) for path, each in places.items()]
-        ballast = Ballast(disk, paths.folder)
-        opened.pop_all()
-    return LedgerFiles(
-        disk, paths, lock, commit_lock, head, segment, starts, genesis, ballast, beside
-    )
 
 
 def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
@@ -360,7 +338,7 @@ def quarantine(files: LedgerFiles, end: Mark, size: int) -> None:
 
     Only the newest segment can have one: all before it was durable when it was sealed.
     """
-    disk, paths, segment = files.disk, files.paths, files.segment
+    disk, paths, segment = files.disk, files.paths, files.active
     start, descriptor = end.offset_bytes - segment.base, segment.descriptor
     if start < 0:
         raise LedgerDamagedError(

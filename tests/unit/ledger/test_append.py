@@ -221,7 +221,7 @@ def test_no_descriptor_outlives_an_exec(path):
         close_fds=False,
     )
 
-    assert str(ledger._files.segment.descriptor) not in eval(shown.stdout)[3:]
+    assert str(ledger._files.active.descriptor) not in eval(shown.stdout)[3:]
 
 
 def test_a_closed_ledger_appends_nothing(path):

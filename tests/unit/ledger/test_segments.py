@@ -102,7 +102,7 @@ def test_writers_follow_each_other_into_new_files(path):
     for number in range(60):
         writers[number % 3].append([note(str(number), 200)])
 
-    assert len({writer._files.segment.identity for writer in writers}) <= 2
+    assert len({writer._files.active.identity for writer in writers}) <= 2
     for writer in writers:
         writer.close()
     assert len(segments(path)) > 5
