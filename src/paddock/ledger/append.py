@@ -1,24 +1,13 @@
 """LedgerFile: append entries to one JSONL file, from many threads and processes.
 
-The sequence of an append, and why:
+Entries are encoded outside the lock. Under it all lines go to one write(2), then the new mark is
+stored: what fails before the mark is cut back, what a kill leaves whole, recovery adopts. Then
+each writer syncs for itself, as a journal commits at once for all who wait. Nobody believes
+another's sync: it may have been one of a copy that was put in this file's place.
 
-  1. encode the entries, outside the lock: this takes longest;
-  2. thread lock, then flock(2); recover where the file does not end at the newest mark;
-  3. chain the lines and hand all of them to one write(2), in a new segment where this is full;
-  4. store the new mark; a kill before it leaves whole lines, which the next append adopts;
-  5. unlock; fdatasync(2), each writer for itself: a journal commits at once for all who wait;
-  6. look whether the path still leads here, and whether anybody's sync has failed;
-  7. under the commit lock, raise the durable mark. Then the entries are acknowledged.
-
-A failure at 3 cuts the file back; one at 4 leaves the lines, and recovery adopts them.
-
-Nobody believes another's sync of the file: who wrote to a file that was replaced by a copy
-since would be acknowledged by those who sync the copy.
-
-A failed sync is never tried again: the kernel may have dropped the pages and called them
-clean, so that a second sync succeeds without having written anything. It tells everybody
-who has the file open; the durable mark is poisoned for those who open it later, until the
-machine starts anew and the file is what the disk has kept.
+A failed sync is never tried again: the kernel may have dropped the pages and called them clean, so
+that a second sync succeeds without having written anything. It tells everybody who has the file
+open; the durable mark is poisoned for those who open it later, until the machine starts anew.
 """
 
 import threading
@@ -73,11 +62,8 @@ class LedgerFile:
         """Open a ledger, its torn end recovered; make it from `create` where there is none.
 
         `clock` gives seconds since 1970, `randomness` so many random bytes. A ledger that is there
-        keeps its own GENESIS.
-
-        Raises:
-            HostError: no ledger and no `create`; a network file system; an unknown format.
-            LedgerDamagedError, LedgerBusyError, LedgerFullError.
+        keeps its own GENESIS. Raises: HostError: no ledger and no `create`; a network file system;
+        an unknown format; LedgerDamagedError, LedgerBusyError, LedgerFullError.
         """
         self._paths = LedgerPaths(path)
         self._disk = disk or Disk()
@@ -112,7 +98,7 @@ class LedgerFile:
 
     @property
     def head(self) -> Head:
-        newest, _ = self.look()
+        newest, _ = self._look()
         return Head(newest.entries - 1, newest.leaf)
 
     def append(
@@ -136,11 +122,7 @@ class LedgerFile:
         return self._live().ballast.reserve(size_bytes)
 
     def seal(self) -> "SignedCheckpoint":
-        """Make a checkpoint of all that is written, by killed processes too, and carry it up.
-
-        Raises: LedgerDamagedError: the ledger does not go on from what was signed before;
-            ConfigError: the key cannot be used, or nobody keeps it; HostError.
-        """
+        """Make a checkpoint of all that is written, by killed processes too, and carry it up."""
         if self.keeper is None:
             raise ConfigError("nobody signs checkpoints of this ledger", where=ascii(self.path))
         self.settle()
@@ -155,10 +137,7 @@ class LedgerFile:
                 files.close()
 
     def commit(self, mark: Mark, segment: Segment) -> None:
-        """Return when all before a mark is durable, and the segment that has it is in its place.
-
-        Raises as `Pending.wait` does (ports.py).
-        """
+        """Return when all before a mark is durable, and the segment that has it is in its place."""
         files = self._live()
         self._sync(files, mark, segment)
         # Threat: a copy was put in our place, and what others append to it is not synced by us.
@@ -172,7 +151,7 @@ class LedgerFile:
 
     def settle(self) -> None:
         """Return when all that anybody has written so far is durable, and in its place."""
-        self.commit(*self.look())
+        self.commit(*self._look())
 
     def _forget_files(self) -> None:
         """Let go of files that a fork has copied: a lock belongs to the description, not to us."""
@@ -182,8 +161,7 @@ class LedgerFile:
             files.ballast.after_fork()
             files.close()
 
-    def look(self) -> tuple[Mark, Segment]:
-        """The newest mark, durable or not, and the segment that it stands in."""
+    def _look(self) -> tuple[Mark, Segment]:
         files = self._live()
         with files.lock, failing("the ledger cannot be read", self.path):
             return self._newest(files), files.active
@@ -336,6 +314,8 @@ class LedgerFile:
 
 
 class PendingEntries:
+    """Entries that are written, in order, and not yet safe from a power cut."""
+
     __slots__ = ("_after", "_entries", "_ledger", "_segment", "receipt")
 
     def __init__(
@@ -349,11 +329,10 @@ class PendingEntries:
         head = Head(after.entries - 1, after.leaf)
         self.receipt = Receipt(after.entries - len(ids), ids, head)
         self._ledger: LedgerFile | None = ledger
-        self._after = after
-        self._segment = segment
-        self._entries = entries
+        self._after, self._segment, self._entries = after, segment, entries
 
     def wait(self) -> Receipt:
+        """Return when they are durable. A second call returns at once."""
         ledger = self._ledger
         if ledger is not None:
             ledger.commit(self._after, self._segment)

@@ -22,7 +22,6 @@ from paddock import limits
 from paddock.errors import LedgerBusyError
 from paddock.ledger.segments import failing, failure
 from paddock.ledger.tail import HEAD_BYTES, HeadFile, wait_for_lock
-from paddock.storage.locks import call_after_fork
 
 if TYPE_CHECKING:
     from paddock.storage.disk import Disk
@@ -32,6 +31,9 @@ _UNWRITABLE: Final = (
 )
 
 
+_NEW_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
 class Waiting(Struct, frozen=True):
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -39,9 +41,8 @@ class Waiting(Struct, frozen=True):
 
 
 def open_head(disk: "Disk", path: str) -> HeadFile:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with failing("the ledger's head file cannot be opened", path):
-        head = HeadFile(disk, disk.open(path, flags, 0o600))
+        head = HeadFile(disk, disk.open(path, _NEW_FLAGS | os.O_NONBLOCK, 0o600))
     try:
         size = disk.stat(head.descriptor).st_size
         if size < HEAD_BYTES:
@@ -65,9 +66,8 @@ class FileLock:
         self._disk = disk
         self._waiting = waiting
         self._threads = threading.Lock()
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         with failing("the ledger's lock file cannot be opened", path, _UNWRITABLE):
-            self.descriptor = disk.open(path, flags, 0o600)
+            self.descriptor = disk.open(path, _NEW_FLAGS, 0o600)
 
     def acquire(self) -> None:
         waiting = self._waiting
@@ -136,41 +136,38 @@ _BLOCK_BYTES: Final = 4096
 
 
 class Ballast:
-    __slots__ = ("__weakref__", "_descriptor", "_directory", "_disk", "_lock", "_reserved", "_size")
+    """The space that the entries to come of one ledger have for certain."""
 
     def __init__(self, disk: "Disk", directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._lock = threading.Lock()
         self._descriptor = -1
-        self._reserved = 0
-        self._size = 0
-        call_after_fork(self, Ballast.after_fork)
+        self._reserved = self._size = 0
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
 
     def reserve(self, size_bytes: int) -> "HeldReservation":
-        blocks = -(-size_bytes // _BLOCK_BYTES) + 1
-        held = HeldReservation(self, size_bytes, blocks * _BLOCK_BYTES)
+        allocated = (-(-size_bytes // _BLOCK_BYTES) + 1) * _BLOCK_BYTES
         with self._lock:
-            wanted = self._reserved + held.allocated_bytes
+            wanted = self._reserved + allocated
             if wanted > self._size:
                 self._grow(-(-wanted // _STEP_BYTES) * _STEP_BYTES)
             self._reserved = wanted
-        return held
+        return HeldReservation(self, size_bytes, allocated)
 
-    def give_back(self, held: "HeldReservation", *, to_disk: bool) -> None:
+    def give_back(self, held: "HeldReservation", *, to_disk: bool) -> bool:
         """End a reservation; `to_disk` frees its space for whoever appends next."""
         with self._lock:
-            if not held.is_held:
-                return
-            held.is_held = False
-            self._reserved -= held.allocated_bytes
-            if to_disk:
-                with failing("reserved space cannot be freed", self._directory):
-                    self._disk.ftruncate(self._descriptor, self._reserved)
-                self._size = self._reserved
+            was_held, held.is_held = held.is_held, False
+            if was_held:
+                self._reserved -= held.allocated_bytes
+                if to_disk:
+                    with failing("reserved space cannot be freed", self._directory):
+                        self._disk.ftruncate(self._descriptor, self._reserved)
+                    self._size = self._reserved
+        return was_held
 
     def close(self) -> None:
         with self._lock:
@@ -181,17 +178,12 @@ class Ballast:
     def _grow(self, size: int) -> None:
         with failing("space cannot be reserved", self._directory):
             if self._descriptor < 0:
-                self._descriptor = self._open()
+                path = os.path.join(self._directory, f"ballast.{os.getpid()}.{id(self):x}")
+                self._descriptor = self._disk.open(path, _NEW_FLAGS | os.O_EXCL, 0o600)
+                self._disk.unlink(None, path)
             # posix_fallocate(3): the blocks are there, or ENOSPC now.
             self._disk.allocate(self._descriptor, size)
         self._size = size
-
-    def _open(self) -> int:
-        path = os.path.join(self._directory, f"ballast.{os.getpid()}.{id(self):x}")
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = self._disk.open(path, flags, 0o600)
-        self._disk.unlink(None, path)
-        return descriptor
 
 
 class HeldReservation:
@@ -208,6 +200,4 @@ class HeldReservation:
 
     def release_to_disk(self) -> bool:
         """Free the space for the append that needs it now; False if it was free already."""
-        was_held = self.is_held
-        self._ballast.give_back(self, to_disk=True)
-        return was_held
+        return self._ballast.give_back(self, to_disk=True)
