@@ -9,7 +9,7 @@ A pass parses only what no checkpoint covers; where anything does not fit, it is
 every line parsed. Nothing beside the lines is trusted: whoever changed them can have made it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.format.line import PREV_OF_GENESIS
+from paddock.ledger.format.line import PREV_OF_GENESIS, encode_text
 from paddock.ledger.format.lines import (
     BadLine,
     Genesis,
@@ -46,17 +46,6 @@ from paddock.values.entries import GENESIS, TOOL_INTENT, TOOL_RESULT
 if TYPE_CHECKING:
     from paddock.ledger.tail import Mark
 
-__all__: Final = [
-    "Agreement",
-    "ChainFault",
-    "Held",
-    "LedgerProblem",
-    "Remembered",
-    "Unanswered",
-    "Verification",
-    "verify",
-]
-
 
 class ChainFault(StrEnum):
     """What is wrong with a line's place, or with the ledger as a whole."""
@@ -80,8 +69,7 @@ class ChainFault(StrEnum):
 class LedgerProblem(Struct, frozen=True):
     """Something that is not as it was written; all 0 where it is about no place.
 
-    `line` counts from 1 over all files, `offset_bytes` is where that line begins, `seq` the
-    number that belongs there.
+    `line` counts from 1 over all files and begins at `offset_bytes`; `seq` belongs there.
     """
 
     kind: LineFault | ChainFault
@@ -115,8 +103,6 @@ class Held(Struct, frozen=True):
 
 
 class Agreement(Struct, frozen=True):
-    """A held checkpoint that the ledger agrees with."""
-
     source: str
     size: int
     is_outside: bool
@@ -140,8 +126,8 @@ class Verification(Struct, frozen=True):
     """What verification found.
 
     `torn_bytes` follow the last whole line. `covered_entries` are those below the newest
-    checkpoint held outside that the ledger agrees with; the others could still be cut or made
-    anew. `unread_entries` were found whole before; `memory` is for the next time.
+    checkpoint held outside that the ledger agrees with. `unread_entries` were found whole before;
+    `memory` is for the next time.
     """
 
     path: str
@@ -163,12 +149,9 @@ class Verification(Struct, frozen=True):
 
     @property
     def uncovered(self) -> str:
-        if self.covered_entries >= self.entries:
-            return ""
-        return (
-            f"entries {self.covered_entries} to {self.entries - 1} are covered by no exported "
-            "checkpoint: they could have been cut off or written anew"
-        )
+        which = f"entries {self.covered_entries} to {self.entries - 1}"
+        said = "are covered by no exported checkpoint: they could have been cut off or written anew"
+        return f"{which} {said}" if self.covered_entries < self.entries else ""
 
 
 def verify(
@@ -197,7 +180,8 @@ def verify(
         kept = [Held(f"checkpoints/{name}", note, is_outside=False) for name, note in beside]
         opened: list[_Opened] = []
         try:
-            opened = _open_all([*kept, *held], VerifierKey.parse(reader.genesis().public_key))
+            key = VerifierKey.parse(reader.genesis().public_key)
+            opened = [_open(each, key) for each in (*kept, *held)]
         except LedgerDamagedError:
             since = None  # the pass over the lines says what is wrong with line 0
         outside = max((each.size for each in opened if each.held.is_outside), default=0)
@@ -253,16 +237,14 @@ class _Pass:
         """Empty after a line that holds no entry: whether one is missing, the next one tells."""
         self._head: Head | None = None
         self._genesis: Genesis | None = None
-        self._torn_bytes = 0
         self._problems: list[LedgerProblem] = []
-        self._omitted = 0
+        self._torn_bytes = self._omitted = 0
         self._growing = Growing()
         self._roots: dict[int, bytes] = {}
         self._places: dict[int, tuple[int, int, str]] = {}
         """Of the sizes wanted: where the last line begins and ends, and its hash."""
-        self._intents: dict[bytes, list[tuple[int, bytes]]] = {}
-        """Those without a result, each its number and its line, by the bytes that name the call."""
-        self._unread: list[Unanswered] = []  # of files that are not read again
+        self._intents: dict[bytes, list[tuple[int, bytes] | Unanswered]] = {}
+        """Those without a result, by the bytes that name the call; each its number and its line."""
         self._memory: Remembered | None = None
         self._since = since if since is not None and self._resume(since) else None
         known = self._seq
@@ -321,7 +303,10 @@ class _Pass:
         self._growing, self._offset, self._prev = growing, since.offset_bytes, since.leaf
         self._lines = self._seq = self._entries = since.size
         self._head, self._genesis = Head(since.size - 1, since.leaf), self._reader.genesis()
-        self._unread = list(since.intents)
+        for each in since.intents:
+            names = map(encode_text, (each.session_id, each.agent, each.call_id))
+            caller = b',"session_id":%b,"agent":%b,"call_id":%b,"metadata":{' % tuple(names)
+            self._intents.setdefault(caller, []).append(each)
         self._note_place()  # a checkpoint may end just where reading begins
         return True
 
@@ -414,29 +399,29 @@ class _Pass:
         elif seq < expected:
             other = f"entry {seq} where {expected} belongs"
             self._report(ChainFault.OUT_OF_ORDER, line, offset, other)
-        elif prev and stored.prev != prev and line == 1:
-            self._report(ChainFault.GENESIS, 1, offset, "the first line follows another one")
         elif prev and stored.prev != prev:
-            # That line is not what it was.
-            self._seq = seq - 1
-            other = f"not the line that entry {seq} was chained to"
-            self._report(ChainFault.CHANGED, line - 1, self._before, other)
+            if line == 1:
+                self._report(ChainFault.GENESIS, 1, offset, "the first line follows another one")
+            else:
+                # That line is not what it was.
+                self._seq = seq - 1
+                other = f"not the line that entry {seq} was chained to"
+                self._report(ChainFault.CHANGED, line - 1, self._before, other)
         self._seq, self._prev = seq + 1, stored.leaf
         self._entries += 1
         self._head = Head(seq, self._prev)
 
     def _compare_content(self, offset: int, stored: StoredEntry) -> None:
         kind = stored.line[_EVENT_AT:_EVENT_END]
-        if self._lines == 1:
-            try:
+        try:
+            if self._lines == 1:
                 self._genesis = parse_genesis(stored)
-            except LedgerDamagedError as fault:
-                self._report(ChainFault.GENESIS, 1, offset, fault.message)
-        elif kind == _GENESIS:
-            other = "GENESIS in the middle of a ledger"
-            self._report(ChainFault.GENESIS, self._lines, offset, other)
-        elif kind in _LOOKED_AT:
-            self._note_call(stored.seq, stored.line, kind)
+            elif kind == _GENESIS:
+                raise LedgerDamagedError("GENESIS in the middle of a ledger")
+            elif kind in _LOOKED_AT:
+                self._note_call(stored.seq, stored.line, kind)
+        except LedgerDamagedError as fault:
+            self._report(ChainFault.GENESIS, self._lines, offset, fault.message)
 
     def _compare_marks(self) -> None:
         for mark in self._marks:
@@ -463,35 +448,27 @@ class _Pass:
             self._omitted += 1
 
     def _note_call(self, seq: int, line: bytes, kind: bytes) -> None:
-        caller = _caller(line)
+        # No text inside a line can hold what these begin and end with: there a quote is escaped.
+        begin = line.find(_CALLER, _EVENT_AT)
+        caller = line[begin : line.find(_METADATA, begin) + len(_METADATA)]
         if kind == _INTENT:
             self._intents.setdefault(caller, []).append((seq, line))
         elif caller in self._intents:
             self._intents[caller].pop()
             if not self._intents[caller]:
                 del self._intents[caller]
-        elif self._unread and isinstance(row := inspect_line(line), StoredEntry):
-            # It may be that of an intent which stands in a file that was not read again.
-            key = (row.entry.session_id, row.entry.agent, row.entry.call_id)
-            for each in reversed(self._unread):
-                if (each.session_id, each.agent, each.call_id) == key:
-                    self._unread.remove(each)
-                    return
 
     def _unanswered(self) -> tuple[Unanswered, ...]:
-        found = list(self._unread)
-        for seq, line in chain.from_iterable(self._intents.values()):
-            row = inspect_line(line)
-            if isinstance(row, StoredEntry):
-                entry, tool = row.entry, row.entry.metadata.get("tool", "")
+        found: list[Unanswered] = []
+        for each in chain.from_iterable(self._intents.values()):
+            if isinstance(each, Unanswered):
+                found.append(each)
+            elif isinstance(row := inspect_line(each[1]), StoredEntry):
+                entry, tool = row.entry, row.entry.metadata.get("tool")
                 shown = tool if isinstance(tool, str) else ""
                 key = (entry.session_id, entry.agent, entry.call_id)
-                found.append(Unanswered(seq, *key, shown))
+                found.append(Unanswered(row.seq, *key, shown))
         return tuple(sorted(found, key=lambda intent: intent.seq))
-
-    # A ledger that was cut off, put back to an old copy, or made anew from some line on
-    # is a valid ledger. A checkpoint that was signed before says so: more entries than
-    # are here, or another root.
 
     def _agreements(self) -> list[Agreement]:
         return [
@@ -503,7 +480,7 @@ class _Pass:
 
     def _differences(self) -> list[LedgerProblem]:
         problems: list[LedgerProblem] = []
-        differing: list[tuple[int, Checkpoint, str]] = []
+        differing: list[_Opened] = []
         for each in self._opened:
             source, checkpoint, size = each.held.source, each.checkpoint, each.size
             if checkpoint is None:
@@ -515,27 +492,20 @@ class _Pass:
                 kind = ChainFault.ROLLED_BACK
                 problems.append(LedgerProblem(kind, at, self._lines, self._offset, lost))
             elif self.is_sound and self._roots.get(size, checkpoint.root) != checkpoint.root:
-                differing.append((size, checkpoint, source))
+                differing.append(each)
         if differing:
-            _, checkpoint, source = min(differing, key=lambda each: each[0])
-            problems.append(self._located(checkpoint, source))
+            first = min(differing, key=lambda each: each.size)
+            found, other = None, "not the entry that was signed"
+            if first.checkpoint is not None:
+                found = find_departure(self._reader, first.checkpoint)
+            if found is None:
+                seq = max((e.size for e in self._agreements() if e.size < first.size), default=0)
+                found = seq, self._places[seq][1] if seq else 0
+                other = f"an entry from {seq} to {first.size - 1} is not what was signed"
+            said = f"{other} ({first.held.source})"
+            kind = ChainFault.REWRITTEN
+            problems.append(LedgerProblem(kind, found[0] + 1, *found, said))
         return problems
-
-    def _located(self, checkpoint: Checkpoint, source: str) -> LedgerProblem:
-        found, other = find_departure(self._reader, checkpoint), "not the entry that was signed"
-        if found is None:
-            size = checkpoint.size
-            seq = max((each.size for each in self._agreements() if each.size < size), default=0)
-            found = seq, self._places[seq][1] if seq else 0
-            other = f"an entry from {seq} to {size - 1} is not what was signed"
-        seq, offset = found
-        return LedgerProblem(ChainFault.REWRITTEN, seq + 1, seq, offset, f"{other} ({source})")
-
-
-def _caller(line: bytes) -> bytes:
-    # No text inside a line can hold what these begin and end with: there a quote is escaped.
-    begin = line.find(_CALLER, _EVENT_AT)
-    return line[begin : line.find(_METADATA, begin) + len(_METADATA)]
 
 
 class _Opened(Struct, frozen=True):
@@ -550,18 +520,13 @@ class _Opened(Struct, frozen=True):
         return 0 if self.checkpoint is None else self.checkpoint.size
 
 
-def _open_all(held: Iterable[Held], key: VerifierKey) -> list[_Opened]:
-    opened: list[_Opened] = []
-    for each in held:
-        try:
-            if each.is_authentic:
-                checkpoint = parse_checkpoint(parse_note(each.note).text)
-                if checkpoint.origin != key.name:
-                    raise NoteError(f"a checkpoint of {checkpoint.origin!a}, not of {key.name!a}")
-            else:
-                checkpoint = open_note(each.note, key).checkpoint
-        except NoteError as fault:
-            opened.append(_Opened(each, None, fault.message))
-        else:
-            opened.append(_Opened(each, checkpoint))
-    return opened
+def _open(held: Held, key: VerifierKey) -> _Opened:
+    try:
+        if not held.is_authentic:
+            return _Opened(held, open_note(held.note, key).checkpoint)
+        checkpoint = parse_checkpoint(parse_note(held.note).text)
+        if checkpoint.origin == key.name:
+            return _Opened(held, checkpoint)
+        return _Opened(held, None, f"a checkpoint of {checkpoint.origin!a}, not of {key.name!a}")
+    except NoteError as fault:
+        return _Opened(held, None, fault.message)
