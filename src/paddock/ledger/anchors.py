@@ -7,15 +7,18 @@ it from a project could run a program, or send the proof where nobody looks.
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from paddock import limits
 from paddock.errors import HostError
 from paddock.ledger.checkpoint import set_aside_notes, store_note
 from paddock.ledger.format.notes import SignedCheckpoint
-from paddock.ledger.signing import NoteProgram, ProgramEnd, failed, run_command
+from paddock.ledger.signing import NoteProgram, failed, run_command
 from paddock.ledger.tree import read_notes
 from paddock.storage.atomic import make_directories, read_file, replace_file
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
 
 _HINT: Final = "the user's configuration names it: [ledger] anchor"
 _GIT: Final = (
@@ -47,8 +50,6 @@ class Anchor(Protocol):
 
 
 class DirectoryAnchor:
-    __slots__ = ("_folder", "where")
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.where = f"the directory {str(folder)!a}"
@@ -61,9 +62,8 @@ class DirectoryAnchor:
         store_note(self._folder, signed)
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        make_directories(self._folder)
         set_aside_notes(self._folder, 0)
-        store_note(self._folder, signed)
+        self.store(signed)
 
 
 class GitAnchor:
@@ -72,8 +72,6 @@ class GitAnchor:
     What is committed is the note itself: `git add` would run the filters that the repository's
     attributes name, and a note that one of them changed is none any more.
     """
-
-    __slots__ = ("_environment", "_file", "_name", "_repository", "where")
 
     def __init__(self, repository: Path, name: str, environment: Sequence[tuple[str, str]]) -> None:
         """`repository` may be a directory in one; `name` is the file's, below `paddock/` there."""
@@ -127,7 +125,7 @@ class GitAnchor:
     def _newest_commit(self) -> str:
         done = self._run("rev-parse", "--verify", "--quiet", "HEAD")
         if done.returncode == 0:
-            return _text(done)
+            return os.fsdecode(done.stdout).removesuffix("\n")
         if done.returncode != 1:
             raise failed(self.where, done, _HINT)
         if self._git("rev-list", "--all", "--reflog", "--max-count=1"):
@@ -148,17 +146,15 @@ class GitAnchor:
         if done.returncode != 0:
             raise failed(self.where, done, _HINT)
         # A note keeps its last line feed; of an answer it is no part.
-        return done.stdout.decode(errors="replace") if arguments[0] == "cat-file" else _text(done)
+        if arguments[0] == "cat-file":
+            return done.stdout.decode(errors="replace")
+        return os.fsdecode(done.stdout).removesuffix("\n")
 
     def _run(
         self, *arguments: str, given: bytes = b"", more: Mapping[str, str] | None = None
-    ) -> ProgramEnd:
+    ) -> "CompletedProcess[bytes]":
         command = (*_GIT, "-C", str(self._repository), *arguments)
         return run_command(command, given, {**self._environment, **(more or {})}, self.where)
-
-
-def _text(done: ProgramEnd) -> str:
-    return os.fsdecode(done.stdout).removesuffix("\n")
 
 
 class CommandAnchor:
@@ -166,8 +162,6 @@ class CommandAnchor:
 
     The note comes on its standard input; `read` prints the newest note, or nothing.
     """
-
-    __slots__ = ("_program", "where")
 
     def __init__(
         self, command: Sequence[str], origin: str, environment: Sequence[tuple[str, str]]

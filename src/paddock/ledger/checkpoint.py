@@ -1,17 +1,12 @@
 """Checkpoints of a ledger: made, kept beside it, and by itself when they are due.
 
-What is signed is what the disk has for certain: the newest commit. In order: the
-lines since the tree's edge are hashed and must chain; the signer compares with
-what it signed before, and signs; the note is stored; then the tree's edge moves.
-A kill in between costs the hashing, done again.
+What is signed is what the disk has for certain: the newest commit. In order: the lines since the
+tree's edge are hashed and must chain; the signer compares with what it signed before, and signs;
+the note is stored; then the tree's edge moves. A kill in between costs the hashing, done again.
 
-The lock is that of the directory `checkpoints/`. It is never held while the
-append lock is wanted, nor the other way round.
-
-An append looks whether a checkpoint is due, and makes it after its own entries are durable.
-That it cannot be made stops no append: `problem`, and a warning to the log `paddock.ledger`,
-say why. It goes upwards (`Above`) at most once in `checkpoint_interval_s`, but at its end and
-for entries that matter always: those are covered elsewhere before their append returns.
+The lock is that of the directory `checkpoints/`. It is never held while the append lock is
+wanted, nor the other way round. That no checkpoint can be made stops no append: `problem`, and a
+warning to the log `paddock.ledger`, say why.
 """
 
 import os
@@ -31,7 +26,7 @@ from paddock.ledger.format.merkle import Growing, consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.ports import Head
 from paddock.ledger.read import LedgerReader
-from paddock.ledger.segments import LedgerPaths, failing, failure
+from paddock.ledger.segments import LedgerPaths, failing
 from paddock.ledger.signing import Signer, require_growth
 from paddock.ledger.tail import Mark
 from paddock.ledger.tree import START, Edge, TreeFiles, checkpoints_folder, note_sizes
@@ -57,8 +52,6 @@ from paddock.values.entries import (
 
 
 class Checkpointer:
-    __slots__ = ("_folder", "_is_ours", "_paths", "_signer")
-
     def __init__(self, ledger: str, signer: Signer) -> None:
         self._paths = LedgerPaths(ledger)
         self._folder = checkpoints_folder(ledger)
@@ -102,13 +95,18 @@ class Checkpointer:
             LedgerReader(self._paths.ledger) as reader,
             closing(TreeFiles(self._paths.folder, create=True)) as tree,
         ):
-            self._require_ours(reader)
+            if not self._is_ours and reader.genesis().public_key != str(self._signer.verifier):
+                raise ConfigError(
+                    "the key is not the one that the ledger names",
+                    where=ascii(reader.path),
+                    hint="put the ledger's own key back, or verify: paddock ledger verify",
+                )
+            self._is_ours = True
             end = _durable_end(reader)
-            growing = self._grown(tree, reader, end, last)
+            growing = _grow(tree, reader, end, last)
             wanted = Checkpoint(self._signer.verifier.name, end.entries, growing.root())
-            if last is not None and wanted == last.checkpoint:
-                signed = last
-            else:
+            signed = last
+            if signed is None or wanted != signed.checkpoint:
                 old = 0 if last is None else min(last.checkpoint.size, end.entries)
                 signed = self._signer.sign(wanted, consistency_path(tree, old, end.entries))
             if not (self._folder / str(end.entries)).exists():
@@ -116,36 +114,27 @@ class Checkpointer:
             tree.keep(Edge(end.entries, end.offset_bytes, end.leaf))
         return signed
 
-    def _require_ours(self, reader: LedgerReader) -> None:
-        if not self._is_ours and reader.genesis().public_key != str(self._signer.verifier):
-            raise ConfigError(
-                "the key is not the one that the ledger names",
-                where=ascii(reader.path),
-                hint="put the ledger's own key back, or verify: paddock ledger verify",
-            )
-        self._is_ours = True
 
-    def _grown(
-        self, tree: TreeFiles, reader: LedgerReader, end: Mark, last: SignedCheckpoint | None
-    ) -> Growing:
-        signed = 0 if last is None else last.checkpoint.size
-        if tree.edge.size > end.entries or not _is_line_end(reader, tree.edge):
-            tree.edge = START
-        if tree.edge.size:
-            try:
-                growing = tree.grow(reader, end, signed)
-                if last is not None:
-                    before = last.checkpoint
-                    old = min(before.size, end.entries)
-                    proof = consistency_path(tree, old, end.entries)
-                    wanted = Checkpoint(before.origin, end.entries, growing.root())
-                    require_growth(before, wanted, proof)
-            except LedgerDamagedError:
-                # The ledger itself may be in order, and only what stands beside it not.
-                tree.edge = START
-            else:
-                return growing
-        return tree.grow(reader, end, signed)
+def _grow(
+    tree: TreeFiles, reader: LedgerReader, end: Mark, last: SignedCheckpoint | None
+) -> Growing:
+    signed = 0 if last is None else last.checkpoint.size
+    edge = tree.edge
+    is_line_end = reader.read(1, max(0, edge.offset_bytes - 1)) == b"\n"
+    if edge.size and edge.size <= end.entries and is_line_end:
+        try:
+            growing = tree.grow(reader, end, signed)
+            if last is not None:
+                proof = consistency_path(tree, min(signed, end.entries), end.entries)
+                wanted = Checkpoint(last.checkpoint.origin, end.entries, growing.root())
+                require_growth(last.checkpoint, wanted, proof)
+        except LedgerDamagedError:
+            # The ledger itself may be in order, and only what stands beside it not.
+            pass
+        else:
+            return growing
+    tree.edge = START
+    return tree.grow(reader, end, signed)
 
 
 def store_note(folder: Path, signed: SignedCheckpoint) -> None:
@@ -154,14 +143,10 @@ def store_note(folder: Path, signed: SignedCheckpoint) -> None:
     A newer one says all that an older one does: the signer made sure of that.
     """
     replace_file(folder / str(signed.checkpoint.size), signed.note.encode())
-    try:
+    with failing("old checkpoints cannot be removed", str(folder)):
         for size in sorted(note_sizes(folder))[: -limits.checkpoints_kept_max]:
-            os.unlink(folder / str(size))
-    except FileNotFoundError:
-        # Another process thinned them out as we did.
-        return
-    except OSError as fault:
-        raise failure(fault, "old checkpoints cannot be removed", str(folder)) from fault
+            # Another process may thin them out as we do.
+            (folder / str(size)).unlink(missing_ok=True)
 
 
 def set_aside_notes(folder: Path, size: int) -> None:
@@ -182,10 +167,6 @@ def _durable_end(reader: LedgerReader) -> Mark:
             hint="any append makes it known",
         )
     return end
-
-
-def _is_line_end(reader: LedgerReader, edge: Edge) -> bool:
-    return edge.offset_bytes == 0 or reader.read(1, edge.offset_bytes - 1) == b"\n"
 
 
 _MATTERS: Final = frozenset(
@@ -239,7 +220,11 @@ USUAL_PACE: Final = Pace()
 
 
 class AutoCheckpoint:
-    """Makes the checkpoints of one open ledger when they are due. Threads may share it."""
+    """Makes the checkpoints of one open ledger when they are due. Threads may share it.
+
+    They go upwards (`Above`) at most once in `checkpoint_interval_s`, but at its end and for
+    entries that matter always: those are covered elsewhere before their append returns.
+    """
 
     def __init__(
         self,
@@ -257,9 +242,8 @@ class AutoCheckpoint:
         self._lock = threading.Lock()
         self._covered: int | None = None
         """Entries below the newest checkpoint, once the first append has looked."""
-        self._newest = 0
+        self._newest = self._carried = 0
         self._tried_at = self._carried_at = monotonic()
-        self._carried = 0
         self.problem = ""
         """Why the last checkpoint could not be made; empty where it was."""
         self._told: str = ""
@@ -276,7 +260,10 @@ class AutoCheckpoint:
             # Line 0 alone is nothing that could be lost.
             if self._newest - len(entries) > max(self._covered, 1):
                 # A hook left these, or somebody who was killed: their second is not ours.
-                self._tried_at = self._carried_at = self._tried_at - self._newest_age_s()
+                now_s = self._clock()
+                age_s = now_s - self._checkpointer.stored_s()
+                self._tried_at -= age_s if age_s >= 0 else now_s
+                self._carried_at = self._tried_at
         if any(map(matters, entries)):
             self._try()
             return
@@ -287,11 +274,6 @@ class AutoCheckpoint:
                 self._seal_if_free()
             finally:
                 self._lock.release()
-
-    def _newest_age_s(self) -> float:
-        now_s = self._clock()
-        age_s = now_s - self._checkpointer.stored_s()
-        return age_s if age_s >= 0 else now_s
 
     def close(self) -> None:
         if self._covered is None:
@@ -321,15 +303,14 @@ class AutoCheckpoint:
                 self._tried_at = self._monotonic()
                 return
             self._note(signed)
-            waited_s = self._monotonic() - self._carried_at
+            waited_s = self._tried_at - self._carried_at
             if waited_s >= self._pace.interval_s or not self._pace.at_close:
                 self._carry(signed)
         except (PaddockError, OSError) as fault:
             self._fail(fault)
 
     def _note(self, signed: SignedCheckpoint) -> None:
-        size = signed.checkpoint.size
-        self._covered = max(self._covered or 0, size)
+        self._covered = max(self._covered or 0, signed.checkpoint.size)
         self._tried_at = self._monotonic()
         self.problem = ""
 
@@ -341,17 +322,16 @@ class AutoCheckpoint:
 
     def _fail(self, fault: PaddockError | OSError) -> None:
         self._tried_at = self._monotonic()
-        problem: str = fault.message if isinstance(fault, PaddockError) else str(fault)
-        if problem != self._told:
+        self.problem = fault.message if isinstance(fault, PaddockError) else str(fault)
+        if self.problem != self._told:
             from logging import getLogger  # noqa: PLC0415 - rarely needed, and slow to load
 
             getLogger("paddock.ledger").warning(
                 "paddock: the newest entries of %a are covered by no exported checkpoint: %s",
                 self._checkpointer.ledger,
-                problem,
+                self.problem,
             )
-        self.problem = problem
-        self._told = problem
+        self._told = self.problem
 
 
 # What may stand in `NAME.d/`, beside a ledger: every name that this package gives. A ballast file

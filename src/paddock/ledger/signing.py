@@ -11,7 +11,7 @@ import stat
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -29,10 +29,11 @@ from paddock.ledger.format.notes import (
 )
 from paddock.storage.atomic import FILE_MODE, create_file, read_file, replace_file
 
-# The private half never lies inside a plane.
-#
-# It is one line of text, the signer key of C2SP signed-note's reference tools:
-# `PRIVATE+KEY+name+hash+base64(0x01 ‖ seed)`. Its public half stands in GENESIS.
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
+# The private half never lies inside a plane. It is one line of text, the signer key of C2SP
+# signed-note's reference tools: `PRIVATE+KEY+name+hash+base64(0x01 ‖ seed)`.
 
 _PREFIX: Final = "PRIVATE+KEY+"
 _SEED_BYTES: Final = 32
@@ -94,10 +95,6 @@ def load_key(path: str, *, if_missing: str = "") -> SigningKey:
             where=ascii(path),
             hint="chmod 600, and make a new key if others could read this one",
         )
-    return _parse_key(text, path)
-
-
-def _parse_key(text: str, path: str) -> SigningKey:
     found = split_key(text.removeprefix(_PREFIX).removesuffix("\n"))
     if text.startswith(_PREFIX) and found is not None:
         name, key_id, seed = found
@@ -107,8 +104,6 @@ def _parse_key(text: str, path: str) -> SigningKey:
     raise ConfigError("not an Ed25519 key of a ledger", where=ascii(path))
 
 
-SIGNED_SUFFIX: Final = ".signed"
-"""Beside the key: what was signed last."""
 _HINT: Final = (
     "look at the backups and at paddock ledger verify; if it was restored on purpose: "
     "paddock ledger accept-rollback"
@@ -138,13 +133,10 @@ class Signer(Protocol):
 class KeySigner:
     """The key in this process. What it signed last stands in a file beside the key."""
 
-    __slots__ = ("_if_missing", "_key", "_key_path", "_state")
-
     def __init__(self, key_path: Path, if_missing: str = "") -> None:
         """Nothing is read before it is needed; `if_missing` is the hint where there is no key."""
         self._key_path = key_path
         self._if_missing = if_missing
-        self._state = signed_path(key_path)
         self._key: SigningKey | None = None
 
     @property
@@ -169,15 +161,15 @@ class KeySigner:
         text = wanted.text
         note = format_note(text, key.verifier.name, key.verifier.key_id, key.sign(text.encode()))
         # Remembered first: a signature that got out is one that the signer knows of.
-        replace_file(self._state, note.encode())
+        replace_file(signed_path(self._key_path), note.encode())
         return SignedCheckpoint(wanted, note)
 
     def forget(self) -> None:
         note = read_signed(self._key_path)
         if note is not None:
             checkpoint = parse_checkpoint(parse_note(note).text)
-            name = f"{self._state.name}.before-rollback-{checkpoint.size}"
-            self._state.rename(self._state.with_name(name))
+            state = signed_path(self._key_path)
+            state.rename(f"{state}.before-rollback-{checkpoint.size}")
 
     def _loaded(self) -> SigningKey:
         if self._key is None:
@@ -186,23 +178,17 @@ class KeySigner:
 
 
 def require_growth(last: Checkpoint, wanted: Checkpoint, proof: Sequence[bytes]) -> None:
+    said = ""
     if wanted.size < last.size:
-        raise LedgerDamagedError(
-            f"the ledger went back: {last.size} entries were signed, {wanted.size} are here",
-            where=ascii(wanted.origin),
-            hint=_HINT,
-        )
-    if not verify_consistency(last.size, wanted.size, last.root, wanted.root, proof):
-        raise LedgerDamagedError(
-            f"the ledger is another one: its first {last.size} entries are not those that "
-            "were signed",
-            where=ascii(wanted.origin),
-            hint=_HINT,
-        )
+        said = f"went back: {last.size} entries were signed, {wanted.size} are here"
+    elif not verify_consistency(last.size, wanted.size, last.root, wanted.root, proof):
+        said = f"is another one: its first {last.size} entries are not those that were signed"
+    if said:
+        raise LedgerDamagedError(f"the ledger {said}", where=ascii(wanted.origin), hint=_HINT)
 
 
 def signed_path(key_path: Path) -> Path:
-    return key_path.with_suffix(SIGNED_SUFFIX)
+    return key_path.with_suffix(".signed")
 
 
 def read_signed(key_path: Path) -> str | None:
@@ -213,20 +199,14 @@ def read_signed(key_path: Path) -> str | None:
 _SHOWN_CHARS_MAX: Final = 300
 
 
-class ProgramEnd(Struct, frozen=True):
-    returncode: int
-    stdout: bytes
-    stderr: bytes
-
-
 def run_command(
     command: Sequence[str], given: bytes, environment: Mapping[str, str], where: str
-) -> ProgramEnd:
+) -> "CompletedProcess[bytes]":
     """Run a program to its end, with this on its standard input. Raises: HostError."""
     import subprocess  # noqa: PLC0415 - slow to load, and few sign with a program
 
     try:
-        done = subprocess.run(
+        return subprocess.run(
             list(command),
             input=given,
             capture_output=True,
@@ -240,10 +220,9 @@ def run_command(
         ) from fault
     except OSError as fault:
         raise HostError(f"{command[0]!a} cannot be run: {fault.strerror}", where=where) from fault
-    return ProgramEnd(done.returncode, done.stdout, done.stderr)
 
 
-def failed(where: str, done: ProgramEnd, hint: str) -> HostError:
+def failed(where: str, done: "CompletedProcess[bytes]", hint: str) -> HostError:
     said = done.stderr.decode(errors="replace").strip()[:_SHOWN_CHARS_MAX]
     return HostError(f"it failed with {done.returncode}: {said!a}", where=where, hint=hint)
 
@@ -265,23 +244,15 @@ class NoteProgram(Struct, frozen=True):
         return done.stdout[: limits.checkpoint_note_bytes_max + 1].decode(errors="replace")
 
 
-# It is run as `PROGRAM… ACTION ORIGIN`:
-#
-#     key      prints the verifier key of that origin; makes the key where there is none
-#     last     prints the note that it signed last, or nothing
-#     sign     reads a checkpoint's text, then the consistency proof from `last`, a hash in
-#              hex on each line; signs, and prints the note
-#     forget   lets the next checkpoint be anything
-#
-# Whoever may run it with the first three alone can neither take a key nor have a second
-# history signed; who may run `forget` is for its operator to say (a rule of sudo names
-# the arguments). `paddock ledger signer DIR` is such a program.
+# Whoever may run it with `key`, `last` and `sign` alone can neither take a key nor have a second
+# history signed; who may run `forget` is for its operator to say (a rule of sudo names the
+# arguments). `paddock ledger signer DIR` is such a program.
 
 _PROGRAM_HINT: Final = "the user's configuration names it: [ledger] signer"
 
 
 class ProgramSigner:
-    __slots__ = ("_program", "_verifier")
+    """A program signs: its actions are those of `Signer`, and `sign` reads text and proof."""
 
     def __init__(self, command: Sequence[str], origin: str, environment: Mapping[str, str]) -> None:
         where = f"the signer {command[0]!a}"
