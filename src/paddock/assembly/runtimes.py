@@ -38,7 +38,7 @@ from paddock.assembly.project import (
     packages_of,
 )
 from paddock.errors import SandboxUnavailableError, UsageError
-from paddock.ledger.query import PlaneLedgers
+from paddock.ledger.query import Ledgers
 from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
@@ -360,7 +360,7 @@ def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
     return Ports(
         workspace=ground.workspace,
         shown=judge,
-        ledgers=PlaneLedgers(project.layout.ledger_paths()),
+        ledgers=Ledgers(project.layout.ledger_paths()),
         shell=shell,
         packages=packages_of(project),
         gates=gates_of(project, ground.agent),

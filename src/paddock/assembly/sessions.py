@@ -33,7 +33,7 @@ from paddock.assembly.project import ADMIN_AGENT, Project, new_session_id
 from paddock.assembly.runtimes import approver_of, open_runtime, record_gate, tools_allowed
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.ports import Ledger
-from paddock.ledger.query import PlaneLedgers
+from paddock.ledger.query import Ledgers
 from paddock.pattern import lazy_pattern
 from paddock.plane.admin import BudgetTable, ModelChoice
 from paddock.plane.environment import process_environment, process_variables
@@ -149,10 +149,10 @@ def open_session(project: Project, wish: SessionWish) -> Session:
         return Session(_Opening(project, wish, held).parts())
 
 
-def sessions_of(project: Project) -> PlaneLedgers:
+def sessions_of(project: Project) -> Ledgers:
     """Return the plane's sessions. Raises: LedgerDamagedError, HostError, ConfigError."""
     verify_not_gone(project.layout, project.environment, LedgerName.HO2M)
-    return PlaneLedgers(project.layout.ledger_paths())
+    return Ledgers(project.layout.ledger_paths())
 
 
 def require_session(project: Project, session_id: str) -> RecordedSession:

@@ -35,8 +35,6 @@ Row = bytes | LeftOutLines
 
 
 class Exported(Struct, frozen=True):
-    """A page's rows, how many lines there are, how many of them it shows, and how many are bad."""
-
     rows: list[Row]
     lines: int
     shown: int
@@ -148,25 +146,18 @@ def _rows(leaves: bytes | bytearray, shown: dict[int, bytes], cuts: Sequence[int
 def _left_out(
     leaves: bytes | bytearray, begin: int, end: int, cuts: Sequence[int]
 ) -> Iterator[LeftOutLines]:
-    # With its leaf hash the next line's `prev` can be compared.
-    bounds = [cut for cut in cuts if begin < cut < end]
+    bounds = {*(cut for cut in cuts if begin < cut < end), end}
     if end > begin + 1:
-        bounds.append(end - 1)
-    for bound in sorted({*bounds, end}):
+        bounds.add(end - 1)  # with its leaf hash the next line's `prev` can be compared
+    for bound in sorted(bounds):
         while begin < bound:
-            level = _level(begin, bound)
-            width = 1 << level
-            part = [
-                bytes(leaves[at * HASH_BYTES : (at + 1) * HASH_BYTES])
-                for at in range(begin, begin + width)
-            ]
-            yield LeftOutLines(level, root_of(LeafNodes(part), width))
-            begin += width
-
-
-def _level(begin: int, end: int) -> int:
-    level = (end - begin).bit_length() - 1
-    return min(level, (begin & -begin).bit_length() - 1) if begin else level
+            # The largest whole subtree that begins here.
+            level = (bound - begin).bit_length() - 1
+            level = min(level, (begin & -begin).bit_length() - 1) if begin else level
+            places = range(begin, begin + (1 << level))
+            part = [bytes(leaves[at * HASH_BYTES : (at + 1) * HASH_BYTES]) for at in places]
+            yield LeftOutLines(level, root_of(LeafNodes(part), len(part)))
+            begin += len(part)
 
 
 # The page needs nothing from anywhere: its program, its style and its data stand in it,

@@ -7,7 +7,7 @@ asked: the same text inside somebody's metadata is no match. A bad line is part 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, Self, cast
+from typing import TYPE_CHECKING, Final, Self, cast
 
 from msgspec import Struct
 
@@ -69,12 +69,9 @@ _NEWEST: Final = "9999-12-31T23:59:59.999999Z"
 class Filter(Struct, frozen=True):
     """What an entry has to be; None means any.
 
-    `since` and `until` are seconds since 1970, both included, compared with the
-    entry's own timestamp, which is a claim: sequence is order, time is not. `call_id` is
-    compared with `client_call` of the metadata too, the id by which a client knows a call.
-
-    `path` is workspace-relative, and what is below it counts as well (`names_path`). No
-    index knows it: the lines that all else leaves are read.
+    `since` and `until` are seconds since 1970, both included, compared with the entry's own
+    timestamp, which is a claim: sequence is order, time is not. `call_id` may also be the id by
+    which a client knows a call. `path` is workspace-relative, and what is below it counts as well.
     """
 
     event_type: str | None = None
@@ -90,14 +87,12 @@ class Filter(Struct, frozen=True):
 
     def matches(self, stored: StoredEntry) -> bool:
         entry = stored.entry
+        calls = (None, entry.call_id, entry.metadata.get("client_call"))
         return (
             self.event_type in {None, entry.event_type}
             and entry.event_type != self.without
             and self.session_id in {None, entry.session_id}
-            and (
-                self.call_id is None
-                or self.call_id in (entry.call_id, entry.metadata.get("client_call"))
-            )
+            and self.call_id in calls
             and self.agent in {None, entry.agent}
             and self.decision in {None, entry.decision}
             and (self.since is None or stored.timestamp >= _bound(self.since))
@@ -133,11 +128,9 @@ class BadRow(Struct, frozen=True):
 
 
 class Rows(Struct, frozen=True):
-    """The answer to a query.
+    """The answer to a query, newest last, and lines that could not be read on the way.
 
-    `entries` newest last. `bad` are the lines that could not be read on the way,
-    `bad_omitted` how many more there were. `unfinished_bytes` follow the last
-    whole line: an append on its way, or a torn one.
+    `unfinished_bytes` follow the last whole line: an append on its way, or a torn one.
     """
 
     entries: tuple[StoredEntry, ...]
@@ -323,21 +316,16 @@ def has_entry_of(path: str, agent: str) -> bool:
 _NOTHING: Final = Rows((), (), 0, 0)
 
 
-class Ledgers(Protocol):
-    def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
-        """The `last` entries that match (None: all), newest last.
+class Ledgers:
+    """The ledgers of a plane. One that was not made yet has no entry."""
 
-        A ledger that was not made yet has none.
-
-        Raises: HostError where it cannot be read; LedgerDamagedError where it is gone.
-        """
-        ...
-
-
-class PlaneLedgers:
     def __init__(self, paths: Mapping[LedgerName, Path]) -> None:
         self._paths = paths
 
     def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
+        """The `last` entries that match (None: all), newest last.
+
+        Raises: HostError where it cannot be read; LedgerDamagedError where it is gone.
+        """
         path = self._paths[name]
         return query(str(path), wanted, last=last) if stands(path) else _NOTHING

@@ -9,7 +9,7 @@ from paddock.agent.context import attend
 from paddock.assembly.extensions import installed_skills, skill_facts
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
-from paddock.ledger.query import PlaneLedgers
+from paddock.ledger.query import Ledgers
 from paddock.plane.admin import Attention, TierStage
 from tests.support.packages import archive_bytes, manifest_json
 from tests.support.planes import Operator, operator_with_plane
@@ -94,7 +94,7 @@ def test_the_model_is_told_of_them_with_the_tier(operator):
         facts = session._parts.charter.facts
     assert [row["path"] for row in facts["skills"]] == BROUGHT
     attention = Attention(stages=(TierStage(),))
-    said = attend(attention, PlaneLedgers({}), facts, "SES-0").text
+    said = attend(attention, Ledgers({}), facts, "SES-0").text
     assert all(path in said for path in BROUGHT)
 
 
