@@ -84,9 +84,8 @@ class Checkpointer:
     def stored_s(self) -> float:
         """When the newest checkpoint was put beside the ledger; 0 where nobody can tell."""
         try:
-            return os.stat(self._folder / str(self.signed_entries())).st_mtime
+            return (self._folder / str(self.signed_entries())).stat().st_mtime
         except OSError:
-            # Then one is made, and where that fails it says why.
             return 0.0
 
     def _make(self) -> SignedCheckpoint:
@@ -185,8 +184,6 @@ _MATTERS: Final = frozenset(
     }
 )
 _ASK: Final = "ask"
-_CLIENT_END: Final = "SessionEnd"
-_APPROVAL: Final = "approval"
 
 
 def matters(entry: Entry) -> bool:
@@ -196,13 +193,11 @@ def matters(entry: Entry) -> bool:
         return entry.metadata.get("answer") == _ASK
     if entry.event_type == HOOK_EVENT:
         # The end of a client's session: nobody else will come to cover it.
-        return entry.metadata.get("event") == _CLIENT_END
-    return entry.event_type in _MATTERS or entry.decision == _ASK or _APPROVAL in entry.metadata
+        return entry.metadata.get("event") == "SessionEnd"
+    return entry.event_type in _MATTERS or entry.decision == _ASK or "approval" in entry.metadata
 
 
 class Above(Protocol):
-    """Where a ledger's checkpoints go."""
-
     def take(self, signed: SignedCheckpoint) -> None:
         """Keep it, durably, and see to it that it is covered in turn. Raises: PaddockError."""
         ...
@@ -265,13 +260,13 @@ class AutoCheckpoint:
                 self._tried_at -= age_s if age_s >= 0 else now_s
                 self._carried_at = self._tried_at
         if any(map(matters, entries)):
-            self._try()
+            self._try(self.seal)
             return
         waited_s = self._monotonic() - self._tried_at
         is_many = self._newest - self._covered >= self._pace.entries and not self.problem
         if (is_many or waited_s >= self._pace.interval_s) and self._lock.acquire(blocking=False):
             try:
-                self._seal_if_free()
+                self._try(self._seal_if_free)
             finally:
                 self._lock.release()
 
@@ -280,7 +275,7 @@ class AutoCheckpoint:
             return
         is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries
         if self._newest > min(self._covered, self._carried) and is_due:
-            self._try()
+            self._try(self.seal)
 
     def seal(self) -> SignedCheckpoint:
         with self._lock:
@@ -289,25 +284,16 @@ class AutoCheckpoint:
             self._carry(signed)
         return signed
 
-    def _try(self) -> None:
-        try:
-            self.seal()
-        except (PaddockError, OSError) as fault:
-            self._fail(fault)
-
     def _seal_if_free(self) -> None:
-        try:
-            signed = self._checkpointer.try_make()
-            if signed is None:
-                # Somebody else is at it; what came since then is for the next time.
-                self._tried_at = self._monotonic()
-                return
-            self._note(signed)
-            waited_s = self._tried_at - self._carried_at
-            if waited_s >= self._pace.interval_s or not self._pace.at_close:
-                self._carry(signed)
-        except (PaddockError, OSError) as fault:
-            self._fail(fault)
+        signed = self._checkpointer.try_make()
+        if signed is None:
+            # Somebody else is at it; what came since then is for the next time.
+            self._tried_at = self._monotonic()
+            return
+        self._note(signed)
+        waited_s = self._tried_at - self._carried_at
+        if waited_s >= self._pace.interval_s or not self._pace.at_close:
+            self._carry(signed)
 
     def _note(self, signed: SignedCheckpoint) -> None:
         self._covered = max(self._covered or 0, signed.checkpoint.size)
@@ -320,23 +306,26 @@ class AutoCheckpoint:
         self._carried = signed.checkpoint.size
         self._carried_at = self._monotonic()
 
-    def _fail(self, fault: PaddockError | OSError) -> None:
-        self._tried_at = self._monotonic()
-        self.problem = fault.message if isinstance(fault, PaddockError) else str(fault)
-        if self.problem != self._told:
-            from logging import getLogger  # noqa: PLC0415 - rarely needed, and slow to load
+    def _try(self, seal: Callable[[], object]) -> None:
+        try:
+            seal()
+        except (PaddockError, OSError) as fault:
+            self._tried_at = self._monotonic()
+            self.problem = fault.message if isinstance(fault, PaddockError) else str(fault)
+            if self.problem != self._told:
+                from logging import getLogger  # noqa: PLC0415 - rarely needed, and slow to load
 
-            getLogger("paddock.ledger").warning(
-                "paddock: the newest entries of %a are covered by no exported checkpoint: %s",
-                self._checkpointer.ledger,
-                self.problem,
-            )
-        self._told = self.problem
+                getLogger("paddock.ledger").warning(
+                    "paddock: the newest entries of %a are covered by no exported checkpoint: %s",
+                    self._checkpointer.ledger,
+                    self.problem,
+                )
+            self._told = self.problem
 
 
-# What may stand in `NAME.d/`, beside a ledger: every name that this package gives. A ballast file
-# has a name only between two system calls, or where one was killed there. The last two rows are
-# of the files that answered questions before there was an index: they mean nothing any more.
+# What may stand in `NAME.d/`, beside a ledger. A ballast file has a name only between two system
+# calls, or where one was killed there. The last two rows are of the files that answered questions
+# before there was an index: they mean nothing any more.
 
 _FILE: Final = lazy_pattern(
     r"""(?x) lock | slock | head | next | new | index\.(?: lock | sqlite(?:-journal)? )

@@ -1,15 +1,10 @@
 """The tree beside a ledger: its hashes in files, made from the lines and never believed.
 
-    tree.0      the leaf hashes, 32 bytes each, in order
-    tree.1      the roots of whole subtrees of 256 leaves
-    tree.2      of 65,536; and so on
-    tree.edge   how far they are filled: `SIZE OFFSET LEAF`, one line of text
-
-Slices of 8,192 bytes are the tiles of C2SP tlog-tiles. The files grow by what
-became whole, `tree.edge` last, so that what a kill left half done is written over. They are not
-synced: who uses them compares with something signed, or makes them anew.
-
-`checkpoints/` beside it holds the notes that were signed, each named by its size.
+`tree.0` has the leaf hashes, 32 bytes each, in order; `tree.1` the roots of whole subtrees of 256
+leaves, `tree.2` of 65,536, and so on: slices of 8,192 bytes are the tiles of C2SP tlog-tiles.
+`tree.edge` says how far they are filled: `SIZE OFFSET LEAF`. It is written last, so that what a
+kill left half done is written over. They are not synced: who uses them compares with something
+signed, or makes them anew. `checkpoints/` has the notes that were signed, named by their size.
 """
 
 import os
@@ -56,8 +51,6 @@ START: Final = Edge(0, 0, PREV_OF_GENESIS)
 
 class TreeFiles:
     """The tree files of one ledger, open. One process at a time writes them."""
-
-    __slots__ = ("_descriptors", "_folder", "edge")
 
     def __init__(self, folder: str, *, create: bool) -> None:
         self._folder = folder
@@ -146,10 +139,14 @@ class TreeFiles:
         # Threat: a pipe in its place would hold up whoever opens it.
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
+        path = self._path(file)
         with failing("the ledger's tree cannot be opened", self._folder):
-            if create:
-                _clear(self._path(file))
-            self._descriptors.append(os.open(self._path(file), flags, 0o600))
+            mode = os.lstat(path).st_mode if create and os.path.lexists(path) else stat.S_IFREG
+            if stat.S_ISDIR(mode):
+                os.rmdir(path)
+            elif not stat.S_ISREG(mode):
+                os.unlink(path)
+            self._descriptors.append(os.open(path, flags, 0o600))
 
     def _path(self, file: int) -> str:
         return os.path.join(self._folder, f"tree.{file}")
@@ -168,17 +165,6 @@ class TreeFiles:
 def _unlike(said: str, reader: LedgerReader, seq: int) -> LedgerDamagedError:
     where = f"{reader.path!a}, line {seq + 1}"
     return LedgerDamagedError(said, where=where, hint="paddock ledger verify says more")
-
-
-def _clear(path: str) -> None:
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if stat.S_ISDIR(mode):
-        os.rmdir(path)
-    elif not stat.S_ISREG(mode):
-        os.unlink(path)
 
 
 def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, int] | None:

@@ -48,33 +48,25 @@ class Growing:
 
     __slots__ = ("_edge", "size")
 
-    def __init__(self) -> None:
-        self.size = 0
-        """Leaves."""
-        self._edge: list[bytes | None] = []
+    def __init__(self, size: int = 0, hashes: Sequence[bytes] = ()) -> None:
+        """Of so many leaves, from what `hashes` gave."""
+        self.size = size
+        rest = iter(hashes)
+        self._edge = [
+            next(rest) if size >> level & 1 else None for level in range(size.bit_length())
+        ]
 
     @classmethod
     def resume(cls, nodes: Nodes, size: int) -> "Growing":
-        found = cls()
-        found.size = size
-        found._edge = [
-            nodes.node(level, (size >> level) - 1) if size >> level & 1 else None
-            for level in range(size.bit_length())
-        ]
-        return found
+        levels = [level for level in range(size.bit_length()) if size >> level & 1]
+        return cls(size, [nodes.node(level, (size >> level) - 1) for level in levels])
 
     @classmethod
     def from_hashes(cls, size: int, hashes: Sequence[bytes]) -> "Growing | None":
         """Return what `hashes` gave; None where they are not so many as the size needs."""
-        levels = [level for level in range(size.bit_length()) if size >> level & 1]
-        if len(levels) != len(hashes) or any(len(each) != HASH_BYTES for each in hashes):
+        if size.bit_count() != len(hashes) or any(len(each) != HASH_BYTES for each in hashes):
             return None
-        found = cls()
-        found.size = size
-        found._edge = [None] * size.bit_length()
-        for level, each in zip(levels, hashes, strict=True):
-            found._edge[level] = each
-        return found
+        return cls(size, hashes)
 
     def hashes(self) -> list[bytes]:
         """The edge, the smallest subtree first."""
@@ -100,9 +92,8 @@ class Growing:
 
     def root(self) -> bytes:
         root = None
-        for each in self._edge:
-            if each is not None:
-                root = each if root is None else node_hash(each, root)
+        for each in self.hashes():
+            root = each if root is None else node_hash(each, root)
         return EMPTY_ROOT if root is None else root
 
 
@@ -163,18 +154,8 @@ def verify_inclusion(
     """Whether the path leads from the leaf to the root (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         return False
-    here, last, found = index, size - 1, leaf
-    for each in path:
-        if last == 0:
-            return False
-        if here & 1 or here == last:
-            found = node_hash(each, found)
-            while not here & 1 and here:
-                here, last = here >> 1, last >> 1
-        else:
-            found = node_hash(found, each)
-        here, last = here >> 1, last >> 1
-    return last == 0 and found == root
+    found = _climb(index, size - 1, leaf, path)
+    return found is not None and found[1] == root
 
 
 def verify_consistency(
@@ -183,22 +164,21 @@ def verify_consistency(
     """Whether the path proves that one tree is the beginning of the other (RFC 9162, 2.1.4.2)."""
     if not 0 <= old <= size:
         return False
-    if old == size:
-        return not path and old_root == root
-    if old == 0:
-        return not path and old_root == EMPTY_ROOT
-    path = list(path)
-    if old & (old - 1) == 0:
-        path.insert(0, old_root)
-    if not path:
-        return False
+    if old in {0, size}:
+        return not path and old_root == (root if old == size else EMPTY_ROOT)
+    path = [old_root, *path] if old & (old - 1) == 0 else path
     here, last = old - 1, size - 1
     while here & 1:
         here, last = here >> 1, last >> 1
-    first = second = path[0]
-    for each in path[1:]:
+    return bool(path) and _climb(here, last, path[0], path[1:]) == (old_root, root)
+
+
+def _climb(here: int, last: int, start: bytes, path: Sequence[bytes]) -> tuple[bytes, bytes] | None:
+    """The roots of the tree that ends here, and of the whole; None where the path does not fit."""
+    first = second = start
+    for each in path:
         if last == 0:
-            return False
+            return None
         if here & 1 or here == last:
             first, second = node_hash(each, first), node_hash(each, second)
             while not here & 1 and here:
@@ -206,7 +186,7 @@ def verify_consistency(
         else:
             second = node_hash(second, each)
         here, last = here >> 1, last >> 1
-    return last == 0 and first == old_root and second == root
+    return (first, second) if last == 0 else None
 
 
 def _parents(row: Sequence[bytes]) -> list[bytes]:

@@ -1,12 +1,9 @@
 """Signed notes and checkpoints: the text that an auditor keeps.
 
-A signed note (C2SP signed-note) is a text that ends with LF, an empty line, and
-signature lines: `— name base64(key id ‖ signature)`. A checkpoint (C2SP
-tlog-checkpoint) is a note whose text has three lines: the log's origin, the size
-of its tree in decimal, its root in base64. Further lines may follow and mean
-nothing to us.
-
-Pure.
+A signed note (C2SP signed-note) is a text that ends with LF, an empty line, and signature lines:
+`— name base64(key id ‖ signature)`. A checkpoint (C2SP tlog-checkpoint) is a note whose text has
+three lines: the log's origin, the size of its tree in decimal, its root in base64. Further lines
+may follow and mean nothing to us.
 """
 
 import re
@@ -74,13 +71,9 @@ def format_note(text: str, name: str, key_id: bytes, signature: bytes) -> str:
 def parse_note(note: str) -> SignedNote:
     if len(note.encode(errors="replace")) > limits.checkpoint_note_bytes_max:
         raise NoteError(f"a note of more than {limits.checkpoint_note_bytes_max} bytes")
-    text, gap, lines = note.rpartition("\n\n")
-    if (
-        not gap
-        or not lines.endswith("\n")
-        or not text
-        or any(char < " " and char != "\n" for char in note)
-    ):
+    text, _, lines = note.rpartition("\n\n")
+    is_printable = not any(char < " " and char != "\n" for char in note)
+    if not text or not lines.endswith("\n") or not is_printable:
         raise _not("a signed note", note)
     signatures = tuple(_parse_signature(line, note) for line in lines[:-1].split("\n"))
     return SignedNote(text + "\n", signatures)
@@ -136,17 +129,13 @@ def format_inclusion(index: int, path: Sequence[bytes], note: str) -> str:
 
 
 def _parse_signature(line: str, note: str) -> NoteSignature:
-    name, space, encoded = line.removeprefix(_DASH).partition(" ")
+    name, _, encoded = line.removeprefix(_DASH).partition(" ")
     decoded = _decode(encoded)
-    if (
-        not line.startswith(_DASH)
-        or not space
-        or not is_key_name(name)
-        or decoded is None
-        or len(decoded) <= KEY_ID_BYTES
-    ):
-        raise _not("a signed note", note)
-    return NoteSignature(name, decoded[:KEY_ID_BYTES], decoded[KEY_ID_BYTES:])
+    if line.startswith(_DASH) and is_key_name(name) and decoded is not None:
+        key_id, signature = decoded[:KEY_ID_BYTES], decoded[KEY_ID_BYTES:]
+        if signature:
+            return NoteSignature(name, key_id, signature)
+    raise _not("a signed note", note)
 
 
 def _decode(encoded: str) -> bytes | None:
