@@ -53,11 +53,8 @@ class LedgerFiles(LedgerText):
     ) -> None:
         """Open everything; make the ledger from the body of its GENESIS where there is none.
 
-        Raises:
-            HostError: no ledger and nothing to make it from; a network file system;
-                no regular file; a format that is not known; the disk failed.
-            LedgerDamagedError: the file does not begin with GENESIS.
-            LedgerBusyError: another process is making or repairing it.
+        Raises: HostError: no ledger and nothing to make it from; a network file system; a format
+        that is not known; the disk failed; LedgerDamagedError: no GENESIS; LedgerBusyError.
         """
         super().__init__(disk, paths, [], Segment(-1, 0, (0, 0)))
         self.disk = disk
@@ -82,23 +79,21 @@ class LedgerFiles(LedgerText):
                 self.first_line = self.genesis()
             self.commit_lock = FileLock(disk, paths.commit_lock, waiting)
             opened.callback(disk.close, self.commit_lock.descriptor)
+            held = {
+                paths.lock: self.lock,
+                paths.commit_lock: self.commit_lock,
+                paths.head: self.head,
+            }
             self._beside = {
-                each: find_identity(disk, descriptor)
-                for each, descriptor in (
-                    (paths.lock, self.lock.descriptor),
-                    (paths.commit_lock, self.commit_lock.descriptor),
-                    (paths.head, self.head.descriptor),
-                )
+                path: find_identity(disk, each.descriptor) for path, each in held.items()
             }
             opened.pop_all()
         self.ballast = Ballast(disk, paths.folder)
 
     def verify_in_place(self, segment: Segment) -> None:
-        """Refuse if a segment, or what keeps writers apart, is not in its place any more.
-
-        Threat: a ledger that was moved away or replaced while in use would take acknowledged
-        entries with it.
-        """
+        """Refuse if a segment, or what keeps writers apart, is not in its place any more."""
+        # Threat: a ledger that was moved away or replaced while in use would take acknowledged
+        # entries with it.
         if not is_file(self.disk, self.path, segment.identity):
             self.verify_sealed(segment)
         self.verify_beside()
@@ -215,10 +210,8 @@ def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> in
 
 
 def _verify_never_made(disk: Disk, paths: LedgerPaths) -> None:
-    """Refuse to begin anew where a ledger was: its head file is made after it, and synced.
-
-    Threat: whoever removes the ledger alone would have it replaced by an empty one.
-    """
+    # Threat: whoever removes the ledger alone would have it replaced by an empty one. Its head
+    # file is made after it, and synced.
     try:
         disk.stat(paths.head)
     except FileNotFoundError:
@@ -232,10 +225,9 @@ def _verify_never_made(disk: Disk, paths: LedgerPaths) -> None:
 
 
 def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
-    line = chain_line(first_body, 0, PREV_OF_GENESIS) + b"\n"
     descriptor = open_new(disk, paths.new)
     try:
-        disk.write(descriptor, line)
+        disk.write(descriptor, chain_line(first_body, 0, PREV_OF_GENESIS) + b"\n")
         disk.sync(descriptor)
     finally:
         disk.close(descriptor)
@@ -244,9 +236,9 @@ def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
     sync_directory(disk, paths.parent)
 
 
-# A writer that was killed leaves whole lines that no mark covers yet, and perhaps
-# a torn one; a power cut may leave less than was written, or garbage. So, inside
-# the lock, go on from a mark M and compare the line before it:
+# A writer that was killed leaves whole lines that no mark covers yet, and perhaps a torn one; a
+# power cut may leave less than was written, or garbage. So, inside the lock, go on from a mark M
+# and compare the line before it:
 #
 #     newest append's mark   durable mark      M
 #     of this boot           whole             the farther of the two; both compared
@@ -257,7 +249,6 @@ def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
 #     file                                     with M                  without M
 #     shorter than M                           damage                  -
 #     other line before M, or no LF            damage                  -
-#     ends at M                                go on                   -
 #     longer: entries that chain               adopted                 adopted, from line 0
 #     then a line that is no such entry        torn tail (*)           damage
 #     then bytes without LF                    torn tail               torn tail
@@ -265,7 +256,6 @@ def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
 #
 # (*) damage where both slots of the append's mark are torn, as no crash does that.
 # An append's mark of an older boot says nothing: a power cut may have undone it.
-# Where the disk failed since this boot, nothing is recovered.
 
 
 def find_tail(text: LedgerText, page: HeadPage, boot: bytes) -> tuple[Mark, int]:
@@ -305,12 +295,7 @@ def find_tail(text: LedgerText, page: HeadPage, boot: bytes) -> tuple[Mark, int]
 def verify_marks(text: LedgerText, page: HeadPage, boot: bytes) -> Mark | None:
     """Return the mark to go on from; None where there is none. The append lock is held.
 
-    Reads one line a mark, however long the ledger is.
-
-    Raises:
-        LedgerDamagedError: the file is shorter than a mark, or the line before
-            a mark is not the one that was written there.
-        HostError: the disk failed.
+    Reads one line a mark, however long the ledger is. Raises: LedgerDamagedError; HostError.
     """
     marks = believable_marks(page, boot)
     size = text.size()

@@ -114,15 +114,13 @@ NOTHING_DURABLE = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
 
 
 class HeadPage:
-    """What the head file says; None where both slots are torn or were never written.
-
-    `base` is None while it changes, or where it is not known.
-    """
+    """What the head file says; None where both slots are torn or were never written."""
 
     def __init__(self, newest: Mark | None, durable: Mark | None, base: int | None = None) -> None:
         self.newest = newest
         self.durable = durable
         self.base = base
+        """None while it changes, too."""
 
 
 def encode_mark(mark: Mark) -> bytes:
@@ -219,8 +217,7 @@ def put_lines(
 ) -> None:
     """Write lines at the end of a file, which is `start`, then store the next mark. Under the lock.
 
-    What fails half-way is cut back; where that fails too, the next append finds the end in the
-    wrong place, and recovers. Raises: OSError.
+    What fails half-way is cut back; where that fails too, the next append recovers.
     """
     rest = lines
     try:
