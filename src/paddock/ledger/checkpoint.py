@@ -13,10 +13,10 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from enum import Enum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
@@ -24,7 +24,7 @@ from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
 from paddock.ledger.format.merkle import Growing, consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
-from paddock.ledger.ports import Head
+from paddock.ledger.ports import Above, Head
 from paddock.ledger.read import LedgerReader
 from paddock.ledger.segments import LedgerPaths, failing
 from paddock.ledger.signing import Signer, require_growth
@@ -121,16 +121,13 @@ def _grow(
     edge = tree.edge
     is_line_end = reader.read(1, max(0, edge.offset_bytes - 1)) == b"\n"
     if edge.size and edge.size <= end.entries and is_line_end:
-        try:
+        # The ledger itself may be in order, and only what stands beside it not.
+        with suppress(LedgerDamagedError):
             growing = tree.grow(reader, end, signed)
             if last is not None:
                 proof = consistency_path(tree, min(signed, end.entries), end.entries)
                 wanted = Checkpoint(last.checkpoint.origin, end.entries, growing.root())
                 require_growth(last.checkpoint, wanted, proof)
-        except LedgerDamagedError:
-            # The ledger itself may be in order, and only what stands beside it not.
-            pass
-        else:
             return growing
     tree.edge = START
     return tree.grow(reader, end, signed)
@@ -195,12 +192,6 @@ def matters(entry: Entry) -> bool:
         # The end of a client's session: nobody else will come to cover it.
         return entry.metadata.get("event") == "SessionEnd"
     return entry.event_type in _MATTERS or entry.decision == _ASK or "approval" in entry.metadata
-
-
-class Above(Protocol):
-    def take(self, signed: SignedCheckpoint) -> None:
-        """Keep it, durably, and see to it that it is covered in turn. Raises: PaddockError."""
-        ...
 
 
 class Pace(Struct, frozen=True):

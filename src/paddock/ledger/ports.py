@@ -1,8 +1,12 @@
-"""What the runtime asks of a ledger. `LedgerFile` keeps it, and the fake `MemoryLedger`."""
+"""What the runtime asks of a ledger, and a ledger of what is above it.
+
+`LedgerFile` is a `Ledger`, and the fake `MemoryLedger`.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.values.entries import Entry
 
 
@@ -68,4 +72,12 @@ class Ledger(Protocol):
 
     def close(self) -> None:
         """Release descriptors and reservations. A second call does nothing."""
+        ...
+
+
+class Above(Protocol):
+    """Where a ledger's checkpoints go."""
+
+    def take(self, signed: SignedCheckpoint) -> None:
+        """Keep it, durably, and see to it that it is covered in turn. Raises: PaddockError."""
         ...
