@@ -19,7 +19,6 @@ from paddock.ledger.append import LedgerFile
 from paddock.ledger.checkpoint import USUAL_PACE, AutoCheckpoint, Checkpointer, Pace
 from paddock.ledger.format.lines import Genesis, VerifierKey, is_key_name
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
-from paddock.ledger.ports import Above
 from paddock.ledger.read import find_genesis
 from paddock.ledger.signing import KeySigner, ProgramSigner, Signer, create_key
 from paddock.ledger.tree import checkpoints_folder, read_notes
@@ -252,7 +251,9 @@ def _key_name(directory: str) -> str:
     return f"{shown[: _KEY_NAME_CHARS_MAX - len(digest) - 1]}-{digest}"
 
 
-def above_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Above:
+def above_of(
+    layout: PlaneLayout, environment: Environment, name: LedgerName
+) -> TierAbove | Outside:
     above = LEDGER_ABOVE.get(name)
     if above is None:
         return Outside(layout, environment)
