@@ -19,6 +19,7 @@ from paddock.ledger.append import LedgerFile
 from paddock.ledger.checkpoint import USUAL_PACE, AutoCheckpoint, Checkpointer, Pace
 from paddock.ledger.format.lines import Genesis, VerifierKey, is_key_name
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
+from paddock.ledger.ports import Above
 from paddock.ledger.read import find_genesis
 from paddock.ledger.signing import KeySigner, ProgramSigner, Signer, create_key
 from paddock.ledger.tree import checkpoints_folder, read_notes
@@ -251,9 +252,7 @@ def _key_name(directory: str) -> str:
     return f"{shown[: _KEY_NAME_CHARS_MAX - len(digest) - 1]}-{digest}"
 
 
-def above_of(
-    layout: PlaneLayout, environment: Environment, name: LedgerName
-) -> TierAbove | Outside:
+def above_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Above:
     above = LEDGER_ABOVE.get(name)
     if above is None:
         return Outside(layout, environment)
@@ -263,9 +262,8 @@ def above_of(
 def _keeper(
     layout: PlaneLayout, environment: Environment, name: LedgerName, pace: Pace
 ) -> AutoCheckpoint:
-    checkpointer = checkpointer_of(layout, environment, name)
-    above = above_of(layout, environment, name)
-    return AutoCheckpoint(checkpointer, above, time.monotonic, pace, time.time)
+    at = (layout, environment, name)
+    return AutoCheckpoint(checkpointer_of(*at), above_of(*at), time.monotonic, pace, time.time)
 
 
 class _Opening(Struct, frozen=True):
