@@ -113,10 +113,9 @@ class Index:
         return self._tried(lambda: _covered(self._open(create=False), reader, end), _NOTHING)
 
     def extend(self, reader: LedgerReader, end: int) -> bool:
-        """Take in lines up to a place, where an LF was; whether there are more than before.
+        """Take in lines up to a place, and none from one on that holds no entry.
 
-        No more than `limits.ledger_indexed_bytes_max`, and none from a line on that holds no
-        entry. False where another process is at it, or nothing can be written.
+        False where there are none, another process is at it, or nothing can be written.
         """
         return self._tried(lambda: self._extend(reader, end), False)
 
@@ -129,9 +128,7 @@ class Index:
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the places and lines that may be wanted, of those covered, the newest first.
 
-        `keys` are values as they stand in a line, without quotes, by the name of their column.
-
-        Raises: StaleIndexError: it does not fit the ledger; HostError: that cannot be read.
+        `keys` are values as they stand in a line, by their columns. Raises: StaleIndexError.
         """
         # What shares a CRC-32 is told apart in the line.
         given = {kind: crc32(value) for kind, value in keys.items()}

@@ -31,8 +31,7 @@ _HEADS: Final = tuple(f"tool:{category}:" for category in sorted(PATH_CATEGORIES
 def names_path(entry: Entry, path: str) -> bool:
     """Whether an entry names this path or one below it, workspace-relative; `.` is any path.
 
-    A command names what it changed, and what policy refused to change; of more paths than
-    an entry lists only those.
+    A command names what it changed, and what policy refused to change.
     """
     return any(path in {_ROOT, named} or named.startswith(f"{path}/") for named in _paths_of(entry))
 

@@ -51,9 +51,8 @@ def read_head(path: str) -> HeadPage | None:
 def believable_marks(page: HeadPage, boot: bytes) -> list[Mark]:
     """Return the marks that the ledger has to agree with, the farthest last.
 
-    A durable one always: all before it was on the disk. An append's while the machine
-    runs on (a boot of zeros is not known): the page cache is what was written, of which
-    a restart may lose what no sync covers.
+    A durable one always. An append's while the machine runs on (a boot of zeros is not known):
+    the page cache is what was written, of which a restart may lose what no sync covers.
     """
     newest, durable = page.newest, page.durable
     found = [durable] if durable is not None and durable.entries else []
@@ -165,10 +164,7 @@ class LedgerText:
         return parse_genesis(parse_line(line))
 
     def lines(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
-        """Runs of lines without LF, each with the place of its first, in order.
-
-        From `start`, where a line begins, up to `end`, where one ends: that of the last one.
-        """
+        """Runs of lines without LF from `start` to `end`, each with the place of its first."""
         end = self.whole_bytes(self.size()) if end is None else end
         for offset, lines, has_end in split_lines(self.read, start, end):
             if has_end:
@@ -186,10 +182,9 @@ class LedgerText:
         return 0
 
     def lines_backwards(self, end: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Lines with their offsets, the last one before `end` first.
+        """Lines with their offsets, the last one before `end` first, back to `first`.
 
-        `end` is the place after an LF, `first` where a line begins, and no earlier one
-        is given. A line longer than any can be is given only as far as shows that.
+        A line longer than any can be is given only as far as shows that.
         """
         position, carry = max(first, end - 1), b""
         if end <= first:
@@ -244,10 +239,7 @@ class LedgerReader(LedgerText):
         os.close(self.active.descriptor)
 
     def marks(self) -> HeadPage | None:
-        """What the head file says; None where there is none to read.
-
-        The segments that its marks stand in are there to be read afterwards.
-        """
+        """What the head file says, with the segments that its marks stand in."""
         page = read_head(self._paths.head)
         self.keep_up()
         return page
@@ -323,9 +315,8 @@ def _open_newest(paths: LedgerPaths) -> tuple[Segment, list[int]]:
 def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[StoredEntry]:
     """Yield the `last` entries that are there, then each new one.
 
-    `poll` is called whenever there is nothing new: it waits as it likes and
-    answers whether to go on. Only entries up to the head's mark are given, as
-    what lies beyond may still be taken back; without a head file, whole lines.
+    `poll` is called whenever there is nothing new: it waits as it likes and answers whether to go
+    on. What lies beyond the head's mark may still be taken back, and is not given.
     """
     with LedgerReader(path) as reader:
         position = _end(reader)
@@ -397,18 +388,14 @@ def is_known(path: Path) -> bool:
 
 
 def stands(path: Path) -> bool:
-    """Whether the ledger is there; where it is not, it was never made.
-
-    Threat: a ledger that was removed would pass for one in which nothing stands yet.
-    """
+    """Whether the ledger is there; where it is not, it was never made."""
     if path.exists():
         return True
-    if not is_known(path):
-        return False
-    # Another process may have made it between the two looks.
-    if path.exists():
-        return True
-    raise gone_error(path, path.stem)
+    # Threat: a ledger that was removed would pass for one in which nothing stands yet. Another
+    # process may have made it between the two looks.
+    if is_known(path) and not path.exists():
+        raise gone_error(path, path.stem)
+    return path.exists()
 
 
 def gone_error(path: Path, name: str) -> LedgerDamagedError:

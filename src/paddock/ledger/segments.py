@@ -142,11 +142,9 @@ def find_identity(disk: Reads, path: str | int) -> Identity:
 
 
 def open_new(disk: "Disk", path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -> int:
-    """Open a file that is made now; another one of that name is removed, not emptied.
-
-    Threat: a pipe in a draft's place would hold up whoever opens it, and a link
-    would be written through. A segment of a rotation that was stopped may have another name.
-    """
+    """Open a file that is made now; another one of that name is removed, not emptied."""
+    # Threat: a pipe in a draft's place would hold up whoever opens it, and a link would be
+    # written through. A segment of a rotation that was stopped may have another name.
     flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         return disk.open(path, flags, 0o600)

@@ -165,13 +165,10 @@ def verify(
 
     `held` are checkpoints from elsewhere; those beside the ledger are compared too. Files that
     are as `since` remembers them are not read again. With `parse_all` each line is parsed, also
-    those that a checkpoint covers: some ten times the price. The head file is compared only
-    where the lines by themselves are whole, and where there is one.
+    those that a checkpoint covers: some ten times the price.
 
-    Raises:
-        HostError: there is no ledger, it cannot be read, or its format is not
-            known. Nothing that stands in the file raises anything else.
-        ConfigError: a checkpoint beside it cannot be read.
+    Raises: HostError: there is no ledger, it cannot be read, or its format is not known;
+    ConfigError: a checkpoint beside it cannot be read. Nothing that stands in the file does.
     """
     with LedgerReader(path) as reader:
         page = reader.marks()

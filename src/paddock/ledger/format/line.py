@@ -1,12 +1,9 @@
 """The bytes of one line and its place in the chain, from plain values. Pure.
 
-Rules kept here:
-  * one compact UTF-8 JSON object, fields in one order, `seq` and `prev` last as
-    fixed text, so that a chain is checked without parsing;
-  * one value has one encoding: what a line parses to encodes to that line again;
-  * what readers disagree about is never written: NUL, lone surrogates, NaN and
-    infinities, keys that are not text, integers beyond 2^53, deep nesting;
-  * nothing that drives a terminal or reorders text stands raw in a line.
+One compact UTF-8 JSON object, fields in one order, `seq` and `prev` last as fixed text, so that a
+chain is checked without parsing. One value has one encoding. What readers disagree about is
+never written (NUL, lone surrogates, NaN, keys that are not text, integers beyond 2^53, deep
+nesting), and nothing that drives a terminal or reorders text stands raw in a line.
 
 It imports nothing that is slow to load: the hook writes lines with it, and a client waits.
 """
@@ -86,12 +83,10 @@ def encode_fields(
     metadata: "Mapping[str, Json]",
     shared: str = "",
 ) -> bytes:
-    """A line up to its place in the chain: `{"id":…,"metadata":{…}`.
+    """A line up to its place in the chain: `{"id":…,"metadata":{…}`. Raises: ValueError.
 
     `texts` are the type, submission, decision, reason, session, agent and call; `entry_id`,
     `timestamp` and the type are taken as they are. `shared` are members that are encoded.
-
-    Raises: ValueError: the line would hold what no line may, or be too long.
     """
     kind, *others = texts
     if "\0" in "".join(others):
@@ -139,10 +134,7 @@ def chain_lines(bodies: "Sequence[bytes]", seq: int, prev: str) -> tuple[bytes, 
 
 
 def leaf_hash(line: bytes) -> str:
-    """SHA-256(0x00 ‖ line without LF) in hex: the Merkle leaf hash of RFC 6962.
-
-    It is the next line's `prev`, so one hash serves the chain and the tree.
-    """
+    """SHA-256(0x00 ‖ line) in hex: the leaf hash of RFC 6962, and the next line's `prev`."""
     return sha256(b"\0" + line).hexdigest()
 
 
@@ -153,8 +145,7 @@ def format_id(random: bytes) -> str:
 def format_timestamp(seconds: float) -> str:
     """RFC 3339 in UTC with microseconds, always 27 characters: text order is time order.
 
-    `seconds` since 1970, from 0 to the year 9999; what lies outside is clamped,
-    because a broken clock must not stop an entry (the timestamp is a claim).
+    What lies outside of 1970 to 9999 is clamped, because a broken clock must not stop an entry.
     """
     whole = int(seconds) if 0 <= seconds < TIMESTAMP_SECONDS_MAX else 0
     microseconds = int((seconds - whole) * 1e6) if whole or 0 <= seconds < 1 else 0

@@ -1,10 +1,7 @@
-"""An entry as the bytes of its line, and a line read strictly: its entry, or what is wrong.
+"""An entry as the bytes of its line, and a line read strictly: its entry, or what is wrong. Pure.
 
-A line is accepted exactly when encoding what it holds gives the same bytes.
-That one comparison finds another field order, a key given twice, white space,
-other escapes and other number forms.
-
-Pure.
+A line is accepted exactly when encoding what it holds gives the same bytes. That one comparison
+finds another field order, a key given twice, white space, other escapes and other number forms.
 """
 
 import re
@@ -38,11 +35,9 @@ _EVENT_TYPE: Final = lazy_pattern(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 
 
 class EntryRefusedError(InternalError, ValueError):
-    """An entry that cannot be written: its caller must check what it records.
+    """An entry that cannot be written: nothing was.
 
-    An InternalError, not a ToolError: no model writes entries. Whoever takes
-    values from a model into an entry (arguments with a NUL, say) refuses or
-    digests them first. Nothing was written.
+    No model writes entries: who takes values from one refuses or digests them first.
     """
 
     code = "ledger.entry_refused"
@@ -83,13 +78,8 @@ def _refuse_constant(name: str) -> NoReturn:
 _decoder: Final = JSONDecoder(parse_constant=_refuse_constant)
 
 
-def decode_json(text: str) -> Json:
-    """The value of JSON text without space around it; of a key given twice, the last.
-
-    Raises:
-        ValueError: not JSON, or NaN or an infinity.
-        RecursionError: nested deeper than the interpreter can.
-    """
+def _decode_json(text: str) -> Json:
+    """The value of JSON text without space around it. Raises: ValueError, RecursionError."""
     value, end = _decoder.raw_decode(text)
     if end != len(text):
         raise ValueError(f"more text after the JSON value, at character {end}")
@@ -159,7 +149,7 @@ def inspect_line(line: bytes) -> StoredEntry | BadLine:
     if place is None or not _OPENING.match(line) or len(line) > limits.entry_bytes_max:
         return _diagnose(line)
     try:
-        fields = decode_json(line.decode())
+        fields = _decode_json(line.decode())
     except (ValueError, RecursionError):
         return _diagnose(line)
     # The opening proves that this is an object; its `id` and `timestamp` may
@@ -188,7 +178,7 @@ def fitting_leaves(
 ) -> list[bytes]:
     """Return the leaf hashes of the lines that go on from there, up to the first that does not.
 
-    Those that are numbered from `inspected_from` on have to hold entries, too.
+    Those numbered from `inspected_from` on have to hold entries, too.
     """
     # All lines of a ledger come through here: names that are local, no call that can be saved.
     begin, leaves, before = _LEAF.copy, list[bytes](), prev.encode()
@@ -237,7 +227,7 @@ def _diagnose(line: bytes) -> BadLine:
         return found
 
     try:
-        fields = decode_json(line.decode().strip(" \t"))
+        fields = _decode_json(line.decode().strip(" \t"))
         JSONDecoder(object_pairs_hook=note_repeated).decode(line.decode())
     except UnicodeDecodeError as fault:
         return BadLine(LineFault.ENCODING, f"not UTF-8 at byte {fault.start} of the line")
@@ -270,9 +260,9 @@ def _diagnose_fields(fields: Json) -> BadLine:
     return BadLine(LineFault.FIELDS, said)
 
 
-# The public key is text as in C2SP signed-note: `name+hash+base64`, with the
-# algorithm byte 0x01 (Ed25519) before the 32 key bytes, and as hash the first
-# four bytes of SHA-256(name ‖ LF ‖ algorithm byte ‖ key) in hex.
+# The public key is text as in C2SP signed-note: `name+hash+base64`, with the algorithm byte 0x01
+# (Ed25519) before the 32 key bytes, and as hash the first four bytes of
+# SHA-256(name ‖ LF ‖ algorithm byte ‖ key) in hex.
 
 FORMAT: Final = 1
 
