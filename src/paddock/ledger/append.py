@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerFullError
 from paddock.ledger.format.line import ID_BYTES, format_id, format_timestamp
-from paddock.ledger.format.lines import EntryRefusedError, Genesis, encode_body
+from paddock.ledger.format.lines import EntryRefusedError, Genesis, Head, encode_body
 from paddock.ledger.head import HeldReservation, Waiting
-from paddock.ledger.ports import Head, Receipt, Reservation
+from paddock.ledger.ports import Receipt, Reservation
 from paddock.ledger.recovery import (
     LedgerFiles,
     find_tail,

@@ -22,12 +22,13 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
+from paddock.ledger.format.lines import Head
 from paddock.ledger.format.merkle import Growing, consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
-from paddock.ledger.ports import Above, Head
+from paddock.ledger.ports import Above, Signer
 from paddock.ledger.read import LedgerReader
 from paddock.ledger.segments import LedgerPaths, failing
-from paddock.ledger.signing import Signer, require_growth
+from paddock.ledger.signing import require_growth
 from paddock.ledger.tail import Mark
 from paddock.ledger.tree import START, Edge, TreeFiles, checkpoints_folder, note_sizes
 from paddock.pattern import lazy_pattern

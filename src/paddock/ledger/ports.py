@@ -1,20 +1,14 @@
-"""What the runtime asks of a ledger, and a ledger of what is above it.
+"""What the runtime asks of a ledger, and a ledger of who signs for it and of what is above it.
 
-`LedgerFile` is a `Ledger`, and the fake `MemoryLedger`.
+`LedgerFile` is a `Ledger`, and the fake `MemoryLedger`; `Signer`s are in signing.py.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from paddock.ledger.format.notes import SignedCheckpoint
+from paddock.ledger.format.lines import Head, VerifierKey
+from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.values.entries import Entry
-
-
-class Head(NamedTuple):
-    """The newest entry: its sequence number and its leaf hash in hex."""
-
-    seq: int
-    hash: str
 
 
 class Receipt(NamedTuple):
@@ -80,4 +74,24 @@ class Above(Protocol):
 
     def take(self, signed: SignedCheckpoint) -> None:
         """Keep it, durably, and see to it that it is covered in turn. Raises: PaddockError."""
+        ...
+
+
+class Signer(Protocol):
+    @property
+    def verifier(self) -> VerifierKey: ...
+
+    def last(self) -> SignedCheckpoint | None:
+        """What it signed last, or None. Raises: NoteError: not its own; ConfigError, HostError."""
+        ...
+
+    def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
+        """Sign what goes on from `last`, which `proof` shows; remember it.
+
+        Raises: LedgerDamagedError: it does not go on from there; ConfigError, HostError.
+        """
+        ...
+
+    def forget(self) -> None:
+        """Let the next checkpoint be anything: a person accepted that the ledger went back."""
         ...

@@ -11,7 +11,7 @@ import stat
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -108,26 +108,6 @@ _HINT: Final = (
     "look at the backups and at paddock ledger verify; if it was restored on purpose: "
     "paddock ledger accept-rollback"
 )
-
-
-class Signer(Protocol):
-    @property
-    def verifier(self) -> VerifierKey: ...
-
-    def last(self) -> SignedCheckpoint | None:
-        """What it signed last, or None. Raises: NoteError: not its own; ConfigError, HostError."""
-        ...
-
-    def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
-        """Sign what goes on from `last`, which `proof` shows; remember it.
-
-        Raises: LedgerDamagedError: it does not go on from there; ConfigError, HostError.
-        """
-        ...
-
-    def forget(self) -> None:
-        """Let the next checkpoint be anything: a person accepted that the ledger went back."""
-        ...
 
 
 class KeySigner:

@@ -22,6 +22,7 @@ from paddock.ledger.format.line import PREV_OF_GENESIS, encode_text
 from paddock.ledger.format.lines import (
     BadLine,
     Genesis,
+    Head,
     LineFault,
     StoredEntry,
     VerifierKey,
@@ -37,7 +38,6 @@ from paddock.ledger.format.notes import (
     parse_checkpoint,
     parse_note,
 )
-from paddock.ledger.ports import Head
 from paddock.ledger.read import LedgerReader, believable_marks
 from paddock.ledger.tail import read_boot
 from paddock.ledger.tree import checkpoints_folder, find_departure, read_notes

@@ -13,12 +13,13 @@ from paddock.ledger.format.line import ID_BYTES, chain_line, format_id, format_t
 from paddock.ledger.format.lines import (
     EntryRefusedError,
     Genesis,
+    Head,
     StoredEntry,
     VerifierKey,
     encode_body,
     parse_line,
 )
-from paddock.ledger.ports import Head, Receipt, Reservation
+from paddock.ledger.ports import Receipt, Reservation
 from paddock.values.entries import Entry
 
 _GENESIS = Genesis("paddock.invalid/memory", "HOT", str(VerifierKey("memory", bytes(32))))
@@ -39,7 +40,7 @@ class MemoryLedger:
         genesis: Genesis = _GENESIS,
     ) -> None:
         """Without a clock, time stands still; without randomness, ids count up."""
-        self._clock = clock or _no_time
+        self._clock = clock or (lambda: 0.0)
         self._randomness = randomness or _Counter()
         self._lock = threading.Lock()
         self._lines: list[bytes] = []
@@ -154,7 +155,3 @@ class _Counter:
     def __call__(self, size: int) -> bytes:
         self._count += 1
         return self._count.to_bytes(size, "big")
-
-
-def _no_time() -> float:
-    return 0.0

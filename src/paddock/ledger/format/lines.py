@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from json import JSONDecoder
-from typing import Final, NoReturn, cast
+from typing import Final, NamedTuple, NoReturn, cast
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -133,6 +133,13 @@ class StoredEntry(Struct, frozen=True):
     @property
     def leaf(self) -> str:
         return leaf_hash(self.line)
+
+
+class Head(NamedTuple):
+    """The newest entry: its sequence number and its leaf hash in hex."""
+
+    seq: int
+    hash: str
 
 
 def parse_line(line: bytes) -> StoredEntry:
