@@ -35,7 +35,7 @@ _EVENT_TYPE: Final = lazy_pattern(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 
 
 class EntryRefusedError(InternalError, ValueError):
-    """An entry that cannot be written: nothing was.
+    """An entry that cannot be written: its caller must check what it records.
 
     No model writes entries: who takes values from one refuses or digests them first.
     """
