@@ -64,9 +64,8 @@ class Growing:
     @classmethod
     def from_hashes(cls, size: int, hashes: Sequence[bytes]) -> "Growing | None":
         """Return what `hashes` gave; None where they are not so many as the size needs."""
-        if size.bit_count() != len(hashes) or any(len(each) != HASH_BYTES for each in hashes):
-            return None
-        return cls(size, hashes)
+        is_edge = size >= 0 and size.bit_count() == len(hashes)
+        return cls(size, hashes) if is_edge and {*map(len, hashes)} <= {HASH_BYTES} else None
 
     def hashes(self) -> list[bytes]:
         """The edge, the smallest subtree first."""
