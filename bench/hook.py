@@ -6,9 +6,7 @@ Beside it, in turns, the interpreter alone (`python -I -S -c pass`). Prints mill
 (medians) and ratios (medians of neighbouring runs) of both wall and processor time, the second
 for machines that do something else besides; with valgrind the instructions of the process.
 
-A start of the interpreter is most of it, and builds of Python differ in that: `paddock hook
-install` names the quickest that fits, and where that is not this environment's own, the own
-has rows, too. The musts are for what is installed: 2.5 times the interpreter's time, 1.6 times
+A start of the interpreter is most of it. The musts: 2.5 times the interpreter's time, 1.6 times
 its instructions.
 """
 
@@ -29,7 +27,7 @@ from msgspec import Struct
 from peers.installing import printed_by
 
 from paddock.apps.hook.settings.claude import Program
-from paddock.apps.hook.settings.interpreters import choose_program, find_programs
+from paddock.apps.hook.settings.installing import own_program
 
 MUST, MUST_INSTRUCTIONS = 2.5, 1.6
 
@@ -135,15 +133,10 @@ def ratios(ours: list[Cost], theirs: list[Cost]) -> tuple[float, float]:
 
 
 def interpreters() -> list[Interpreter]:
-    """What the installed entry starts here, and this environment's own where that is another."""
-    programs = find_programs()
-    chosen = choose_program(programs)
-    print(f"paddock hook install names {chosen.python}")
-    found = [Interpreter(f"as installed, {version_of_python(chosen.python)}", chosen)]
-    if chosen is not programs[0]:
-        own = version_of_python(programs[0].python)
-        found.append(Interpreter(f"its own Python {own}", programs[0]))
-    return found
+    """What the installed entry starts."""
+    program = own_program()
+    print(f"paddock hook install names {program.python}")
+    return [Interpreter(f"as installed, {version_of_python(program.python)}", program)]
 
 
 def version_of_python(python: str) -> str:

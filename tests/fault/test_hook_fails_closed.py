@@ -234,34 +234,6 @@ def wait_until_it_reads(pid: int) -> None:
             return
 
 
-BARE = os.path.realpath(sys.executable)
-"""The interpreter without this environment: where it cannot decide, the environment's own goes on."""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM])
-def test_a_signal_while_another_interpreter_starts_is_a_refusal(number, client: Client, tmp_path):
-    # It is at the door of the second one: that waits to be let in.
-    slow = tmp_path / "python"
-    slow.write_text(f'#!/bin/sh\nread go <"{tmp_path}/go"\nexec {sys.executable} "$@"\n')
-    slow.chmod(0o755)
-    os.mkfifo(tmp_path / "go")
-    child = subprocess.Popen(
-        [BARE, "-I", "-S", str(LAUNCHER), "--python", str(slow)],
-        env={**client.environment, "PATH": os.environ["PATH"]}, cwd=client.root,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    with child:
-        child.stdin.write(allowed(client))
-        child.stdin.close()
-        with open(tmp_path / "go", "w") as go:  # returns when the second one waits for it
-            child.send_signal(number)
-            go.write("now\n")
-        out, err = child.stdout.read(), child.stderr.read()
-        status = child.wait()
-
-    assert "the decision was stopped" in refused(subprocess.CompletedProcess([], status, out, err))
-
-
 def test_a_killed_hook_says_nothing_and_fails(client: Client):
     child = subprocess.Popen(
         command_line(), env=client.environment, cwd=client.root,

@@ -25,7 +25,6 @@ from paddock.apps.hook.settings.installing import (
     Scope,
     standing_in,
 )
-from paddock.apps.hook.settings.interpreters import find_programs
 from paddock.assembly.opening import policy_notices
 from paddock.assembly.project import Project
 from paddock.ledger.format.lines import StoredEntry
@@ -162,9 +161,9 @@ def _install(options: argparse.Namespace, console: HookConsole) -> int:
     client: Client = options.client or "claude"
     scope: Scope = options.scope or "project"
     project = project_of(console, options.plane)
-    places, programs = _places(project, console), find_programs()
+    places = _places(project, console)
     path = places.path(client, scope)
-    edit = installing.plan_install(path, client, scope, programs)
+    edit = installing.plan_install(path, client, scope)
     if not _apply(edit, options, console):
         return _end(options, console, edit, "nothing was changed", done=False)
     hook = project.policy.settings.hook
@@ -174,7 +173,7 @@ def _install(options: argparse.Namespace, console: HookConsole) -> int:
         console.warn(ONE_MACHINE)
     if scope == "local":
         console.warn(ONE_PERSON)
-    standing = standing_in(places, client, scope, programs)
+    standing = standing_in(places, client, scope)
     if standing.state != "installed":
         console.warn(f"note: it will not be asked: {standing.why}")
     if client == "codex":
@@ -238,8 +237,7 @@ def _apply(edit: ClientFileEdit, options: argparse.Namespace, console: HookConso
 
 
 def _elsewhere(places: Places, client: Client, scope: Scope) -> list[InstallState]:
-    programs = find_programs()
-    found = [standing_in(places, client, each, programs) for each in SCOPES_OF[client]]
+    found = [standing_in(places, client, each) for each in SCOPES_OF[client]]
     return [each for each in found if each.scope != scope and each.state != "absent"]
 
 
@@ -320,9 +318,8 @@ def _standings(options: argparse.Namespace, places: Places) -> list[InstallState
     clients: tuple[Client, ...] = CLIENTS if options.client is None else (options.client,)
     scopes: tuple[Scope, ...] = SCOPES if options.scope is None else (options.scope,)
     is_asked = options.client is not None and options.scope is not None
-    programs = find_programs()
     return [
-        standing_in(places, client, scope, programs)
+        standing_in(places, client, scope)
         for client in clients
         for scope in scopes
         if is_asked or scope in SCOPES_OF[client]

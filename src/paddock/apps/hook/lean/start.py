@@ -30,7 +30,6 @@ _STOPPING = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT, _signal.SIGALRM)
 _READ_BYTES = 1 << 16
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _HERE = __file__.rpartition("/")[0]
-_LAUNCH = _HERE.removesuffix("lean") + "launch.py"
 _PACKAGE = _HERE.removesuffix("/apps/hook/lean")
 
 
@@ -45,9 +44,8 @@ def main() -> int:
         _require_streams()
         for number in _STOPPING:
             _signal.signal(number, _stop)
-        # What is left of it, where another interpreter has begun.
-        left = _signal.alarm(ANSWER_TIMEOUT_S)
-        _signal.alarm(min(left or ANSWER_TIMEOUT_S, ANSWER_TIMEOUT_S))
+        _signal.alarm(ANSWER_TIMEOUT_S)
+        # Whoever starts us may have blocked them.
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _STOPPING)
         answer = _answer()
     except BaseException as error:  # The door: nothing may run undecided.
@@ -75,8 +73,7 @@ def _require_streams() -> None:
 
 
 def _answer() -> bytes:
-    named = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
-    client, python = named.get("--client", ""), named.get("--python", "")
+    client = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False)).get("--client", "")
     variables = _environment()
     data = _read()
     # The library's directories last: what is looked for here lies in the one of extensions.
@@ -84,8 +81,6 @@ def _answer() -> bytes:
     sys.path[:] = path[::-1]
     answer, has_image = _lean(data, client, variables)
     if answer is None:
-        if python not in ("", sys.executable):
-            _go_on_in(python, data, client)
         sys.path[:] = path
         answer = _full(data, client, variables, has_image)
     return answer
@@ -110,24 +105,6 @@ def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes
             raise
         # A defect before anything had an effect: the full path decides from the beginning.
         return None, False
-
-
-def _go_on_in(python: str, data: bytes, client: str) -> None:
-    """Become the environment's own interpreter, with the same input; does not return.
-
-    The client ends it as it would this one. memfd_create(2): a pipe would hold 64 kB at most.
-    """
-    held = posix.memfd_create("paddock-hook")
-    rest = memoryview(data)
-    while rest:
-        rest = rest[posix.write(held, rest) :]
-    posix.lseek(held, 0, 0)
-    posix.dup2(held, _STDIN)
-    named = ("--client", client) if client else ()
-    # Threat: until it has its handlers, a signal would end the call without an answer. Those
-    # that are blocked stay pending through execve(2), and so does the alarm.
-    _signal.pthread_sigmask(_signal.SIG_BLOCK, _STOPPING)
-    posix.execv(python, (python, "-I", "-S", _LAUNCH, *named))
 
 
 def _full(data: bytes, client: str, variables: "dict[str, str]", has_image: bool) -> bytes:

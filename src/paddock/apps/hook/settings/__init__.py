@@ -2,7 +2,6 @@
 
     claude, codex  our entries in each client's own form. Pure
     installing     what is planned, shown, and written then
-    interpreters   which Python an installed hook starts
 
 Our entries are put in and taken out, every other byte is left alone.
 """

@@ -34,13 +34,13 @@ EVENTS: Final = (*JUDGED, *_AFTER, *_SESSION)
 
 
 class Program(Struct, frozen=True):
+    """The Python that an installed hook starts, and the file that it runs."""
+
     python: str
     launcher: str
-    own: str = ""
 
     def arguments(self, client: str) -> tuple[str, ...]:
-        own = ("--python", self.own) if self.own else ()
-        return ("-I", "-S", self.launcher, "--client", client, *own)
+        return ("-I", "-S", self.launcher, "--client", client)
 
 
 def entry_for(event: str, program: Program) -> dict[str, Json]:

@@ -1,6 +1,7 @@
 """What is planned for a client's settings; it is shown first, and written then."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -8,7 +9,6 @@ from msgspec import Struct
 
 from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import Program
-from paddock.apps.hook.settings.interpreters import choose_program
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.clients import CLAUDE, CODEX, ClientFile, ClientFileEdit, read_client_file
 from paddock.text.json import parse_text
@@ -71,15 +71,20 @@ class InstallState(Struct, frozen=True):
         }
 
 
-def standing_in(
-    places: Places, client: Client, scope: Scope, programs: Sequence[Program]
-) -> InstallState:
-    """Look into one file. Raises: UsageError: the client has none of that scope."""
-    path = places.path(client, scope)
+def own_program() -> Program:
+    """Raises: HostError: the interpreter does not know where it is."""
+    if not sys.executable:
+        raise HostError("this interpreter does not say where it is", hint="install Paddock anew")
+    return Program(sys.executable, str(Path(__file__).parents[1] / "launch.py"))
+
+
+def standing_in(places: Places, client: Client, scope: Scope) -> InstallState:
+    """Look into one file. Raises: UsageError: the client has none of that scope; HostError."""
+    path, program = places.path(client, scope), own_program()
     try:
         file = read_client_file(path, follows=scope == "user")
         is_there = _has_ours(file, client)
-        is_new = is_there and _is_installed(file, client, programs)
+        is_new = is_there and _is_installed(file, client, program)
     except (ConfigError, HostError) as error:
         return InstallState(client, scope, path, "broken", error.message, is_there=False)
     if not is_there:
@@ -93,14 +98,11 @@ def standing_in(
     return InstallState(client, scope, path, "stale", why, is_there=True)
 
 
-def plan_install(
-    path: Path, client: Client, scope: Scope, programs: Sequence[Program]
-) -> ClientFileEdit:
-    """Put our entries in; those that start one of the programs stay. Raises: ConfigError."""
-    file = read_client_file(path, follows=scope == "user")
-    if _is_installed(file, client, programs):
+def plan_install(path: Path, client: Client, scope: Scope) -> ClientFileEdit:
+    """Put our entries in. Raises: ConfigError, HostError."""
+    file, program = read_client_file(path, follows=scope == "user"), own_program()
+    if _is_installed(file, client, program):
         return ClientFileEdit(file, file.content)
-    program = choose_program(programs)
     if client == "claude":
         text = file.text if file.content is not None else claude.MADE
         content = claude.installed(text, str(path), program)
@@ -151,9 +153,9 @@ def _why_off(places: Places) -> str:
     return ""
 
 
-def _is_installed(file: ClientFile, client: Client, programs: Sequence[Program]) -> bool:
+def _is_installed(file: ClientFile, client: Client, program: Program) -> bool:
     if file.content is None:
         return False
     if client == "claude":
-        return any(claude.is_installed(file.text, str(file.path), each) for each in programs)
-    return any(codex.is_installed(file.text, each) for each in programs)
+        return claude.is_installed(file.text, str(file.path), program)
+    return codex.is_installed(file.text, program)
