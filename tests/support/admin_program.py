@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from paddock.apps.admin.command import Admin
+from paddock.apps.admin.command import COMMAND
 from paddock.apps.admin.desk import Setting
 from paddock.apps.admin.shell import ShellStreams, run_admin, run_json, run_plain
 from paddock.apps.admin.show import Sandboxed
@@ -41,7 +41,7 @@ class Examined(Struct, frozen=True, dict=True):
 
 def main(sandbox: str, arguments: list[str]) -> int:
     console = Console.of_process()
-    options = parse(Admin(), "admin", arguments, None, console)
+    options = parse(COMMAND, "admin", arguments, None, console)
     assert options is not None
 
     try:

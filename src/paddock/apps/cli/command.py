@@ -9,7 +9,7 @@ from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar, overload
 
 from msgspec import Struct
 
@@ -29,15 +29,6 @@ argparse._ = str  # type: ignore[attr-defined] - a private name of its module
 Options = argparse.Namespace
 AS_VALUE: Final = "print one JSON value"
 _N = TypeVar("_N")
-
-
-class AnyCommand(Protocol):
-    summary: str
-    examples: str
-
-    def configure(self, parser: argparse.ArgumentParser) -> None: ...
-
-    def run(self, options: Options, console: Console) -> int: ...
 
 
 class _HelpAskedError(Exception):
@@ -93,7 +84,7 @@ class Parser(argparse.ArgumentParser):
         raise _HelpAskedError(self.format_help())
 
 
-def make_parser(command: AnyCommand, name: str) -> Parser:
+def make_parser(command: "Command", name: str) -> Parser:
     # argparse formats each option that it is given, to no end: not in the terminal's width.
     parser = Parser(
         prog=f"paddock {name}",
@@ -116,7 +107,7 @@ def add_common(parser: argparse.ArgumentParser, as_json: str = AS_VALUE) -> None
 
 
 def parse(
-    command: AnyCommand, name: str, arguments: Sequence[str], plane: str | None, console: Console
+    command: "Command", name: str, arguments: Sequence[str], plane: str | None, console: Console
 ) -> Options | None:
     """The options, or None where a help text was asked for and printed. Raises: UsageError."""
     preset = argparse.Namespace(json=False, plane=plane)
@@ -216,12 +207,15 @@ class Command(Struct, frozen=True):
     options: Arguments = ()
     parts: tuple[Part, ...] = ()
     metavar: str = "ACTION"
+    alone: Work | None = None
+    """What it does where no part is named; None: one has to be."""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         _add(parser, self.options)
         if not self.parts:
             return
-        actions = parser.add_subparsers(required=True, metavar=self.metavar)
+        actions = parser.add_subparsers(required=self.alone is None, metavar=self.metavar)
+        parser.set_defaults(do=self.alone)
         for part in self.parts:
             made = actions.add_parser(
                 part.name, help=part.about, description=part.description, allow_abbrev=False
@@ -245,9 +239,6 @@ def _add(parser: argparse.ArgumentParser, options: Arguments) -> None:
         group = parser.add_mutually_exclusive_group()
         for each in option:
             group.add_argument(*each.names, **each.settings)
-
-
-# Here, and not above: commands of other apps are parsed too, and find their project themselves.
 
 
 def environment_of(console: Console) -> "Environment":

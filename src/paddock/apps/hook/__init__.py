@@ -9,5 +9,5 @@ A client (Claude Code, Codex) starts it at each tool call, JSON in on stdin, JSO
     confinement, tickets   whether commands are confined here; what a person is being asked
     exec, wrapped   a client's command, run in Paddock's sandbox
     agent_sdk    the same judgement for a program of the Claude Agent SDK
-    command, console, settings/, scratch_command   the command lines; a client's own settings
+    command, settings/, scratch_command   the command lines; a client's own settings
 """

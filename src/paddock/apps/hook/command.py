@@ -3,14 +3,24 @@
 import argparse
 import os
 import signal
-from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final
 
 from paddock import limits
+from paddock.apps.cli.command import (
+    Command,
+    CommandOption,
+    Options,
+    Part,
+    Reply,
+    environment_of,
+    find_project,
+    flag,
+    opt,
+)
+from paddock.apps.cli.console import EXIT_NO, Console
 from paddock.apps.hook.confinement import keep_trial, try_in_codex
-from paddock.apps.hook.console import HookConsole, environment_of, project_of
 from paddock.apps.hook.full import Given, answer, record_stop
 from paddock.apps.hook.ground import command_program, why_read
 from paddock.apps.hook.lean.start import RECORD_TIMEOUT_S, StoppedError
@@ -50,63 +60,7 @@ ONE_PERSON: Final = (
 )
 
 
-class Hook:
-    summary = (
-        "Answer one event of a client's hook: JSON in on stdin, JSON out. `install` puts it\n"
-        "into the client's settings, and then every call of the client's own tools is judged\n"
-        "by this project's policy. It asks first, and `uninstall` leaves the file as it was."
-    )
-    examples = (
-        "  paddock hook install\n"
-        "  paddock hook install --scope local\n"
-        "  paddock hook install --client codex --scope user\n"
-        "  paddock hook status\n"
-        '  echo \'{"tool_name": "Write", "tool_input": {"file_path": "/etc/x"}}\' | paddock hook'
-    )
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--client", choices=CLIENTS, help="who sends the event")
-        actions = parser.add_subparsers(dest="action", metavar="install|uninstall|status")
-        install = actions.add_parser("install", help="into a client's settings", allow_abbrev=False)
-        uninstall = actions.add_parser("uninstall", help="out of them", allow_abbrev=False)
-        status = actions.add_parser(
-            "status", help="where it is, what it denied", allow_abbrev=False
-        )
-        for parsed in (install, uninstall, status):
-            client, scope = ("all", "all") if parsed is status else ("claude", "project")
-            parsed.add_argument(
-                "--client",
-                choices=CLIENTS,
-                default=argparse.SUPPRESS,
-                help=f"whose settings (default: {client})",
-            )
-            parsed.add_argument(
-                "--scope",
-                choices=SCOPES,
-                help="the project's settings, yours in it (local, claude alone), or yours"
-                f" everywhere (default: {scope})",
-            )
-            parsed.add_argument(
-                "--json",
-                action="store_true",
-                default=argparse.SUPPRESS,
-                help="print one JSON value",
-            )
-            parsed.add_argument(
-                "--plane", metavar="DIR", default=argparse.SUPPRESS, help="the project"
-            )
-        for parsed in (install, uninstall):
-            parsed.add_argument("--yes", action="store_true", help="do not ask")
-
-    def run(self, options: argparse.Namespace, console: HookConsole) -> int:
-        if options.action is None:
-            return _answer(options, console)
-        if options.action == "status":
-            return _status(options, console)
-        return _edit(options, console)
-
-
-def _answer(options: argparse.Namespace, console: HookConsole) -> int:
+def _answer(options: Options, console: Console) -> int:
     try:
         console.print(_answer_in_time(_given(options, console)).decode())
         console.stdout.flush()
@@ -138,7 +92,7 @@ def _stop(number: int, _frame: object) -> None:
     raise StoppedError(f"signal {number}")
 
 
-def _given(options: argparse.Namespace, console: HookConsole) -> Given:
+def _given(options: Options, console: Console) -> Given:
     variables = dict(console.variables)
     if options.plane is not None:
         variables["PADDOCK_PLANE"] = str(console.directory / options.plane)
@@ -151,21 +105,15 @@ def _given(options: argparse.Namespace, console: HookConsole) -> Given:
     )
 
 
-def _edit(options: argparse.Namespace, console: HookConsole) -> int:
-    if options.action == "install":
-        return _install(options, console)
-    return _uninstall(options, console)
-
-
-def _install(options: argparse.Namespace, console: HookConsole) -> int:
+def _install(options: Options, console: Console) -> Reply:
     client: Client = options.client or "claude"
     scope: Scope = options.scope or "project"
-    project = project_of(console, options.plane)
+    project = find_project(options, console)
     places = _places(project, console)
     path = places.path(client, scope)
     edit = installing.plan_install(path, client, scope)
     if not _apply(edit, options, console):
-        return _end(options, console, edit, "nothing was changed", done=False)
+        return _ended(edit, "nothing was changed", done=False)
     hook = project.policy.settings.hook
     if scope != "user" and hook.scratch:
         scratch.make_folder(project.root.path, ignored=hook.sandbox_ignored)
@@ -185,10 +133,10 @@ def _install(options: argparse.Namespace, console: HookConsole) -> int:
         )
     _say_how_commands_run(project, client, console)
     said = f"{'installed' if edit.changes else 'stands already'} in {path}"
-    return _end(options, console, edit, said, done=True)
+    return _ended(edit, said, done=True)
 
 
-def _say_how_commands_run(project: Project, client: Client, console: HookConsole) -> None:
+def _say_how_commands_run(project: Project, client: Client, console: Console) -> None:
     why = why_read(project, client, console.variables)
     console.warn(f"note: commands of {client} {_ways_of(why)}")
     outside = project.policy.settings.hook.outside
@@ -204,15 +152,15 @@ def _ways_of(why_read: str) -> str:
     return f"are read, not confined ({why_read})" if why_read else "run in the sandbox (confine)"
 
 
-def _uninstall(options: argparse.Namespace, console: HookConsole) -> int:
+def _uninstall(options: Options, console: Console) -> Reply:
     client: Client = options.client or "claude"
     scope: Scope = options.scope or "project"
-    project = project_of(console, options.plane)
+    project = find_project(options, console)
     places = _places(project, console)
     path = places.path(client, scope)
     edit = installing.plan_uninstall(path, client, scope)
     if not _apply(edit, options, console):
-        return _end(options, console, edit, "nothing was changed", done=False)
+        return _ended(edit, "nothing was changed", done=False, elsewhere=[])
     elsewhere = _elsewhere(places, client, scope)
     if scope != "user" and all(each.scope == "user" for each in elsewhere):
         scratch.remove_empty_folder(project.root.path)
@@ -221,16 +169,18 @@ def _uninstall(options: argparse.Namespace, console: HookConsole) -> int:
     # Whoever names no scope wants it gone, and it is not.
     done = edit.changes or options.scope is not None or not elsewhere
     said = f"{'taken out of' if edit.changes else 'is not in'} {path}"
-    return _end(options, console, edit, said, done=done, elsewhere=elsewhere)
+    return _ended(edit, said, done=done, elsewhere=[each.as_json() for each in elsewhere])
 
 
-def _places(project: Project, console: HookConsole) -> Places:
+def _places(project: Project, console: Console) -> Places:
     return Places(project.root.path, environment_of(console).home, console.variables)
 
 
-def _apply(edit: ClientFileEdit, options: argparse.Namespace, console: HookConsole) -> bool:
-    if edit.changes and not options.yes and not _agrees(edit, console):
-        return False
+def _apply(edit: ClientFileEdit, options: Options, console: Console) -> bool:
+    if edit.changes and not options.yes:
+        console.warn(edit.shown())
+        if not console.agrees("write this? [y/N] "):
+            return False
     if edit.changes:
         edit.apply()
     return True
@@ -249,71 +199,47 @@ def _still_there(standing: InstallState) -> str:
     return f"it stands in {standing.path} (scope {standing.scope}): {line}"
 
 
-def _agrees(edit: ClientFileEdit, console: HookConsole) -> bool:
-    console.warn(edit.shown())
-    return console.agrees("write this? [y/N] ")
+def _ended(edit: ClientFileEdit, said: str, *, done: bool, **more: Json) -> Reply:
+    value = {
+        "status": "ok" if done else "error",
+        "file": str(edit.file.path),
+        "changed": done and edit.changes,
+    }
+    return Reply({**value, **more}, said, 0 if done else EXIT_NO)
 
 
-def _end(
-    options: argparse.Namespace,
-    console: HookConsole,
-    edit: ClientFileEdit,
-    said: str,
-    *,
-    done: bool,
-    elsewhere: Sequence[InstallState] = (),
-) -> int:
-    if options.json:
-        shown: dict[str, Json] = {
-            "status": "ok" if done else "error",
-            "file": str(edit.file.path),
-            "changed": done and edit.changes,
-        }
-        if options.action == "uninstall":
-            shown["elsewhere"] = [each.as_json() for each in elsewhere]
-        console.write_json(shown)
-    else:
-        console.say(said)
-    return 0 if done else 1
-
-
-def _status(options: argparse.Namespace, console: HookConsole) -> int:
-    project = project_of(console, options.plane)
+def _status(options: Options, console: Console) -> Reply:
+    project = find_project(options, console)
     found = _standings(options, _places(project, console))
     denials = _denials(project)
     clients = CLIENTS if options.client is None else (options.client,)
     ways = {name: why_read(project, name, console.variables) for name in clients}
-    if options.json:
-        rows: list[Json] = [each.as_json() for each in found]
-        notices: list[Json] = list(policy_notices(project))
-        console.write_json(
-            {
-                "installed": rows,
-                "commands": {name: why or "confine" for name, why in ways.items()},
-                "notices": notices,
-                "denials": denials,
-            }
-        )
-        return 0
-    for each in found:
-        why = f" ({each.why})" if each.why else ""
-        console.say(f"{each.client:<7}{each.scope:<8} {each.state}{why}  {each.path}")
-    for name, why in ways.items():
-        console.say(f"{name:<7}commands {_ways_of(why)}")
-    for notice in policy_notices(project):
-        console.say(f"note: {notice}")
-    console.say(f"latest denials ({len(denials)}):" if denials else "nothing was denied yet")
+    notices = policy_notices(project)
+    value: dict[str, Json] = {
+        "installed": [each.as_json() for each in found],
+        "commands": {name: why or "confine" for name, why in ways.items()},
+        "notices": list(notices),
+        "denials": list[Json](denials),
+    }
+    text = [
+        f"{each.client:<7}{each.scope:<8} {each.state}{f' ({each.why})' if each.why else ''}  "
+        f"{each.path}"
+        for each in found
+    ]
+    text += [f"{name:<7}commands {_ways_of(why)}" for name, why in ways.items()]
+    text += [f"note: {notice}" for notice in notices]
+    text.append(f"latest denials ({len(denials)}):" if denials else "nothing was denied yet")
     for denial in denials:
         is_unasked = denial["outcome"] != denial["answer"]
         told = f" ({denial['outcome']}: {DENIED_UNASKED})" if is_unasked else ""
-        console.say(
+        text.append(
             f"  {denial['timestamp']} {denial['agent'] or '-'} {denial['tool']}: "
             f"{denial['reason']}{told}"
         )
-    return 0
+    return Reply(value, text)
 
 
-def _standings(options: argparse.Namespace, places: Places) -> list[InstallState]:
+def _standings(options: Options, places: Places) -> list[InstallState]:
     """Look at each client's settings of the scope. Raises: UsageError: the named one has none."""
     clients: tuple[Client, ...] = CLIENTS if options.client is None else (options.client,)
     scopes: tuple[Scope, ...] = SCOPES if options.scope is None else (options.scope,)
@@ -352,4 +278,44 @@ def _denials(project: Project) -> list[dict[str, Json]]:
     ]
 
 
-COMMAND = Hook()
+def _client(whose: str) -> CommandOption:
+    return opt(
+        "--client",
+        None,
+        f"whose settings (default: {whose})",
+        choices=CLIENTS,
+        # `paddock hook --client` may stand before it.
+        default=argparse.SUPPRESS,
+    )
+
+
+def _scope(usual: str) -> CommandOption:
+    return opt(
+        "--scope",
+        None,
+        "the project's settings, yours in it (local, claude alone), or yours"
+        f" everywhere (default: {usual})",
+        choices=SCOPES,
+    )
+
+
+_EDITS = (_client("claude"), _scope("project"), flag("--yes", "do not ask"))
+
+COMMAND = Command(
+    "Answer one event of a client's hook: JSON in on stdin, JSON out. `install` puts it\n"
+    "into the client's settings, and then every call of the client's own tools is judged\n"
+    "by this project's policy. It asks first, and `uninstall` leaves the file as it was.",
+    "  paddock hook install\n"
+    "  paddock hook install --scope local\n"
+    "  paddock hook install --client codex --scope user\n"
+    "  paddock hook status\n"
+    '  echo \'{"tool_name": "Write", "tool_input": {"file_path": "/etc/x"}}\' | paddock hook',
+    options=(opt("--client", None, "who sends the event", choices=CLIENTS),),
+    parts=(
+        Part("install", "into a client's settings", _install, _EDITS),
+        Part("uninstall", "out of them", _uninstall, _EDITS),
+        Part("status", "where it is, what it denied", _status, (_client("all"), _scope("all"))),
+    ),
+    metavar="install|uninstall|status",
+    alone=_answer,
+)
