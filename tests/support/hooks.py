@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from msgspec import Struct, field
 
@@ -153,9 +154,6 @@ class RememberedPorts:
         del session_id, pattern
         return True
 
-    def randomness(self, size: int) -> bytes:
-        return NO_RANDOMNESS[:size]
-
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         return json.dumps({"directory": judged.directory, "asked": is_asked})
 
@@ -194,9 +192,10 @@ class BothWays(Struct, dict=True):
         asked, ports = parse_asked(data, name), RememberedPorts()
         scene = self.ground.scene
         judged = flow.judge_call(asked, scene, engine, asked.cwd or self.client.root)
-        said = flow.answer_call(judged, scene, engine, who, ports)
+        with patch("posix.urandom", lambda size: NO_RANDOMNESS[:size]):
+            said = flow.answer_call(judged, scene, engine, who, ports)
         (record,) = ports.records
-        return said, {each: getattr(record, each) for each in LeanRecord.__slots__}
+        return said, vars(record)
 
 
 def processes(count: int, act: Any) -> None:

@@ -156,7 +156,7 @@ def _decide(requested: Requested, asked: Asked, given: Given, today: str) -> Per
         judged = flow.judge_call(asked, ground.scene, ground.engine, given.directory)
         said = _said(judged, ground, ports, requested)
         who = identity_of(ground.chain, ground.project.policy.digest)
-        record = decision_record(asked, judged.verdict, said.behavior, [], who, os.urandom)
+        record = decision_record(asked, judged.verdict, said.behavior, [], who)
         flow.note_way(record, judged, is_held=said.updated_input is not None)
         ports.append(record)
     return said

@@ -75,7 +75,7 @@ def record_refusal(
     verdict.outcome, verdict.reason, verdict.code = DENY, reason, code
     # Nobody has looked yet whose profile it is.
     who = Identity(asked.agent_type, [], "")
-    record = decision_record(asked, verdict, "deny", [], who, os.urandom)
+    record = decision_record(asked, verdict, "deny", [], who)
     for name in _UNASKED:
         del record.metadata[name]
     with closing(open_plane_ledger(layout, environment, LedgerName.HO1M, HOOK_PACE)) as ledger:

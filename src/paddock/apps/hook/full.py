@@ -1,7 +1,6 @@
 """The full path: the policy, the command parser, the whole ledger. Whatever fails is a refusal."""
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -126,7 +125,7 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
             judged = flow.judge_call(asked, ground.scene, ground.engine, base)
         except ShapeError as problem:
             refused = _refused(f"the call was not understood: {problem}")
-            ports.append(decision_record(asked, refused, "deny", [], who, os.urandom))
+            ports.append(decision_record(asked, refused, "deny", [], who))
             return with_notices(
                 flow.refusal_for(asked, refused.reason, ground.scene.today), notices
             )
@@ -155,8 +154,6 @@ def _keep_image(ground: HookGround, asked: Asked, given: Given) -> None:
 
 
 class FullPorts:
-    __slots__ = ("_ground", "_ledger")
-
     def __init__(self, ledger: Ledger, ground: HookGround) -> None:
         self._ledger = ledger
         self._ground = ground
@@ -167,9 +164,6 @@ class FullPorts:
 
     def claim_warning(self, session_id: str, pattern: str) -> bool:
         return claim_warning(warned_directory(self._ground.project.layout), session_id, pattern)
-
-    def randomness(self, size: int) -> bytes:
-        return os.urandom(size)
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """See `flow.EventPorts`. Raises: HostError."""

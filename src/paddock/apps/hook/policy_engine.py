@@ -56,8 +56,6 @@ _PLAIN_WORD: Final = frozenset(f"{ascii_letters}{digits}._+/-")
 
 
 class PolicyEngine(Engine):
-    __slots__ = ("_chain", "_judge", "_outside")
-
     def __init__(
         self,
         policy: Policy,

@@ -70,19 +70,6 @@ class DeclinedError(Exception):
 class Asked:
     """One event of a client. Texts are empty where the input has none."""
 
-    __slots__ = (
-        "agent_id",
-        "agent_type",
-        "call_id",
-        "client",
-        "cwd",
-        "event",
-        "input",
-        "members",
-        "session_id",
-        "tool",
-    )
-
     def __init__(self, event: str, client: str, members: "dict[str, Json]") -> None:
         self.event = event
         self.client = client
@@ -170,8 +157,6 @@ def _is(value: object, kind: type) -> bool:
 
 
 class LeanWanted:
-    __slots__ = ("line", "name", "paths")
-
     def __init__(
         self,
         paths: "tuple[tuple[str, str], ...]" = (),

@@ -51,8 +51,6 @@ _UNHURRIED = ("PostToolUse", "PostToolUseFailure", "SessionStart")
 
 
 class Attempt:
-    __slots__ = ("client", "data", "has_image", "ports", "variables")
-
     def __init__(self, data: bytes, client: str, variables: "Mapping[str, str]") -> None:
         self.data = data
         self.client = client
@@ -132,8 +130,6 @@ def find_holding(image: "Json", asked: Asked) -> "Holding | None":
 
 
 class LeanPorts:
-    __slots__ = ("_holding", "_image", "_marks", "has_begun")
-
     def __init__(self, image: "Json", holding: "Holding | None" = None) -> None:
         self._image = image
         self._holding = holding
@@ -173,9 +169,6 @@ class LeanPorts:
         if found and session_id:
             self._marks.append(mark_path(directory, session_id, pattern))
         return found
-
-    def randomness(self, size: int) -> bytes:
-        return posix.urandom(size)
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """Questions are the full path's. Raises: DeclinedError."""

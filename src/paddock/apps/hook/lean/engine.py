@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 class Engine:
     """`profiles` are numbers of those of the agent and its ancestors."""
 
-    __slots__ = (
-        *("_guards", "_hits", "_profiles", "_tables"),
-        *("holding", "on_allow", "paranoid", "shell", "warnings"),
-    )
-
     def __init__(
         self, tables: "Json", profiles: "tuple[int, ...]", holding: "Holding | None" = None
     ) -> None:

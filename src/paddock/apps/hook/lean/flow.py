@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
         def claim_warning(self, session_id: str, pattern: str) -> bool: ...
 
-        def randomness(self, size: int) -> bytes: ...
-
         def wrap(self, judged: "LeanJudged", is_asked: bool) -> str:
             """Return JSON of an input that runs in the sandbox; `is_asked`: after a question."""
             ...
@@ -41,17 +39,16 @@ _ONCE = "paddock"
 class LeanJudged:
     """A judged call, not yet on record; `directory`: where a command runs in the sandbox."""
 
-    __slots__ = ("asked", "directory", "is_outside", "verdict", "wanted", "wants_out")
+    verdict: LeanVerdict
+    directory = ""
+    is_outside = False
+    """A command that policy leaves to the client as it is."""
+    wants_out = False
+    """A command that asks for no sandbox at all."""
 
     def __init__(self, asked: Asked, wanted: LeanWanted) -> None:
         self.asked = asked
         self.wanted = wanted
-        self.verdict: LeanVerdict
-        self.directory = ""
-        self.is_outside = False
-        """A command that policy leaves to the client as it is."""
-        self.wants_out = False
-        """A command that asks for no sandbox at all."""
 
 
 def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> LeanJudged:
@@ -81,7 +78,7 @@ def answer_call(
         if not updated and word == "allow":
             # What the sandbox does not hold is nothing to be waved through.
             word = answers.SILENT
-    record = records.decision_record(asked, verdict, word, warnings, who, ports.randomness)
+    record = records.decision_record(asked, verdict, word, warnings, who)
     note_way(record, judged, is_held=bool(updated))
     ports.append(record)
     reason = verdict.reason
@@ -116,7 +113,7 @@ def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -
 
 
 def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "EventPorts") -> bytes:
-    ports.append(records.event_record(asked, who.agent, ports.randomness))
+    ports.append(records.event_record(asked, who.agent))
     if asked.event in ("SessionStart", "SubagentStart"):
         hint = answers.scratch_hint(scene.today)
         return answers.context_answer(asked.event, hint) if hint else b""

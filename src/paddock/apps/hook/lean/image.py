@@ -37,8 +37,6 @@ _VARIABLES = ("TMPDIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
 
 
 class Homes:
-    __slots__ = ("config", "home", "paddock")
-
     def __init__(self, home: str, paddock: str, config: str) -> None:
         self.home = home
         self.paddock = paddock

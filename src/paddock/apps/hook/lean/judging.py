@@ -39,8 +39,6 @@ TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
 
 
 class LeanRule:
-    __slots__ = ("file", "line", "outcome", "source", "text")
-
     def __init__(self, outcome: int, text: str, source: str, file: str, line: int) -> None:
         self.outcome = outcome
         self.text = text
@@ -57,8 +55,6 @@ class LeanRule:
 
 
 class LeanFinding:
-    __slots__ = ("code", "outcome", "rank", "reason", "remedy", "rule")
-
     def __init__(
         self,
         outcome: int,
@@ -84,8 +80,6 @@ class LeanLine:
     `reads`: directories and files, `is_guess`: maybe no file.
     """
 
-    __slots__ = ("findings", "is_guess", "patches", "reads", "removes", "targets")
-
     def __init__(
         self,
         findings: "list[LeanFinding]",
@@ -106,27 +100,14 @@ class LeanLine:
 class LeanVerdict:
     """The answer of policy to one call. `warned` are paths with the patterns that warn."""
 
-    __slots__ = (
-        "actions",
-        "code",
-        "matched",
-        "outcome",
-        "rank",
-        "reason",
-        "remedy",
-        "rule",
-        "warned",
-    )
+    outcome = ALLOW
+    rank = NOTHING
+    reason = code = remedy = ""
+    rule: "LeanRule | None" = None
 
     def __init__(self, actions: "list[str]", warned: "list[tuple[str, str]]") -> None:
         self.actions = actions
         self.warned = warned
-        self.outcome = ALLOW
-        self.rank = NOTHING
-        self.reason = ""
-        self.code = ""
-        self.remedy = ""
-        self.rule: LeanRule | None = None
         self.matched: list[LeanRule] = []
 
     @property
@@ -135,8 +116,6 @@ class LeanVerdict:
 
 
 class _Judging:
-    __slots__ = ("actions", "engine", "findings", "scene", "tool", "warned")
-
     def __init__(self, tool: str, scene: Scene, engine: "Engine") -> None:
         self.tool = tool
         self.scene = scene

@@ -20,8 +20,6 @@ STOOD_MAX = 16
 class Scene:
     """The ground of one project's calls; `root` is real, `given_root` as the client names it."""
 
-    __slots__ = ("given_root", "home", "root", "state", "today")
-
     def __init__(
         self, root: str, given_root: str, home: str, state: "tuple[str, ...]", today: str
     ) -> None:
@@ -35,8 +33,6 @@ class Scene:
 
 class LeanPlace:
     """`names` in the project, as asked and as links lead, none where it leads out; `real` path."""
-
-    __slots__ = ("names", "real")
 
     def __init__(self, real: str, names: "tuple[str, ...]") -> None:
         self.real = real

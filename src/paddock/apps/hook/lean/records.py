@@ -10,7 +10,6 @@ from paddock.policy.compiled import WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from hashlib import sha256
 
     from paddock.values.calls import Json
@@ -38,8 +37,6 @@ _FLAGS = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_CLOEXEC | posix
 
 
 class Identity:
-    __slots__ = ("agent", "chain", "policy_digest")
-
     def __init__(self, agent: str, chain: "list[Json]", policy_digest: str) -> None:
         self.agent = agent
         self.chain = chain
@@ -47,8 +44,6 @@ class Identity:
 
 
 class LeanRecord:
-    __slots__ = ("agent", "call_id", "decision", "event_type", "metadata", "reason", "session_id")
-
     def __init__(
         self,
         event_type: str,
@@ -84,12 +79,11 @@ def decision_record(
     word: str,
     warnings: "list[str]",
     who: Identity,
-    randomness: "Callable[[int], bytes]",
 ) -> LeanRecord:
     rule = verdict.rule
     metadata: dict[str, Json] = {
         "tool": clean(asked.tool, NAME_CHARS_MAX),
-        "arguments": kept_arguments(asked, randomness),
+        "arguments": kept_arguments(asked),
         "actions": kept_actions(verdict.actions),
         "client": asked.client,
         "answer": word,
@@ -112,13 +106,13 @@ def decision_record(
     )
 
 
-def event_record(asked: Asked, agent: str, randomness: "Callable[[int], bytes]") -> LeanRecord:
+def event_record(asked: Asked, agent: str) -> LeanRecord:
     metadata: dict[str, Json] = {"event": asked.event, "client": asked.client}
     if asked.agent_id:
         metadata["agent_id"] = clean(asked.agent_id, NAME_CHARS_MAX)
     if asked.tool:
         metadata["tool"] = clean(asked.tool, NAME_CHARS_MAX)
-        metadata["arguments"] = kept_arguments(asked, randomness)
+        metadata["arguments"] = kept_arguments(asked)
     duration = asked.members.get("duration_ms")
     if type(duration) is int and 0 <= duration < 1 << 53:
         metadata["duration_ms"] = duration
@@ -127,7 +121,7 @@ def event_record(asked: Asked, agent: str, randomness: "Callable[[int], bytes]")
         if type(said) is str:
             metadata[name] = clean(said, NAME_CHARS_MAX)
     if "error" in asked.members:
-        metadata["error"] = digest_of(asked.members["error"], randomness)
+        metadata["error"] = digest_of(asked.members["error"])
     return LeanRecord(HOOK_EVENT, asked, agent, "", "", metadata)
 
 
@@ -138,7 +132,7 @@ def kept_actions(actions: "list[str]") -> "list[str]":
     return kept
 
 
-def kept_arguments(asked: Asked, randomness: "Callable[[int], bytes]") -> "dict[str, Json]":
+def kept_arguments(asked: Asked) -> "dict[str, Json]":
     kept: dict[str, Json] = {}
     is_known = not asked.tool.startswith("mcp__") and asked.tool != "apply_patch"
     for name, value in asked.input.items():
@@ -160,14 +154,14 @@ def kept_arguments(asked: Asked, randomness: "Callable[[int], bytes]") -> "dict[
         ):
             kept[shown] = value
         else:
-            kept[shown] = digest_of(value, randomness)
+            kept[shown] = digest_of(value)
     return kept
 
 
-def digest_of(value: "Json", randomness: "Callable[[int], bytes]") -> "dict[str, Json]":
+def digest_of(value: "Json") -> "dict[str, Json]":
     text = value if type(value) is str else repr(value)
     content = text.encode("utf-8", "surrogatepass")
-    salt = randomness(SALT_BYTES)
+    salt = posix.urandom(SALT_BYTES)
     digest = sha256(salt)
     digest.update(content)
     return {"salted_sha256": digest.hexdigest(), "salt": salt.hex(), "bytes": len(content)}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 class Holding:
     """A program, and for whom it runs commands; `kind`: of a client's agent, in that of `agent`."""
 
-    __slots__ = ("agent", "kind", "program", "root", "workspace")
-
     def __init__(
         self, program: "Sequence[str]", root: str, agent: str, kind: str, workspace: str
     ) -> None:
