@@ -6,7 +6,7 @@ before it ended. What is written says what it said before, without our tables, o
 
 import re
 import tomllib
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from paddock.apps.hook.settings.claude import EVENTS, JUDGED, LAUNCHER, Program, timeout_of
 from paddock.errors import ConfigError
@@ -135,33 +135,27 @@ def _require_same(text: str, left: str, own: str, file: str) -> None:
     except tomllib.TOMLDecodeError as error:
         what = f"the configuration is no TOML with our tables or without them: {error}"
         raise ConfigError(what, where=file, hint=hint) from None
-    if not _is_sum(before, after, ours):
+    try:
+        rest, groups = _taken_apart(before, ours)
+        is_same = not ours and (rest, groups) == _taken_apart(after, {})
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # Something of another kind stands there, or one of our tables holds more than ours.
+        is_same = False
+    if not is_same:
         what = "something beside our block is part of its tables, and would change without them"
         raise ConfigError(what, where=file, hint=hint)
 
 
-def _is_sum(whole: dict[str, Any], rest: dict[str, Any], ours: dict[str, Any]) -> bool:
-    """Compare as written out: by value, true would be 1, and no NaN itself."""
-    if not all(isinstance(each.get("hooks", {}), dict) for each in (whole, rest, ours)):
-        return False
-    hooks: dict[str, Any] = whole.pop("hooks", {})
-    other: dict[str, Any] = rest.pop("hooks", {})
-    own: dict[str, Any] = ours.pop("hooks", {})
-    return (repr(whole), ours) == (repr(rest), {}) and all(
-        _is_sum_of_groups(hooks.get(event, []), other.get(event, []), own.get(event, []))
-        for event in {*hooks, *other, *own}
-    )
+def _taken_apart(values: dict[str, Any], ours: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return what is no hook, and the groups of each event without ours; as written out.
 
-
-def _is_sum_of_groups(whole: Any, rest: Any, ours: list[Any]) -> bool:
-    if not ours:
-        return repr(whole) == repr(rest)
-    if not isinstance(rest, list):
-        # A table that stood in a group of ours makes the event a table itself without it.
-        return False
-    groups = cast("list[Any]", rest)
-    sums = ([*groups[:at], *ours, *groups[at:]] for at in range(len(groups) + 1))
-    return repr(whole) in map(repr, sums)
+    By value, true would be 1, and no NaN itself.
+    """
+    hooks: dict[str, list[Any]] = values.pop("hooks", {})
+    for event, groups in ours.pop("hooks", {}).items():
+        for group in groups:
+            hooks[event].remove(group)
+    return repr(values), {event: repr(groups) for event, groups in hooks.items() if groups != []}
 
 
 def _quoted(path: str) -> str:
