@@ -2,11 +2,9 @@
 
 import json
 import os
-import select
 import signal
 import termios
 import threading
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from enum import Enum, auto
@@ -17,6 +15,7 @@ from msgspec import Struct, field
 
 from paddock.agent.results import TurnResult
 from paddock.apps.admin.show import Block, PlainDrawing, StatusLine, shown_text, status_text
+from paddock.apps.cli.console import read_line
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
 from paddock.text.show import quote
@@ -185,8 +184,6 @@ def parse_choice(text: str, choices: tuple[Choice, ...]) -> Choice:
 
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
-_READ_BYTES: Final = 4096
-"""As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
 
 
 class LineScreen(Screen, Protocol):
@@ -338,7 +335,7 @@ class PlainKeyboard:
             descriptor = self._source.fileno()
             # Threat: keys that were typed before the question stood there would answer it.
             termios.tcflush(descriptor, termios.TCIFLUSH)
-            typed = _read_line(descriptor, self._woken, question.timeout_s)
+            typed = read_line(descriptor, question.timeout_s, self._woken)
         except (OSError, termios.error, ValueError):
             return Silence.NOBODY
         if typed is None:
@@ -382,26 +379,6 @@ class PlainKeyboard:
 
 class _EndedError(BaseException):
     """A signal ended the reading; no other place meets it."""
-
-
-def _read_line(descriptor: int, woken: int | None, timeout_s: float) -> bytes | None:
-    """Read a line from the descriptor, as the text stream may have read ahead; None: too late."""
-    typed = b""
-    deadline = time.monotonic() + timeout_s
-    while (left := deadline - time.monotonic()) > 0:
-        waiting = [descriptor] if woken is None else [descriptor, woken]
-        ready, _, _ = select.select(waiting, [], [], left)
-        if not ready:
-            break
-        if woken in ready:
-            return b""
-        read = os.read(descriptor, _READ_BYTES)
-        typed += read
-        if not read or len(typed) > _READ_BYTES:
-            return b""
-        if b"\n" in read:
-            return typed
-    return None
 
 
 # {"kind": "status", "agent": …, "gate_is_open": …, "sandbox": …, "badges": […], …}

@@ -32,14 +32,12 @@ class Revealed(Struct, frozen=True):
 
 def reveal(text: str) -> Revealed:
     """`text` for a question: escaped, line by line, with notices of what was odd."""
-    padded = 0
-    rows: list[str] = []
-    shown = reveal_exactly(text)
-    for each in shown.rows:
-        row, count = _SPACES.subn(_tell_spaces, each)
-        rows.append(row)
-        padded += count
-    return Revealed(tuple(rows), (*shown.notices, *_padding(padded)))
+    return _with_spaces_told(text, _SPACES)
+
+
+def reveal_diff(text: str) -> Revealed:
+    """As `reveal_exactly`, for indentation counts there; a gap that hides an end is told."""
+    return _with_spaces_told(text, _WIDE)
 
 
 def reveal_exactly(text: str) -> Revealed:
@@ -55,16 +53,11 @@ def reveal_exactly(text: str) -> Revealed:
     return Revealed(tuple(row for row, _ in found), tuple(notices))
 
 
-def reveal_diff(text: str) -> Revealed:
-    """As `reveal_exactly`, for indentation counts there; a gap that hides an end is told."""
+def _with_spaces_told(text: str, hiding: re.Pattern[str]) -> Revealed:
     shown = reveal_exactly(text)
-    rows: list[str] = []
-    padded = 0
-    for each in shown.rows:
-        row, count = _WIDE.subn(_tell_spaces, each)
-        rows.append(row)
-        padded += count
-    return Revealed(tuple(rows), (*shown.notices, *_padding(padded)))
+    told = [hiding.subn(_tell_spaces, each) for each in shown.rows]
+    padded = sum(count for _, count in told)
+    return Revealed(tuple(row for row, _ in told), (*shown.notices, *_padding(padded)))
 
 
 def _padding(runs: int) -> tuple[str, ...]:

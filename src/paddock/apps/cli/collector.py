@@ -9,6 +9,7 @@ from paddock.apps.cli.command import (
     Options,
     Part,
     Reply,
+    fields,
     find_project,
     opt,
     use_project,
@@ -150,11 +151,7 @@ def _answer_json(answer: OfferAnswer) -> Json:
     """Return an answer as JSON: a claim; not accepted and without a code, the offer waits on."""
     offer, result = answer.offer, answer.result
     return {
-        "host": offer.host,
-        "ledger": offer.ledger,
-        "start": offer.start,
-        "stop": offer.stop,
-        "sender": offer.sender,
+        **fields(offer, "host", "ledger", "start", "stop", "sender"),
         "accepted": isinstance(result, ChainHead),
         "code": result.code.value if isinstance(result, OfferRefusal) else None,
         "message": None if isinstance(result, ChainHead) else result.message,
@@ -193,8 +190,7 @@ def _chain_json(
     chain: Chain, newest: Accepted | None, waiting: int, refused: list[Refused]
 ) -> Json:
     return {
-        "host": chain.host,
-        "ledger": chain.ledger,
+        **fields(chain, "host", "ledger"),
         "entries": 0 if newest is None else newest.head.size,
         "root": None if newest is None else newest.head.root.hex(),
         "accepted_at": None if newest is None else newest.at,
@@ -202,11 +198,9 @@ def _chain_json(
         "refused": [
             {
                 "code": each.refusal.code.value,
-                "times": each.times,
-                "at": each.at,
+                **fields(each, "times", "at"),
                 "message": each.refusal.message,
-                "sender": each.offer.sender,
-                "note": each.offer.note,
+                **fields(each.offer, "sender", "note"),
             }
             for each in refused
         ],
@@ -250,14 +244,8 @@ def _verify(store: Store, options: Options, console: Console) -> Reply:
 
 
 def _report_json(report: ChainReport) -> Json:
-    return {
-        "host": report.host,
-        "ledger": report.ledger,
-        "entries": report.entries,
-        "checkpoints": report.checkpoints,
-        "on_record": report.compared,
-        "problems": list(report.problems),
-    }
+    named = fields(report, "host", "ledger", "entries", "checkpoints")
+    return {**named, "on_record": report.compared, "problems": list(report.problems)}
 
 
 def _report_rows(report: ChainReport) -> Iterator[str]:

@@ -9,7 +9,7 @@ from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from msgspec import Struct
 
@@ -28,7 +28,6 @@ argparse._ = str  # type: ignore[attr-defined] - a private name of its module
 
 Options = argparse.Namespace
 AS_VALUE: Final = "print one JSON value"
-_N = TypeVar("_N")
 
 
 class _HelpAskedError(Exception):
@@ -44,21 +43,9 @@ class Parser(argparse.ArgumentParser):
 
     _is_again = False
 
-    @overload
-    def parse_known_args(
-        self, args: Iterable[str] | None = None, namespace: None = None
-    ) -> tuple[Options, list[str]]: ...
-    @overload
-    def parse_known_args(
-        self, args: Iterable[str] | None, namespace: _N
-    ) -> tuple[_N, list[str]]: ...
-    @overload
-    def parse_known_args(
-        self, args: Iterable[str] | None = None, *, namespace: _N
-    ) -> tuple[_N, list[str]]: ...
-    def parse_known_args(
-        self, args: Iterable[str] | None = None, namespace: object = None
-    ) -> tuple[object, list[str]]:
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - its three in one
+        self, args: Iterable[str] | None = None, namespace: Any = None
+    ) -> Any:
         words = None if args is None else list(args)
         before = copy(namespace)
         known, left = super().parse_known_args(words, namespace)
@@ -147,6 +134,11 @@ def seconds_of(text: str | None, option: str) -> float | None:
             f"{quote(text)} is no time", where=option, hint="such as 2026-01-31T12:00:00Z"
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def fields(thing: object, *names: str) -> dict[str, Json]:
+    """Return attributes of a thing as members of one JSON object, under the same names."""
+    return {name: getattr(thing, name) for name in names}
 
 
 class Reply(Struct, frozen=True):

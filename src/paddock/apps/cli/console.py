@@ -227,14 +227,16 @@ def ask_yes(source: TextIO, screen: TextIO, question: str, timeout_s: float) -> 
         descriptor = source.fileno()
         # Threat: keys that were typed before the question stood there would answer it.
         termios.tcflush(descriptor, termios.TCIFLUSH)
-        said = _read_line(descriptor, timeout_s)
+        said = read_line(descriptor, timeout_s)
     except (OSError, termios.error, ValueError) as error:
         raise NoTerminalError from error
     return None if said is None else said.strip().lower() in (b"y", b"yes")
 
 
-def _read_line(descriptor: int, timeout_s: float) -> bytes | None:
+def read_line(descriptor: int, timeout_s: float, woken: int | None = None) -> bytes | None:
     """What was typed up to a line end; nothing at the end of input, None when time is up.
+
+    Nothing as well once the descriptor `woken` is readable.
 
     Read from the descriptor: a text stream stops at bytes that are no UTF-8, and on
     a terminal without line mode it would wait for a line end past any limit.
@@ -243,9 +245,12 @@ def _read_line(descriptor: int, timeout_s: float) -> bytes | None:
     deadline = time.monotonic() + timeout_s
     while (left := deadline - time.monotonic()) > 0:
         # In slices: a Ctrl-C that came just before the wait is noticed after it.
-        ready, _, _ = select.select([descriptor], [], [], min(left, _LOOK_S))
+        waiting = [descriptor] if woken is None else [descriptor, woken]
+        ready, _, _ = select.select(waiting, [], [], min(left, _LOOK_S))
         if not ready:
             continue
+        if woken in ready:
+            return b""
         read = os.read(descriptor, _READ_BYTES)
         typed += read
         if not read or len(typed) > _READ_BYTES:

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from paddock.apps.cli.command import Command, Options, Reply, find_project, opt, use_project
+from paddock.apps.cli.command import (
+    Command,
+    Options,
+    Reply,
+    fields,
+    find_project,
+    opt,
+    use_project,
+)
 from paddock.apps.cli.console import EXIT_INTEGRITY, Console, exit_of_call
 from paddock.assembly.past import Past, UndoStanding, open_past
 from paddock.errors import UsageError
@@ -108,13 +116,9 @@ def _call_json(past: Past, call: PastCall, undone: Mapping[str, str]) -> dict[st
     return {
         "call": call.call_id,
         "entry": call.entry_id,
-        "timestamp": call.timestamp,
-        "agent": call.agent,
-        "workspace_of": call.workspace_of,
+        **fields(call, "timestamp", "agent", "workspace_of"),
         "session": call.session_id,
-        "tool": call.tool,
-        "outcome": call.outcome,
-        "undoes": call.undoes,
+        **fields(call, "tool", "outcome", "undoes"),
         "undone_by": undone.get(call.call_id, ""),
         "changes": [change_json(change) for change in shown],
         "secret_changes": len(call.changes) - len(shown),

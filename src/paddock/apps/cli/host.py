@@ -15,6 +15,7 @@ from paddock.apps.cli.command import (
     Part,
     Reply,
     environment_of,
+    fields,
     find_project,
     opt,
     use_project,
@@ -137,22 +138,12 @@ def _commands(
 
 
 def _finding_json(finding: HostFinding) -> dict[str, Json]:
-    return {
-        "name": finding.name,
-        "ok": finding.is_there,
-        "found": finding.found,
-        "remedy": finding.remedy,
-    }
+    return {"name": finding.name, "ok": finding.is_there, **fields(finding, "found", "remedy")}
 
 
 def _verdict_json(verdict: BackendVerdict) -> dict[str, Json]:
-    return {
-        "backend": verdict.backend,
-        "enforcement": verdict.enforcement.value,
-        "gaps": list(verdict.gaps),
-        "cause": verdict.cause,
-        "remedy": verdict.remedy,
-    }
+    named = fields(verdict, "backend", "enforcement", "gaps", "cause", "remedy")
+    return {**named, "enforcement": verdict.enforcement.value}
 
 
 class _Here(Struct, frozen=True):

@@ -15,6 +15,7 @@ from paddock.apps.cli.command import (
     Part,
     Reply,
     Work,
+    fields,
     find_project,
     flag,
     opt,
@@ -173,14 +174,8 @@ def _row(each: "NamedContent", is_kept: bool) -> str:
 
 
 def _row_json(each: "NamedContent", is_there: bool) -> dict[str, Json]:
-    return {
-        "digest": each.digest,
-        "call_id": each.call_id,
-        "seq": each.seq,
-        "argument": each.argument,
-        "bytes": each.size_bytes,
-        "kept": is_there,
-    }
+    named = fields(each, "digest", "call_id", "seq", "argument")
+    return {**named, "bytes": each.size_bytes, "kept": is_there}
 
 
 def _why_gone(project: "Project", digest: str) -> str:

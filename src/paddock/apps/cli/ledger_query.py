@@ -10,7 +10,14 @@ from typing import Final, cast
 
 import paddock
 from paddock import limits
-from paddock.apps.cli.command import Options, find_site, nearest, seconds_of, write_new_file
+from paddock.apps.cli.command import (
+    Options,
+    fields,
+    find_site,
+    nearest,
+    seconds_of,
+    write_new_file,
+)
 from paddock.apps.cli.console import EXIT_INTEGRITY, Console
 from paddock.apps.cli.ledger import QUERY_LAST
 from paddock.assembly.project import PlaneSite
@@ -30,15 +37,15 @@ from paddock.values.calls import Json
 from paddock.values.entries import APPROVAL_ANSWERED, EVENT_TYPES, Entry, clean
 
 
-def _ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
-    """The file of the ledger that is named. Raises: UsageError, LedgerDamagedError."""
-    path = site.layout.ledger_paths()[LedgerName(options.ledger)]
+def require_ledger(site: PlaneSite, name: LedgerName) -> Path:
+    """The file of a ledger that is there. Raises: UsageError, LedgerDamagedError."""
+    path = site.layout.ledger_paths()[name]
     if path.exists():
         return path
     if is_known(path):
-        raise gone_error(path, options.ledger)
+        raise gone_error(path, name)
     raise UsageError(
-        f"the ledger {options.ledger} does not exist yet",
+        f"the ledger {name} does not exist yet",
         where="--ledger",
         hint="it is made with its first entry",
     )
@@ -122,7 +129,7 @@ def run_query(options: Options, console: Console) -> int:
 def run_tail(options: Options, console: Console) -> int:
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
-    path = _ledger_that_is_there(find_site(options, console), options)
+    path = require_ledger(find_site(options, console), LedgerName(options.ledger))
     torn_bytes = find_torn_bytes(str(path))
     if torn_bytes:
         console.warn(f"{unfinished(torn_bytes)} and are no entry yet")
@@ -205,20 +212,11 @@ def _answered(entry: Entry) -> str:
 
 
 def _entry_json(stored: StoredEntry) -> dict[str, Json]:
-    entry = stored.entry
+    said = ("event_type", "submission_id", "decision", "reason", "session_id", "agent", "call_id")
     return {
-        "id": stored.id,
-        "timestamp": stored.timestamp,
-        "event_type": entry.event_type,
-        "submission_id": entry.submission_id,
-        "decision": entry.decision,
-        "reason": entry.reason,
-        "session_id": entry.session_id,
-        "agent": entry.agent,
-        "call_id": entry.call_id,
-        "metadata": dict(entry.metadata),
-        "seq": stored.seq,
-        "prev": stored.prev,
+        **fields(stored, "id", "timestamp"),
+        **fields(stored.entry, *said, "metadata"),
+        **fields(stored, "seq", "prev"),
     }
 
 
@@ -231,7 +229,7 @@ def run_export(options: Options, console: Console) -> int:
     site = find_site(options, console)
     if options.agent is not None:
         require_agent_of_site(site, options.agent)
-    path = _ledger_that_is_there(site, options)
+    path = require_ledger(site, LedgerName(options.ledger))
     _require_known_type(options, path)
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from paddock import limits
-from paddock.apps.cli.command import Options, Reply, find_site, write_new_file
+from paddock.apps.cli.command import Options, Reply, fields, find_site, write_new_file
 from paddock.apps.cli.console import EXIT_INTEGRITY, EXIT_NO, Console
 from paddock.apps.cli.ledger import NAMES
-from paddock.apps.cli.ledger_query import unfinished
+from paddock.apps.cli.ledger_query import require_ledger, unfinished
 from paddock.assembly.auditing import (
     Audit,
     accept_rollback,
@@ -35,7 +35,7 @@ from paddock.ledger.proof import (
     prove_inclusion,
 )
 from paddock.ledger.query import Filter, query
-from paddock.ledger.read import find_genesis, gone_error, is_known
+from paddock.ledger.read import find_genesis, gone_error
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.ledger.verify import ChainFault, Held, LedgerProblem, Verification
@@ -140,8 +140,7 @@ def _origin(site: PlaneSite, name: LedgerName) -> str:
 def _audited(
     site: PlaneSite, name: LedgerName, given: list[_Given], unplaced: list[_Given], *, full: bool
 ) -> Verification:
-    if not site.layout.ledger_paths()[name].exists():
-        raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
+    require_ledger(site, name)
     origin = _origin(site, name)
     mine = [each.held for each in given if each not in unplaced and each.origin == origin]
     asked = Audit(mine, full=full, parsed=full)
@@ -207,28 +206,17 @@ def _report_json(report: Verification) -> dict[str, Json]:
     return {
         "whole": report.is_whole,
         "entries": report.entries,
-        "head": None if report.head is None else {"seq": report.head.seq, "hash": report.head.hash},
+        "head": None if report.head is None else fields(report.head, "seq", "hash"),
         "problems": [
-            {
-                "line": problem.line,
-                "seq": problem.seq,
-                "offset_bytes": problem.offset_bytes,
-                "kind": str(problem.kind),
-                "detail": problem.detail,
-            }
-            for problem in report.problems
+            fields(each, "line", "seq", "offset_bytes", "kind", "detail")
+            for each in report.problems
         ],
         "problems_omitted": report.problems_omitted,
-        "unknown": [
-            {"seq": open_.seq, "call_id": open_.call_id, "tool": open_.tool}
-            for open_ in report.unanswered
-        ],
-        "torn_bytes": report.torn_bytes,
-        "covered_entries": report.covered_entries,
+        "unknown": [fields(each, "seq", "call_id", "tool") for each in report.unanswered],
+        **fields(report, "torn_bytes", "covered_entries"),
         "uncovered_entries": max(0, report.entries - report.covered_entries),
-        "uncovered": report.uncovered,
-        "unread_entries": report.unread_entries,
-        "checkpoints": [{"source": each.source, "size": each.size} for each in report.agreements],
+        **fields(report, "uncovered", "unread_entries"),
+        "checkpoints": [fields(each, "source", "size") for each in report.agreements],
     }
 
 
@@ -238,22 +226,15 @@ _GO_ON: Final = "go on from what is here? what was signed before counts no more 
 def run_checkpoint(options: Options, console: Console) -> int:
     site = find_site(options, console)
     name = LedgerName(options.ledger)
-    _require_ledger(site, name)
+    require_ledger(site, name)
     with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
         signed = ledger.seal()
     if options.out is not None:
         write_new_file(Path(console.directory / options.out), [signed.note.encode()])
     if options.json:
-        checkpoint = signed.checkpoint
-        console.write_json(
-            {
-                "ledger": name,
-                "origin": checkpoint.origin,
-                "size": checkpoint.size,
-                "root": checkpoint.root.hex(),
-                "note": signed.note,
-            }
-        )
+        made = signed.checkpoint
+        named = {"ledger": name, **fields(made, "origin", "size"), "root": made.root.hex()}
+        console.write_json({**named, "note": signed.note})
     elif options.out is None:
         console.write_bytes(signed.note.encode())
     return 0
@@ -268,8 +249,7 @@ def run_proof(options: Options, console: Console) -> int:
     is_call = isinstance(entry, str)
     usual = LedgerName.HO1M if is_call else LedgerName.GOVERNANCE
     name = LedgerName(options.ledger or usual)
-    _require_ledger(site, name)
-    path = str(site.layout.ledger_paths()[name])
+    path = str(require_ledger(site, name))
     if entry is None:
         signed = _newest(site, name, path, options.since)
         _show_consistency(prove_consistency(path, options.since, signed), options, console)
@@ -315,14 +295,6 @@ def run_accept_rollback(options: Options, console: Console) -> Reply:
     return Reply({"status": "ok", "ledgers": ledgers}, said)
 
 
-def _require_ledger(site: PlaneSite, name: LedgerName) -> None:
-    path = site.layout.ledger_paths()[name]
-    if not path.exists():
-        if is_known(path):
-            raise gone_error(path, name)
-        raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
-
-
 def _require_entry(path: str, name: str, number: int) -> None:
     rows = query(path, Filter(), last=1).entries
     if rows and number > rows[-1].seq:
@@ -356,31 +328,17 @@ def _show_inclusion(proof: InclusionProof, options: Options, console: Console) -
     if not options.json:
         console.write_bytes(proof.text.encode())
         return
-    console.write_json(
-        {
-            "seq": proof.seq,
-            "size": proof.size,
-            "leaf": proof.leaf.hex(),
-            "hashes": [each.hex() for each in proof.hashes],
-            "note": proof.note,
-        }
-    )
+    hashes: list[Json] = [each.hex() for each in proof.hashes]
+    named = {**fields(proof, "seq", "size"), "leaf": proof.leaf.hex()}
+    console.write_json({**named, "hashes": hashes, "note": proof.note})
 
 
 def _show_consistency(proof: ConsistencyProof, options: Options, console: Console) -> None:
+    root, hashes = proof.old_root.hex(), [each.hex() for each in proof.hashes]
     if not options.json:
-        console.say(f"from {proof.old} {proof.old_root.hex()}")
-        for each in proof.hashes:
-            console.say(each.hex())
-        console.say("")
+        for row in (f"from {proof.old} {root}", *hashes, ""):
+            console.say(row)
         console.write_bytes(proof.note.encode())
         return
-    console.write_json(
-        {
-            "from": proof.old,
-            "root": proof.old_root.hex(),
-            "size": proof.size,
-            "hashes": [each.hex() for each in proof.hashes],
-            "note": proof.note,
-        }
-    )
+    named: dict[str, Json] = {"from": proof.old, "root": root, "size": proof.size}
+    console.write_json({**named, "hashes": list[Json](hashes), "note": proof.note})

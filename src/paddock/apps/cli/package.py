@@ -14,6 +14,7 @@ from paddock.apps.cli.command import (
     Part,
     Reply,
     environment_of,
+    fields,
     find_project,
     flag,
     opt,
@@ -302,7 +303,7 @@ def _refusal_json(
 
 
 def _failures_json(failures: tuple[Failure, ...]) -> list[Json]:
-    return [{"file": failure.file, "reason": failure.reason} for failure in failures]
+    return [fields(failure, "file", "reason") for failure in failures]
 
 
 def _report_rows(report: "InstallReport") -> Iterator[str]:

@@ -13,6 +13,7 @@ from paddock.apps.cli.command import (
     Options,
     Part,
     Reply,
+    fields,
     find_project,
     opt,
     seconds_of,
@@ -232,37 +233,27 @@ def _is_yet_to_be_made(project: Project, name: str) -> bool:
 
 def _example_json(result: ExampleResult) -> dict[str, Json]:
     return {
-        "profile": result.profile,
-        "pattern": result.pattern,
+        **fields(result, "profile", "pattern"),
         "example": result.example.text,
-        "wanted": result.wanted,
-        "holds": result.holds,
-        "file": result.example.place.file,
-        "line": result.example.place.line,
+        **fields(result, "wanted", "holds"),
+        **fields(result.example.place, "file", "line"),
     }
 
 
 def _finding_json(finding: LintFinding) -> dict[str, Json]:
-    return {
-        "code": finding.code,
-        "message": finding.message,
-        "file": finding.place.file,
-        "line": finding.place.line,
-        "hint": finding.hint,
-    }
+    place = fields(finding.place, "file", "line")
+    return {**fields(finding, "code", "message"), **place, "hint": finding.hint}
 
 
 def _decision_json(decision: Decision) -> dict[str, Json]:
     return {
         "outcome": decision.outcome.word,
         **here_json(decision),
-        "action": decision.action,
-        "reason": decision.reason,
-        "code": decision.code,
+        **fields(decision, "action", "reason", "code"),
         "rule": rule_as_json(decision.rule),
         "matched": [
-            {"outcome": m.outcome.word, "text": m.text, "file": m.file, "line": m.line}
-            for m in decision.matched
+            {"outcome": each.outcome.word, **fields(each, "text", "file", "line")}
+            for each in decision.matched
         ],
         "warnings": list(decision.warnings),
         "policy_digest": decision.policy_digest,

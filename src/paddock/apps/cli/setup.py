@@ -17,6 +17,7 @@ from paddock.apps.cli.command import (
     Part,
     Reply,
     environment_of,
+    fields,
     find_project,
     find_site,
     flag,
@@ -271,18 +272,12 @@ def _remove(options: Options, console: Console) -> Reply:
 
 
 def _json(record: AgentRecord) -> dict[str, Json]:
-    agent, permissions = record.agent, record.agent.permissions
+    agent = record.agent
     return {
-        "name": agent.name,
-        "profile": agent.profile,
+        **fields(agent, "name", "profile"),
         "workspace": str(record.workspace),
-        "parent": agent.parent,
-        "toolsets": list(agent.toolsets),
-        "permissions": {
-            "read": list(permissions.read),
-            "write": list(permissions.write),
-            "forbidden": list(permissions.forbidden),
-        },
+        **fields(agent, "parent", "toolsets"),
+        "permissions": fields(agent.permissions, "read", "write", "forbidden"),
     }
 
 

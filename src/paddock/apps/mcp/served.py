@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from mcp_types import Tool
 from msgspec import Struct
@@ -44,14 +44,8 @@ _OPENED_MAX: Final = 5
 """So often what governs may change while it is read."""
 
 
-class _Stamp(NamedTuple):
-    """How a place looks: of a directory that was moved this is another."""
-
-    device: int
-    inode: int
-    rights: int
-    size: int
-    changed_ns: int
+_Stamp = tuple[int, int, int, int, int]
+"""Device, inode, rights, size, change: of a directory that was moved this is another."""
 
 
 class Looks(Struct, frozen=True):
@@ -69,7 +63,7 @@ class Looks(Struct, frozen=True):
     @property
     def identities(self) -> list[tuple[int, int] | None]:
         """Which files or directories they are, whatever became of them."""
-        return [None if stamp is None else (stamp.device, stamp.inode) for stamp in self.stamps]
+        return [None if stamp is None else stamp[:2] for stamp in self.stamps]
 
 
 class SeenGovernance(Struct, frozen=True):
@@ -195,7 +189,7 @@ def _stamp(path: Path) -> _Stamp | None:
     except OSError:
         return None
     rights = found.st_mode << 32 | found.st_uid
-    return _Stamp(found.st_dev, found.st_ino, rights, found.st_size, found.st_ctime_ns)
+    return (found.st_dev, found.st_ino, rights, found.st_size, found.st_ctime_ns)
 
 
 # In the era in which a call is answered with its question and made again with the answer, a

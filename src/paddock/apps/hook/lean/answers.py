@@ -119,7 +119,7 @@ def verdict_answer(
     notice: str = "",
 ) -> bytes:
     if word == "deny":
-        return decision_answer("deny", reason, scratch_hint(today), reason)
+        return refusal(reason, scratch_hint(today))
     warned = "\n".join(warnings)
     context = "\n".join(filter(None, (warned, scratch_hint(today)))) if warned else ""
     reason = f"{reason}\n{warned}" if warned else reason
