@@ -21,7 +21,6 @@ from paddock.plane.discover import (
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment, real_path
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.report import WhereReport, where_report
 from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.pathset import compile_permissions
@@ -86,7 +85,9 @@ class Project(Struct, frozen=True):
     gate: DualGate = field(default_factory=DualGate)
     """What the dual gate found; on a project it is closed."""
 
-    def report(self) -> WhereReport:
+    def report(self) -> "WhereReport":
+        from paddock.plane.report import where_report  # noqa: PLC0415 - few commands ask
+
         gate = None if self.admin is None else self.gate
         return where_report(self.root, self.layout, self.files, self.environment, gate)
 
@@ -183,7 +184,9 @@ class PlaneSite(Struct, frozen=True):
     layout: PlaneLayout
     environment: Environment
 
-    def report(self) -> WhereReport:
+    def report(self) -> "WhereReport":
+        from paddock.plane.report import where_report  # noqa: PLC0415 - as above
+
         return where_report(self.root, self.layout, None, self.environment)
 
 

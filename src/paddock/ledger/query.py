@@ -5,6 +5,7 @@ not, they are read backwards. Either way every row is parsed strictly and compar
 asked: the same text inside somebody's metadata is no match. A bad line is part of the answer.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, cast
@@ -180,7 +181,7 @@ class LedgerSearch:
             raise replaced_error(reader.path)
         size = reader.size()
         end = reader.whole_bytes(size)
-        if wanted.keys() or wanted.span():
+        if (wanted.keys() or wanted.span()) and not self._is_short(size):
             from paddock.ledger.index import Index, StaleIndexError  # noqa: PLC0415 - it loads SQLite
 
             self._index = self._index or Index(LedgerPaths(reader.path))
@@ -189,6 +190,11 @@ class LedgerSearch:
             except StaleIndexError:
                 self._index.remove()
         return _collect(reader.lines_backwards(end), wanted, last, size - end)
+
+    def _is_short(self, size: int) -> bool:
+        """Whether the lines are so few that nobody indexed them, nor will."""
+        is_small = self._index is None and size <= limits.ledger_unindexed_bytes_max
+        return is_small and not os.path.lexists(LedgerPaths(self._reader.path).index)
 
     def _indexed(self, index: "Index", wanted: Filter, end: int) -> Iterator[tuple[int, bytes]]:
         """Yield the newest lines as they are; where these were many, have them indexed as well."""

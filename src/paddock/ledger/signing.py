@@ -8,7 +8,7 @@ signer remembers shows it, as long as that lies out of reach of whoever did it.
 
 import os
 import stat
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -68,7 +68,7 @@ def make_key(name: str, seed: bytes) -> SigningKey:
 def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> SigningKey:
     """Make a key and store it, mode 0600; what exists stays. Who can read it can sign."""
     key = make_key(name, randomness(_SEED_BYTES))
-    encoded = b64encode(ALGORITHM_ED25519 + key.seed).decode()
+    encoded = b2a_base64(ALGORITHM_ED25519 + key.seed, newline=False).decode()
     text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{encoded}\n"
     if not create_file(Path(path), text.encode(), FILE_MODE):
         raise HostError("a key stands there already", where=ascii(path))
@@ -118,6 +118,8 @@ class KeySigner:
         self._key_path = key_path
         self._if_missing = if_missing
         self._key: SigningKey | None = None
+        self._known: SignedCheckpoint | None = None
+        """What was read last, and found to be our own."""
 
     @property
     def verifier(self) -> VerifierKey:
@@ -125,7 +127,11 @@ class KeySigner:
 
     def last(self) -> SignedCheckpoint | None:
         note = read_signed(self._key_path)
-        return None if note is None else open_note(note, self._loaded().verifier)
+        if note is None:
+            return None
+        if self._known is None or self._known.note != note:
+            self._known = open_note(note, self._loaded().verifier)
+        return self._known
 
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
         key = self._loaded()

@@ -14,11 +14,12 @@ _DANGEROUS = lazy_pattern(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
     "\ud800-\udfff\ufeff]"
 )
-_NAME_DANGEROUS = lazy_pattern(
+_IN_NAMES = (
     "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\U000e0000-\U000e0fff]"
 )
-_UNSEEN = lazy_pattern(f"{_NAME_DANGEROUS.pattern}|[\ufe00-\ufe0f]")
+_NAME_DANGEROUS = lazy_pattern(_IN_NAMES)
+_UNSEEN = lazy_pattern(f"{_IN_NAMES}|[\ufe00-\ufe0f]")
 """With the selectors of variants, which are part of many an emoji, what Python calls printable and
 is drawn as nothing: Default_Ignorable_Code_Point, and the empty Braille pattern."""
 # The hook and the ledger's names write the same without this module.

@@ -7,9 +7,8 @@ may follow and mean nothing to us.
 """
 
 import re
-from base64 import b64encode
 from binascii import Error as Base64Error
-from binascii import a2b_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 from typing import Final
 
@@ -40,7 +39,7 @@ class Checkpoint(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The signed text, with its last LF."""
-        return f"{self.origin}\n{self.size}\n{b64encode(self.root).decode()}\n"
+        return f"{self.origin}\n{self.size}\n{b2a_base64(self.root, newline=False).decode()}\n"
 
 
 class NoteSignature(Struct, frozen=True):
@@ -64,7 +63,7 @@ class SignedCheckpoint(Struct, frozen=True):
 
 
 def format_note(text: str, name: str, key_id: bytes, signature: bytes) -> str:
-    encoded = b64encode(key_id + signature).decode()
+    encoded = b2a_base64(key_id + signature, newline=False).decode()
     return f"{text}\n{_DASH}{name} {encoded}\n"
 
 
@@ -124,7 +123,7 @@ def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
 
 def format_inclusion(index: int, path: Sequence[bytes], note: str) -> str:
     """A proof that whoever trusts the key can verify alone (C2SP tlog-proof)."""
-    hashes = "".join(f"{b64encode(each).decode()}\n" for each in path)
+    hashes = "".join(f"{b2a_base64(each, newline=False).decode()}\n" for each in path)
     return f"{_PROOF_HEADER}\nindex {index}\n{hashes}\n{note}"
 
 
@@ -144,7 +143,7 @@ def _decode(encoded: str) -> bytes | None:
         decoded = a2b_base64(encoded, strict_mode=True)
     except (Base64Error, ValueError):
         return None
-    return decoded if b64encode(decoded).decode() == encoded else None
+    return decoded if b2a_base64(decoded, newline=False).decode() == encoded else None
 
 
 def _not(what: str, text: str) -> NoteError:
