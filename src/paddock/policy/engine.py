@@ -184,7 +184,8 @@ class PathGuards(Struct, frozen=True, eq=False):
         return self.ours.directories.find_itself(path) is not None
 
     def _first(self, path: str, wanted: tuple[str, ...]) -> PathPattern | None:
-        found = find_listed(self.compiled[0], self.hits(path), wanted)
+        hits = self.hits(path)
+        found = find_listed(self.compiled[0], hits, wanted) if hits else None
         return self.patterns[found[0][1]] if found else None
 
 

@@ -142,7 +142,11 @@ def escape_notices(escaped: int) -> list[str]:
 
 
 def name_notices(names: Iterable[str]) -> list[str]:
-    escaped = sum(show_name(name) != name for name in names)
+    listed = list(names)
+    together = "".join(listed)
+    if show_name(together) is together:
+        return []
+    escaped = sum(show_name(each) != each for each in listed)
     if not escaped:
         return []
     which = "1 name holds" if escaped == 1 else f"{escaped} names hold"
