@@ -126,10 +126,13 @@ def number_lines(lines: list[bytes], first: int, line_chars_max: int) -> str:
     """Rows for raw lines from number `first` on; a longer line is cut and says so."""
     rows: list[str] = []
     for number, raw in enumerate(lines, first):
-        # Cut before it is escaped: a line may be as long as the largest file.
-        text = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
-        missing = len(text) - line_chars_max
-        row, _ = number_line(number, text[:line_chars_max].encode("utf-8", "surrogateescape"))
+        line, missing = raw.removesuffix(b"\n").removesuffix(b"\r"), 0
+        if len(line) > line_chars_max:
+            # Cut before it is escaped: a line may be as long as the largest file.
+            text = line.decode("utf-8", "surrogateescape")
+            missing = len(text) - line_chars_max
+            line = text[:line_chars_max].encode("utf-8", "surrogateescape")
+        row, _ = number_line(number, line)
         rows.append(f"{row} [... {missing} more characters]" if missing > 0 else row)
     return "\n".join(rows)
 
