@@ -4,6 +4,7 @@ Python tells of one that comes while modules load by a traceback: nobody is ther
 """
 
 import gc
+import os
 import sys
 from importlib import import_module
 
@@ -36,16 +37,24 @@ def console() -> None:
 
 
 def _load_msgspec() -> None:
-    """Load msgspec with the `typing` of Python itself.
+    """Load msgspec with the `typing` of Python itself, and without `platform`.
 
     It prefers `typing_extensions`, which loads `inspect` and the compiler's modules: as long
-    as msgspec itself. In a program's first thread nobody else can be loading it meanwhile.
+    as msgspec itself. Its `uuid` asks `platform` for the system's name alone, which compiles a
+    dozen patterns. In a program's first thread nobody else can be loading them meanwhile.
     """
-    name = "typing_extensions"
-    if name in sys.modules:
-        return
-    sys.modules[name] = None  # type: ignore[assignment] - None makes an import of it fail
+    # None makes an import of it fail.
+    instead = {"typing_extensions": None, "platform": _System}
+    kept = {name: each for name, each in instead.items() if name not in sys.modules}
+    sys.modules.update(kept)  # type: ignore[arg-type] - no modules, and found as such
     try:
         import_module("msgspec")
     finally:
-        del sys.modules[name]
+        for name in kept:
+            del sys.modules[name]
+
+
+class _System:
+    @staticmethod
+    def system() -> str:
+        return os.uname().sysname
