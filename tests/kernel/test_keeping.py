@@ -296,5 +296,5 @@ def test_a_keeper_loads_nothing_slow():
         check=False,
     )
     loaded = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines() if "|" in row}
-    assert "paddock.sandbox.inside.landlocked" in loaded
+    assert "paddock.sandbox.inside.init" in loaded
     assert not loaded & {"typing", "dataclasses", "enum", "socket", "json", "signal", "subprocess"}

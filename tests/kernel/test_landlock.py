@@ -14,7 +14,7 @@ import pytest
 from paddock.errors import SandboxUnavailableError
 from paddock.kernel.landlock import landlock_abi
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.sandbox.inside.landlocked import Hold, hold
+from paddock.sandbox.inside.keeper import hold
 from paddock.sandbox.landlock import gaps, identity_for
 from paddock.values.decisions import Agent, Permissions
 from tests.support.landlocked import Held, plan_for
@@ -324,7 +324,7 @@ def test_root_never_stays_root(ground):
     if child == 0:
         code = 1
         try:
-            hold(Hold(-1, b""), None)
+            hold((-1, b""), None)
         except PermissionError:
             code = 0
         finally:

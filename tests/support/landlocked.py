@@ -15,7 +15,7 @@ from paddock.kernel.processes import adopt_orphans
 from paddock.policy.engine import Policy, load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.inside.landlocked import Hold, end_descendants, hold
+from paddock.sandbox.inside.keeper import end_descendants, hold
 from paddock.sandbox.landlock import LandlockArea, LandlockConfinement, LandlockGround, confine
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import SandboxPlan
@@ -100,7 +100,7 @@ def _run(line: str, ground: Held, held: LandlockConfinement) -> Ran:
                 _become(line, ground, held, identity, said_write)
             os.close(said_write)
             _, status = os.waitpid(command, 0)
-            os.write(told_write, str(len(end_descendants().running)).encode())
+            os.write(told_write, str(len(end_descendants()[0])).encode())
             code = os.waitstatus_to_exitcode(status)
             code = code if code >= 0 else 128 - code
         finally:
@@ -129,7 +129,7 @@ def _become(
         os.dup2(output, 2)
         os.chdir(ground.workspace)
         os.setsid()
-        hold(Hold(held.ruleset_fd, held.program), identity)
+        hold((held.ruleset_fd, held.program), identity)
         os.closerange(3, 256)
         scratch = str(ground.scratch)
         environment = {"PATH": "/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch}

@@ -12,7 +12,7 @@ numbers = st.integers(min_value=0, max_value=2**40)
 
 
 def fields(record: object) -> dict[str, object]:
-    return {name: getattr(record, name) for name in type(record).__slots__}
+    return {name: getattr(record, name) for name in type(record).__annotations__}
 
 
 @given(items, items, items, lists, lists, lists, numbers)

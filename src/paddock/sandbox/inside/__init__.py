@@ -3,7 +3,7 @@
     main, protocol       the launcher; what it is told and answers; a stage's directories
     confine              a process in new namespaces, and what it finds there
     init                 the first process of its pid namespace: one command, its end and report
-    landlocked, keeper   the same without namespaces; the program that keeps such a command
+    keeper               the same without namespaces: the program that keeps such a command
 
 Nothing slow is loaded here (no `typing`, `dataclasses`, `enum`, `socket`, `json`), and of the
 package only this folder and `kernel`: a test lists it.

@@ -12,12 +12,11 @@ import _socket
 import errno
 import fcntl
 import os
-import resource
 import stat
 import struct
 
 from paddock.kernel import mounts, processes, seccomp
-from paddock.sandbox.inside.init import limit_processor_time
+from paddock.sandbox.inside.init import KILL_SIGNAL, limit_resources
 from paddock.sandbox.inside.protocol import GIT, WORKSPACE, Base
 
 SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
@@ -29,36 +28,19 @@ def caches_look(base: Base) -> int:
 
 
 class Layers:
-    """What the overlay is made of, as descriptors.
+    """What the overlays are made of, as descriptors.
 
-    `stage` holds `upper` and `work`; `git` is a git directory outside with its own overlay; -1
-    where there is none, as with `hidden` and `git_shown`. For a plain user directories; for root,
-    trees that the launcher detached while it was root of the host.
+    `fds` has `workspace`, `stage` (which holds `upper` and `work`) and, where there is one,
+    `hidden`, `git` (a git directory outside, with its own overlay) and `git_shown`. For a plain
+    user directories; for root, trees that the launcher detached while it was root of the host.
     """
 
-    __slots__ = ("git", "git_shown", "hidden", "stage", "trees", "workspace")
-
-    def __init__(
-        self,
-        workspace: int = -1,
-        stage: int = -1,
-        hidden: int = -1,
-        git: int = -1,
-        git_shown: int = -1,
-    ) -> None:
-        self.workspace = workspace
-        self.stage = stage
-        self.hidden = hidden
-        self.git = git
-        self.git_shown = git_shown
+    def __init__(self, fds: dict[str, int]) -> None:
+        self.fds = fds
         self.trees: dict[bytes, int] = {}
 
-    def overlaid(self) -> list[int]:
-        fds = (self.workspace, self.stage, self.hidden, self.git, self.git_shown)
-        return [fd for fd in fds if fd >= 0]
-
     def descriptors(self) -> list[int]:
-        return [*self.overlaid(), *self.trees.values()]
+        return [*self.fds.values(), *self.trees.values()]
 
     def close(self) -> None:
         for fd in self.descriptors():
@@ -71,18 +53,12 @@ def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
     Inside nobody can pass through /root any more. Only what lies below an overlay shows its owners
     mapped: files of root are the command's own there.
     """
-    taken = Layers()
+    taken = Layers({})
     try:
-        taken.workspace = mounts.clone_tree(layers.workspace, b"", recursive=False)
-        mounts.set_tree(taken.workspace, SHIELDED, recursive=False, id_map=id_map)
-        taken.stage = mounts.clone_tree(layers.stage, b"", recursive=False)
-        if layers.hidden >= 0:
-            taken.hidden = mounts.clone_tree(layers.hidden, b"", recursive=False)
-        if layers.git >= 0:
-            taken.git = mounts.clone_tree(layers.git, b"", recursive=False)
-            mounts.set_tree(taken.git, SHIELDED, recursive=False, id_map=id_map)
-        if layers.git_shown >= 0:
-            taken.git_shown = mounts.clone_tree(layers.git_shown, b"", recursive=False)
+        for name, fd in layers.fds.items():
+            taken.fds[name] = mounts.clone_tree(fd, b"", recursive=False)
+            if name in ("workspace", "git"):
+                mounts.set_tree(taken.fds[name], SHIELDED, recursive=False, id_map=id_map)
         for path in base.readable:
             detach_into(taken.trees, path, SHIELDED, -1)
         for path in base.writable:
@@ -144,12 +120,10 @@ _MASKED = (b"keys", b"key-users")
 """In /proc, by no namespace of one's own: the names of the user's keys, whose else they are."""
 _PRIVATE = (b"/dev/shm", b"/run", b"/tmp", b"/var/tmp")
 """Directories that the command may write and nobody else sees."""
-_OPEN_FILES_MAX = 4096
 _INTERFACE_UP = 0x1 | 0x40
 """IFF_UP and IFF_RUNNING (linux/if.h)."""
 _SET_INTERFACE_FLAGS = 0x8914
 """SIOCSIFFLAGS, one number on every machine (linux/sockios.h)."""
-_KILL_SIGNAL = 9
 
 
 class Confinement:
@@ -220,25 +194,20 @@ class Confinement:
         self._slash = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _take_layers(self) -> None:
-        layers, base = self._layers, self._base
+        fds = self._layers.fds
         if self._as_root:
             # Below a directory of the old root, not on top of it: there they would stay behind
             # when the old root is let go of.
             shelf = os.open("/usr", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            for tree in layers.overlaid():
+            for tree in fds.values():
                 mounts.attach_tree(tree, shelf)
             return
         # The launcher stood in the workspace when it cloned us: the kernel has moved our
         # working directory into our namespace with everything else, without any name.
         # Threat: a link put in the workspace's place between the look and the mount.
-        layers.workspace = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        layers.stage = _open_same(base.stage, layers.stage)
-        if layers.hidden >= 0:
-            layers.hidden = _open_same(base.hidden, layers.hidden)
-        if layers.git >= 0:
-            layers.git = _open_same(base.git, layers.git)
-        if layers.git_shown >= 0:
-            layers.git_shown = _open_same(base.git_shown, layers.git_shown)
+        fds["workspace"] = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        for name in fds.keys() - {"workspace"}:
+            fds[name] = _open_same(getattr(self._base, name), fds[name])
 
     def _make_root(self) -> None:
         options = {
@@ -257,12 +226,10 @@ class Confinement:
             tree = mounts.clone_tree(root, path[1:], recursive=False)
             self._attach(tree, path)
             os.chmod(path[1:], 0o700)
-        links = self._base.links
-        for name, text in (*_LINKS, *_pairs(links)):
+        for name, text in (*_LINKS, *_pairs(self._base.links)):
             self._link(name, text)
         os.close(self._place(self._base.home, is_directory=True))
-        files = self._base.files
-        for name, content in zip(files[::2], files[1::2], strict=True):
+        for name, content in _pairs(self._base.files):
             path = self._base.home[1:] + b"/" + name
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             _write(path, content)
@@ -315,25 +282,22 @@ class Confinement:
         return self._layers.trees.get(path)
 
     def _mount_workspace(self) -> None:
-        layers = self._layers
-        self._mount_overlay(self._base.workspace, layers.workspace, layers.hidden, WORKSPACE)
+        self._mount_overlay("workspace", "hidden", WORKSPACE)
 
     def _mount_git(self) -> None:
-        layers = self._layers
-        if layers.git >= 0:
+        if "git" in self._layers.fds:
             for path, leads_to in _pairs(self._base.git_pointer):
                 os.close(self._place(path, is_directory=False))
                 _write(path[1:], b"gitdir: %b\n" % leads_to)
-            self._mount_overlay(self._base.git, layers.git, layers.git_shown, GIT)
+            self._mount_overlay("git", "git_shown", GIT)
 
-    def _mount_overlay(
-        self, path: bytes, below: int, above: int, names: tuple[bytes, bytes]
-    ) -> None:
-        lower = b"/proc/self/fd/%d" % below
-        if above >= 0:
+    def _mount_overlay(self, below: str, above: str, names: tuple[bytes, bytes]) -> None:
+        fds = self._layers.fds
+        lower = b"/proc/self/fd/%d" % fds[below]
+        if above in fds:
             # The first of the lower layers wins: its whiteouts take names away from the second.
-            lower = b"/proc/self/fd/%d:%b" % (above, lower)
-        stage = b"/proc/self/fd/%d" % self._layers.stage
+            lower = b"/proc/self/fd/%d:%b" % (fds[above], lower)
+        stage = b"/proc/self/fd/%d" % fds["stage"]
         options = (
             # userxattr: marks in user.overlay.*, all that a user namespace may write. It also
             # switches off redirects and metadata-only copies: what is in the upper layer is whole.
@@ -341,7 +305,7 @@ class Confinement:
             # The upper layer is read once and thrown away: syncing it to disk is for the commit.
             b"volatile" % (lower, stage, names[0], stage, names[1])
         )
-        target = self._place(path, is_directory=True)
+        target = self._place(getattr(self._base, below), is_directory=True)
         mounts.mount_overlay(b"/proc/self/fd/%d" % target, options)
 
     def _mount_proc(self) -> None:
@@ -372,28 +336,15 @@ class Confinement:
 
     def _set_limits(self) -> None:
         base = self._base
-        for what, most in (
-            # Of a byte: with none, a host's handler of core dumps would be started (core(5)).
-            (resource.RLIMIT_CORE, 1),
-            (resource.RLIMIT_FSIZE, base.file_mb << 20),
-            (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
-            # Threat: a user who may have real-time priority starves who keeps the time.
-            (resource.RLIMIT_RTPRIO, 0),
-            (resource.RLIMIT_NICE, 0),
-            # Counted in the user namespace (Linux 5.14): only this command's processes.
-            (resource.RLIMIT_NPROC, base.processes + 1),
-        ):
-            _, hard = resource.getrlimit(what)
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(what, (most, most))
-        limit_processor_time(base.cpu_s)
+        # Counted in the user namespace (Linux 5.14): only this command's processes.
+        limit_resources(base.processes + 1, base.file_mb, base.cpu_s)
         # Should the host run out of memory, this goes first.
         _write(b"/proc/self/oom_score_adj", b"1000")
 
     def _drop_privileges(self) -> None:
         processes.drop_capabilities()
         # After the last change of credentials, which makes the kernel forget both.
-        processes.set_death_signal(_KILL_SIGNAL)
+        processes.set_death_signal(KILL_SIGNAL)
         processes.set_dumpable(False)
         processes.set_no_new_privileges()
         seccomp.install_filter(self._program)

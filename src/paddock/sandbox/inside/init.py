@@ -42,6 +42,8 @@ DEFAULT_SIGNALS = (13, 25)
 """SIGPIPE and SIGXFSZ: Python ignores them, and an ignored signal stays so through exec.
 Numbers, the same on every machine we know: the module `signal` loads `enum`."""
 
+_OPEN_FILES_MAX = 4096
+_DESCRIPTOR_LAST = 0x7FFFFFFF
 _TICK_S = 0.05
 """Between two times that orphans are reaped, at least between two looks at the memory."""
 _TICK_SHARE = 20
@@ -122,22 +124,39 @@ def count_unreached() -> int:
     return count
 
 
-def limit_processor_time(seconds: int) -> None:
-    """Limit each process that is started from here on; 0 is no limit.
-
-    A second between the two limits: at the hard one the kernel only kills, without SIGXCPU.
-    """
+def limit_resources(processes: int, file_mb: int, cpu_s: int) -> None:
+    """Limit each process that is started from here on; 0 seconds are no limit."""
+    for what, most in (
+        # Of a byte: with none, a host's handler of core dumps would be started (core(5)).
+        (resource.RLIMIT_CORE, 1),
+        (resource.RLIMIT_FSIZE, file_mb << 20),
+        (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
+        # Threat: a user who may have real-time priority starves who keeps the time.
+        (resource.RLIMIT_RTPRIO, 0),
+        (resource.RLIMIT_NICE, 0),
+        (resource.RLIMIT_NPROC, processes),
+    ):
+        _, hard = resource.getrlimit(what)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (most, most))
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    if seconds > 0 and (hard == resource.RLIM_INFINITY or seconds < hard):
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    if cpu_s > 0 and (hard == resource.RLIM_INFINITY or cpu_s < hard):
+        # A second between the two: at the hard one the kernel only kills, without SIGXCPU.
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+
+
+def close_all_but(kept: set[int]) -> None:
+    """Threat: a descriptor of another sandbox, or of the host, that comes along."""
+    low = 3
+    for fd in sorted(fd for fd in kept if fd >= low):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, _DESCRIPTOR_LAST)
 
 
 def environment_of(start: Start) -> dict[bytes, bytes]:
-    environment: dict[bytes, bytes] = {}
-    for entry in start.environment:
-        name, _, value = entry.partition(b"=")
-        environment[name] = value
-    return environment
+    pairs = (entry.partition(b"=") for entry in start.environment)
+    return {name: value for name, _, value in pairs}
 
 
 def find_program(name: bytes, environment: dict[bytes, bytes]) -> bytes:
@@ -291,7 +310,7 @@ class First:
 
         The namespaces stay until the stage is closed: the end of one delays the next.
         """
-        order = self._receive()
+        order = None if self._wait() else receive_order(self._control)
         if order is not None:
             self._serve(*order)
             self._wait()
@@ -301,7 +320,8 @@ class First:
             self._main = _spawn(start, *streams)
         except OSError as error:
             where = os.fsencode(error.filename or start.argv[0])
-            self._report(CommandReport(NOT_STARTED, code=error.errno or 0, where=where))
+            report = CommandReport(NOT_STARTED, code=error.errno or 0, where=where)
+            send_report(self._control.fileno(), report)
             return
         finally:
             for fd in streams:
@@ -314,19 +334,10 @@ class First:
         unreached = 0
         if self._has_own_network and (ending != EXITED or self._status):
             unreached = count_unreached()
-        self._report(
-            CommandReport(
-                ending,
-                status=self._status,
-                survivors=survivors,
-                memory_kb=memory_kb,
-                where=where,
-                unreached=unreached,
-            )
+        report = CommandReport(
+            ending, self._status, survivors, memory_kb, where=where, unreached=unreached
         )
-
-    def _receive(self) -> tuple[Start, list[int]] | None:
-        return None if self._wait() else receive_order(self._control)
+        send_report(self._control.fileno(), report)
 
     def _wait(self) -> bool:
         waiting = select.poll()
@@ -368,9 +379,6 @@ class First:
                 time.sleep(_YIELD_S)
         return survivors
 
-    def _report(self, report: CommandReport) -> None:
-        send_report(self._control.fileno(), report)
-
 
 def _ended_in() -> bytes:
     """Return where the command's shell ended: its word and no more.
@@ -387,7 +395,8 @@ def _ended_in() -> bytes:
         return b""
     finally:
         os.close(fd)
-    return said if len(said) <= _WHERE_BYTES_MAX else b""
+    # A NUL would begin another field of the report.
+    return said.replace(b"\0", b" ") if len(said) <= _WHERE_BYTES_MAX else b""
 
 
 def _spawn(start: Start, stdin: int, stdout: int, stderr: int) -> int:

@@ -27,6 +27,7 @@ from paddock.sandbox.inside.confine import Layers, detach_layers  # noqa: E402 -
 from paddock.sandbox.inside.init import (  # noqa: E402 - after the path
     KILL_SIGNAL,
     First,
+    close_all_but,
     send_report,
 )
 from paddock.sandbox.inside.protocol import NOT_CONFINED, Base, CommandReport  # noqa: E402 - after the path
@@ -34,8 +35,8 @@ from paddock.sandbox.inside.protocol import NOT_CONFINED, Base, CommandReport  #
 _DESCRIPTORS_MAX = 8
 _ORDER_BYTES_MAX = 256
 _DROP = b"drop "
+_MORE_LAYERS = ("hidden", "git", "git_shown")
 _INTERRUPT_SIGNAL = 2
-_DESCRIPTOR_LAST = 0x7FFFFFFF
 _MAPS = b"0 %d %d" % (protocol.HOST_IDS_FIRST, protocol.HOST_IDS_COUNT)
 _NAMESPACES = (
     mounts.NEW_USER
@@ -55,7 +56,6 @@ class Loop:
         self._runtime = os.pidfd_open(runtime)
         self._sandboxes: dict[int, int] = {}
         self._events = select.poll()
-        self._programs: dict[tuple[bytes, int], bytes] = {}
         self._later: list[tuple[set[int], int, bytes]] = []
         self._id_map = -1
         self._arguments = processes.find_arguments()
@@ -140,23 +140,21 @@ class Loop:
     def _make(self, base: Base, control: int, fds: list[int]) -> None:
         workspace, area, *rest = fds
         # In the order in which they are sent; an empty name stands for one that is not.
-        hidden, git, git_shown = (
-            rest.pop(0) if name else -1 for name in (base.hidden, base.git, base.git_shown)
-        )
+        more = {name: rest.pop(0) for name in _MORE_LAYERS if getattr(base, name)}
         as_root = os.geteuid() == 0
         name = os.path.basename(base.stage)
-        stage = protocol.make_stage(area, name, workspace, git, as_root=as_root)
-        layers = Layers(workspace, stage, hidden, git, git_shown)
+        stage = protocol.make_stage(area, name, workspace, more.get("git", -1), as_root=as_root)
+        given = layers = Layers({"workspace": workspace, "stage": stage, **more})
         try:
             if as_root:
-                layers = self._detach(base, layers)
+                layers = self._detach(base, given)
             else:
                 os.fchdir(workspace)
             self._step = b"user namespace"
             self._clone(base, control, layers, as_root=as_root)
         finally:
             os.close(stage)
-            if as_root and layers.workspace != workspace:
+            if layers is not given:
                 layers.close()
             os.chdir("/")
 
@@ -164,8 +162,8 @@ class Loop:
         released, release = os.pipe()
         try:
             new = _NAMESPACES | (0 if base.network == b"host" else mounts.NEW_NETWORK)
-            kind = (base.network, base.sockets)
-            program = self._programs.get(kind) or _program(*kind)
+            families = () if base.network == b"none" else (seccomp.AF_INET, seccomp.AF_INET6)
+            program = seccomp.build_filter(families + (seccomp.AF_UNIX,) * base.sockets)
             room = confine.Confinement(base, layers, program, released if as_root else -1)
             pid = mounts.clone_process(new)
             if pid == 0:
@@ -203,11 +201,11 @@ class Loop:
         try:
             # Threat: a command, and so the model, would read there where on the host we lie.
             processes.clear_arguments(*self._arguments)
-            _close_all_but(kept)
+            close_all_but(kept)
             try:
                 is_private = room.has_own_network
                 room.confine()
-                _close_all_but({control, self._life})
+                close_all_but({control, self._life})
                 door = _socket.socket(fileno=control)
                 First(door, self._life, memory_kb, has_own_network=is_private).serve()
                 code = 0
@@ -217,11 +215,6 @@ class Loop:
                 )
         finally:
             processes.end_process(code)
-
-
-def _program(network: bytes, sockets: int) -> bytes:
-    families = () if network == b"none" else (seccomp.AF_INET, seccomp.AF_INET6)
-    return seccomp.build_filter(families + (seccomp.AF_UNIX,) * sockets)
 
 
 def _make_id_map() -> int:
@@ -240,15 +233,6 @@ def _make_id_map() -> int:
         os.close(held)
         os.close(hold)
         os.waitpid(pid, 0)
-
-
-def _close_all_but(kept: set[int]) -> None:
-    """Threat: a descriptor of another sandbox, or of the host, that comes along."""
-    low = 3
-    for fd in sorted(fd for fd in kept if fd >= low):
-        os.closerange(low, fd)
-        low = fd + 1
-    os.closerange(low, _DESCRIPTOR_LAST)
 
 
 def main(arguments: list[str]) -> None:

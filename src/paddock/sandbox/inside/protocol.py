@@ -10,8 +10,51 @@ from __future__ import annotations
 import errno
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Self, dataclass_transform
+else:
 
-class Base:
+    def dataclass_transform() -> object:
+        return lambda record: record
+
+
+@dataclass_transform()
+class _Record:
+    """Fields of three types, as a class names them: what is no list goes first, as one list."""
+
+    def __init__(self, *first: object, **named: object) -> None:
+        names = self.__annotations__
+        given = dict(zip(names, first, strict=False)) | named
+        if len(first) + len(named) != len(given) or given.keys() - names.keys():
+            raise TypeError(f"{type(self).__name__} has the fields {list(names)}")
+        vars(self).update(given)
+        for name in names:
+            getattr(self, name)
+
+    def encode(self) -> bytes:
+        plain: list[bytes] = []
+        lists: list[list[bytes]] = []
+        for name, kind in self.__annotations__.items():
+            value = getattr(self, name)
+            if kind == "list[bytes]":
+                lists.append(value)
+            else:
+                plain.append(b"%d" % value if kind == "int" else value)
+        return _encode([plain, *lists])
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        kinds = cls.__annotations__
+        lists = [name for name, kind in kinds.items() if kind == "list[bytes]"]
+        plain, *rest = _decode(content, 1 + len(lists))
+        values: dict[str, object] = dict(zip(lists, rest, strict=True))
+        for name, item in zip((each for each in kinds if each not in lists), plain, strict=True):
+            values[name] = int(item) if kinds[name] == "int" else item
+        return cls(**values)
+
+
+class Base(_Record):
     """What a sandbox is made from, before anybody knows its command.
 
     Paths are absolute, of the host. The overlay appears at `workspace`; `stage` is made for the
@@ -22,109 +65,31 @@ class Base:
     (0 or 1): unix sockets with a path.
     """
 
-    __slots__ = (
-        *("caches", "cpu_s", "file_mb", "files", "git", "git_pointer", "git_shown", "hidden"),
-        *("home", "links", "memory_mb", "network", "processes", "readable", "stage", "workspace"),
-        *("sockets", "writable"),
-    )
-
-    def __init__(
-        self,
-        *,
-        workspace: bytes,
-        stage: bytes,
-        hidden: bytes,
-        git: bytes,
-        git_shown: bytes,
-        git_pointer: list[bytes],
-        home: bytes,
-        network: bytes,
-        readable: list[bytes],
-        writable: list[bytes],
-        links: list[bytes],
-        files: list[bytes],
-        caches: list[bytes],
-        processes: int,
-        memory_mb: int,
-        file_mb: int,
-        cpu_s: int,
-        sockets: int = 0,
-    ) -> None:
-        self.workspace = workspace
-        self.stage = stage
-        self.hidden = hidden
-        self.git = git
-        self.git_shown = git_shown
-        self.git_pointer = git_pointer
-        self.home = home
-        self.network = network
-        self.readable = readable
-        self.writable = writable
-        self.links = links
-        self.files = files
-        self.caches = caches
-        self.processes = processes
-        self.memory_mb = memory_mb
-        self.file_mb = file_mb
-        self.cpu_s = cpu_s
-        self.sockets = sockets
-
-    def encode(self) -> bytes:
-        texts = (self.workspace, self.stage, self.hidden, self.git, self.git_shown)
-        texts += (self.home, self.network)
-        numbers = (self.processes, self.memory_mb, self.file_mb, self.cpu_s, self.sockets)
-        lists = [self.readable, self.writable, self.links, self.files, self.caches]
-        lists.append(self.git_pointer)
-        return _encode([[*texts, *(b"%d" % number for number in numbers)], *lists])
-
-    @classmethod
-    def decode(cls, content: bytes) -> Base:
-        scalars, readable, writable, links, files, caches, git_pointer = _decode(content, 7)
-        workspace, stage, hidden, git, git_shown, home, network, *numbers = scalars
-        processes, memory_mb, file_mb, cpu_s, sockets = map(int, numbers)
-        return cls(
-            workspace=workspace,
-            stage=stage,
-            hidden=hidden,
-            git=git,
-            git_shown=git_shown,
-            git_pointer=git_pointer,
-            home=home,
-            network=network,
-            readable=readable,
-            writable=writable,
-            links=links,
-            files=files,
-            caches=caches,
-            processes=processes,
-            memory_mb=memory_mb,
-            file_mb=file_mb,
-            cpu_s=cpu_s,
-            sockets=sockets,
-        )
+    workspace: bytes
+    stage: bytes
+    hidden: bytes
+    git: bytes
+    git_shown: bytes
+    git_pointer: list[bytes]
+    home: bytes
+    network: bytes
+    readable: list[bytes]
+    writable: list[bytes]
+    links: list[bytes]
+    files: list[bytes]
+    caches: list[bytes]
+    processes: int
+    memory_mb: int
+    file_mb: int
+    cpu_s: int
+    sockets: int = 0
 
 
-class Start:
-    __slots__ = ("argv", "directory", "environment", "timeout_ms")
-
-    def __init__(
-        self, *, directory: bytes, timeout_ms: int, argv: list[bytes], environment: list[bytes]
-    ) -> None:
-        self.directory = directory
-        self.timeout_ms = timeout_ms
-        self.argv = argv
-        self.environment = environment
-
-    def encode(self) -> bytes:
-        return _encode([[self.directory, b"%d" % self.timeout_ms], self.argv, self.environment])
-
-    @classmethod
-    def decode(cls, content: bytes) -> Start:
-        scalars, argv, environment = _decode(content, 3)
-        directory, timeout_ms = scalars
-        return cls(
-            directory=directory, timeout_ms=int(timeout_ms), argv=argv, environment=environment
-        )
+class Start(_Record):
+    directory: bytes
+    timeout_ms: int
+    argv: list[bytes]
+    environment: list[bytes]
 
 
 EXITED = b"exited"
@@ -142,53 +107,20 @@ UNHELD = "unheld"
 """To a keeper, in place of a rule set's and a filter's descriptor: nothing holds the command."""
 
 
-class CommandReport:
+class CommandReport(_Record):
     """How it ended: `status` as wait(2) gives it.
 
     `where` and `code` (an errno) say what failed; for EXITED `where` is what the command wrote to
     `ENDED_IN`. `unreached`: how often its network had no way to where it wanted.
     """
 
-    __slots__ = ("code", "ending", "memory_kb", "status", "survivors", "unreached", "where")
-
-    def __init__(
-        self,
-        ending: bytes,
-        *,
-        status: int = 0,
-        survivors: int = 0,
-        memory_kb: int = 0,
-        code: int = 0,
-        where: bytes = b"",
-        unreached: int = 0,
-    ) -> None:
-        self.unreached = unreached
-        self.ending = ending
-        self.status = status
-        self.survivors = survivors
-        self.memory_kb = memory_kb
-        self.code = code
-        self.where = where
-
-    def encode(self) -> bytes:
-        numbers = (self.status, self.survivors, self.memory_kb, self.code, self.unreached)
-        where = self.where.replace(b"\0", b" ")
-        return _encode([[self.ending, where, *(b"%d" % number for number in numbers)]])
-
-    @classmethod
-    def decode(cls, content: bytes) -> CommandReport:
-        (scalars,) = _decode(content, 1)
-        ending, where, *numbers = scalars
-        status, survivors, memory_kb, code, unreached = map(int, numbers)
-        return cls(
-            ending,
-            status=status,
-            survivors=survivors,
-            memory_kb=memory_kb,
-            code=code,
-            where=where,
-            unreached=unreached,
-        )
+    ending: bytes
+    status: int = 0
+    survivors: int = 0
+    memory_kb: int = 0
+    code: int = 0
+    where: bytes = b""
+    unreached: int = 0
 
 
 def _encode(fields: list[list[bytes]]) -> bytes:
