@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import load_policy
-from paddock.sandbox.backends import system_ground, try_landlock
+from paddock.sandbox.canary import system_ground, try_landlock
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.landlock import HeldEnd, LandlockArea, Workplace, run_landlocked
+from paddock.sandbox.landlock import HeldEnd, run_landlocked
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, GitConfig
 from tests.support.landlocked import CHAIN, plan_for
@@ -54,14 +54,11 @@ class Shell:
         )
         fd = os.open(self.workspace, os.O_PATH | os.O_DIRECTORY)
         try:
-            workplace = Workplace(
-                fd,
-                LandlockArea(NameIndex(self.read).find(fd), self.read),
-                LandlockArea(NameIndex(self.write).find(fd), self.write),
-            )
             env = (("CI", "1"),) if stdin else ()
             request = CommandRequest(plan, argv, cwd, timeout_s, 4096, stdin, env)
-            return run_landlocked(request, workplace, Observed(cancel=cancel, on_output=on_output))
+            observed = Observed(cancel=cancel, on_output=on_output)
+            read, write = NameIndex(self.read), NameIndex(self.write)
+            return run_landlocked(request, fd, read, write, observed)
         finally:
             os.close(fd)
 

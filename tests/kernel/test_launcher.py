@@ -14,7 +14,7 @@ from paddock.errors import HostError
 from paddock.kernel import mounts, processes
 from paddock.sandbox.area import StagingArea
 from paddock.sandbox.backends import examine_host
-from paddock.sandbox.canary import Canary, CanaryGround, gaps_over, try_stage, try_workspace
+from paddock.sandbox.canary import CanaryGround, gaps_over, try_stage, try_workspace
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.values import BackendVerdict, Ending, Enforcement
@@ -303,10 +303,9 @@ def test_a_writable_place_is_written_directly_and_by_its_owner(room: Room):
 
 def test_the_canary_says_that_sandboxes_hold_here(tmp_path: Path):
     with Launcher(tmp_path) as launcher:
-        canary = Canary(launcher, tmp_path, CanaryGround(*system_places()))
+        verdict = try_stage(launcher, tmp_path, CanaryGround(*system_places()))
 
-        assert canary.verdict() == BackendVerdict("stage", Enforcement.FULL)
-        assert canary.verdict() is canary.verdict()
+        assert verdict == BackendVerdict("stage", Enforcement.FULL)
         assert [name for name in os.listdir(tmp_path) if name.startswith("canary")] == []
 
 

@@ -1,7 +1,6 @@
 """What a sandbox shows of a workspace, and what is read of its changes afterwards."""
 
 import os
-import stat
 import threading
 import time
 from pathlib import Path
@@ -9,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import SandboxUnavailableError
-from paddock.sandbox.changes.upper import Kind, Look, RawChange, names_below, read_changes
+from paddock.sandbox.changes.upper import Look, RawChange, names_below, read_changes
+from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.values import Ending
+from paddock.workspace.metadata import status_from
 from tests.support.sandboxes import Room, a_room, complained, said
 
 pytestmark = pytest.mark.needs("stage")
@@ -30,14 +31,17 @@ def room(tmp_path: Path):
         yield made
 
 
-def kinds(changes: dict[str, RawChange]) -> dict[str, tuple[Kind, Kind | None]]:
+def kinds(changes: dict[str, RawChange]) -> dict[str, tuple[NodeKind | None, NodeKind | None]]:
     return {
-        path: (change.kind, change.lower.kind if change.lower else None)
+        path: (
+            change.upper.kind if change.upper else GONE,
+            change.lower.kind if change.lower else None,
+        )
         for path, change in changes.items()
     }
 
 
-FILE, DIRECTORY, LINK, GONE = Kind.FILE, Kind.DIRECTORY, Kind.LINK, Kind.GONE
+FILE, DIRECTORY, LINK, GONE = NodeKind.FILE, NodeKind.DIRECTORY, NodeKind.LINK, None
 
 CHANGES = {
     # a line for the shell: what is read afterwards, (what it is, what stood there)
@@ -69,7 +73,7 @@ CHANGES = {
     "rm link": {"link": (GONE, LINK)},
     "echo x > link": {"kept": (FILE, FILE)},
     "ln -s /etc/passwd out": {"out": (LINK, None)},
-    "mkfifo pipe": {"pipe": (Kind.FIFO, None)},
+    "mkfifo pipe": {"pipe": (NodeKind.FIFO, None)},
     "ln kept twin": {"kept": (FILE, FILE), "twin": (FILE, None)},
     "touch new && rm new": {},
     "mkdir new && rmdir new": {},
@@ -106,25 +110,15 @@ def test_a_change_says_how_both_sides_look(room: Room):
     )
 
     below = os.stat(room.workspace / "kept")
-    assert changes["kept"].lower == Look(
-        kind=FILE,
-        mode=stat.S_IMODE(below.st_mode),
-        owner=below.st_uid,
-        group=below.st_gid,
-        size_bytes=8,
-        mtime_ns=below.st_mtime_ns,
-        ctime_ns=below.st_ctime_ns,
-        links=1,
-        identity=(below.st_dev, below.st_ino),
-    )
+    assert changes["kept"].lower == Look(status_from(below))
     kept, new = changes["kept"].upper, changes["new"].upper
-    assert (kept.size_bytes, kept.mode, kept.owner, kept.group) == (
+    assert (kept.status.size_bytes, kept.mode, kept.status.uid, kept.status.gid) == (
         5,
         changes["kept"].lower.mode,
         below.st_uid,
         below.st_gid,
     )
-    assert (new.mode, new.owner, new.group) == (0o640, os.geteuid(), os.getegid())
+    assert (new.mode, new.status.uid, new.status.gid) == (0o640, os.geteuid(), os.getegid())
 
 
 def test_an_opaque_directory_says_that_its_old_content_is_gone(room: Room):
@@ -159,7 +153,7 @@ def test_hard_links_show_as_one_file(room: Room):
     _, changes = room.run_and_read("/bin/sh", "-c", "echo x > one; ln one two")
 
     one, two = changes["one"].upper, changes["two"].upper
-    assert one.links == two.links == 2
+    assert one.status.links == two.status.links == 2
     assert one.identity == two.identity
 
 
@@ -167,7 +161,7 @@ def test_owners_are_those_of_the_host(room: Room):
     end, changes = room.run_and_read("/bin/sh", "-c", "stat -c %u:%g kept; echo x >> kept")
 
     assert said(end) == f"{os.geteuid()}:{os.getegid()}\n"
-    assert (changes["kept"].upper.owner, changes["kept"].upper.group) == (
+    assert (changes["kept"].upper.status.uid, changes["kept"].upper.status.gid) == (
         os.geteuid(),
         os.getegid(),
     )
@@ -199,7 +193,7 @@ def test_started_as_root_files_of_root_in_a_private_directory_can_be_changed(roo
 
     assert said(end) == "root's"
     assert kinds(changes) == {"closed": (GONE, FILE), "private/file": (FILE, FILE)}
-    assert changes["private/file"].upper.owner == 0
+    assert changes["private/file"].upper.status.uid == 0
 
 
 @pytest.mark.needs("root")
@@ -214,7 +208,7 @@ def test_started_as_root_a_file_of_another_user_can_be_moved_and_not_written(roo
     )
 
     assert said(end) == "1234\nrefused\n"
-    assert changes["away"].upper.owner == 1234
+    assert changes["away"].upper.status.uid == 1234
 
 
 def test_more_names_than_mounts_could_hide_are_hidden(room: Room):
@@ -380,7 +374,7 @@ def test_a_tree_deeper_than_is_read_is_said_to_be_so(room: Room):
         os.close(upper)
 
     assert len(layer.changes) == 256
-    assert layer.too_deep == ("/".join(["d"] * 256),)
+    assert layer.too_deep == ["/".join(["d"] * 256)]
     assert layer.is_whole
 
 

@@ -11,7 +11,7 @@ from paddock.assembly.opening import open_project
 from paddock.plane.environment import read_environment
 from paddock.sandbox.facts import FactsWanted, collect_facts
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.landlock import LandlockArea, Workplace, run_landlocked
+from paddock.sandbox.landlock import run_landlocked
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import ReadJudge, WriteJudge, compile_plan
 from paddock.sandbox.values import CommandEnd, CommandRequest
@@ -95,13 +95,8 @@ def next_command(
         if backend == "stage":
             with Launcher(house.base / "staging") as launcher, launcher.open_stage(plan, fd) as at:
                 return launcher.run(request, at)
-        read, write = ReadJudge(policy, chain), WriteJudge(policy, chain)
-        place = Workplace(
-            fd,
-            LandlockArea(NameIndex(read).find(fd), read),
-            LandlockArea(NameIndex(write).find(fd), write),
-        )
-        return run_landlocked(replace(request, plan=plan), place).end
+        read, write = NameIndex(ReadJudge(policy, chain)), NameIndex(WriteJudge(policy, chain))
+        return run_landlocked(replace(request, plan=plan), fd, read, write).end
     finally:
         os.close(fd)
 

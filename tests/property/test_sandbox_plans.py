@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import COMMITS, ENFORCEMENTS, GITS, NETWORKS
 from paddock.sandbox.changes.judging import Bench, ChangeKind, CommandChange, judge_changes
-from paddock.sandbox.git.rules import GitChange, GitDirectory, NodeKind, judge_git
+from paddock.sandbox.git.rules import SPECIAL_KINDS, GitChange, GitDirectory, NodeKind, judge_git
 from paddock.sandbox.host.host_facts import (
     Closed,
     HostFacts,
@@ -149,7 +149,7 @@ def test_every_change_has_an_answer_in_its_place(given_changes, git):
     for each in said:
         assert each.is_allowed or each.outcome is Outcome.ASK or each.reason
         if each.is_allowed and each.change.kind is not ChangeKind.DELETED:
-            assert each.change.node is not NodeKind.OTHER
+            assert each.change.node not in SPECIAL_KINDS
             assert each.change.node is not NodeKind.FILE or not each.change.mode & 0o6000
 
 

@@ -6,6 +6,7 @@ Everything that the children need is imported before they are made.
 
 import os
 import pwd
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -16,7 +17,7 @@ from paddock.policy.engine import Policy, load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.inside.keeper import end_descendants, hold
-from paddock.sandbox.landlock import LandlockArea, LandlockConfinement, LandlockGround, confine
+from paddock.sandbox.landlock import LandlockConfinement, confine
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.decisions import Agent, AgentChain
@@ -43,15 +44,11 @@ class Held(Struct, dict=True):
     chain: AgentChain = CHAIN
     network: str = "loopback"
 
-    def confine(self, root_fd: int) -> LandlockConfinement:
-        read = ReadJudge(self.policy, self.chain)
-        write = WriteJudge(self.policy, self.chain)
-        return confine(
-            plan_for(self.workspace, self.network),
-            LandlockGround(root_fd, (str(self.scratch),)),
-            LandlockArea(NameIndex(read).find(root_fd), read),
-            LandlockArea(NameIndex(write).find(root_fd), write),
-        )
+    def confine(self, root_fd: int) -> AbstractContextManager[LandlockConfinement]:
+        read = NameIndex(ReadJudge(self.policy, self.chain))
+        write = NameIndex(WriteJudge(self.policy, self.chain))
+        plan = plan_for(self.workspace, self.network)
+        return confine(plan, root_fd, str(self.scratch), read, write)
 
     def run(self, line: str) -> Ran:
         """Run a shell line in the workspace, held."""

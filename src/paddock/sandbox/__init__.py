@@ -5,7 +5,7 @@
     plan hidden               policy and facts → a plan
     git_config git_layer      what a command has of git on the host; tracked closed files
     backends canary           what works here, by trying, and what to do where it does not
-    stage staging launcher    the backend that stages, with overlays
+    launcher                  the backend that stages, with overlays
     area caches               directories that go away with whoever made them; one that stays
     landlock                  the backend for hosts without user namespaces
     inside/                   what runs in the sandbox, alone with kernel/

@@ -12,7 +12,8 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Generator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -30,7 +31,7 @@ from paddock.sandbox.inside.protocol import (
     HOST_IDS_FIRST,
     remove_tree,
 )
-from paddock.sandbox.values import ShownFile
+from paddock.sandbox.values import Laid, ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import DIRECTORY
 from paddock.storage.locks import open_locked
@@ -44,8 +45,6 @@ _TRIES_MAX: Final = 100
 
 
 class Claim:
-    __slots__ = ("_parent", "fd", "name")
-
     def __init__(self, parent: int, name: str, fd: int) -> None:
         """Takes over `fd`, which holds the lock; `parent` stays the caller's, and open."""
         self._parent = parent
@@ -99,19 +98,15 @@ def sweep(parent: int, prefix: str) -> None:
     """
     with held_open(os.open(".", DIRECTORY, dir_fd=parent)) as listed:
         names = os.listdir(listed)
-    for name in _claimed(names, prefix):
+    for name in names:
+        if not name.startswith(prefix) or not _TOKEN.fullmatch(name.removeprefix(prefix)):
+            continue
         with contextlib.suppress(OSError):
             if os.stat(name, dir_fd=parent, follow_symlinks=False).st_uid != os.geteuid():
                 continue
             fd = open_locked(parent, name, DIRECTORY)
             if fd is not None:
                 Claim(parent, name, fd).release()
-
-
-def _claimed(names: list[str], prefix: str) -> Iterator[str]:
-    for name in names:
-        if name.startswith(prefix) and _TOKEN.fullmatch(name.removeprefix(prefix)):
-            yield name
 
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -133,8 +128,6 @@ NOTHING_SHOWN: Final = Overlaid({}, "")
 
 
 class StagingArea:
-    __slots__ = ("_claim", "_hidden", "_home", "_lock", "_newest", "_users", "fd", "path")
-
     def __init__(self, home: Path) -> None:
         """`home` is ours and no agent reaches it. Raises: HostError."""
         with host_error("no staging area for commands", str(home)):
@@ -263,10 +256,14 @@ class _Layer(Struct, frozen=True):
         whiteouts = [name for name in wanted if name not in replaced]
         return cls(whiteouts, parents, opaque, files, laid)
 
+    @property
+    def _looks(self) -> Mapping[str, os.stat_result]:
+        return {**self.parents, **self.opaque}
+
     def digest(self) -> str:
         looks = [
             f"{path}\0{look.st_mode}\0{look.st_uid}\0{look.st_gid}\0{look.st_mtime_ns}"
-            for path, look in (*self.parents.items(), *self.opaque.items())
+            for path, look in self._looks.items()
         ]
         contents = [
             f"{each.path}\0{each.mode}\0{each.modified_ns}\0{sha256(each.content).hexdigest()}"
@@ -276,11 +273,13 @@ class _Layer(Struct, frozen=True):
         return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
     def build(self, root: int) -> None:
-        for path in (*self.parents, *self.opaque):
+        looks = self._looks
+        for path in looks:
             if path != ".":
                 os.mkdir(path, 0o700, dir_fd=root)
         for path in self.opaque:
-            _mark_opaque(root, path)
+            with held_open(os.open(path, _DIRECTORY, dir_fd=root)) as fd:
+                os.setxattr(fd, _OPAQUE, b"y")
         for path in self.whiteouts:
             os.mknod(path, stat.S_IFCHR, _WHITEOUT, dir_fd=root)
         laid = (
@@ -291,11 +290,33 @@ class _Layer(Struct, frozen=True):
             # A name that is a directory for another entry: git has only one of them, too.
             with contextlib.suppress(FileExistsError, NotADirectoryError):
                 holder = os.path.dirname(each.path) or "."
-                _write_shown(root, each, {**self.parents, **self.opaque}[holder])
+                _write_shown(root, each, looks[holder])
         # The uppermost layer that has a directory says how it looks: as the real one does.
-        looks = {**self.parents, **self.opaque}
         for path in reversed(list(looks)):
             _look_like(root, path, looks[path])
+
+
+def lay_over(
+    laid: Laid, closed: Collection[str], root: int
+) -> tuple[list[str], tuple[ShownFile, ...]]:
+    """The names that these files stand in for, and the files; what is closed stays closed."""
+    now, hidden = time.time_ns(), frozenset(closed)
+    seen = {path: file for path, file in laid.items() if hidden.isdisjoint(_way(path))}
+    files = tuple(
+        ShownFile(path, stat.S_IFREG | file.mode, file.content, now, is_faithful=True)
+        for path, file in seen.items()
+        if file is not None
+    )
+    # The uppermost name on the way in whose place there is no directory.
+    names = {
+        next((above for above in directories_above(path) if _look_of(root, above) is None), path)
+        for path in seen
+    }
+    return sorted(name for name in names if names.isdisjoint(directories_above(name))), files
+
+
+def _way(path: str) -> tuple[str, ...]:
+    return (*directories_above(path), path)
 
 
 def _look_of(workspace: int, path: str) -> os.stat_result | None:
@@ -304,11 +325,6 @@ def _look_of(workspace: int, path: str) -> os.stat_result | None:
     except OSError:
         return None
     return look if stat.S_ISDIR(look.st_mode) else None
-
-
-def _mark_opaque(root: int, path: str) -> None:
-    with held_open(os.open(path, _DIRECTORY, dir_fd=root)) as fd:
-        os.setxattr(fd, _OPAQUE, b"y")
 
 
 def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
@@ -349,9 +365,7 @@ def _parents(
                 found[path] = found[above]
             above = path
     for name in names:
-        parts = name.split("/")[:-1]
-        for depth in range(1, len(parts) + 1):
-            path = "/".join(parts[:depth])
+        for path in directories_above(name):
             if path in found:
                 continue
             try:

@@ -7,7 +7,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,59 +14,27 @@ from typing import Final
 
 from msgspec import Struct
 
-from paddock.errors import HostError, PaddockError, SandboxUnavailableError
+from paddock.errors import SandboxUnavailableError
 from paddock.kernel.landlock import landlock_abi
-from paddock.policy.engine import load_policy
 from paddock.policy.presets import RARELY_CONFINED
-from paddock.policy.settings import SYSTEM_READ, EnforcementMode
-from paddock.sandbox.area import claimed
-from paddock.sandbox.canary import BACKEND as STAGE
+from paddock.policy.settings import EnforcementMode
 from paddock.sandbox.canary import (
-    Canary,
-    CanaryGround,
+    STAGE,
     Step,
     Symptom,
-    canary_plan,
-    expect_an_end,
     explain,
-    failed_now,
-    is_passing,
+    explain_no_landlock,
     read_switches,
+    refused,
+    system_ground,
+    try_landlock,
     try_stage,
     try_workspace,
 )
-from paddock.sandbox.conversation import ConfinementError
-from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.host.host_facts import Resolver, is_covered, topmost
-from paddock.sandbox.landlock import BACKEND, HeldEnd, LandlockArea, Workplace, run_landlocked
-from paddock.sandbox.landlock import BACKEND as LANDLOCK
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.plan import ReadJudge, WriteJudge
-from paddock.sandbox.values import BackendVerdict, CommandRequest, Ending, Enforced, Enforcement
+from paddock.sandbox.values import BackendVerdict, Enforced, Enforcement
 from paddock.storage.atomic import held_open
-from paddock.values.decisions import Agent
 from paddock.workspace import detect_resolution
-
-__all__ = ["LANDLOCK", "NO_BACKEND", "STAGE", "Attempt", "Backends", "attempt_here"]
-
-_PLAIN_ID: Final = 65_534
-"""The kernel's overflow id: what owns nothing that matters (user_namespaces(7))."""
-_AS_ROOT: Final = "started by root, it serves only workspaces that another user owns"
-_CHAIN: Final = (Agent("canary", "standard"),)
-_TIMEOUT_S: Final = 10.0
-_OUTPUT_BYTES: Final = 65_536
-
-# One line of shell builtins, so that little has to be readable. `$1` lies outside.
-_SCRIPT: Final = """
-echo changed > open/kept && echo new > open/made && echo "did its work"
-read -r secret < .env && echo "saw a secret"
-read -r secret < "$1" && echo "saw outside"
-echo x > "$1.new" && echo "wrote outside"
-echo x > site.pem && echo "wrote what is protected"
-echo x > beside.pem && echo "made what is protected"
-echo 0 > /proc/sys/kernel/printk && echo "wrote settings"
-echo end
-"""
 
 
 def examine_host(staging: Path) -> tuple[BackendVerdict, ...]:
@@ -77,9 +44,7 @@ def examine_host(staging: Path) -> tuple[BackendVerdict, ...]:
         with Launcher(staging) as launcher:
             stage = try_stage(launcher, staging, ground)
     except OSError as error:
-        stage = BackendVerdict(
-            STAGE, Enforcement.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}"
-        )
+        stage = refused(STAGE, f"it cannot be tried: {os.strerror(error.errno or 0)}")
     return (stage, try_landlock(ground))
 
 
@@ -88,116 +53,12 @@ def examine_workspace(staging: Path, workspace: str) -> BackendVerdict:
         fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         said = f"{workspace} cannot be opened: {os.strerror(error.errno or 0)}"
-        return BackendVerdict(STAGE, Enforcement.NONE, (), said, "a workspace is a directory")
+        return refused(STAGE, said, "a workspace is a directory")
     try:
-        with Launcher(staging) as launcher:
+        with held_open(fd), Launcher(staging) as launcher:
             return try_workspace(launcher, workspace, fd, system_ground())
     except OSError as error:
-        return BackendVerdict(
-            STAGE, Enforcement.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}"
-        )
-    finally:
-        os.close(fd)
-
-
-def system_ground() -> CanaryGround:
-    resolver = Resolver()
-    found = [standing for path in SYSTEM_READ if (standing := resolver.find(path)) is not None]
-    readable = topmost(standing.real for standing in found)
-    links = {link for standing in found for link in standing.links}
-    return CanaryGround(
-        readable, tuple(sorted(link for link in links if not is_covered(link[0], readable)))
-    )
-
-
-def try_landlock(ground: CanaryGround) -> BackendVerdict:
-    try:
-        if landlock_abi() == 0:
-            return _explained(Symptom(Step.LANDLOCK, _why_not()))
-        return _try_in_a_workspace(ground)
-    except ConfinementError as error:
-        if is_passing(error.number, error.step):
-            return failed_now(BACKEND, error)
-        return _explained(Symptom(Step.LANDLOCK, error.number, error.step))
-    except HostError as error:
-        return failed_now(BACKEND, error)
-    except PaddockError as error:
-        return BackendVerdict(BACKEND, Enforcement.NONE, (), error.message, error.hint)
-    except OSError as error:
-        if is_passing(error.errno or 0, ""):
-            return failed_now(BACKEND, HostError(f"no place to try it in: {error.strerror}"))
-        return _explained(Symptom(Step.LANDLOCK, error.errno or 0, error.strerror or ""))
-
-
-def _why_not() -> int:
-    modules = read_switches().security_modules
-    return errno.ENOSYS if modules is None else errno.EOPNOTSUPP
-
-
-def _try_in_a_workspace(ground: CanaryGround) -> BackendVerdict:
-    with claimed(Path(tempfile.gettempdir()), "paddock-canary-") as cage:
-        _furnish(cage)
-        kept = _run(cage, ground)
-        said = _judge(cage, kept)
-    if said:
-        return BackendVerdict(
-            BACKEND,
-            Enforcement.NONE,
-            (),
-            f"it does not hold: {said}",
-            "please report this, with your kernel's version",
-        )
-    as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
-    return BackendVerdict(BACKEND, Enforcement.PARTIAL, (*as_root, *kept.enforced.gaps))
-
-
-def _furnish(cage: Path) -> None:
-    workspace = cage / "workspace"
-    (workspace / "open").mkdir(parents=True)
-    for path in ("open/kept", ".env", "site.pem", "../outside"):
-        (workspace / path).write_text("old\n")
-    if os.geteuid() == 0:
-        # Threat: who gets them exchanges one for a link meanwhile. He gets there last.
-        for path in (workspace, *workspace.rglob("*"), cage / "outside"):
-            os.chown(path, _PLAIN_ID, _PLAIN_ID, follow_symlinks=False)
-        cage.chmod(0o711)
-
-
-def _run(cage: Path, ground: CanaryGround) -> HeldEnd:
-    workspace = cage / "workspace"
-    plan = canary_plan(os.fspath(workspace), ground, (".env",))
-    argv = ("/bin/sh", "-c", _SCRIPT, "canary", os.fspath(cage / "outside"))
-    policy = load_policy(None)
-    read, write = ReadJudge(policy, _CHAIN), WriteJudge(policy, _CHAIN)
-    with held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
-        workplace = Workplace(
-            fd,
-            LandlockArea(NameIndex(read).find(fd), read),
-            LandlockArea(NameIndex(write).find(fd), write),
-        )
-        return run_landlocked(CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES), workplace)
-
-
-def _judge(cage: Path, kept: HeldEnd) -> str:
-    end = kept.end
-    expect_an_end(end)
-    lines = end.stdout.head.decode("utf-8", "replace").splitlines()
-    if end.ending is not Ending.EXITED or lines != ["did its work", "end"]:
-        return f"a command ended {end.ending.value} and said {lines}"
-    workspace = cage / "workspace"
-    if (workspace / "open/kept").read_text() != "changed\n":
-        return "a command could not write its workspace"
-    untouched = [workspace / ".env", workspace / "site.pem", cage / "outside"]
-    if any(path.read_text() != "old\n" for path in untouched):
-        return "a command wrote what it may not"
-    if (cage / "outside.new").exists() or (workspace / "beside.pem").exists():
-        return "a command made what it may not"
-    return ""
-
-
-def _explained(symptom: Symptom) -> BackendVerdict:
-    told = explain(symptom, read_switches())
-    return BackendVerdict(BACKEND, Enforcement.NONE, (), told.cause, told.remedy)
+        return refused(STAGE, f"it cannot be tried: {os.strerror(error.errno or 0)}")
 
 
 NO_BACKEND: Final = "none"
@@ -227,20 +88,13 @@ def choose_backend(verdicts: Sequence[BackendVerdict], enforcement: EnforcementM
         return Enforced(best.backend, best.enforcement, best.gaps)
     if enforcement == "best-effort":
         return Enforced(NO_BACKEND, Enforcement.NONE, NOTHING_IS_HELD)
-    raise SandboxUnavailableError(_what_is_missing(verdicts), hint=_what_to_do(verdicts))
-
-
-def _what_is_missing(verdicts: Sequence[BackendVerdict]) -> str:
-    said = "this host cannot hold a command to the policy"
     causes = "; ".join(f"{each.backend}: {each.cause}" for each in verdicts if each.cause)
-    return f"{said} ({causes})" if causes else said
-
-
-def _what_to_do(verdicts: Sequence[BackendVerdict]) -> str:
+    said = "this host cannot hold a command to the policy"
     remedies = list(dict.fromkeys(each.remedy for each in verdicts if each.remedy))
-    ways = " or ".join(remedies[:2])
-    look = "paddock doctor tells more"
-    return f"{ways}; {look}" if ways else look
+    ways, look = " or ".join(remedies[:2]), "paddock doctor tells more"
+    raise SandboxUnavailableError(
+        f"{said} ({causes})" if causes else said, hint=f"{ways}; {look}" if ways else look
+    )
 
 
 Attempt = Callable[[], tuple[BackendVerdict, ...]]
@@ -264,7 +118,7 @@ class Backends:
 def attempt_here(launcher: Launcher, staging: Path) -> Attempt:
     def attempt() -> tuple[BackendVerdict, ...]:
         ground = system_ground()
-        stage = Canary(launcher, staging, ground).verdict()
+        stage = try_stage(launcher, staging, ground)
         if stage.enforcement is Enforcement.FULL or stage.is_passing:
             # Nothing is stronger, or nothing may take its place: the others need not be tried.
             return (stage,)
@@ -330,10 +184,7 @@ def _landlock() -> HostFinding:
         return HostFinding("landlock", False, f"refused: {os.strerror(error.errno or 0)}", "")
     if abi:
         return HostFinding("landlock", True, f"ABI {abi}")
-    switches = read_switches()
-    code = errno.ENOSYS if switches.security_modules is None else errno.EOPNOTSUPP
-    told = explain(Symptom(Step.LANDLOCK, code), switches)
-    return HostFinding("landlock", False, told.cause, told.remedy)
+    return HostFinding("landlock", False, *explain_no_landlock())
 
 
 def _seccomp() -> HostFinding:
@@ -362,26 +213,18 @@ def _user_namespaces() -> HostFinding:
     said = done.stderr.decode("utf-8", "replace")
     code = next((code for code in _REFUSALS if os.strerror(code) in said), errno.EPERM)
     told = explain(Symptom(Step.USER_NAMESPACE, code), read_switches())
-    return HostFinding("user namespaces", False, told.cause, told.remedy)
+    return HostFinding("user namespaces", False, *told)
 
 
 def _bubblewrap() -> HostFinding:
     path = shutil.which("bwrap")
-    if path is None:
-        return HostFinding(
-            "bubblewrap", False, "not installed", "not needed; your package manager has it"
-        )
-    return HostFinding("bubblewrap", True, path)
+    remedy = "" if path else "not needed; your package manager has it"
+    return HostFinding("bubblewrap", path is not None, path or "not installed", remedy)
 
 
 def _cgroups() -> HostFinding:
-    root = Path("/sys/fs/cgroup/cgroup.controllers")
-    if not root.exists():
-        return HostFinding(
-            "cgroup v2", False, "not mounted", "memory of a whole tree is watched instead"
-        )
-    is_ours = os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK)
-    found = "writable" if is_ours else "mounted, not delegated to this user"
-    return HostFinding(
-        "cgroup v2", is_ours, found, "" if is_ours else "memory of a whole tree is watched instead"
-    )
+    is_there = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    if is_there and os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK):
+        return HostFinding("cgroup v2", True, "writable")
+    found = "mounted, not delegated to this user" if is_there else "not mounted"
+    return HostFinding("cgroup v2", False, found, "memory of a whole tree is watched instead")

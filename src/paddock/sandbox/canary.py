@@ -1,27 +1,34 @@
-"""Find whether the backend `stage` works here, by running a command in it and looking.
+"""Find which backends work here, by running a command in each and looking.
 
-Once in a process a command does in a small workspace what it may and what it may not, and both
-are checked from outside. What fails for the moment says nothing about the host: it is not
-remembered, and no weaker backend takes over for it.
-
-Remedies: why a backend does not start on this host, and what an operator does about it.
+A command does in a small workspace what it may and what it may not, and both are checked from
+outside. What fails for the moment says nothing about the host: it is not remembered, and no
+weaker backend takes over for it. With why one does not work goes what an operator does about it.
 """
 
+import contextlib
 import errno
 import os
-import threading
+import tempfile
+from collections.abc import Generator, Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from paddock.errors import HostError, PaddockError, SandboxUnavailableError
-from paddock.policy.settings import ShellLimits
+from paddock.kernel.landlock import landlock_abi
+from paddock.policy.engine import load_policy
+from paddock.policy.settings import SYSTEM_READ, ShellLimits
 from paddock.sandbox.area import claimed, has_command_users
-from paddock.sandbox.changes.upper import Kind, host_owner, read_changes
+from paddock.sandbox.changes.upper import host_owner, read_changes
 from paddock.sandbox.conversation import ConfinementError
+from paddock.sandbox.git.rules import NodeKind
+from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.host.host_facts import Resolver, is_covered, topmost
+from paddock.sandbox.landlock import LANDLOCK, HeldEnd, run_landlocked
 from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import (
     BackendVerdict,
     CommandEnd,
@@ -31,6 +38,7 @@ from paddock.sandbox.values import (
     SandboxPlan,
 )
 from paddock.storage.atomic import held_open
+from paddock.values.decisions import Agent
 
 # Remedies. Pure.
 #
@@ -65,7 +73,7 @@ class HostSwitches(Struct, frozen=True):
     security_modules: str | None = None
 
 
-class RemedyExplanation(Struct, frozen=True):
+class RemedyExplanation(NamedTuple):
     cause: str
     remedy: str
 
@@ -178,10 +186,14 @@ def _what_failed(symptom: Symptom) -> str:
     return f"{symptom.step.value} cannot be had" + (f" ({told})" if told else "")
 
 
-BACKEND: Final = "stage"
+STAGE: Final = "stage"
 _TIMEOUT_S: Final = 10.0
 _OUTPUT_BYTES: Final = 65_536
 _NAMESPACES: Final = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
+_PLAIN_ID: Final = 65_534
+"""The kernel's overflow id: what owns nothing that matters (user_namespaces(7))."""
+_AS_ROOT: Final = "started by root, it serves only workspaces that another user owns"
+_CHAIN: Final = (Agent("canary", "standard"),)
 
 _PASSING: Final = frozenset(
     {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EINTR, errno.EIO}
@@ -209,59 +221,78 @@ while read -r line; do echo "status $line"; done < /proc/self/status
 echo end
 """
 
+# One line of shell builtins, so that little has to be readable. `$1` lies outside.
+_LANDLOCK_SCRIPT: Final = """
+echo changed > open/kept && echo new > open/made && echo "did its work"
+read -r secret < .env && echo "saw a secret"
+read -r secret < "$1" && echo "saw outside"
+echo x > "$1.new" && echo "wrote outside"
+echo x > site.pem && echo "wrote what is protected"
+echo x > beside.pem && echo "made what is protected"
+echo 0 > /proc/sys/kernel/printk && echo "wrote settings"
+echo end
+"""
+
 
 class CanaryGround(Struct, frozen=True):
     readable: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
 
 
-class Canary:
-    def __init__(self, launcher: Launcher, staging: Path, ground: CanaryGround) -> None:
-        self._launcher = launcher
-        self._staging = staging
-        self._ground = ground
-        self._lock = threading.Lock()
-        self._verdict: BackendVerdict | None = None
-
-    def verdict(self) -> BackendVerdict:
-        with self._lock:
-            if self._verdict is None or self._verdict.is_passing:
-                self._verdict = try_stage(self._launcher, self._staging, self._ground)
-            return self._verdict
+def system_ground() -> CanaryGround:
+    resolver = Resolver()
+    found = [standing for path in SYSTEM_READ if (standing := resolver.find(path)) is not None]
+    readable = topmost(standing.real for standing in found)
+    links = {link for standing in found for link in standing.links}
+    return CanaryGround(
+        readable, tuple(sorted(link for link in links if not is_covered(link[0], readable)))
+    )
 
 
 def try_stage(launcher: Launcher, staging: Path, ground: CanaryGround) -> BackendVerdict:
     """Threat: a command uses up what the canary needs: such a verdict is passing, or none holds."""
     try:
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with claimed(staging, "canary-") as cage:
-            _furnish(cage)
-            said = _run(launcher, cage, ground)
+        with _cage(staging, "canary-", ("kept", "hidden", "below/hidden")) as cage:
+            cage.chmod(0o755)
+            said = _hold_in_stage(launcher, cage, ground)
     except PaddockError as error:
-        return _explained(error)
+        return _why(STAGE, error)
     except OSError as error:
-        return _failed(f"no place to try it in: {os.strerror(error.errno or 0)}")
-    if said:
-        return _failed(
-            f"it does not hold: {said}", "please report this, with your kernel's version"
-        )
-    return BackendVerdict(BACKEND, Enforcement.FULL)
+        return refused(STAGE, f"no place to try it in: {os.strerror(error.errno or 0)}")
+    return _broken(STAGE, said) if said else BackendVerdict(STAGE, Enforcement.FULL)
 
 
 def try_workspace(
     launcher: Launcher, workspace: str, fd: int, ground: CanaryGround
 ) -> BackendVerdict:
     """Try a sandbox over this very workspace, maybe on another file system; run nothing in it."""
-    plan = canary_plan(workspace, ground, ())
-    request = CommandRequest(plan, ("/bin/sh", "-c", ":"), ".", _TIMEOUT_S, _OUTPUT_BYTES)
+    request = _request(workspace, ground, (), ":")
     try:
-        with launcher.open_stage(plan, fd) as stage:
+        with launcher.open_stage(request.plan, fd) as stage:
             launcher.run(request, stage)
     except PaddockError as error:
-        return _explained(error)
+        return _why(STAGE, error)
     gaps = gaps_over(fd)
     remedy = "start paddock as the user who owns the workspace" if gaps else ""
-    return BackendVerdict(BACKEND, Enforcement.FULL, gaps, remedy=remedy)
+    return BackendVerdict(STAGE, Enforcement.FULL, gaps, remedy=remedy)
+
+
+def try_landlock(ground: CanaryGround) -> BackendVerdict:
+    try:
+        if landlock_abi() == 0:
+            return refused(LANDLOCK, *explain_no_landlock())
+        place = Path(tempfile.gettempdir())
+        names = ("open/kept", ".env", "site.pem")
+        with _cage(place, "paddock-canary-", names) as cage:
+            _give_away(cage)
+            held = _hold_by_landlock(cage, ground)
+            said = _judge_landlocked(cage, held.end)
+    except (PaddockError, OSError) as error:
+        return _why(LANDLOCK, error)
+    as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
+    gaps = (*as_root, *held.enforced.gaps)
+    return _broken(LANDLOCK, said) if said else BackendVerdict(LANDLOCK, Enforcement.PARTIAL, gaps)
 
 
 def gaps_over(workspace_fd: int) -> tuple[str, ...]:
@@ -274,34 +305,39 @@ def gaps_over(workspace_fd: int) -> tuple[str, ...]:
     return (f"{said} what belongs to root or is open to everybody, and git distrusts the rest",)
 
 
-def _explained(error: PaddockError) -> BackendVerdict:
-    if isinstance(error, ConfinementError):
-        return explain_failure(error)
-    if isinstance(error, HostError):
-        return failed_now(BACKEND, error)
-    return _failed(error.message, error.hint)
+def refused(backend: str, cause: str, remedy: str = "") -> BackendVerdict:
+    return BackendVerdict(backend, Enforcement.NONE, (), cause, remedy)
 
 
-def explain_failure(error: ConfinementError) -> BackendVerdict:
-    if is_passing(error.number, error.step):
-        return failed_now(BACKEND, error)
-    step = _STEPS.get(error.step, Step.MOUNTS)
-    told = explain(Symptom(step, error.number, error.step), read_switches())
-    return _failed(told.cause, told.remedy)
+def _broken(backend: str, said: str) -> BackendVerdict:
+    remedy = "please report this, with your kernel's version"
+    return refused(backend, f"it does not hold: {said}", remedy)
 
 
-def is_passing(number: int, step: str) -> bool:
+def _why(backend: str, error: PaddockError | OSError) -> BackendVerdict:
+    if isinstance(error, OSError):
+        number, where, said = error.errno or 0, error.strerror or "", "no place to try it in: "
+        said += where
+    elif isinstance(error, ConfinementError):
+        number, where, said = error.number, error.step, error.message
+    elif isinstance(error, HostError):
+        return _failed_now(backend, error.message)
+    else:
+        return refused(backend, error.message, error.hint)
     is_full = number in (errno.ENOSPC, errno.EDQUOT)
     # Of user namespaces, ENOSPC says that the host allows none, or none any deeper.
-    return number in _PASSING or (is_full and step != "user namespace")
+    if number in _PASSING or (is_full and where != "user namespace"):
+        return _failed_now(backend, said)
+    step = Step.LANDLOCK if backend == LANDLOCK else _STEPS.get(where, Step.MOUNTS)
+    return refused(backend, *explain(Symptom(step, number, where), read_switches()))
 
 
-def failed_now(backend: str, error: PaddockError) -> BackendVerdict:
+def _failed_now(backend: str, said: str) -> BackendVerdict:
     remedy = "try again; while it fails, commands are refused"
-    return BackendVerdict(backend, Enforcement.NONE, (), error.message, remedy, is_passing=True)
+    return BackendVerdict(backend, Enforcement.NONE, (), said, remedy, is_passing=True)
 
 
-def expect_an_end(end: CommandEnd) -> None:
+def _expect_an_end(end: CommandEnd) -> None:
     """Raises: HostError where the canary's command was cut short: this host is busy."""
     if end.ending in (Ending.TIMED_OUT, Ending.MEMORY):
         raise HostError(f"a first command in a sandbox came to no end: {end.ending.value}")
@@ -319,33 +355,62 @@ def read_switches() -> HostSwitches:
     )
 
 
-def _furnish(cage: Path) -> None:
-    workspace = cage / "workspace"
-    (workspace / "below").mkdir(parents=True)
-    cage.chmod(0o755)
-    for path in ("kept", "hidden", "below/hidden"):
-        (workspace / path).write_text("old\n")
-    (cage / "outside").write_text("outside\n")
+def explain_no_landlock() -> "RemedyExplanation":
+    switches = read_switches()
+    code = errno.ENOSYS if switches.security_modules is None else errno.EOPNOTSUPP
+    return explain(Symptom(Step.LANDLOCK, code), switches)
 
 
-def _run(launcher: Launcher, cage: Path, ground: CanaryGround) -> str:
+@contextlib.contextmanager
+def _cage(place: Path, prefix: str, names: Iterable[str]) -> Generator[Path]:
+    with claimed(place, prefix) as cage:
+        for path in (*(cage / "workspace" / name for name in names), cage / "outside"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("old\n")
+        yield cage
+
+
+def _give_away(cage: Path) -> None:
+    if os.geteuid() == 0:
+        workspace = cage / "workspace"
+        # Threat: who gets them exchanges one for a link meanwhile. He gets there last.
+        for path in (workspace, *workspace.rglob("*"), cage / "outside"):
+            os.chown(path, _PLAIN_ID, _PLAIN_ID, follow_symlinks=False)
+        cage.chmod(0o711)
+
+
+def _hold_in_stage(launcher: Launcher, cage: Path, ground: CanaryGround) -> str:
     workspace = cage / "workspace"
-    plan = canary_plan(os.fspath(workspace), ground, ("below/hidden", "hidden"))
     script = _SCRIPT.format(namespaces=" ".join(_NAMESPACES))
-    outside = os.fspath(cage / "outside")
-    request = CommandRequest(
-        plan, ("/bin/sh", "-c", script, "canary", outside), ".", _TIMEOUT_S, _OUTPUT_BYTES
-    )
+    request = _request(os.fspath(workspace), ground, ("below/hidden", "hidden"), script)
     with (
         held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd,
-        launcher.open_stage(plan, fd) as stage,
+        launcher.open_stage(request.plan, fd) as stage,
     ):
         end = launcher.run(request, stage)
         with held_open(stage.open_upper()) as upper:
             return _judge_end(end) or _judge_layers(upper, fd, cage)
 
 
-def canary_plan(workspace: str, ground: CanaryGround, hidden: tuple[str, ...]) -> SandboxPlan:
+def _hold_by_landlock(cage: Path, ground: CanaryGround) -> HeldEnd:
+    workspace = cage / "workspace"
+    request = _request(os.fspath(workspace), ground, (".env",), _LANDLOCK_SCRIPT)
+    policy = load_policy(None)
+    read, write = (NameIndex(judge(policy, _CHAIN)) for judge in (ReadJudge, WriteJudge))
+    with held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
+        return run_landlocked(request, fd, read, write)
+
+
+def _request(
+    workspace: str, ground: CanaryGround, hidden: tuple[str, ...], script: str
+) -> CommandRequest:
+    outside = f"{os.path.dirname(workspace)}/outside"
+    argv = ("/bin/sh", "-c", script, "canary", outside)
+    plan = _plan(workspace, ground, hidden)
+    return CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES)
+
+
+def _plan(workspace: str, ground: CanaryGround, hidden: tuple[str, ...]) -> SandboxPlan:
     return SandboxPlan(
         workspace=workspace,
         readable=ground.readable,
@@ -363,7 +428,7 @@ def canary_plan(workspace: str, ground: CanaryGround, hidden: tuple[str, ...]) -
 
 
 def _judge_end(end: CommandEnd) -> str:
-    expect_an_end(end)
+    _expect_an_end(end)
     if end.ending is not Ending.EXITED or end.exit_code != 0:
         raise SandboxUnavailableError(
             f"a first command in it ended badly: {end.ending.value} {end.exit_code} {end.reason}",
@@ -392,10 +457,9 @@ def _judge_end(end: CommandEnd) -> str:
 
 
 def _judge_layers(upper: int, lower: int, cage: Path) -> str:
-    changes = {change.path: change for change in read_changes(upper, lower).changes}
-    if set(changes) != {"kept", "made"} or any(
-        change.kind is not Kind.FILE for change in changes.values()
-    ):
+    changes = {change.path: change.upper for change in read_changes(upper, lower).changes}
+    kinds = {None if look is None else look.kind for look in changes.values()}
+    if set(changes) != {"kept", "made"} or kinds != {NodeKind.FILE}:
         return f"the changes read are not those made: {sorted(changes)}"
     made = os.stat("made", dir_fd=upper)
     if os.geteuid() == 0 and made.st_uid == host_owner(made.st_uid):
@@ -405,8 +469,20 @@ def _judge_layers(upper: int, lower: int, cage: Path) -> str:
     return "a command wrote outside" if (cage / "outside.new").exists() else ""
 
 
-def _failed(cause: str, remedy: str = "") -> BackendVerdict:
-    return BackendVerdict(BACKEND, Enforcement.NONE, (), cause, remedy)
+def _judge_landlocked(cage: Path, end: CommandEnd) -> str:
+    _expect_an_end(end)
+    lines = end.stdout.head.decode("utf-8", "replace").splitlines()
+    if end.ending is not Ending.EXITED or lines != ["did its work", "end"]:
+        return f"a command ended {end.ending.value} and said {lines}"
+    workspace = cage / "workspace"
+    if (workspace / "open/kept").read_text() != "changed\n":
+        return "a command could not write its workspace"
+    untouched = [workspace / ".env", workspace / "site.pem", cage / "outside"]
+    if any(path.read_text() != "old\n" for path in untouched):
+        return "a command wrote what it may not"
+    if (cage / "outside.new").exists() or (workspace / "beside.pem").exists():
+        return "a command made what it may not"
+    return ""
 
 
 def _read(path: Path) -> str | None:

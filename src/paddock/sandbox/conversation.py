@@ -8,8 +8,11 @@ import fcntl
 import os
 import select
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -144,6 +147,7 @@ _PROGRESS_S: Final = 1.0
 _LATE_S: Final = 15.0
 """Over the command's time: then its first process, which keeps the time, must be broken."""
 _DRAIN_S: Final = 2.0
+_STOP_WAIT_S: Final = 10.0
 _ENDINGS: Final = {
     protocol.EXITED: Ending.EXITED,
     protocol.TIMED_OUT: Ending.TIMED_OUT,
@@ -153,19 +157,42 @@ _ENDINGS: Final = {
 }
 
 
-class Spools(Struct, frozen=True):
-    stdout: Spool | None = None
-    stderr: Spool | None = None
-
-
 class Observed(Struct, frozen=True):
-    spools: Spools = Spools()
+    spools: tuple[Spool | None, Spool | None] = (None, None)
+    """Of its output, and of its errors."""
     progress: Progress | None = None
     cancel: Cancel | None = None
     on_output: OnOutput | None = None
 
 
 NOBODY: Final = Observed()
+
+
+def start_inside(
+    program: str, arguments: list[str], fds: tuple[int, ...], errors: int
+) -> subprocess.Popen[bytes]:
+    # Isolated, without site: nothing of the user's and nothing slow is loaded. Never
+    # preexec_fn, which copies this whole process and may deadlock in a threaded one.
+    path = Path(__file__).with_name("inside") / program
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", path, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        pass_fds=fds,
+        cwd="/",
+        env={},
+        start_new_session=True,
+    )
+
+
+def await_end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for one whose socket was closed: it ends once its commands are gone."""
+    try:
+        process.wait(_STOP_WAIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 class ConfinementError(SandboxUnavailableError):
@@ -197,13 +224,13 @@ class CommandConversation:
         self._events = select.poll()
         self._waiting: set[int] = set()
         self._heeded_s = 0.0
-        self._observed, saved = observed, observed.spools
+        self._observed = observed
         most = request.output_bytes_max
         with contextlib.ExitStack() as undo:
             out, out_end = _pipe(undo, user)
             error, error_end = _pipe(undo, user)
-            self._stdout = Capture(out, most, saved.stdout)
-            self._stderr = Capture(error, most, saved.stderr)
+            self._stdout = Capture(out, most, observed.spools[0])
+            self._stderr = Capture(error, most, observed.spools[1])
             self._sources: dict[int, Capture] = {out: self._stdout, error: self._stderr}
             with held_open(_input(request.stdin)) as given:
                 _send(control, order, given, out_end, error_end)
@@ -289,9 +316,8 @@ class CommandConversation:
         if report.ending == protocol.NOT_CONFINED:
             raise ConfinementError(os.fsdecode(report.where), report.code)
         ending = _ENDINGS[report.ending]
-        reason = ""
-        if ending is Ending.FAILED:
-            reason = f"{os.fsdecode(report.where)}: {os.strerror(report.code)}"
+        where = os.fsdecode(report.where)
+        is_failed, is_exited = ending is Ending.FAILED, ending is Ending.EXITED
         return CommandEnd(
             ending=ending,
             exit_code=_exit_code(ending, report),
@@ -301,8 +327,9 @@ class CommandConversation:
             survivors=report.survivors,
             memory_kb=report.memory_kb,
             unreached=report.unreached,
-            reason=reason,
-            directory=_directory(report) if ending is Ending.EXITED else "",
+            reason=f"{where}: {os.strerror(report.code)}" if is_failed else "",
+            # As pwd(1) writes it: with one line end behind it.
+            directory=where.removesuffix("\n") if is_exited else "",
         )
 
 
@@ -338,20 +365,13 @@ def _input(content: bytes) -> int:
 
 def _send(control: socket.socket, order: bytes, *streams: int) -> None:
     """Send a file in memory: arguments may be longer than a message."""
-    order_fd = os.memfd_create("start", os.MFD_CLOEXEC)
-    try:
+    with (
+        held_open(os.memfd_create("start", os.MFD_CLOEXEC)) as order_fd,
+        # Then the sandbox could not be made, and why is waiting for us to be heard.
+        contextlib.suppress(BrokenPipeError),
+    ):
         os.write(order_fd, order)
         socket.send_fds(control, [b"go"], [order_fd, *streams])
-    except BrokenPipeError:
-        # The sandbox could not be made, and why is waiting for us to be heard.
-        return
-    finally:
-        os.close(order_fd)
-
-
-def _directory(report: CommandReport) -> str:
-    # As pwd(1) writes it: with one line end behind it.
-    return os.fsdecode(report.where.removesuffix(b"\n"))
 
 
 def _exit_code(ending: Ending, report: CommandReport) -> int:

@@ -24,7 +24,6 @@ from paddock.pattern import lazy_pattern
 from paddock.sandbox.area import NOTHING_SHOWN, Overlaid
 from paddock.sandbox.changes.differences import (
     CommandDifferences,
-    Comparing,
     Difference,
     OpenLayers,
     is_only_touched,
@@ -52,9 +51,8 @@ from paddock.sandbox.git.tracked import (
 from paddock.sandbox.hidden import KnownDirectory, NameIndex
 from paddock.sandbox.host.git_outside import GIT, HeldGit, open_git_outside
 from paddock.sandbox.host.host_facts import GitOutside, directories_above
-from paddock.sandbox.launcher import GitLayer, Launcher
+from paddock.sandbox.launcher import GitLayer, Launcher, StageDirectories
 from paddock.sandbox.plan import Closing, NameJudge, contained
-from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.values import CommandRequest, Ending, RefusedChange, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.text.show import quote
@@ -106,7 +104,7 @@ class OpenedGit(Struct, frozen=True):
                 # A repository of its own by now, which the next command will find.
                 return False, _refused(_TWO if os.listdir(git_fd) else "")
             is_file = stat.S_ISREG(_mode_of(upper_fd))
-            is_copy = is_file and Comparing(upper_fd, lower_fd).common_version(GIT)
+            is_copy = is_file and OpenLayers(upper_fd, lower_fd).common_version(GIT)
             stage.put_aside(upper_fd, GIT)
             stage.take_git(upper_fd, GIT)
             return True, _refused("" if is_copy else _LEADS_OUT)
@@ -164,7 +162,8 @@ class OpenedGit(Struct, frozen=True):
         for each in differences.found:
             change = each.change
             is_object = _OBJECT.fullmatch(change.path) and change.kind in _REWRITTEN
-            if is_object or (change.path != index and _is_same_file(each)):
+            is_file = change.path.startswith(f"{GIT}/") and change.node is NodeKind.FILE
+            if is_object or (is_file and change.path != index and is_only_touched(each)):
                 conflicts.pop(change.path, None)
                 continue
             if is_packed and change.path.startswith(f"{GIT}/refs/"):
@@ -182,8 +181,6 @@ class OpenedGit(Struct, frozen=True):
 
 
 class GitRoom:
-    __slots__ = ("_index", "_judge", "_last")
-
     def __init__(self, judge: NameJudge) -> None:
         self._judge = judge
         self._index = NameIndex(_Below(judge))
@@ -211,7 +208,7 @@ class GitRoom:
     def _opened(self, held: HeldGit) -> OpenedGit:
         outside, fd = held.outside, held.beside.fd
         survey = self._index.survey(fd)
-        pointer = None
+        pointer = ()
         if outside.pointer:
             pointer = outside.pointer, f"{outside.common}/{outside.own}".rstrip("/")
         layer = GitLayer(fd, outside.common, survey.closed, NOTHING_SHOWN, pointer)
@@ -237,14 +234,11 @@ class GitRoom:
         return self._last
 
 
-class _Below:
-    __slots__ = ("_judge",)
-
-    def __init__(self, judge: NameJudge) -> None:
-        self._judge = judge
+class _Below(Struct, frozen=True):
+    above: NameJudge
 
     def judge(self, path: str, is_directory: bool) -> Closing:
-        return self._judge.judge(_below(path), is_directory)
+        return self.above.judge(_below(path), is_directory)
 
 
 def _below(path: str) -> str:
@@ -259,12 +253,6 @@ def _changes_outside(changed: tuple[str, ...]) -> str:
     shown = ", ".join(quote(path) for path in changed[:_NAMED_MAX])
     more = f" and {len(changed) - _NAMED_MAX} more" if len(changed) > _NAMED_MAX else ""
     return f"changes files outside the workspace: {shown}{more}"
-
-
-def _is_same_file(difference: Difference) -> bool:
-    change = difference.change
-    is_here = change.path.startswith(f"{GIT}/") and change.node is NodeKind.FILE
-    return is_here and is_only_touched(difference)
 
 
 def _refused(why: str) -> tuple[RefusedChange, ...]:
@@ -302,7 +290,6 @@ _TIMES_FROM_S: Final = 946_684_800
 _TIMES_S: Final = 20 * 365 * 86_400
 """Between 2000 and 2020: the past for every program, and no time that a file of today has."""
 
-_ATTRIBUTES: Final = ("filter", "text", "eol", "crlf", "ident", "working-tree-encoding")
 _UNSET: Final = frozenset({"unspecified", "unset"})
 _PREAMBLE: Final = """\
 export GIT_NO_LAZY_FETCH=1 GIT_NO_REPLACE_OBJECTS=1 GIT_OPTIONAL_LOCKS=0
@@ -313,12 +300,11 @@ mark=$1 paths=$2 plain=$3 converted=$4
 _LOOK: Final = (
     _PREAMBLE
     + """\
-git config --type=bool core.autocrlf || git config core.autocrlf
-printf '%s\\n' "$mark"
 printf '%s' "$plain" | git cat-file --batch-check='%(objecttype) %(objectsize)'
 printf '%s\\n' "$mark"
-printf '%s' "$paths" | tr '\\n' '\\0' | git check-attr -z --stdin """
-    + " ".join(_ATTRIBUTES)
+printf '%s' "$paths" | tr '\\n' '\\0' | git check-attr -z --stdin \\
+  filter working-tree-encoding
+"""
 )
 _READ: Final = (
     _PREAMBLE
@@ -348,8 +334,6 @@ _EMPTY: Final = _Content(b"", is_faithful=False)
 
 
 class TrackedView:
-    __slots__ = ("_known", "_lock", "_names")
-
     def __init__(self) -> None:
         self._names = TrackedNames()
         self._known: dict[tuple[object, ...], _Content] = {}
@@ -448,30 +432,29 @@ class _Asking(Struct, frozen=True):
         mark = secrets.token_hex(16)
         said = self._said(_LOOK, mark, batch, batch, ())
         parts = said.split(f"{mark}\n".encode())
-        if len(parts) != 3:
+        if len(parts) != 2:
             return []
-        converts = parts[0].strip() not in (b"", b"false")
-        attributes = _attributes(parts[2])
+        attributes = _attributes(parts[1])
         found: list[tuple[TrackedName, _Look]] = []
-        for each, row in zip(batch, parts[1].splitlines(), strict=False):
+        for each, row in zip(batch, parts[0].splitlines(), strict=False):
             kind, _, size = row.partition(b" ")
             if kind != b"blob" or not size.isdigit():
                 continue
-            inner = self._inner(each)
-            said_of = attributes.get(inner, {})
-            has_filter = said_of.pop("filter", "unspecified") not in _UNSET
-            is_encoded = said_of.get("working-tree-encoding", "unset") not in _UNSET
-            is_converted = converts or any(value not in _UNSET for value in said_of.values())
-            if each.mode == LINK_MODE:
-                has_filter = is_converted = False
-            look = _Look(int(size), is_converted and not has_filter, is_encoded, has_filter)
-            found.append((each, look))
+            said_of = attributes.get(self._inner(each), {})
+            filtered, encoded = (
+                said_of.get(name, "unset") not in _UNSET
+                for name in ("filter", "working-tree-encoding")
+            )
+            has_filter = filtered and each.mode != LINK_MODE
+            found.append((each, _Look(int(size), encoded, has_filter)))
         return found
 
     def _read(self, wanted: "Sequence[tuple[TrackedName, _Look]]") -> dict[str, _Content]:
         if not wanted:
             return {}
-        converted = [each for each, look in wanted if look.is_converted]
+        converted = [
+            each for each, look in wanted if not look.has_filter and each.mode != LINK_MODE
+        ]
         mark = secrets.token_hex(16)
         said = self._said(_READ, mark, (), [each for each, _ in wanted], converted)
         # Nothing that was there before can hold the mark.
@@ -510,7 +493,6 @@ class _Asking(Struct, frozen=True):
 
 class _Look(Struct, frozen=True):
     size_bytes: int
-    is_converted: bool
     is_encoded: bool
     has_filter: bool
 
@@ -564,10 +546,10 @@ def _shown(name: TrackedName, content: _Content) -> ShownFile:
 
 
 def differing(shown: Mapping[str, ShownFile], layers: OpenLayers) -> ShownNames:
-    comparing = Comparing(layers.upper_fd, layers.lower_fd)
+    plain = OpenLayers(layers.upper_fd, layers.lower_fd)
     found: list[str] = []
     with host_error("a working copy cannot be read"):
         for path, file in sorted(shown.items()):
-            if file.mode in FILE_MODES and not comparing.is_lower(path, file.content):
+            if file.mode in FILE_MODES and not plain.has(plain.lower_fd, path, file.content):
                 found.append(path)
     return ShownNames(tuple(sorted(shown)), tuple(found))

@@ -54,15 +54,13 @@ class Survey(Struct, frozen=True):
 
 
 class NameIndex:
-    __slots__ = ("_clock_ns", "_judge", "_known", "_lock", "_resolution")
-
     def __init__(
         self,
         judge: NameJudge,
         resolution: Resolution | None = None,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._judge = judge
+        self.judge = judge
         self._resolution = resolution or detect_resolution()
         self._clock_ns = clock_ns
         self._known: Mapping[str, KnownDirectory] = {}
@@ -107,12 +105,7 @@ class NameIndex:
                 found = os.stat(path, dir_fd=root_fd, follow_symlinks=False)
             except OSError:
                 return None
-            if known.identity == (
-                found.st_dev,
-                found.st_ino,
-                found.st_mtime_ns,
-                found.st_ctime_ns,
-            ):
+            if known.identity == _identity(found):
                 return known
         return self._read(root_fd, path)
 
@@ -142,7 +135,7 @@ class NameIndex:
                 is_directory = entry.is_dir(follow_symlinks=False)
                 if not is_directory and entry.is_symlink():
                     continue
-                said = self._judge.judge(name, is_directory)
+                said = self.judge.judge(name, is_directory)
                 if said is not Closing.OPEN:
                     closed.append(name)
                 if is_directory and said is not Closing.SEALED:
@@ -153,12 +146,16 @@ class NameIndex:
                         below.append(name)
         changed_ns = max(found.st_mtime_ns, found.st_ctime_ns)
         return KnownDirectory(
-            (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns),
+            _identity(found),
             stat.S_IMODE(found.st_mode),
             is_settled=read_at_ns - changed_ns >= _SETTLED_NS,
             closed=tuple(closed),
             below=tuple(below),
         )
+
+
+def _identity(found: os.stat_result) -> _Identity:
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _closed(path: str) -> KnownDirectory:
@@ -212,8 +209,6 @@ _CLOCK_SET_NS: Final = 1_000_000_000
 
 
 class Moments:
-    __slots__ = ("_device", "_file")
-
     def __init__(self, directory: Path) -> None:
         """`directory` is ours, best on the workspace's file system. Raises: OSError."""
         self._file: IO[bytes] = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 - held until `close`

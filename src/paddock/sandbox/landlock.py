@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from msgspec import Struct
 
@@ -26,15 +26,23 @@ from paddock.errors import HostError, SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
 from paddock.sandbox.area import claimed
-from paddock.sandbox.conversation import NOBODY, CommandConversation, Observed
+from paddock.sandbox.conversation import (
+    NOBODY,
+    CommandConversation,
+    Observed,
+    await_end,
+    start_inside,
+)
 from paddock.sandbox.git_config import private_files
+from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.inside.protocol import UNHELD
-from paddock.sandbox.plan import Closing, NameJudge
+from paddock.sandbox.plan import Closing
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
 from paddock.storage.atomic import held_open, host_error
 from paddock.workspace.resolve import PASS, READ_DIRECTORY, Resolution, detect_resolution
 
-BACKEND: Final = "landlock"
+LANDLOCK: Final = "landlock"
 
 _READ: Final = kernel.EXECUTE | kernel.READ_FILE | kernel.READ_DIR
 _CHANGE: Final = (
@@ -58,62 +66,42 @@ _PROBE: Final = "new-name"
 """Stands for any name that a command could make in a directory."""
 
 
-class LandlockArea(Struct, frozen=True):
-    closed: tuple[str, ...]
-    judge: NameJudge
+class LandlockConfinement(Struct, frozen=True):
+    ruleset_fd: int
+    program: bytes
+    enforced: Enforced
 
 
-class LandlockGround(Struct, frozen=True):
-    root_fd: int
-    scratch: tuple[str, ...]
-    """HOME and TMPDIR: absolute, made by us for this command alone."""
-
-
-class LandlockConfinement:
-    __slots__ = ("enforced", "program", "ruleset_fd")
-
-    def __init__(self, ruleset_fd: int, program: bytes, enforced: Enforced) -> None:
-        self.ruleset_fd = ruleset_fd
-        self.program = program
-        self.enforced = enforced
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.ruleset_fd)
-
-
+@contextmanager
 def confine(
-    plan: SandboxPlan, ground: LandlockGround, read: LandlockArea, write: LandlockArea
-) -> LandlockConfinement:
-    """Raises: OSError; SandboxUnavailableError without Landlock or over `RULES_MAX`."""
+    plan: SandboxPlan, root_fd: int, scratch: str, read: NameIndex, write: NameIndex
+) -> Generator[LandlockConfinement]:
+    """Make the rule set; `scratch` has HOME and TMPDIR, made by us for this command alone.
+
+    Raises: OSError; SandboxUnavailableError without Landlock or over `RULES_MAX`.
+    """
     abi = kernel.landlock_abi()
     if abi == 0:
         raise SandboxUnavailableError("this kernel has no Landlock", hint="see: paddock doctor")
     families = (AF_INET, AF_INET6) if plan.network == "host" else ()
     program = build_filter_among_others(families)
-    rules = _Rules(kernel.create_ruleset(abi, holds_network=plan.network != "host"), abi)
-    try:
+    ruleset_fd = kernel.create_ruleset(abi, holds_network=plan.network != "host")
+    with held_open(ruleset_fd):
+        rules = _Rules(ruleset_fd, abi)
         rules.allow_host(_PROCESSES, _READ)
         for path in _DEVICES:
             rules.allow_host(path, kernel.READ_FILE | kernel.WRITE_FILE)
-        for path in ground.scratch:
-            rules.allow_host(path, _READ | _CHANGE)
+        rules.allow_host(scratch, _READ | _CHANGE)
         _allow_real(rules, plan)
-        tree = _Tree(ground.root_fd, detect_resolution())
+        tree = _Tree(root_fd, detect_resolution())
         # Names are shown everywhere: a right to list that stops at a hidden directory
         # would have to be missing from every directory above it.
         rules.allow_below(tree, ".", kernel.READ_DIR)
-        for area, rights in ((read, kernel.EXECUTE | kernel.READ_FILE), (write, _CHANGE)):
-            for path in tree.open_places(area):
+        for index, rights in ((read, kernel.EXECUTE | kernel.READ_FILE), (write, _CHANGE)):
+            for path in tree.open_places(index):
                 rules.allow_below(tree, path, rights)
-    except BaseException:
-        os.close(rules.fd)
-        raise
-    return LandlockConfinement(
-        rules.fd, program, Enforced(BACKEND, Enforcement.PARTIAL, gaps(plan, abi))
-    )
+        enforced = Enforced(LANDLOCK, Enforcement.PARTIAL, gaps(plan, abi))
+        yield LandlockConfinement(ruleset_fd, program, enforced)
 
 
 def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
@@ -141,23 +129,23 @@ def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
         "there are no caches that last from one command to the next",
         "there is no /dev/shm and no System V memory: semaphores of multiprocessing fail",
     ]
-    if plan.git == "safe":
-        found.append("git cannot write: .git is read-only as a whole")
-    if plan.git_outside is not None:
-        found.append("git does not work: its directory stands outside of the workspace")
-    if plan.commit == "all":
-        found.append('commit = "all" is not held: there is nothing to take back')
-    if plan.network == "loopback":
-        found.append("there is no private loopback: sockets of the network are refused")
-    if plan.network == "host":
-        found.append("the host's own services on its loopback can be reached")
-    if abi < 2:
-        found.append("files cannot be moved from one directory to another")
-    if abi < 3:
-        found.append("this user's files outside can be truncated")
-    if abi < 6:
-        found.append("processes of this user can be signalled")
-    return tuple(found)
+    more = (
+        (plan.git == "safe", "git cannot write: .git is read-only as a whole"),
+        (
+            plan.git_outside is not None,
+            "git does not work: its directory stands outside of the workspace",
+        ),
+        (plan.commit == "all", 'commit = "all" is not held: there is nothing to take back'),
+        (
+            plan.network == "loopback",
+            "there is no private loopback: sockets of the network are refused",
+        ),
+        (plan.network == "host", "the host's own services on its loopback can be reached"),
+        (abi < 2, "files cannot be moved from one directory to another"),
+        (abi < 3, "this user's files outside can be truncated"),
+        (abi < 6, "processes of this user can be signalled"),
+    )
+    return (*found, *(said for holds, said in more if holds))
 
 
 def identity_for(euid: int, owner: tuple[int, int]) -> tuple[int, int] | None:
@@ -219,31 +207,25 @@ class _Tree(Struct, frozen=True):
         except OSError:
             return None
 
-    def open_places(self, area: LandlockArea) -> Iterator[str]:
-        closed = frozenset(area.closed)
-        above = {parent for path in area.closed for parent in _parents(path)}
+    def open_places(self, index: NameIndex) -> Iterator[str]:
+        closed, judge = frozenset(index.find(self.root_fd)), index.judge
+        above = {parent for path in closed for parent in (".", *directories_above(path))}
         waiting = ["."]
         while waiting:
             directory = waiting.pop()
-            if directory not in above and self._may_grow(area, directory):
+            new = _PROBE if directory == "." else f"{directory}/{_PROBE}"
+            may_grow = judge.judge(new, is_directory=False) is Closing.OPEN
+            if may_grow and directory not in above:
                 yield directory
                 continue
             for path, is_directory in self._entries(directory):
-                if path in closed and self._is_sealed(area, path, is_directory):
+                is_closed = path in closed
+                if is_closed and judge.judge(path, is_directory) is Closing.SEALED:
                     continue
                 if is_directory:
                     waiting.append(path)
-                else:
+                elif not is_closed:
                     yield path
-
-    @staticmethod
-    def _is_sealed(area: LandlockArea, path: str, is_directory: bool) -> bool:
-        return not is_directory or area.judge.judge(path, is_directory) is Closing.SEALED
-
-    @staticmethod
-    def _may_grow(area: LandlockArea, directory: str) -> bool:
-        name = _PROBE if directory == "." else f"{directory}/{_PROBE}"
-        return area.judge.judge(name, is_directory=False) is Closing.OPEN
 
     def _entries(self, directory: str) -> list[tuple[str, bool]]:
         """Leave out links: they have no rights, and their targets have their own."""
@@ -262,25 +244,11 @@ class _Tree(Struct, frozen=True):
             ]
 
 
-def _parents(path: str) -> Iterator[str]:
-    while path := path.rpartition("/")[0]:
-        yield path
-    yield "."
-
-
 # A keeper costs an interpreter's start (some 20 ms), which a host that closes user
 # namespaces pays. It is a program of its own, because only a process that does nothing
 # else may adopt orphans and may take all that it adopts for one command's.
 
-_PROGRAM: Final = str(Path(__file__).with_name("inside") / "keeper.py")
 _PREFIX: Final = "paddock-command-"
-_STOP_WAIT_S: Final = 10.0
-
-
-class Workplace(Struct, frozen=True):
-    fd: int
-    read: LandlockArea
-    write: LandlockArea
 
 
 class HeldEnd(Struct, frozen=True):
@@ -289,19 +257,23 @@ class HeldEnd(Struct, frozen=True):
 
 
 def run_landlocked(
-    request: CommandRequest, workplace: Workplace, observed: Observed = NOBODY
+    request: CommandRequest,
+    workspace_fd: int,
+    read: NameIndex,
+    write: NameIndex,
+    observed: Observed = NOBODY,
 ) -> HeldEnd:
     """Run one command on the workspace itself, to its end and that of all it started.
 
     Raises: SandboxUnavailableError: no Landlock, or it would have to be root; HostError: the keeper
     failed; ValueError: a NUL in an argument.
     """
-    identity = _identity(workplace.fd)
-    with _scratch(request.plan, identity) as scratch:
-        ground = LandlockGround(workplace.fd, (scratch,))
-        with confine(request.plan, ground, workplace.read, workplace.write) as held:
-            end = _keep(request, held, scratch, observed, identity)
-            return HeldEnd(end, held.enforced)
+    identity = _identity(workspace_fd)
+    with (
+        _scratch(request.plan, identity) as scratch,
+        confine(request.plan, workspace_fd, scratch, read, write) as held,
+    ):
+        return HeldEnd(_keep(request, held, scratch, observed, identity), held.enforced)
 
 
 def run_unheld(
@@ -330,7 +302,10 @@ def _keep(
 ) -> CommandEnd:
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with control, theirs:
-        keeper = _start(held, theirs, _terms(request.plan, identity, scratch))
+        uid, gid = identity or (-1, -1)
+        most = request.plan.limits
+        numbers = (uid, gid, most.processes, most.memory_mb, most.file_mb, most.cpu_s)
+        keeper = _start(held, theirs, [*map(str, numbers), scratch])
         theirs.close()
         try:
             talk = CommandConversation(control, request, observed, identity)
@@ -338,55 +313,26 @@ def _keep(
                 return talk.hold()
         finally:
             control.close()
-            _await(keeper)
-
-
-def _terms(plan: SandboxPlan, identity: tuple[int, int] | None, scratch: str) -> list[str]:
-    uid, gid = identity or (-1, -1)
-    limits = plan.limits
-    numbers = (uid, gid, limits.processes, limits.memory_mb, limits.file_mb, limits.cpu_s)
-    return [*map(str, numbers), scratch]
+            await_end(keeper)
 
 
 def _start(
     held: LandlockConfinement | None, theirs: socket.socket, terms: list[str]
 ) -> subprocess.Popen[bytes]:
-    program = os.memfd_create("filter", os.MFD_CLOEXEC)
-    try:
+    with held_open(os.memfd_create("filter", os.MFD_CLOEXEC)) as program:
         fds: tuple[int, ...] = (theirs.fileno(),)
         numbers = [str(theirs.fileno()), UNHELD, UNHELD]
         if held is not None:
             os.write(program, held.program)
             fds = (theirs.fileno(), held.ruleset_fd, program)
             numbers = [str(fd) for fd in fds]
-        # Isolated, without site: nothing of the user's is loaded. Never preexec_fn, which
-        # copies this whole process and may deadlock in a threaded one.
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", _PROGRAM, *numbers, *terms],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=fds,
-            cwd="/",
-            env={},
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise HostError(
-            f"the keeper of a command cannot be started: {os.strerror(error.errno or 0)}",
-            where=sys.executable,
-        ) from error
-    finally:
-        os.close(program)
-
-
-def _await(keeper: subprocess.Popen[bytes]) -> None:
-    """The keeper ends once the socket is closed and its command's tree is gone."""
-    try:
-        keeper.wait(_STOP_WAIT_S)
-    except subprocess.TimeoutExpired:
-        keeper.kill()
-        keeper.wait()
+        try:
+            return start_inside("keeper.py", [*numbers, *terms], fds, subprocess.DEVNULL)
+        except OSError as error:
+            raise HostError(
+                f"the keeper of a command cannot be started: {os.strerror(error.errno or 0)}",
+                where=sys.executable,
+            ) from error
 
 
 @contextmanager

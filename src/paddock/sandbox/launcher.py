@@ -9,26 +9,235 @@ import contextlib
 import os
 import secrets
 import socket
+import stat
 import sys
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from paddock.errors import HostError, SandboxUnavailableError
-from paddock.sandbox.area import Overlaid
-from paddock.sandbox.conversation import HOME, NOBODY, CommandConversation, Observed
+from paddock.sandbox.area import Overlaid, StagingArea
+from paddock.sandbox.conversation import (
+    HOME,
+    NOBODY,
+    CommandConversation,
+    Observed,
+    await_end,
+    start_inside,
+)
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.host.host_facts import is_covered
-from paddock.sandbox.inside.protocol import HOST_IDS_FIRST, ROOT_MODE, Base
-from paddock.sandbox.stage import Identity, Recipe, RunningLauncher, StageDirectories, order_for
+from paddock.sandbox.inside.protocol import GIT, HOST_IDS_FIRST, ROOT_MODE, WORKSPACE, Base
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import host_error
 
 _ETC: Final = "/etc"
+_SAID_BYTES_MAX: Final = 2000
+
+
+class RunningLauncher:
+    def __init__(self, staging: Path) -> None:
+        self.area = StagingArea(staging)
+        self.owner = os.getpid()
+        self._lock = threading.Lock()
+        self._stages = 0
+        self._is_stopped = False
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            self._said = os.open("said", flags, 0o600, dir_fd=self.area.fd)
+            self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            self.area.close()
+            raise _no_launcher(error) from error
+        try:
+            arguments = [str(theirs.fileno()), str(self.owner)]
+            self._process = start_inside("main.py", arguments, (theirs.fileno(),), self._said)
+        except OSError as error:
+            self._let_go()
+            raise _no_launcher(error) from error
+        finally:
+            theirs.close()
+        _ours.add(self)
+
+    def is_alive(self) -> bool:
+        return not self._is_stopped and self._process.poll() is None
+
+    def make(self, fds: list[int]) -> None:
+        """Have a sandbox made; its stage is the caller's until `drop`. Raises: HostError."""
+        self._tell(b"make", fds)
+        with self._lock:
+            self._stages += 1
+
+    def drop(self, stage: str, hidden: tuple[str, ...]) -> None:
+        """Have an ended sandbox's directory removed, with layers that nobody else uses.
+
+        Without a launcher it goes with the area; in a child of the owner nothing is ours to remove.
+        """
+        if self.owner != os.getpid():
+            return
+        for name in hidden:
+            self.area.let_go(name)
+        for name in (stage, *self.area.take_unused()):
+            try:
+                self._tell(b"drop " + name.encode("ascii"), [self.area.fd])
+            except HostError:
+                self._process.poll()
+        with self._lock:
+            self._stages -= 1
+            is_last = self._is_stopped and self._stages == 0
+        if is_last:
+            self._let_go()
+
+    def _tell(self, what: bytes, fds: list[int]) -> None:
+        try:
+            socket.send_fds(self._door, [what], fds)
+        except OSError as error:
+            raise HostError(
+                f"the launcher has ended: {os.strerror(error.errno or 0)}", hint=self.last_words()
+            ) from error
+
+    def last_words(self) -> str:
+        size = os.fstat(self._said).st_size
+        said = os.pread(self._said, _SAID_BYTES_MAX, max(0, size - _SAID_BYTES_MAX))
+        return said.decode("utf-8", "replace").strip()
+
+    def stop(self) -> None:
+        """Wait until it is gone. The last stage, which may be read yet, takes the rest along."""
+        with self._lock:
+            if self._is_stopped or self.owner != os.getpid():
+                return
+            self._is_stopped = True
+            is_last = self._stages == 0
+        _ours.discard(self)
+        self._door.close()
+        await_end(self._process)
+        if is_last:
+            self._let_go()
+
+    def forget(self) -> None:
+        """In a child of the owner close our end: the launcher must see only the parent's."""
+        self._door.close()
+        # The child is not the launcher's parent: waiting for it would fail, and warn.
+        self._process.returncode = 0
+        self._is_stopped = True
+        os.close(self._said)
+        self.area.forget()
+
+    def _let_go(self) -> None:
+        self._door.close()
+        os.close(self._said)
+        self.area.close()
+
+
+def _no_launcher(error: OSError) -> HostError:
+    said = f"the launcher cannot be started: {os.strerror(error.errno or 0)}"
+    return HostError(said, where=sys.executable)
+
+
+_ours: "weakref.WeakSet[RunningLauncher]" = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for running in list(_ours):
+        running.forget()
+        _ours.discard(running)
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+Identity = tuple[int, ...]
+
+
+class Recipe(Struct, frozen=True):
+    base: bytes
+    """A `Base` as bytes, without the stage's own name."""
+    places: tuple[Identity, ...]
+    """Device and inode of the workspace and of every place that is mounted: a directory
+    that was replaced since is another place."""
+    mode: int
+    hidden: str = ""
+    git_shown: str = ""
+    git_mode: int = 0
+
+
+class StageDirectories(Struct, eq=False):
+    """The layers of one run: `upper` holds what the ended command changed. Used once."""
+
+    running: RunningLauncher
+    name: str
+    control: socket.socket
+    recipe: Recipe
+    workspace_fd: int
+    git_fd: int
+    """-1 where there is none. It owns the socket and the descriptors."""
+    is_used: bool = False
+    was_ready: bool = False
+    new_mode: int | None = None
+    """The mode that the command gave the root, known from `open_upper` on; None for none."""
+
+    @property
+    def path(self) -> str:
+        return f"{self.running.area.path}/{self.name}"
+
+    def open_upper(self) -> int:
+        """Return a descriptor of the upper layer's root. Raises: HostError without a sandbox."""
+        opened, mode = self._open(WORKSPACE)
+        self.new_mode = None if mode == self.recipe.mode else mode
+        return opened
+
+    def open_git(self) -> int:
+        return -1 if self.git_fd < 0 else self._open(GIT)[0]
+
+    def take_git(self, upper_fd: int, name: str) -> None:
+        """Give it a name in the upper layer, with its old mode. Raises: OSError."""
+        area, git = self.running.area.fd, f"{self.name}/{os.fsdecode(GIT[0])}"
+        os.chmod(git, self.recipe.git_mode | stat.S_IRWXU, dir_fd=area)
+        os.rename(git, name, src_dir_fd=area, dst_dir_fd=upper_fd)
+
+    def put_aside(self, upper_fd: int, name: str) -> None:
+        area = self.running.area.fd
+        os.rename(name, f"{self.name}/aside", src_dir_fd=upper_fd, dst_dir_fd=area)
+
+    def _open(self, names: tuple[bytes, bytes]) -> tuple[int, int]:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        name, area = f"{self.name}/{os.fsdecode(names[0])}", self.running.area.fd
+        try:
+            mode = stat.S_IMODE(os.stat(name, dir_fd=area, follow_symlinks=False).st_mode)
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                # A command that closed its root shut out us as well, unless we are root.
+                os.chmod(name, mode | stat.S_IRWXU, dir_fd=area)
+            return os.open(name, flags, dir_fd=area), mode
+        except OSError as error:
+            raise HostError(
+                f"the upper layer cannot be read: {os.strerror(error.errno or 0)}", where=self.path
+            ) from error
+
+    def close(self) -> None:
+        if self.workspace_fd < 0:
+            return
+        os.close(self.workspace_fd)
+        self.workspace_fd = -1
+        if self.git_fd >= 0:
+            os.close(self.git_fd)
+            self.git_fd = -1
+        if self.running.owner == os.getpid():
+            # The sandbox ends when it sees this; closing alone would not do where a forked
+            # child of ours has the same socket open.
+            with contextlib.suppress(OSError):
+                self.control.shutdown(socket.SHUT_RDWR)
+        self.control.close()
+        self.running.drop(self.name, (self.recipe.hidden, self.recipe.git_shown))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class GitLayer(Struct, frozen=True):
@@ -36,7 +245,8 @@ class GitLayer(Struct, frozen=True):
     path: str
     hidden: tuple[str, ...]
     shown: Overlaid
-    pointer: tuple[str, str] | None = None
+    pointer: tuple[str, ...] = ()
+    """A file that leads there, and where to."""
 
 
 class Launcher:
@@ -47,7 +257,7 @@ class Launcher:
         self._running: RunningLauncher | None = None
         self._spare: StageDirectories | None = None
         self._stale: list[StageDirectories] = []
-        self._encoded: tuple[SandboxPlan | None, str, bytes] = (None, "", b"")
+        self._encoded: tuple[object, bytes] = (None, b"")
 
     def open_stage(
         self,
@@ -70,10 +280,8 @@ class Launcher:
                 git_shown = ""
                 if git is not None:
                     git_shown = running.area.hide(git.fd, git.hidden, laid=git.shown)
-                undo.callback(running.area.let_go, git_shown)
-                recipe = self._recipe(plan, hidden, workspace_fd)
-                if git is not None:
-                    recipe = _with_git(recipe, git, git_shown)
+                    undo.callback(running.area.let_go, git_shown)
+                recipe = self._recipe(plan, workspace_fd, hidden, git, git_shown)
                 spare, self._spare = self._spare, None
                 if spare is not None and spare.recipe == recipe:
                     spare.was_ready = True
@@ -84,11 +292,18 @@ class Launcher:
                 self._stale.append(spare)
         return _make(running, recipe, workspace_fd, -1 if git is None else git.fd)
 
-    def _recipe(self, plan: SandboxPlan, hidden: str, workspace_fd: int) -> Recipe:
-        if self._encoded[:2] != (plan, hidden):
-            self._encoded = (plan, hidden, _encode(plan, hidden))
-        mode = os.fstat(workspace_fd).st_mode & ROOT_MODE
-        return Recipe(self._encoded[2], _places(plan, workspace_fd), mode, hidden)
+    def _recipe(
+        self, plan: SandboxPlan, root_fd: int, hidden: str, git: GitLayer | None, git_shown: str
+    ) -> Recipe:
+        key = (plan, hidden, None if git is None else (git.path, git.pointer))
+        if self._encoded[0] != key:
+            self._encoded = key, _encode(plan, git)
+        places, mode = _places(plan, root_fd), os.fstat(root_fd).st_mode & ROOT_MODE
+        if git is None:
+            return Recipe(self._encoded[1], places, mode, hidden)
+        found = os.fstat(git.fd)
+        places, git_mode = (*places, _identity(found)), found.st_mode & ROOT_MODE
+        return Recipe(self._encoded[1], places, mode, hidden, git_shown, git_mode)
 
     def prepare(self, plan: SandboxPlan, workspace_fd: int) -> None:
         """Make, at once, a sandbox that a first command of this plan will find; as `open_stage`."""
@@ -144,7 +359,7 @@ class Launcher:
         self._drop_spare(running)
         if running is not None and running.owner == os.getpid():
             running.stop()
-        self._running = RunningLauncher(self._staging, sys.executable)
+        self._running = RunningLauncher(self._staging)
         return self._running
 
     def _drop_spare(self, running: RunningLauncher | None) -> None:
@@ -174,7 +389,7 @@ class Launcher:
                 self._spare = None
 
 
-def _encode(plan: SandboxPlan, hidden: str) -> bytes:
+def _encode(plan: SandboxPlan, git: GitLayer | None) -> bytes:
     """Encode for the launcher. Raises: SandboxUnavailableError where no overlay can be."""
     if plan.workspace == "/":
         raise SandboxUnavailableError(
@@ -183,23 +398,20 @@ def _encode(plan: SandboxPlan, hidden: str) -> bytes:
         )
     limits = plan.limits
     encode = os.fsencode
+    files = [(encode(name), content) for name, content in private_files(plan.git_config)]
     return Base(
         workspace=encode(plan.workspace),
         stage=b"",
-        hidden=encode(hidden),
-        git=b"",
+        hidden=b"",
+        git=b"" if git is None else encode(git.path),
         git_shown=b"",
-        git_pointer=[],
+        git_pointer=[] if git is None else [encode(text) for text in git.pointer],
         home=encode(HOME),
         network=encode(plan.network),
         readable=[encode(path) for path in plan.readable],
         writable=[encode(path) for path in plan.writable],
         links=[encode(text) for link in plan.links for text in link],
-        files=[
-            part
-            for name, content in private_files(plan.git_config)
-            for part in (encode(name), content)
-        ],
+        files=[part for file in files for part in file],
         caches=[encode(plan.caches)] + [b"read"] * plan.caches_read_only if plan.caches else [],
         processes=limits.processes,
         memory_mb=limits.memory_mb,
@@ -238,20 +450,6 @@ def _identity(found: os.stat_result) -> Identity:
     return found.st_dev, found.st_ino
 
 
-def _with_git(recipe: Recipe, git: GitLayer, shown: str) -> Recipe:
-    base = Base.decode(recipe.base)
-    base.git = os.fsencode(git.path)
-    base.git_pointer = [os.fsencode(text) for text in git.pointer or ()]
-    found = os.fstat(git.fd)
-    return replace(
-        recipe,
-        base=base.encode(),
-        places=(*recipe.places, _identity(found)),
-        git_shown=shown,
-        git_mode=found.st_mode & ROOT_MODE,
-    )
-
-
 def _make(
     running: RunningLauncher, recipe: Recipe, workspace_fd: int, git_fd: int
 ) -> StageDirectories:
@@ -282,12 +480,16 @@ def _make(
 def _send_order(
     running: RunningLauncher, recipe: Recipe, name: str, control: int, roots: tuple[int, int]
 ) -> None:
-    content = order_for(recipe, running.area.path, name)
+    area = os.fsencode(running.area.path)
+    base = Base.decode(recipe.base)
+    base.stage = b"%b/%b" % (area, name.encode())
+    base.hidden = b"%b/%b" % (area, recipe.hidden.encode()) if recipe.hidden else b""
+    base.git_shown = b"%b/%b" % (area, recipe.git_shown.encode()) if recipe.git_shown else b""
     workspace, git = roots
     with contextlib.ExitStack() as closing:
         order = os.memfd_create("order", os.MFD_CLOEXEC)
         closing.callback(os.close, order)
-        os.write(order, content)
+        os.write(order, base.encode())
         fds = [control, order, workspace, running.area.fd]
 
         def add(hidden: str) -> None:

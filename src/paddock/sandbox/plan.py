@@ -7,7 +7,7 @@ the operator's own word. The workspace is readable but for `hidden`, and stands 
 
 from enum import Enum
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -22,7 +22,6 @@ from paddock.sandbox.git_config import find_distrust, git_json, take_git
 from paddock.sandbox.host.host_facts import (
     SYSTEM_PATHS,
     Carving,
-    Closed,
     GitOutside,
     HostFacts,
     LeftOut,
@@ -91,9 +90,9 @@ def compile_plan(
     )
     git_outside = making.git_outside(shell.git)
     reach = (*readable, *writable, facts.workspace)
-    links = _needed_links(making.links(), reach)
+    links = {link for link in making.links() if not is_covered(link[0], reach)}
     changeable = (*writable, facts.workspace, *facts.changeable)
-    search_path = _search_path(facts, reach, changeable)
+    search_path, moved_last = _search_path(facts, reach, changeable)
     git_config, without = take_git(facts.git, reach, git_outside)
     plan = SandboxPlan(
         workspace=facts.workspace,
@@ -105,10 +104,10 @@ def compile_plan(
         commit=shell.commit,
         enforcement=shell.enforcement,
         limits=_machine_limits(shell.limits, facts),
-        environment=_environment(facts, reach, search_path.directories),
+        environment=_environment(facts, reach, search_path),
         policy_digest=policy.digest,
         git_config=git_config,
-        links=links,
+        links=tuple(sorted(links)),
         caches=facts.caches if shell.caches else "",
         downloads=downloads,
         git_outside=git_outside,
@@ -117,7 +116,7 @@ def compile_plan(
         ),
     )
     left_out = tuple(dict.fromkeys((*making.left_out, *without)))
-    return CompiledPlan(plan, left_out, names, search_path.moved_last)
+    return CompiledPlan(plan, left_out, names, moved_last)
 
 
 def _has_sockets(
@@ -213,7 +212,7 @@ class _Making(Struct):
         self.by_asked = {standing.asked: standing for standing in facts.standing}
         self.left_out += facts.left_out
         # The workspace is a hole as well: what it shows is less what is hidden.
-        self.holes = (*(place.path for place in self._closed()), facts.workspace)
+        self.holes = (*(place.path for place in facts.closed), facts.workspace)
         self.changeable = (facts.workspace, *facts.changeable)
 
     def readable(self, asked: tuple[str, ...]) -> tuple[str, ...]:
@@ -298,13 +297,8 @@ class _Making(Struct):
                 self.left_out.append(LeftOut(path, "nothing stands there"))
         return found
 
-    def _closed(self) -> list[Closed]:
-        """What lies in the workspace is judged path by path instead."""
-        workspace = self.facts.workspace
-        return [place for place in self.facts.closed if not is_below(place.path, workspace)]
-
     def _carve(self, path: str) -> list[str]:
-        for place in self._closed():
+        for place in self.facts.closed:
             if is_below(path, place.path):
                 self.left_out.append(LeftOut(path, f"it lies in {place.what}"))
         listings = {listing.directory: listing for listing in self.facts.listings}
@@ -333,10 +327,6 @@ def at_home(path: str, home: str) -> str:
     return home + path[1:] if path == "~" or path.startswith("~/") else path.rstrip("/") or "/"
 
 
-def _needed_links(links: tuple[Link, ...], reach: tuple[str, ...]) -> tuple[Link, ...]:
-    return tuple(sorted({link for link in links if not is_covered(link[0], reach)}))
-
-
 def _environment(
     facts: HostFacts,
     reach: tuple[str, ...],
@@ -346,7 +336,11 @@ def _environment(
     places += [pair for toolchain in facts.toolchains for pair in toolchain.variables]
     allowed = [pair for pair in facts.variables if _is_plain(pair[0])]
     allowed += [pair for pair in places if pair[1][:1] == "/" and is_covered(pair[1], reach)]
-    made = {name: value for name, value in allowed if _is_harmless(value)}
+    made = {
+        name: value
+        for name, value in allowed
+        if len(value) <= _VALUE_CHARS_MAX and value.isprintable()
+    }
     made["PATH"] = ":".join(search_path)
     return tuple(sorted(made.items()))
 
@@ -355,19 +349,13 @@ def _is_plain(name: str) -> bool:
     return name in PLAIN_VARIABLES or _LOCALE.fullmatch(name) is not None
 
 
-def _is_harmless(value: str) -> bool:
-    return len(value) <= _VALUE_CHARS_MAX and value.isprintable()
-
-
-class _SearchPath(NamedTuple):
-    directories: tuple[str, ...]
-    moved_last: tuple[str, ...]
-
-
 def _search_path(
     facts: HostFacts, reach: tuple[str, ...], changeable: tuple[str, ...]
-) -> _SearchPath:
-    """Threat: a planted `.venv/bin/git`: what a command can change comes last in PATH."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return PATH, and what of it was moved to its end.
+
+    Threat: a planted `.venv/bin/git`: what a command can change comes last.
+    """
     found = [each for each in facts.search_path if ":" not in each.asked]
     readable = [each for each in found if is_covered(each.real, reach)]
     fickle = {each.asked for each in readable if _is_fickle(each, changeable)}
@@ -376,7 +364,7 @@ def _search_path(
     made = tuple(sorted(asked, key=lambda each: each in fickle))
     behind = max((place for place, each in enumerate(asked) if each not in fickle), default=0)
     moved = tuple(each for each in asked[:behind] if each in fickle)
-    return _SearchPath(made or _DEFAULT_PATH, moved)
+    return made or _DEFAULT_PATH, moved
 
 
 def _is_fickle(standing: Standing, changeable: tuple[str, ...]) -> bool:
@@ -424,20 +412,33 @@ class NameJudge(Protocol):
 
 
 class ReadJudge:
-    __slots__ = ("_permissions", "_profiles", "_secrets")
-
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
-        self._secrets = _Secrets(policy)
-        self._permissions = [_restricting(compile_permissions(agent)) for agent in chain]
+        self._guards = policy.guards
+        patterns = [pattern for layer in self._guards.secret for pattern in layer.patterns]
+        # Nothing sealed is entered, so where no pattern has a slash the name alone decides,
+        # and most names of a tree repeat.
+        self._is_by_name = all(pattern.glob.anywhere for pattern in patterns)
+        self._is_secret = lru_cache(maxsize=_NAMES_KEPT)(self._matches)
+        compiled = map(compile_permissions, chain)
+        self._permissions = [
+            each for each in compiled if each.read is not None or each.forbidden is not None
+        ]
         self._profiles = _Profiles(policy, chain, ("view",))
 
     def judge(self, path: str, is_directory: bool) -> Closing:
-        if self._secrets.holds(path):
+        is_by_name = self._is_by_name and not self._guards.is_in_dependency(path)
+        if self._is_secret(path.rpartition("/")[2] if is_by_name else path):
             return Closing.SEALED
         for permissions in self._permissions:
-            if permissions is not None and _is_outside(permissions, path, is_directory):
+            if _is_outside(permissions, path, is_directory):
                 return Closing.SEALED
         return Closing.OPEN if is_directory or self._profiles.allow(path) else Closing.SEALED
+
+    def _matches(self, path: str) -> bool:
+        if is_temporary_name(path.rpartition("/")[2]):
+            # Threat: the draft of a secret file while it is being written.
+            return True
+        return self._guards.find_secret_for_command(path) is not None
 
 
 class WriteJudge:
@@ -446,8 +447,6 @@ class WriteJudge:
     Open only if creating, deleting, linking and changing the mode are all allowed outright: the
     kernel's rights tell them apart too coarsely.
     """
-
-    __slots__ = ("_chain", "_guards", "_permissions", "_profiles", "_read")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self._guards = policy.guards
@@ -479,38 +478,7 @@ class WriteJudge:
         return self._profiles.allow(path)
 
 
-class _Secrets:
-    __slots__ = ("_by_name", "_guards")
-
-    def __init__(self, policy: Policy) -> None:
-        self._guards = policy.guards
-        patterns = [pattern for layer in self._guards.secret for pattern in layer.patterns]
-        # Nothing sealed is entered, so where no pattern has a slash the name alone decides,
-        # and most names of a tree repeat.
-        is_by_name = all(pattern.glob.anywhere for pattern in patterns)
-        self._by_name: dict[str, bool] | None = {} if is_by_name else None
-
-    def holds(self, path: str) -> bool:
-        name = path.rpartition("/")[2]
-        if self._by_name is None or self._guards.is_in_dependency(path):
-            return self._matches(path, name)
-        known = self._by_name.get(name)
-        if known is None:
-            known = self._matches(name, name)
-            if len(self._by_name) < _NAMES_KEPT:
-                self._by_name[name] = known
-        return known
-
-    def _matches(self, path: str, name: str) -> bool:
-        if is_temporary_name(name):
-            # Threat: the draft of a secret file while it is being written.
-            return True
-        return self._guards.find_secret_for_command(path) is not None
-
-
 class _Profiles:
-    __slots__ = ("_by_path", "_general", "_judge")
-
     def __init__(self, policy: Policy, chain: AgentChain, operations: tuple[str, ...]) -> None:
         self._judge = judge_for(policy, chain)
         # Where no rule tells paths apart, the answer is the same for all.
@@ -537,12 +505,6 @@ def _is_outside(permissions: AgentPermissions, path: str, is_directory: bool) ->
     return bool(permissions.denials(Action("search", "grep", path))) and bool(
         permissions.denials(inside)
     )
-
-
-def _restricting(permissions: AgentPermissions) -> AgentPermissions | None:
-    if permissions.read is None and permissions.forbidden is None:
-        return None
-    return permissions
 
 
 def _names_paths(policy: Policy, chain: AgentChain, operation: str) -> bool:

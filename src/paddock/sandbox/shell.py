@@ -8,31 +8,59 @@ stage    run and held back, for somebody to be asked about what it changed; then
 
 import os
 import threading
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
+from paddock.errors import (
+    ApprovalUnavailableError,
+    HostError,
+    InvalidArgumentsError,
+    SandboxUnavailableError,
+)
 from paddock.pattern import lazy_pattern
 from paddock.policy.decide import names_line, shell_for
-from paddock.policy.settings import covers
-from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
+from paddock.policy.settings import ConfineMax, covers
+from paddock.sandbox.area import lay_over
+from paddock.sandbox.backends import Attempt, Backends, attempt_here
 from paddock.sandbox.caches import Caches
-from paddock.sandbox.canary import gaps_over
-from paddock.sandbox.changes.commit import CommitPlace
+from paddock.sandbox.canary import STAGE, gaps_over
+from paddock.sandbox.changes.commit import (
+    CommitPlace,
+    Committed,
+    all_refused,
+    commit_settled,
+    describe_conflict,
+    find_above,
+    phases_of,
+)
+from paddock.sandbox.changes.differences import (
+    CommandDifferences,
+    CommandGround,
+    OpenLayers,
+    find_differences,
+)
 from paddock.sandbox.changes.judging import Bench
-from paddock.sandbox.changes.settling import Settled
-from paddock.sandbox.conversation import Observed
-from paddock.sandbox.git_layer import GitRoom, ShownNames, TrackedView
+from paddock.sandbox.changes.parking import ShownDiff, park_set, show_settled
+from paddock.sandbox.changes.settling import (
+    Settled,
+    find_excess,
+    refusals_of,
+    refused_besides,
+    settle,
+)
+from paddock.sandbox.changes.upper import Look, read_changes
+from paddock.sandbox.conversation import ConfinementError, Observed
+from paddock.sandbox.git_layer import GitRoom, OpenedGit, ShownNames, TrackedView, differing
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
 from paddock.sandbox.inside.protocol import ENDED_IN
-from paddock.sandbox.landlock import HeldEnd, LandlockArea, Workplace, run_landlocked, run_unheld
-from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.landlock import LANDLOCK, run_landlocked, run_unheld
+from paddock.sandbox.launcher import Launcher, StageDirectories
 from paddock.sandbox.plan import (
     ReadJudge,
     WriteJudge,
@@ -41,7 +69,6 @@ from paddock.sandbox.plan import (
     find_interpreter,
     plan_digest,
 )
-from paddock.sandbox.staging import KeptChanges, Room, StagedCommand, run_staged
 from paddock.sandbox.streams import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.telling import (
     UNSIGNED,
@@ -52,11 +79,13 @@ from paddock.sandbox.telling import (
     with_shown,
 )
 from paddock.sandbox.values import (
+    CommandEnd,
     CommandRequest,
     Ending,
     OnOutput,
     PreparedLine,
     Progress,
+    RefusedChange,
     SandboxPlan,
     ShellLine,
     ShellOutcome,
@@ -64,13 +93,18 @@ from paddock.sandbox.values import (
     line_network,
 )
 from paddock.storage.atomic import host_error
+from paddock.storage.locks import OpenedOnce
 from paddock.text.show import quote
 from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.decisions import Action, AgentChain
 from paddock.values.entries import digest_of
+from paddock.workspace.resolve import Beside
 
 _SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
 """Before a line of shell: when that shell ends, it leaves behind where."""
+_OVER: Final = "the command changed too much"
+_LOOKS_MAX: Final = 3
+_NOT_AS_SHOWN: Final = "the changes are not those that were shown any more"
 _GIT: Final = lazy_pattern(r"\bgit\b")
 
 
@@ -84,18 +118,141 @@ class SandboxGround(Struct, frozen=True):
     attempt: Attempt | None = None
 
 
-class HeldCommand:
-    __slots__ = (
-        "_command",
-        "_fence",
-        "_outcome",
-        "_prepared",
-        "_shown",
-        "diff",
-        "digest",
-        "warnings",
-    )
+class _Ran(Struct, frozen=True):
+    request: CommandRequest
+    ground: CommandGround
+    end: CommandEnd
+    bench: Bench
+    """Without repositories, which are found for each set."""
+    stage: StageDirectories
+    git: OpenedGit | None
 
+
+class StagedCommand:
+    """Until `commit` the workspace is untouched."""
+
+    def __init__(self, place: CommitPlace, ran: _Ran) -> None:
+        """Find what changed; take stage and git directory over. Raises: HostError."""
+        self._ran = ran
+        self._place = place
+        self._beside: Beside | None = None
+        self._refused: tuple[RefusedChange, ...] = ()
+        self._index_problem = ""
+        self.end = ran.end
+        self._standing: Mapping[str, Look] = {}
+        with ExitStack() as held:
+            upper_fd = ran.stage.open_upper()
+            held.callback(os.close, upper_fd)
+            if ran.git is not None:
+                self._join(ran.git, upper_fd, held)
+            tree = self._place.workspace
+            self._layers: OpenLayers | None = OpenLayers(upper_fd, tree.root_fd, tree.resolution)
+            self._differences = self._look(self._layers)
+            self._held = held.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._layers is not None:
+            self._layers = None
+            self._held.close()
+            if self._ran.git is not None:
+                self._ran.git.close()
+        _close_stage(self._ran.stage)
+
+    def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
+        with host_error("the changes of a command cannot be read"):
+            root_fd = self._place.workspace.root_fd
+            is_joined, self._refused = git.join(self._ran.stage, upper_fd, root_fd)
+            self._index_problem = git.land_index(upper_fd) if is_joined else ""
+        if is_joined:
+            self._beside = git.beside
+            workspace = held.enter_context(self._place.workspace.with_beside(git.beside))
+            self._place = replace(self._place, workspace=workspace)
+
+    def _look(self, layers: OpenLayers) -> CommandDifferences:
+        layer = read_changes(layers.upper_fd, layers.lower_fd, self._beside)
+        self._standing = layer.standing
+        found = find_differences(layer, layers, self._ran.ground)
+        if self._ran.git is not None and self._beside is not None:
+            found = self._ran.git.settle(found, self._ran.ground.started_ns, self._index_problem)
+        return replace(found, root_mode=self._ran.stage.new_mode)
+
+    @property
+    def shown(self) -> ShownNames:
+        return differing(self._ran.ground.shown, self._layer())
+
+    @property
+    def count(self) -> int:
+        return len(self._differences.found)
+
+    def look_again(self) -> None:
+        self._differences = self._look(self._layer())
+
+    def show(self, settled: tuple[Settled, ...]) -> tuple[ShownDiff, tuple[RefusedChange, ...]]:
+        hidden = self._ran.request.plan.hidden
+        return show_settled(settled, self._layer(), hidden), self._refusals(settled)
+
+    def settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
+        bench = self._ran.bench
+        if self._ran.git is not None and self._beside is not None:
+            bench = replace(bench, git_outside=self._ran.git.outside)
+        return settle(self._differences, self._layer(), bench, grants_asks=grants_asks)
+
+    def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
+        return find_excess(settled, self._layer(), self._place.policy.guards, most)
+
+    def commit(self, settled: tuple[Settled, ...]) -> Committed:
+        """Bring all that is allowed into the workspace, or nothing; raises as `commit_settled`."""
+        refused = self._refusals(settled)
+        if not self._differences.is_whole:
+            return Committed(refused=all_refused(settled, refused, _OVER), settled=settled)
+        conflict = describe_conflict(self._differences, settled)
+        committed = Committed(conflict=conflict)
+        if not conflict:
+            above = find_above(settled, self._layer(), self._standing)
+            git = self._ran.bench.git
+            committed = commit_settled(settled, self._layer(), self._place, git, above)
+        if committed.conflict:
+            refused = all_refused(settled, refused, committed.conflict)
+        return replace(committed, refused=refused, settled=settled)
+
+    def park(self, settled: tuple[Settled, ...], name: str) -> Json:
+        """Return as data what `commit` would bring and report. Raises: ApprovalUnavailableError."""
+        conflict = describe_conflict(self._differences, settled)
+        if conflict or not self._differences.is_whole:
+            raise ApprovalUnavailableError(
+                conflict or _OVER,
+                hint="run it again" if conflict else "split the command into smaller ones",
+            )
+        phases = phases_of(settled, self._layer(), self._place.policy)
+        above = find_above(settled, self._layer(), self._standing)
+        store = self._place.history.store
+        return park_set(phases, store, name, above, self._refusals(settled))
+
+    def give_up(self) -> Committed:
+        """Keep nothing: it is not what was granted. Raises: HostError."""
+        settled = self.settle(grants_asks=True)
+        conflict = describe_conflict(self._differences, settled) or _NOT_AS_SHOWN
+        refused = all_refused(settled, self._refusals(settled), conflict)
+        return Committed(conflict=conflict, refused=refused, settled=settled)
+
+    def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
+        hidden, shown = self._ran.request.plan.hidden, self._ran.ground.shown
+        besides = (*self._refused, *refused_besides(self._differences))
+        return (*refusals_of(settled, hidden, shown), *besides)
+
+    def _layer(self) -> OpenLayers:
+        if self._layers is None:
+            raise AssertionError("a command that was let go")
+        return self._layers
+
+
+class HeldCommand:
     def __init__(
         self,
         prepared: PreparedLine,
@@ -104,7 +261,7 @@ class HeldCommand:
         fence: FenceWords,
     ) -> None:
         """Take the command over; `told`: its outcome before an answer. Raises: HostError."""
-        self._shown, refused = command.show(grants_asks=True)
+        self._shown, refused = command.show(command.settle(grants_asks=True))
         heading = question_heading(_request(prepared), command.end, refused)
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
         self._command = command
@@ -117,11 +274,12 @@ class HeldCommand:
     def commit(self) -> ShellOutcome:
         with _host_failures():
             self._command.look_again()
-            shown, _ = self._command.show(grants_asks=True)
+            settled = self._command.settle(grants_asks=True)
+            shown, _ = self._command.show(settled)
         # Threat: what is committed is not what was shown, because somebody was at work
         # while the question was open. A conflict says so path by path; this says so at all.
         is_same = shown.digest == self._shown.digest
-        kept = _commit(self._command, grants_asks=True) if is_same else self._command.give_up()
+        kept = self._command.commit(settled) if is_same else self._command.give_up()
         outcome = with_kept(self._outcome, kept)
         return self._fence.added(outcome, self._prepared, self._command.end)
 
@@ -140,21 +298,20 @@ class SandboxShell:
         self._plan: SandboxPlan | None = None
         self._lock = threading.Lock()
         policy, chain = ground.place.policy, ground.chain
-        self._read = ReadJudge(policy, chain)
-        self._write = WriteJudge(policy, chain)
-        self._write_index = NameIndex(self._write)
-        self._read_index = NameIndex(self._read)
-        self._room: Room | None = None
+        self._read_index = NameIndex(ReadJudge(policy, chain))
+        self._write_index = NameIndex(WriteJudge(policy, chain))
+        self._bench = Bench(policy, chain, policy.settings.shell.git, "")
+        self._moments = OpenedOnce(lambda: Moments(ground.staging))
+        self._tracked = TrackedView()
+        self._git = GitRoom(self._read_index.judge)
         self._fence = FenceWords(policy)
-        self._has_told_unsigned = False
-        self._has_shown = False
+        self._told_once: set[str] = set()
 
     def close(self) -> None:
         self._launcher.close()
-        with self._lock:
-            room, self._room = self._room, None
-        if room is not None:
-            room.moments.close()
+        moments = self._moments.take()
+        if moments is not None:
+            moments.close()
 
     def prepare(self, line: ShellLine) -> PreparedLine:
         """Plan one line; nothing runs but what finds out which backend works here.
@@ -216,7 +373,7 @@ class SandboxShell:
                 if command.end.ending is Ending.CANCELLED:
                     return outcome
                 if prepared.line.is_dry_run:
-                    shown, refused = command.show(grants_asks=False)
+                    shown, refused = command.show(command.settle(grants_asks=False))
                     outcome = replace(outcome, diff=shown.text, refused=refused)
                     return self._fence.added(outcome, prepared, command.end)
                 if prepared.plan.commit == "none":
@@ -271,20 +428,20 @@ class SandboxShell:
     def _remarks(self, prepared: PreparedLine) -> tuple[str, ...]:
         if not prepared.plan.git_config.is_signing or not _GIT.search(prepared.line.text):
             return ()
-        with self._lock:
-            told, self._has_told_unsigned = self._has_told_unsigned, True
-        return () if told else (UNSIGNED,)
+        return (UNSIGNED,) if self._is_first("unsigned") else ()
 
     def _told(
         self, prepared: PreparedLine, command: StagedCommand, streams: Streams
     ) -> ShellOutcome:
         remarks, shown = self._remarks(prepared), command.shown
         outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
-        return with_shown(outcome, shown, is_first=self._is_first(shown))
+        is_first = bool(shown.names) and self._is_first("shown")
+        return with_shown(outcome, shown, is_first=is_first)
 
-    def _is_first(self, shown: ShownNames) -> bool:
+    def _is_first(self, word: str) -> bool:
         with self._lock:
-            is_first, self._has_shown = not self._has_shown, self._has_shown or bool(shown.names)
+            is_first = word not in self._told_once
+            self._told_once.add(word)
         return is_first
 
     def _run_staged(
@@ -296,8 +453,9 @@ class SandboxShell:
             request = _request(prepared)
             if ground.on_directory is not None:
                 request = replace(request, argv=(*request.argv[:2], _SAYS_WHERE + request.argv[2]))
-            with self._caches(prepared.plan):
-                command = run_staged(self._open_room(), request, observed)
+            caches = prepared.plan.caches
+            with Caches(Path(caches).parent).in_use() if caches else nullcontext():
+                command = self._run_in_stage(request, observed)
             try:
                 if ground.on_directory is not None:
                     ground.on_directory(command.end.directory)
@@ -306,49 +464,80 @@ class SandboxShell:
                 command.close()
                 raise
 
-    def _caches(self, plan: SandboxPlan) -> AbstractContextManager[None]:
-        if not plan.caches:
-            return nullcontext()
-        return Caches(Path(plan.caches).parent).in_use()
-
     def _run_in_place(
         self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None
     ) -> ShellOutcome:
         ground = self._ground
         with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
             observed = Observed(spooling.spools, ground.progress, cancel, on_output)
-            held = self._hold(prepared, observed)
+            request, fd = _request(prepared), ground.place.workspace.root_fd
+            if prepared.enforced.backend == LANDLOCK:
+                read, write = self._read_index, self._write_index
+                held = run_landlocked(request, fd, read, write, observed)
+            else:
+                held = run_unheld(request, fd, prepared.enforced, observed)
             streams, remarks = spooling.streams(held.end), self._remarks(prepared)
-            outcome = tell(_request(prepared), held.end, streams, held.enforced, remarks)
+            outcome = tell(request, held.end, streams, held.enforced, remarks)
         return self._fence.added(replace(outcome, is_staged=False), prepared, held.end)
 
-    def _hold(self, prepared: PreparedLine, observed: Observed) -> HeldEnd:
-        fd = self._ground.place.workspace.root_fd
-        request = _request(prepared)
-        if prepared.enforced.backend != LANDLOCK:
-            return run_unheld(request, fd, prepared.enforced, observed)
-        read = LandlockArea(self._read_index.find(fd), self._read)
-        write = LandlockArea(self._write_index.find(fd), self._write)
-        return run_landlocked(request, Workplace(fd, read, write), observed)
+    def _run_in_stage(self, request: CommandRequest, observed: Observed) -> StagedCommand:
+        """Run one command in a stage of its own, and find what it changed.
 
-    def _open_room(self) -> Room:
-        ground = self._ground
-        policy = ground.place.policy
-        with self._lock, host_error("no place for commands", str(ground.staging)):
-            if self._room is None:
-                bench = Bench(policy, ground.chain, policy.settings.shell.git, "")
-                bytes_max = policy.settings.limits.change_set_bytes_max
-                self._room = Room(
-                    self._launcher,
-                    self._read_index,
-                    ground.place,
-                    bench,
-                    bytes_max,
-                    Moments(ground.staging),
-                    TrackedView(),
-                    GitRoom(self._read),
-                )
-            return self._room
+        From its start on, others' changes are somebody else's. Raises: SandboxUnavailableError,
+        HostError.
+        """
+        for _ in range(_LOOKS_MAX):
+            command = self._run_once(request, observed)
+            if command is not None:
+                return command
+        raise HostError("git's index kept changing before the command began", hint="run it again")
+
+    def _run_once(self, request: CommandRequest, observed: Observed) -> StagedCommand | None:
+        """None where it was not started: what it was to be shown has changed."""
+        place, launcher = self._ground.place, self._launcher
+        root_fd = place.workspace.root_fd
+        survey = self._read_index.survey(root_fd)
+        if survey.closed != request.plan.hidden:
+            request = replace(request, plan=replace(request.plan, hidden=survey.closed))
+        plan, closed, directories = request.plan, frozenset(survey.closed), survey.directories
+        with ExitStack() as undo:
+            git = self._git.open(plan)
+            if git is not None:
+                undo.callback(git.close)
+                closed, directories = closed | git.closed, {**directories, **git.directories}
+            view = self._tracked.look(launcher, plan, root_fd, git)
+            layer = None if git is None else git.layer
+            names, laid = lay_over(request.laid, survey.closed, root_fd)
+            over = replace(plan, hidden=(*plan.hidden, *names)) if names else plan
+            stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer)
+            undo.callback(_close_stage, stage)
+            with host_error("no place for commands", str(self._ground.staging)):
+                started_ns = self._moments.get().now(root_fd)
+            if not view.tracked.is_current():
+                return None
+            try:
+                end = launcher.run(request, stage, observed)
+            except ConfinementError:
+                if not stage.was_ready:
+                    raise
+                # It was being made while something went that it needs, as caches that are cleared.
+                return None
+            bench = replace(
+                self._bench,
+                git=plan.git,
+                commit=plan.commit,
+                workspace=plan.workspace,
+                readable=(*plan.readable, *plan.writable),
+                shown=frozenset(view.files),
+                stand_ins=frozenset(
+                    path for path, file in view.files.items() if not file.is_faithful
+                ),
+                unseen=survey.closed,
+            )
+            ground = CommandGround(started_ns, closed, directories, view.files)
+            command = StagedCommand(place, _Ran(request, ground, end, bench, stage, git))
+            undo.pop_all()
+            return command
 
     def _plan_of(self, line: str) -> SandboxPlan:
         """Of all that is in a plan, a line decides the network alone."""
@@ -362,12 +551,6 @@ class SandboxShell:
                 if network == self._plan.network
                 else replace(self._plan, network=network)
             )
-
-
-def _commit(command: StagedCommand, *, grants_asks: bool) -> KeptChanges:
-    with _host_failures():
-        settled = command.settle(grants_asks=grants_asks)
-    return command.commit(settled)
 
 
 def _request(prepared: PreparedLine) -> CommandRequest:
@@ -395,3 +578,11 @@ def _host_failures() -> Generator[None]:
             f"the sandbox failed: {error.message}",
             hint="nothing was changed; try again, and see: paddock doctor",
         ) from error
+
+
+def _close_stage(stage: StageDirectories) -> None:
+    try:
+        stage.close()
+    except HostError:
+        # The launcher is gone, and the next one sweeps what it left.
+        return

@@ -16,10 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final, Literal, Self
 
-from msgspec import Struct
-
 from paddock import limits
-from paddock.sandbox.conversation import Spool, Spools
+from paddock.sandbox.conversation import Spool
 from paddock.sandbox.values import Captured, CommandEnd, KeptOutput, Stream
 from paddock.storage.atomic import host_error
 from paddock.storage.history import History, current_call
@@ -69,34 +67,13 @@ class LastLine:
 def render_stream(captured: Captured, chars_max: int) -> tuple[str, bool]:
     half = chars_max // 2
     if captured.missing_bytes == 0:
-        text = _decode(captured.head + captured.tail, is_whole=True)
-        # Of two characters at least one is shown: what is longer than that is cut anyway.
-        if len(text) <= 2 * chars_max:
-            shown = _safe(text)
-            if len(shown) <= chars_max:
-                return shown, False
-        head = tail = text
+        head = tail = _safe(_decode(captured.head + captured.tail, is_whole=True))
+        if len(head) <= chars_max:
+            return head, False
     else:
-        head = _decode(captured.head, is_whole=False)
-        tail = _decode(_from_a_character(captured.tail), is_whole=True)
-    return f"{_first(head, half)}\n[TRUNCATED at {chars_max} chars]\n{_last(tail, half)}", True
-
-
-def _first(text: str, count: int) -> str:
-    shown = _safe(_beginning(text, count + 1))
-    if len(shown) < count:
-        shown = _safe(_beginning(text, 2 * count + 1))
-    return shown[:count]
-
-
-def _beginning(text: str, count: int) -> str:
-    return text if len(text) <= count else text[:count].removesuffix("\r")
-
-
-def _last(text: str, count: int) -> str:
-    # The second character of a line end is shown as both are.
-    shown = _safe(text[-count:])
-    return (shown if len(shown) >= count else _safe(text[-2 * count :]))[-count:]
+        head = _safe(_decode(captured.head, is_whole=False))
+        tail = _safe(_decode(_from_a_character(captured.tail), is_whole=True))
+    return f"{head[:half]}\n[TRUNCATED at {chars_max} chars]\n{tail[-half:]}", True
 
 
 def _decode(content: bytes, *, is_whole: bool) -> str:
@@ -120,15 +97,12 @@ OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 _HASHED_BYTES: Final = 2_097_152
 
 
-class Streams(Struct, frozen=True):
-    stdout: Stream
-    stderr: Stream
+Streams = tuple[Stream, Stream]
+"""Of its output, and of its errors."""
 
 
 class Spooling:
     """Two files without a name, the history's own where it can: to keep one is to name it."""
-
-    __slots__ = ("_digests", "_directory", "_fds", "_history", "_is_adoptable", "_opened")
 
     def __init__(self, directory: Path, history: History) -> None:
         self._directory = directory
@@ -157,19 +131,20 @@ class Spooling:
         self._is_adoptable = False
         with host_error("no place for a command's output", str(self._directory)):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return self._opened.enter_context(_unnamed(self._directory)).fileno()
+            file: IO[bytes] = tempfile.TemporaryFile(dir=self._directory, buffering=0)  # noqa: SIM115 - held until the end
+            return self._opened.enter_context(file).fileno()
 
     @property
-    def spools(self) -> Spools:
+    def spools(self) -> tuple[Spool, Spool]:
         most = limits.shell_output_kept_bytes_max
         one, other = (
             Spool(partial(self._fd, number), most, digest.add)
             for number, digest in enumerate(self._digests)
         )
-        return Spools(one, other)
+        return one, other
 
     def streams(self, end: CommandEnd) -> Streams:
-        return Streams(self._stream(end.stdout, 0), self._stream(end.stderr, 1))
+        return self._stream(end.stdout, 0), self._stream(end.stderr, 1)
 
     def _stream(self, captured: Captured, number: int) -> Stream:
         text, is_cut = render_stream(captured, limits.shell_output_chars_max)
@@ -191,8 +166,6 @@ class Spooling:
 
 class _Digest:
     """SHA-256 in a thread of its own once there is much: hashing lets the interpreter's lock go."""
-
-    __slots__ = ("_digest", "_held", "_thread")
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
@@ -223,7 +196,3 @@ class _Digest:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-
-
-def _unnamed(directory: Path) -> IO[bytes]:
-    return tempfile.TemporaryFile(dir=directory, buffering=0)

@@ -14,9 +14,9 @@ from paddock.policy.engine import Policy
 from paddock.policy.places import BUILT_IN
 from paddock.policy.profiles import written_path
 from paddock.policy.settings import ShellLimits
+from paddock.sandbox.changes.commit import Committed
 from paddock.sandbox.changes.settling import written_bytes
 from paddock.sandbox.git_layer import ShownNames
-from paddock.sandbox.staging import KeptChanges
 from paddock.sandbox.streams import Streams
 from paddock.sandbox.values import (
     CommandEnd,
@@ -61,29 +61,30 @@ def tell(
     enforced: Enforced,
     remarks: tuple[str, ...] = (),
 ) -> ShellOutcome:
+    stdout, stderr = streams
+    last = _last_words(end, request)
     notes = list(remarks)
     if end.survivors:
         notes.append(f"{end.survivors} background processes were ended with the command")
-    if _NOT_LINKED in streams.stderr.text:
+    if _NOT_LINKED in stderr.text:
         notes.append(_CLONE_COPIES)
     if end.exit_code:
-        notes += dict.fromkeys(_limits_met(streams.stderr.text, request.plan.limits))
+        notes += dict.fromkeys(_limits_met(stderr.text, request.plan.limits))
     return ShellOutcome(
         shell=request.argv[0].rpartition("/")[2],
         ending=end.ending,
         exit_code=end.exit_code,
-        stdout=streams.stdout,
-        stderr=_with_last_words(streams.stderr, end, request),
+        stdout=stdout,
+        stderr=with_line(stderr, last) if last else stderr,
         duration_s=end.duration_s,
         enforced=enforced,
         notes=tuple(notes),
     )
 
 
-def with_kept(outcome: ShellOutcome, kept: KeptChanges) -> ShellOutcome:
-    committed = kept.committed
-    if committed.conflict:
-        return replace(outcome, refused=kept.refused, conflict=committed.conflict)
+def with_kept(outcome: ShellOutcome, kept: Committed) -> ShellOutcome:
+    if kept.conflict:
+        return replace(outcome, refused=kept.refused, conflict=kept.conflict)
     landed = [each for each in kept.settled if each.lands]
     warnings = dict.fromkeys(
         Warned(text, each.judgement.warned_by)
@@ -92,11 +93,11 @@ def with_kept(outcome: ShellOutcome, kept: KeptChanges) -> ShellOutcome:
     )
     return replace(
         outcome,
-        changed=committed.changed,
+        changed=kept.changed,
         bytes_written=written_bytes(landed),
         refused=kept.refused,
         warnings=tuple(warnings),
-        notes=(*outcome.notes, *committed.notes),
+        notes=(*outcome.notes, *kept.notes),
     )
 
 
@@ -143,11 +144,6 @@ def question_heading(
         more = len(refused) - _NAMED
         rows += [f"  [and {more} more]"] if more > 0 else []
     return "".join(f"{row}\n" for row in rows)
-
-
-def _with_last_words(stderr: Stream, end: CommandEnd, request: CommandRequest) -> Stream:
-    said = _last_words(end, request)
-    return with_line(stderr, said) if said else stderr
 
 
 def _last_words(end: CommandEnd, request: CommandRequest) -> str:
@@ -198,8 +194,6 @@ class _Cause(Struct, frozen=True):
 
 
 class FenceWords:
-    __slots__ = ("_explained", "_lock", "_policy")
-
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._lock = threading.Lock()

@@ -5,21 +5,18 @@ A plan is compiled from a policy and carried out by a backend; approvals bind to
 `[shell]` for a chain of agents is the strictest of all their profiles.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import reduce
 from types import MappingProxyType
 from typing import Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError
-from paddock.policy.decide import ChainJudge, judge_for, shell_for
+from paddock.policy.decide import judge_for, shell_for
 from paddock.policy.engine import Policy
-from paddock.policy.profiles import CompiledProfile
 from paddock.policy.settings import (
-    COMMITS,
-    ENFORCEMENTS,
     Commit,
     EnforcementMode,
     Git,
@@ -205,18 +202,11 @@ class PreparedLine(Struct, frozen=True):
 class HeldLine(Protocol):
     """A line that has run, and whose changes wait for an answer. To be closed."""
 
-    @property
-    def digest(self) -> str:
-        """Digest its plan, how it ended, and everything that would be kept."""
-        ...
-
-    @property
-    def diff(self) -> str:
-        """Return what would be kept, after how the line ended, if not well, and what is refused."""
-        ...
-
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
+    digest: str
+    """Of its plan, how it ended, and everything that would be kept."""
+    diff: str
+    """What would be kept, after how the line ended, if not well, and what is refused."""
+    warnings: tuple[str, ...]
 
     def commit(self) -> "ShellOutcome":
         """Keep just this, and what policy asks about. Raises: as `commit_settled`."""
@@ -294,29 +284,27 @@ Places = Callable[[tuple[str, ...]], tuple[str, ...]]
 """Paths as a policy writes them → those that a plan may have, real and absolute."""
 
 
-class ChainShell(Struct, frozen=True):
-    network: Network
-    git: Git
-    commit: Commit
-    enforcement: EnforcementMode
-    limits: ShellLimits
-    caches: bool
-    read: tuple[str, ...]
-    write: tuple[str, ...]
-
-
 def shells_of(policy: Policy, chain: AgentChain) -> tuple[ShellSettings, ...]:
     """Return `[shell]` of every profile that has a say. Raises: ConfigError for a bad chain."""
-    return tuple(_shell(policy, profile) for profile in _judge(policy, chain).profiles())
+    profiles = judge_for(policy, chain).profiles()
+    if not profiles:
+        raise ConfigError(
+            f"a chain of {len(chain)} agents has no plan for its commands",
+            hint="name one agent, with its ancestors",
+        )
+    base = policy.settings.shell
+    changes = (each.profile.shell for each in profiles)
+    return tuple(base if each is None else each.over(base) for each in changes)
 
 
 def strictest_git(policy: Policy, chain: AgentChain) -> Git:
-    return _git([shell.git for shell in shells_of(policy, chain)])
+    presets: set[Git] = {shell.git for shell in shells_of(policy, chain)}
+    return presets.pop() if len(presets) == 1 else "read-only"
 
 
 def strictest_shell(
     policy: Policy, chain: AgentChain, readable: Places, writable: Places
-) -> ChainShell:
+) -> ShellSettings:
     """Return the strictest of all, but for what a rule gives to a single command.
 
     Each agent's paths are sifted first: what is left out for a parent lets none in for its child.
@@ -326,36 +314,8 @@ def strictest_shell(
     for shell in shells[1:]:
         read = shared(read, readable(shell.read))
         write = shared(write, writable(shell.write))
-    return ChainShell(
-        network=line_network(policy, chain, None),
-        git=_git([shell.git for shell in shells]),
-        commit=COMMITS[max(COMMITS.index(shell.commit) for shell in shells)],
-        enforcement=(
-            "required"
-            if any(shell.enforcement == "required" for shell in shells)
-            else ENFORCEMENTS[-1]
-        ),
-        limits=reduce(ShellLimits.stricter, (shell.limits for shell in shells)),
-        caches=all(shell.caches for shell in shells),
-        read=read,
-        write=write,
-    )
-
-
-def _judge(policy: Policy, chain: AgentChain) -> ChainJudge:
-    judge = judge_for(policy, chain)
-    if not judge.profiles():
-        raise ConfigError(
-            f"a chain of {len(chain)} agents has no plan for its commands",
-            hint="name one agent, with its ancestors",
-        )
-    return judge
-
-
-def _shell(policy: Policy, profile: CompiledProfile) -> ShellSettings:
-    base = policy.settings.shell
-    changes = profile.profile.shell
-    return base if changes is None else changes.over(base)
+    git = strictest_git(policy, chain)
+    return replace(shell_for(policy, chain), git=git, read=read, write=write)
 
 
 def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network:
@@ -363,7 +323,3 @@ def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network
     # `env X=1 npm install` what a rule that asks about it gives.
     action = None if line is None else Action("shell", "run", line)
     return shell_for(policy, chain, action).network
-
-
-def _git(presets: Sequence[Git]) -> Git:
-    return presets[0] if len(set(presets)) == 1 else "read-only"

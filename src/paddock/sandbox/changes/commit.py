@@ -21,12 +21,10 @@ from paddock.sandbox.changes.differences import (
     CommandDifferences,
     Difference,
     OpenLayers,
-    status_of_look,
 )
 from paddock.sandbox.changes.judging import ChangeKind
-from paddock.sandbox.changes.parking import park_phases
 from paddock.sandbox.changes.settling import Settled
-from paddock.sandbox.changes.upper import Kind, Look
+from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.rules import (
     ARMING_NAMES,
@@ -47,7 +45,6 @@ from paddock.storage.journal import Journal
 from paddock.storage.locks import Identity, identity_of
 from paddock.storage.objects import ObjectStore
 from paddock.text.show import name_some, quote, show_name
-from paddock.values.calls import Json
 from paddock.workspace import Workspace
 from paddock.workspace.apply import commit_changes, note_changes
 from paddock.workspace.changes import (
@@ -55,7 +52,6 @@ from paddock.workspace.changes import (
     GivenContent,
     MakeDirectory,
     MakeLink,
-    Old,
     Phases,
     RemoveDirectory,
     RemoveFile,
@@ -203,6 +199,8 @@ class Committed(Struct, frozen=True):
     changed: tuple[ChangedPath, ...] = ()
     notes: tuple[str, ...] = ()
     conflict: str = ""
+    refused: tuple[RefusedChange, ...] = ()
+    settled: tuple[Settled, ...] = ()
 
 
 def find_above(
@@ -212,7 +210,7 @@ def find_above(
     known = {path: look.identity for path, look in standing.items()}
     for each in settled:
         lower = each.difference.lower
-        if lower is not None and lower.kind is Kind.DIRECTORY:
+        if lower is not None and lower.kind is NodeKind.DIRECTORY:
             known[each.judgement.change.path] = lower.identity
     above = {
         path
@@ -236,10 +234,9 @@ def commit_settled(
     Raises: StorageFullError: nothing has changed; HostError: the set could not be put back;
     IntegrityError: the store is damaged.
     """
-    landing = [each for each in settled if each.lands]
-    if not landing:
+    phases = phases_of(settled, layers, place.policy)
+    if not phases:
         return Committed()
-    phases = _phases(landing, layers, place.policy)
     running = current_call()
     store = place.history.store
     try:
@@ -262,14 +259,6 @@ def commit_settled(
     return Committed(receipt.changes, receipt.notes)
 
 
-def park_settled(
-    settled: Sequence[Settled], layers: OpenLayers, place: CommitPlace, name: str
-) -> list[Json]:
-    """Return what would land, as data. Raises: as `park_phases`."""
-    landing = [each for each in settled if each.lands]
-    return park_phases(_phases(landing, layers, place.policy), place.history.store, name)
-
-
 def describe_conflict(differences: CommandDifferences, settled: Sequence[Settled]) -> str:
     """Say why nothing is kept, where somebody else was at work on what would land; else empty."""
     landing = {each.judgement.change.path for each in settled if each.lands}
@@ -290,8 +279,10 @@ def all_refused(
     return (*refused, *lost)
 
 
-def _phases(landing: Sequence[Settled], layers: OpenLayers, policy: Policy) -> Phases:
+def phases_of(settled: Sequence[Settled], layers: OpenLayers, policy: Policy) -> Phases:
+    """Return what lands; empty where nothing does."""
     found: dict[int, list[StagedChange]] = {}
+    landing = [each for each in settled if each.lands]
     whole = _whole_trees(landing, layers)
     for each in landing:
         phase = found.setdefault(each.judgement.phase, [])
@@ -308,37 +299,33 @@ def _whole_trees(landing: Sequence[Settled], layers: OpenLayers) -> frozenset[st
     for each in landing:
         change, upper = each.judgement.change, each.difference.upper
         if change.kind is ChangeKind.CREATED and upper is not None:
-            is_alone = upper.kind is not Kind.FILE or upper.links == 1
+            is_alone = upper.kind is not NodeKind.FILE or upper.status.links == 1
             is_plain = upper.mode & 0o7000 == 0 and change.mode == upper.mode
             # A closed directory was opened to be read: as it lies there it has another mode.
-            is_plain &= upper.kind is not Kind.DIRECTORY or upper.mode & 0o700 == 0o700
-            if is_alone and (is_plain or upper.kind is Kind.LINK):
-                if upper.kind is Kind.DIRECTORY and not each.difference.is_replaced:
+            is_plain &= upper.kind is not NodeKind.DIRECTORY or upper.mode & 0o700 == 0o700
+            if is_alone and (is_plain or upper.kind is NodeKind.LINK):
+                if upper.kind is NodeKind.DIRECTORY and not each.difference.is_replaced:
                     fit.add(change.path)
                 continue
         unfit.add(change.path)
     lands = {each.judgement.change.path for each in landing}
     for path in fit:
-        below = (f"{path}/{name}" for name in _names_in(layers.upper_fd, path))
-        if any(name not in lands for name in below):
-            unfit.add(f"{path}/")
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        with held_open(os.open(path, flags, dir_fd=layers.upper_fd)) as fd:
+            if any(f"{path}/{name}" not in lands for name in os.listdir(fd)):
+                unfit.add(f"{path}/")
     spoilt = {above for path in unfit for above in directories_above(path)}
     return frozenset(fit - spoilt)
-
-
-def _names_in(upper_fd: int, path: str) -> list[str]:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=upper_fd)
-    with held_open(fd):
-        return os.listdir(fd)
 
 
 def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChange:
     """The path was proved to be canonical when it was judged."""
     difference, change = settled.difference, settled.judgement.change
     path = unchecked_path(change.path)
-    old = _believed(difference)
+    is_new = difference.lower is None or difference.is_replaced
+    old = Absent() if is_new else _seen(difference)
     keeps = not policy.guards.is_below_generated(change.path)
-    modified_ns = None if difference.upper is None else difference.upper.mtime_ns
+    modified_ns = None if difference.upper is None else difference.upper.status.modified_ns
     if change.kind is ChangeKind.DELETED:
         if change.node is NodeKind.DIRECTORY:
             return RemoveDirectory(path, _seen(difference))
@@ -348,7 +335,7 @@ def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChang
             return SetMetadata(path, _seen(difference), change.mode & 0o777)
         # Threat: a second name of the file, outside the workspace perhaps, would get the
         # mode and the time as well. So it becomes a file of its own, as with any write.
-        if difference.lower is None or difference.lower.links == 1:
+        if difference.lower is None or difference.lower.status.links == 1:
             # Threat: somebody closed the file meanwhile. Its content would say nothing of that.
             seen = replace(_seen(difference), version=difference.version)
             return SetMetadata(path, seen, change.mode & 0o777, modified_ns)
@@ -368,14 +355,8 @@ def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChang
     )
 
 
-def _believed(difference: Difference) -> Old:
-    if difference.lower is None or difference.is_replaced:
-        return Absent()
-    return _seen(difference)
-
-
 def _seen(difference: Difference) -> Seen:
     lower = difference.lower
     if lower is None:
         raise AssertionError("what stands nowhere cannot be changed")
-    return Seen(status_of_look(lower))
+    return Seen(lower.status)

@@ -17,22 +17,22 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
+from contextlib import ExitStack
+from enum import IntEnum
 from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
-from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
+from paddock.sandbox.changes.upper import Look, RawChange, UpperLayer, names_below
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE
-from paddock.sandbox.git.rules import NodeKind
+from paddock.sandbox.git.rules import SPECIAL_KINDS, NodeKind
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.values import ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.values.entries import DIGEST_PREFIX
-from paddock.workspace.metadata import FileStatus
 from paddock.workspace.resolve import PASS, READ_FILE, Resolution, detect_resolution
 
 # Entries below a directory that is renamed keep their own times: what came with another
@@ -45,11 +45,11 @@ from paddock.workspace.resolve import PASS, READ_FILE, Resolution, detect_resolu
 _NOBODY: Final = (0, 0)
 
 
-class Ancestor(Enum):
-    SAME = "same"
-    STRANGER = "stranger"
+class Ancestor(IntEnum):
+    SAME = 0
+    STRANGER = 1
     """Made or put there since; whether it brought anything with it, its entries tell."""
-    EXCHANGED = "exchanged"
+    EXCHANGED = 2
     """It took another one's place, or stands below one that did."""
 
 
@@ -86,7 +86,7 @@ class Ancestry(Struct):
         if known is not None:
             is_same = known.identity[:2] == look.identity
             return above if is_same else Ancestor.EXCHANGED
-        return Ancestor.STRANGER if look.ctime_ns >= self.started_ns else above
+        return Ancestor.STRANGER if look.status.changed_ns >= self.started_ns else above
 
     def _known(self, path: str) -> KnownDirectory | None:
         known = self.directories.get(path)
@@ -100,34 +100,28 @@ _NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.E
 _NO_MARK: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT, errno.EPERM})
 
 
-class Comparing(Struct, frozen=True):
+class OpenLayers(Struct, frozen=True):
     upper_fd: int
     lower_fd: int
     resolution: Resolution = field(default_factory=detect_resolution)
+    """Of the workspace's: it knows where a git directory outside of it stands."""
 
     def common_version(self, path: str) -> str | None:
-        try:
-            upper = self.resolution.open(self.upper_fd, path, READ_FILE)
-        except PermissionError:
-            return None
-        try:
-            lower = self.resolution.open(self.lower_fd, path, READ_FILE)
-        except OSError:
-            os.close(upper)
-            return None
-        try:
+        with ExitStack() as held:
+            try:
+                upper = self.resolution.open(self.upper_fd, path, READ_FILE)
+            except PermissionError:
+                return None
+            held.callback(os.close, upper)
+            try:
+                lower = self.resolution.open(self.lower_fd, path, READ_FILE)
+            except OSError:
+                return None
+            held.callback(os.close, lower)
             return _common_version(upper, lower)
-        finally:
-            os.close(upper)
-            os.close(lower)
 
-    def is_upper(self, path: str, content: bytes) -> bool:
-        return self._has(self.upper_fd, path, content)
-
-    def is_lower(self, path: str, content: bytes) -> bool:
-        return self._has(self.lower_fd, path, content)
-
-    def _has(self, root_fd: int, path: str, content: bytes) -> bool:
+    def has(self, root_fd: int, path: str, content: bytes) -> bool:
+        """Return whether the file in one of the two has just this content."""
         try:
             fd = self.resolution.open(root_fd, path, READ_FILE)
         except OSError as error:
@@ -143,15 +137,10 @@ class Comparing(Struct, frozen=True):
     def link_text(self, path: str) -> str | None:
         parent, _, name = path.rpartition("/")
         try:
-            fd = self.resolution.open(self.lower_fd, parent or ".", PASS)
+            with held_open(self.resolution.open(self.lower_fd, parent or ".", PASS)) as fd:
+                return os.readlink(name, dir_fd=fd)
         except OSError:
             return None
-        try:
-            return os.readlink(name, dir_fd=fd)
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
 
     def is_copy(self, path: str) -> bool:
         try:
@@ -164,11 +153,10 @@ class Comparing(Struct, frozen=True):
 
     def directory_changed_ns(self, path: str) -> int | None:
         try:
-            fd = self.resolution.open(self.lower_fd, path or ".", PASS)
+            with held_open(self.resolution.open(self.lower_fd, path or ".", PASS)) as fd:
+                found = os.fstat(fd)
         except OSError:
             return None
-        with held_open(fd):
-            found = os.fstat(fd)
         return found.st_ctime_ns if stat.S_ISDIR(found.st_mode) else None
 
 
@@ -185,30 +173,12 @@ def _common_version(one: int, other: int) -> str | None:
         offset += len(chunk)
 
 
-_NODES: Final = {
-    Kind.FILE: NodeKind.FILE,
-    Kind.DIRECTORY: NodeKind.DIRECTORY,
-    Kind.LINK: NodeKind.LINK,
-}
-_TYPES: Final = {
-    Kind.FILE: stat.S_IFREG,
-    Kind.DIRECTORY: stat.S_IFDIR,
-    Kind.LINK: stat.S_IFLNK,
-}
 _MOUNTED: Final = (
     "is in another file system, which is mounted in the workspace: commands see the directory"
     " that it covers, and change nothing there"
 )
 _PERMISSIONS: Final = 0o777
 _STICKY: Final = "would come without the sticky bit that it was given, and so be more open"
-_WORSE: Final = (Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED)
-
-
-class OpenLayers(Struct, frozen=True):
-    upper_fd: int
-    lower_fd: int
-    resolution: Resolution = field(default_factory=detect_resolution)
-    """Of the workspace's: it knows where a git directory outside of it stands."""
 
 
 class CommandGround(Struct, frozen=True):
@@ -246,7 +216,6 @@ def find_differences(
     finding = _Finding(
         layers,
         ground,
-        Comparing(layers.upper_fd, layers.lower_fd, layers.resolution),
         Ancestry(ground.directories, ground.started_ns, dict(layer.standing)),
         tuple(f"{path}/" for path in layer.mounted),
     )
@@ -257,7 +226,7 @@ def find_differences(
                 finding.take(raw)
     found = tuple(sorted(finding.found, key=_parents_first))
     return CommandDifferences(
-        found, tuple(dict.fromkeys(finding.conflicts)), layer.too_deep, layer.is_whole
+        found, tuple(dict.fromkeys(finding.conflicts)), tuple(layer.too_deep), layer.is_whole
     )
 
 
@@ -268,25 +237,9 @@ def is_only_touched(difference: Difference) -> bool:
     return (change.mode ^ lower.mode) & _PERMISSIONS == 0
 
 
-def status_of_look(look: Look) -> FileStatus:
-    device, inode = look.identity
-    return FileStatus(
-        device=device,
-        inode=inode,
-        mode=_TYPES[look.kind] | look.mode,
-        links=look.links,
-        uid=look.owner,
-        gid=look.group,
-        size_bytes=look.size_bytes,
-        modified_ns=look.mtime_ns,
-        changed_ns=look.ctime_ns,
-    )
-
-
 class _Finding(Struct):
     layers: OpenLayers
     ground: CommandGround
-    comparing: Comparing
     ancestry: Ancestry
     mounted: tuple[str, ...]
     found: list[Difference] = field(default_factory=list[Difference])
@@ -303,15 +256,17 @@ class _Finding(Struct):
             if lower is not None:
                 self._delete(raw.path, lower, is_replaced=False)
         elif lower is None:
-            self._create(raw, upper, None, is_replaced=False, is_orphan=self._is_orphan(raw))
+            is_changed = self._is_changed_directory(raw.path.rpartition("/")[0])
+            is_orphan = is_changed and self.layers.is_copy(raw.path)
+            self._create(raw, upper, None, is_replaced=False, is_orphan=is_orphan)
         elif lower.kind is not upper.kind:
             self._replace(raw, lower, upper)
-        elif upper.kind is Kind.DIRECTORY:
+        elif upper.kind is NodeKind.DIRECTORY:
             self._merge(raw, lower, upper)
-        elif upper.kind is Kind.FILE:
+        elif upper.kind is NodeKind.FILE:
             self._compare(raw, lower, upper)
-        elif upper.kind is Kind.LINK:
-            is_other = self.comparing.link_text(raw.path) != raw.link_text
+        elif upper.kind is NodeKind.LINK:
+            is_other = self.layers.link_text(raw.path) != raw.link_text
             if is_other or self._is_hidden(raw.path):
                 self._create(raw, upper, lower, is_replaced=False)
         else:
@@ -320,7 +275,7 @@ class _Finding(Struct):
 
     def _replace(self, raw: RawChange, lower: Look, upper: Look) -> None:
         # A special file goes by itself as well: that is refused, and so is what takes its place.
-        if Kind.DIRECTORY in (lower.kind, upper.kind) or lower.kind not in _NODES:
+        if NodeKind.DIRECTORY in (lower.kind, upper.kind) or lower.kind in SPECIAL_KINDS:
             self._delete(raw.path, lower, is_replaced=True)
             self._create(raw, upper, None, is_replaced=True)
         else:
@@ -338,7 +293,7 @@ class _Finding(Struct):
         change = CommandChange(
             raw.path,
             ChangeKind.CREATED,
-            _NODES.get(upper.kind, NodeKind.OTHER),
+            upper.kind,
             upper.mode,
             raw.link_text or "",
         )
@@ -351,7 +306,7 @@ class _Finding(Struct):
             self._opaque.append(f"{raw.path}/")
             held = dict(names_below(self.layers.upper_fd, raw.path))
             # A name that is no directory now comes by itself, with what was below it.
-            taken = {name for name, look in held.items() if look.kind is not Kind.DIRECTORY}
+            taken = {name for name, look in held.items() if look.kind is not NodeKind.DIRECTORY}
             self._delete_all(
                 (name, look)
                 for name, look in self._names_below(raw.path)
@@ -361,7 +316,7 @@ class _Finding(Struct):
     def _merge_mode(self, path: str, lower: Look, upper: Look) -> None:
         """Merge a mode: who changed it tells that of the start; the directory's time does not."""
         before = self.ancestry.mode_before(path)
-        is_changed_since = lower.ctime_ns >= self.ground.started_ns
+        is_changed_since = lower.status.changed_ns >= self.ground.started_ns
         if upper.mode == before or (before is None and is_changed_since):
             return
         change = CommandChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
@@ -372,10 +327,10 @@ class _Finding(Struct):
         version = None
         kind = ChangeKind.MODIFIED
         # Threat: a guess at a secret's content, that is no change where it is right.
-        if upper.size_bytes == lower.size_bytes and not self._is_hidden(raw.path):
-            version = self.comparing.common_version(raw.path)
+        if upper.status.size_bytes == lower.status.size_bytes and not self._is_hidden(raw.path):
+            version = self.layers.common_version(raw.path)
         if version is not None:
-            if upper.mode == lower.mode and upper.mtime_ns == lower.mtime_ns:
+            if upper.mode == lower.mode and upper.status.modified_ns == lower.status.modified_ns:
                 return
             kind = ChangeKind.MODE
         change = CommandChange(raw.path, kind, NodeKind.FILE, upper.mode)
@@ -386,22 +341,20 @@ class _Finding(Struct):
         shown = self.ground.shown.get(raw.path)
         if shown is None or raw.upper is None:
             return False
-        if raw.upper.kind is Kind.LINK:
+        if raw.upper.kind is NodeKind.LINK:
             is_link = shown.mode == LINK_MODE
             return is_link and os.fsencode(raw.link_text or "") == shown.content
-        if raw.upper.kind is not Kind.FILE or shown.mode not in FILE_MODES:
+        if raw.upper.kind is not NodeKind.FILE or shown.mode not in FILE_MODES:
             return False
         is_same_mode = (raw.upper.mode ^ shown.mode) & stat.S_IXUSR == 0
-        return is_same_mode and self.comparing.is_upper(raw.path, shown.content)
+        return is_same_mode and self.layers.has(self.layers.upper_fd, raw.path, shown.content)
 
     def _is_hidden(self, path: str) -> bool:
-        hidden = self.ground.hidden
-        parts = path.split("/")
-        return any("/".join(parts[:depth]) in hidden for depth in range(1, len(parts) + 1))
+        return not self.ground.hidden.isdisjoint((*directories_above(path), path))
 
     def _delete(self, path: str, lower: Look, *, is_replaced: bool) -> None:
         self._delete_one(path, lower, is_replaced=is_replaced)
-        if lower.kind is Kind.DIRECTORY and not lower.is_mounted:
+        if lower.kind is NodeKind.DIRECTORY and not lower.is_mounted:
             self._delete_all(self._names_below(path))
 
     def _names_below(self, path: str) -> Iterable[tuple[str, Look]]:
@@ -409,12 +362,12 @@ class _Finding(Struct):
 
     def _delete_all(self, names: Iterable[tuple[str, Look]]) -> None:
         for path, look in names:
-            if look.kind is Kind.DIRECTORY:
+            if look.kind is NodeKind.DIRECTORY:
                 self.ancestry.standing[path] = look
             self._delete_one(path, look, is_replaced=False)
 
     def _delete_one(self, path: str, lower: Look, *, is_replaced: bool) -> None:
-        node = _NODES.get(lower.kind, NodeKind.OTHER)
+        node = lower.kind
         change = CommandChange(path, ChangeKind.DELETED, node)
         self._add(Difference(change, lower, None, is_replaced=is_replaced))
 
@@ -425,7 +378,8 @@ class _Finding(Struct):
             difference = replace(difference, change=replace(change, obstacle=_MOUNTED))
         elif _loses_sticky_bit(difference):
             difference = replace(difference, change=replace(change, obstacle=_STICKY))
-        is_new = lower is not None and lower.ctime_ns >= self.ground.started_ns and not is_old
+        changed_ns = 0 if lower is None else lower.status.changed_ns
+        is_new = changed_ns >= self.ground.started_ns and not is_old
         if is_late or is_new or self._is_elsewhere(change.path, lower):
             self.conflicts.append(change.path)
         self.found.append(difference)
@@ -441,20 +395,16 @@ class _Finding(Struct):
         In one that nobody had seen before only what stood in it already can be a stranger's.
         """
         above = self.ancestry.above(path)
-        if lower is not None and lower.kind is Kind.DIRECTORY:
-            above = max(above, self.ancestry.at(path), key=_WORSE.index)
+        if lower is not None and lower.kind is NodeKind.DIRECTORY:
+            above = max(above, self.ancestry.at(path))
         if above is Ancestor.STRANGER:
-            return lower is not None or self.comparing.is_copy(path)
+            return lower is not None or self.layers.is_copy(path)
         return above is Ancestor.EXCHANGED
-
-    def _is_orphan(self, raw: RawChange) -> bool:
-        parent = raw.path.rpartition("/")[0]
-        return self._is_changed_directory(parent) and self.comparing.is_copy(raw.path)
 
     def _is_changed_directory(self, path: str) -> bool:
         known = self._changed_directories.get(path)
         if known is None:
-            changed_ns = self.comparing.directory_changed_ns(path)
+            changed_ns = self.layers.directory_changed_ns(path)
             known = changed_ns is not None and changed_ns >= self.ground.started_ns
             self._changed_directories[path] = known
         return known
@@ -463,7 +413,7 @@ class _Finding(Struct):
 def _loses_sticky_bit(difference: Difference) -> bool:
     """Only permissions are kept, and a bit that it had."""
     lower, upper = difference.lower, difference.upper
-    if upper is None or upper.kind is not Kind.DIRECTORY:
+    if upper is None or upper.kind is not NodeKind.DIRECTORY:
         return False
     had = 0 if lower is None else lower.mode
     return upper.mode & ~had & stat.S_ISVTX != 0

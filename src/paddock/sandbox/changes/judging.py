@@ -26,6 +26,7 @@ from paddock.policy.decide import decide
 from paddock.policy.engine import Policy, Writer
 from paddock.policy.settings import Commit, Git
 from paddock.sandbox.git.rules import (
+    SPECIAL_KINDS,
     GitChange,
     GitDirectory,
     NodeKind,
@@ -35,7 +36,7 @@ from paddock.sandbox.git.rules import (
 )
 from paddock.sandbox.host.host_facts import GitOutside, directories_above, is_covered
 from paddock.text.show import quote
-from paddock.values.decisions import Action, AgentChain, Decision, Outcome, RuleMatch
+from paddock.values.decisions import Action, AgentChain, Outcome, RuleMatch
 from paddock.workspace.paths import parse_asked
 
 _NEW_DIRECTORY_MODE: Final = 0o755
@@ -98,6 +99,7 @@ class Bench(Struct, frozen=True):
     """Of these, what git would have checked out as something else: a filter or an object is
     missing. No change of them is recorded."""
     git_outside: GitOutside | None = None
+    commit: Commit = "each"
     unseen: tuple[str, ...] = ()
     """Names in the workspace that were not there for the command, but for what is `shown`."""
 
@@ -171,10 +173,10 @@ def _unusable(change: CommandChange) -> StagedJudgement | None:
 
 def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
     shown = quote(change.path)
-    if change.node is NodeKind.OTHER:
+    if change.node in SPECIAL_KINDS:
         return _refused(change, SpecialFileError.code, f"{shown} is a FIFO, socket or device")
     if change.obstacle:
-        return _refused(change, ReadOnlyPathError.code, f"{shown} {change.obstacle}")
+        return _obstructed(change)
     if change.kind is ChangeKind.DELETED:
         return None
     if change.node is NodeKind.LINK:
@@ -192,12 +194,6 @@ def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
             f"{shown} would be closed to its owner: {change.mode:04o}",
         )
     return None
-
-
-def _impossible_in_git(change: CommandChange) -> StagedJudgement | None:
-    if not change.obstacle:
-        return None
-    return _refused(change, ReadOnlyPathError.code, f"{quote(change.path)} {change.obstacle}")
 
 
 def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
@@ -264,7 +260,8 @@ def _judge_in_git(
         known,
         bench.git,
     )
-    judged = _unusable(change) or _impossible_in_git(change) or _denied_in_git(bench, change)
+    judged = _unusable(change) or (_obstructed(change) if change.obstacle else None)
+    judged = judged or _denied_in_git(bench, change)
     if judged is None and not ruling.is_allowed:
         reason = f"{quote(change.path)} is not committed by the git preset: {ruling.reason}"
         judged = _refused(change, ProtectedPathError.code, reason)
@@ -273,17 +270,9 @@ def _judge_in_git(
 
 
 def _denied_in_git(bench: Bench, change: CommandChange) -> StagedJudgement | None:
-    decision = decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND)
-    denial = _still_denied(decision)
-    if denial is None:
-        return None
-    return StagedJudgement(change, Outcome.DENY, denial.code, denial.reason, denial)
-
-
-def _still_denied(decision: Decision) -> RuleMatch | None:
-    for rule in decision.matched:
+    for rule in decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND).matched:
         if rule.outcome is Outcome.DENY and rule.source not in _LIFTED_IN_GIT:
-            return rule
+            return StagedJudgement(change, Outcome.DENY, rule.code, rule.reason, rule)
     return None
 
 
@@ -318,6 +307,10 @@ def _following(
             judgement, outcome=kept, code=DirectoryNotEmptyError.code, reason=reason, rule=None
         )
     return judgement
+
+
+def _obstructed(change: CommandChange) -> StagedJudgement:
+    return _refused(change, ReadOnlyPathError.code, f"{quote(change.path)} {change.obstacle}")
 
 
 def _refused(change: CommandChange, code: str, reason: str) -> StagedJudgement:

@@ -16,10 +16,10 @@ from msgspec.structs import astuple
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.ledger.format.line import encode_json
-from paddock.sandbox.changes.differences import Comparing, OpenLayers
+from paddock.sandbox.changes.differences import OpenLayers
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.settling import Settled
-from paddock.sandbox.changes.upper import Kind, Look
+from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.values import RefusedChange
 from paddock.storage.atomic import held_open, host_error
@@ -59,13 +59,7 @@ _KINDS: Final[Mapping[str, type[StagedChange]]] = {
     "metadata": SetMetadata,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
-_PLAIN: Final = (
-    "mode",
-    "modified_ns",
-    "keeps_old",
-    "overrides_read_only",
-    "text",
-)
+_PLAIN: Final = ("mode", "modified_ns", "keeps_old", "overrides_read_only", "text")
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -77,7 +71,13 @@ class ParkedSet(NamedTuple):
     refused_more: int = 0
 
 
-def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
+def park_set(
+    phases: Phases,
+    store: ObjectStore,
+    name: str,
+    above: Mapping[str, Identity],
+    refused: Sequence[RefusedChange],
+) -> Json:
     """Return the set as JSON, its contents in the store, pinned under `name`.
 
     Raises: ApprovalUnavailableError: too large; StorageFullError, HostError.
@@ -88,7 +88,9 @@ def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
         for change in phase
         if isinstance(change, WriteFile) and isinstance(change.content, GivenContent)
     ]
-    total = sum(map(_size, contents))
+    total = sum(
+        os.stat(each.path, dir_fd=each.dir_fd, follow_symlinks=False).st_size for each in contents
+    )
     if total > limits.approval_staged_bytes_max:
         raise ApprovalUnavailableError(
             f"what it changed has {total} bytes, and at most"
@@ -103,15 +105,9 @@ def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
             until_s = time.time() + limits.approval_kept_s + limits.approval_granted_s
             store.pin(name, digests, until_s=until_s)
         store.sync()
-    return cast("list[Json]", parked)
-
-
-def park_set(
-    phases: list[Json], above: Mapping[str, Identity], refused: Sequence[RefusedChange]
-) -> Json:
     named = refused[: limits.shell_changes_listed_max]
     return {
-        "phases": phases,
+        "phases": cast("list[Json]", parked),
         "above": [[path, *identity] for path, identity in above.items()],
         "refused": [list(astuple(each)) for each in named],
         "refused_more": len(refused) - len(named),
@@ -131,22 +127,11 @@ def unpark_set(parked: Json) -> ParkedSet:
         }
         refused = tuple(RefusedChange(*map(_text, each)) for each in parked["refused"])
         more = _count(parked["refused_more"])
-        return ParkedSet(_unpark_phases(parked["phases"]), above, refused, more)
-    except (KeyError, TypeError, ValueError) as error:
-        raise _no_set(error) from None
-
-
-def _unpark_phases(parked: Json) -> list[list[StagedChange]]:
-    try:
-        return [[_read(change) for change in phase] for phase in parked]
+        phases = [[_read(change) for change in phase] for phase in parked["phases"]]
+        return ParkedSet(phases, above, refused, more)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _no_set(error) from None
-
-
-def _no_set(error: Exception) -> ConfigError:
-    return ConfigError(
-        f"the kept changes do not load: {type(error).__name__}", hint="run the command again"
-    )
+        said = f"the kept changes do not load: {type(error).__name__}"
+        raise ConfigError(said, hint="run the command again") from None
 
 
 def digests_of(phases: Phases) -> tuple[str, ...]:
@@ -156,10 +141,6 @@ def digests_of(phases: Phases) -> tuple[str, ...]:
         for change in phase
         if isinstance(change, WriteFile) and isinstance(change.content, StoredContent)
     )
-
-
-def _size(content: GivenContent) -> int:
-    return os.stat(content.path, dir_fd=content.dir_fd, follow_symlinks=False).st_size
 
 
 def _written(change: StagedChange, store: ObjectStore) -> dict[str, Json]:
@@ -251,18 +232,17 @@ def show_settled(
 
 
 def _show(landing: Sequence[Settled], layers: OpenLayers, closed: tuple[str, ...]) -> ShownDiff:
-    comparing = Comparing(layers.upper_fd, layers.lower_fd, layers.resolution)
     rows: list[str] = []
     bound: list[list[str | int]] = []
     left = limits.shell_diff_bytes_max
     hidden = 0
     for each in landing:
-        bound.append(_bound(each, comparing, layers))
+        bound.append(_bound(each, layers))
         row = ""
         if left > 0:
-            row = _row(each, comparing, layers, closed, _FILE_LINES_WHOLE)
+            row = _row(each, layers, closed, _FILE_LINES_WHOLE)
         if len(row) > left > 0:
-            row = _row(each, comparing, layers, closed, _FILE_LINES_MAX)
+            row = _row(each, layers, closed, _FILE_LINES_MAX)
         left -= len(row)
         if left < 0:
             hidden += 1
@@ -276,26 +256,19 @@ def _show(landing: Sequence[Settled], layers: OpenLayers, closed: tuple[str, ...
     return ShownDiff(text, digest, tuple(warnings))
 
 
-def _bound(settled: Settled, comparing: Comparing, layers: OpenLayers) -> list[str | int]:
+def _bound(settled: Settled, layers: OpenLayers) -> list[str | int]:
     change = settled.judgement.change
     version = settled.difference.version or ""
     is_written = change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
     if is_written and change.node is NodeKind.FILE:
-        with held_open(comparing.resolution.open(layers.upper_fd, change.path, READ_FILE)) as fd:
+        with held_open(layers.resolution.open(layers.upper_fd, change.path, READ_FILE)) as fd:
             version = digest_of_file(fd, os.fstat(fd).st_size)
-    return [
-        change.path,
-        change.kind.value,
-        change.node.value,
-        change.mode,
-        change.link_text,
-        version,
-    ]
+    kinds = change.kind.value, change.node.value
+    return [change.path, *kinds, change.mode, change.link_text, version]
 
 
 def _row(
     settled: Settled,
-    comparing: Comparing,
     layers: OpenLayers,
     closed: tuple[str, ...],
     lines_max: int,
@@ -309,9 +282,9 @@ def _row(
     if f"{change.path}/".startswith(closed):
         closing = ["and may not be read"] if is_file else []
         return ", ".join((f"{name}: {said}", *closing, *_marks(settled, None)))
-    notes = [*_was(settled, comparing), *_marks(settled, difference.lower)]
-    before = _content(comparing, layers.lower_fd, change.path, difference.lower)
-    after = _content(comparing, layers.upper_fd, change.path, difference.upper)
+    notes = [*_was(settled, layers), *_marks(settled, difference.lower)]
+    before = _content(layers, layers.lower_fd, change.path, difference.lower)
+    after = _content(layers, layers.upper_fd, change.path, difference.upper)
     if before is None or after is None or b"\0" in before + after:
         return ", ".join((f"{name}: {said}", "binary or too large to compare", *notes))
     diff = unified_diff(before, after, show_name(change.path), lines_max)
@@ -329,13 +302,13 @@ def _name(change: CommandChange) -> str:
     return f"{name} -> {show_name(change.link_text)}" if change.link_text else name
 
 
-def _was(settled: Settled, comparing: Comparing) -> list[str]:
+def _was(settled: Settled, layers: OpenLayers) -> list[str]:
     change, lower = settled.judgement.change, settled.difference.lower
     if change.kind is not ChangeKind.CREATED or lower is None:
         return []
-    if lower.kind is not Kind.LINK:
+    if lower.kind is not NodeKind.LINK:
         return [f"was a {lower.kind.value}"]
-    return [f"was a link -> {show_name(comparing.link_text(change.path) or '?')}"]
+    return [f"was a link -> {show_name(layers.link_text(change.path) or '?')}"]
 
 
 def _marks(settled: Settled, old: Look | None) -> list[str]:
@@ -348,21 +321,17 @@ def _marks(settled: Settled, old: Look | None) -> list[str]:
     mode = change.mode & _PERMISSIONS
     marks = [f"mode {mode:04o}"] if mode != usual else []
     if change.kind is ChangeKind.MODE and change.node is NodeKind.FILE:
-        marks += ["time"] if old is None or old.mtime_ns != upper.mtime_ns else []
+        is_same = old is not None and old.status.modified_ns == upper.status.modified_ns
+        marks += [] if is_same else ["time"]
     return marks
 
 
-def _content(comparing: Comparing, root_fd: int, path: str, look: Look | None) -> bytes | None:
-    if look is None or look.kind is not Kind.FILE:
+def _content(layers: OpenLayers, root_fd: int, path: str, look: Look | None) -> bytes | None:
+    if look is None or look.kind is not NodeKind.FILE:
         return b""
     try:
-        fd = comparing.resolution.open(root_fd, path, READ_FILE)
+        with held_open(layers.resolution.open(root_fd, path, READ_FILE)) as fd:
+            content = os.pread(fd, _FILE_BYTES_MAX + 1, 0)
     except OSError:
         return None
-    try:
-        content = os.pread(fd, _FILE_BYTES_MAX + 1, 0)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
     return content if len(content) <= _FILE_BYTES_MAX else None

@@ -6,7 +6,8 @@ refusal is everybody's.
 """
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+import subprocess
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ from paddock.errors import (
     ReadOnlyPathError,
 )
 from paddock.policy.engine import PathGuards
-from paddock.policy.settings import Commit
+from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.differences import CommandDifferences, Difference, OpenLayers, paths_of
 from paddock.sandbox.changes.judging import (
     Bench,
@@ -33,9 +34,10 @@ from paddock.sandbox.changes.judging import (
     settle_commit,
 )
 from paddock.sandbox.changes.units import Units, Unseen
-from paddock.sandbox.changes.upper import Kind
 from paddock.sandbox.git.layout import Touched, find_repositories
+from paddock.sandbox.git.objects import GIT_ENVIRONMENT, GIT_OPTIONS, find_object_name
 from paddock.sandbox.git.rules import CONTENT_BYTES_MAX, NodeKind, find_git_place, wants_content
+from paddock.sandbox.git.tracked import IndexPlace, find_indexed
 from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.values import RefusedChange
 from paddock.storage.atomic import held_open
@@ -54,8 +56,6 @@ _READABLE_BY_ALL: Final = 0o444
 
 
 class Obstacles:
-    __slots__ = ("_going", "_guards", "_holders", "_lower_fd", "_made", "_resolution", "_writable")
-
     def __init__(self, found: Sequence[Difference], layers: OpenLayers, guards: PathGuards) -> None:
         self._lower_fd = layers.lower_fd
         self._guards = guards
@@ -88,7 +88,7 @@ class Obstacles:
 
     def _of_its_content(self, difference: Difference) -> str:
         change, lower = difference.change, difference.lower
-        if lower is None or lower.kind is not Kind.FILE or change.kind is ChangeKind.MODE:
+        if lower is None or lower.kind is not NodeKind.FILE or change.kind is ChangeKind.MODE:
             return ""
         if lower.mode & _READABLE_BY_ALL == _READABLE_BY_ALL:
             return ""
@@ -140,11 +140,12 @@ def _of_itself(difference: Difference) -> str:
     change, lower, upper = difference.change, difference.lower, difference.upper
     if change.kind is ChangeKind.MODIFIED and lower is not None:
         user = os.geteuid()
-        if user not in (0, lower.owner):
-            return f"belongs to user {lower.owner}, which a new version could not keep"
+        if user not in (0, lower.status.uid):
+            return f"belongs to user {lower.status.uid}, which a new version could not keep"
     if change.kind is ChangeKind.MODE and lower is not None and upper is not None:
         same_bits = (upper.mode ^ lower.mode) & _PERMISSIONS == 0
-        same_time = upper.kind is Kind.DIRECTORY or upper.mtime_ns == lower.mtime_ns
+        before, after = lower.status.modified_ns, upper.status.modified_ns
+        same_time = upper.kind is NodeKind.DIRECTORY or before == after
         if same_bits and same_time:
             return "keeps its setuid, setgid and sticky bits"
     return ""
@@ -155,7 +156,7 @@ def _stays_in_place(difference: Difference) -> bool:
     if change.kind is not ChangeKind.MODE:
         return False
     # A file with a second name becomes one of its own: see `committing`.
-    return change.node is NodeKind.DIRECTORY or lower is None or lower.links == 1
+    return change.node is NodeKind.DIRECTORY or lower is None or lower.status.links == 1
 
 
 def _directories(found: Sequence[Difference], kind: ChangeKind) -> frozenset[str]:
@@ -169,12 +170,6 @@ def _directories(found: Sequence[Difference], kind: ChangeKind) -> frozenset[str
 _PRESENT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.MODE)
 
 
-class LandingTerms(Struct, frozen=True):
-    commit: Commit
-    bytes_max: int
-    grants_asks: bool = False
-
-
 class Settled(Struct, frozen=True):
     difference: Difference
     judgement: StagedJudgement
@@ -185,9 +180,12 @@ class Settled(Struct, frozen=True):
 
 
 def settle(
-    differences: CommandDifferences, layers: OpenLayers, bench: Bench, terms: LandingTerms
+    differences: CommandDifferences, layers: OpenLayers, bench: Bench, *, grants_asks: bool
 ) -> tuple[Settled, ...]:
-    """Judge every difference and settle what lands; finds repositories. Raises: HostError."""
+    """Judge every difference and settle what lands; finds repositories.
+
+    `grants_asks`: whoever saw the diff said yes. Raises: HostError.
+    """
     found = differences.found
     touched = Touched(paths_of(found, *_PRESENT), paths_of(found, ChangeKind.DELETED))
     repositories = find_repositories(layers.lower_fd, touched, layers.resolution)
@@ -210,12 +208,12 @@ def settle(
             replace(change, obstacle=why) if (why := obstacles.find(each)) else change
             for each, change in zip(found, changes, strict=True)
         ]
-        judged = _answered(judge_changes(bench, tried), grants=terms.grants_asks)
+        judged = _answered(judge_changes(bench, tried), grants=grants_asks)
         judged = _bound(found, judged, units)
         if not obstacles.keep(judged):
             break
-    judged = _within_limit(found, judged, terms.bytes_max)
-    judged = settle_commit(judged, terms.commit, len(refused_besides(differences)))
+    judged = _within_limit(found, judged, bench.policy.settings.limits.change_set_bytes_max)
+    judged = settle_commit(judged, bench.commit, len(refused_besides(differences)))
     return tuple(Settled(*pair) for pair in zip(found, judged, strict=True))
 
 
@@ -228,24 +226,14 @@ def refusals_of(
     command could not see (but `shown`), only the directory is reported.
     """
     closed = tuple(f"{name}/" for name in hidden)
-    return tuple(
-        RefusedChange(show_name(each.judgement.change.path), each.judgement.code, _rule(each))
-        for each in settled
-        if not each.lands
-        and (each.judgement.change.path in shown or not _is_unseen(each.judgement.change, closed))
-    )
-
-
-def _is_unseen(change: CommandChange, closed: tuple[str, ...]) -> bool:
-    return change.kind is ChangeKind.DELETED and f"{change.path}/".startswith(closed)
-
-
-def _rule(settled: Settled) -> str:
-    judgement = settled.judgement
-    rule = judgement.rule
-    if rule is None:
-        return judgement.reason
-    return show_name(rule.said)
+    found: list[RefusedChange] = []
+    for judged in (each.judgement for each in settled if not each.lands):
+        path, rule = judged.change.path, judged.rule
+        is_gone = judged.change.kind is ChangeKind.DELETED
+        if path in shown or not (is_gone and f"{path}/".startswith(closed)):
+            said = judged.reason if rule is None else show_name(rule.said)
+            found.append(RefusedChange(show_name(path), judged.code, said))
+    return tuple(found)
 
 
 def _with_content(
@@ -318,29 +306,23 @@ def _without_blocked(
 def _within_limit(
     found: Sequence[Difference], judged: Sequence[StagedJudgement], bytes_max: int
 ) -> tuple[StagedJudgement, ...]:
-    total_bytes = sum(
-        difference.upper.size_bytes
-        for difference, judgement in zip(found, judged, strict=True)
-        if judgement.is_allowed and difference.upper is not None and _brings_content(difference)
-    )
+    pairs = zip(found, judged, strict=True)
+    total_bytes = sum(_brought_bytes(each) for each, judgement in pairs if judgement.is_allowed)
     if total_bytes <= bytes_max:
         return tuple(judged)
     why = f"the command wrote {total_bytes} bytes, {bytes_max} are allowed: none of it is kept"
     return tuple(_refused(each, PermissionDeniedError.code, why) for each in judged)
 
 
-def _brings_content(difference: Difference) -> bool:
+def _brought_bytes(difference: Difference) -> int:
     upper = difference.upper
     is_written = difference.change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
-    return is_written and upper is not None and upper.kind is Kind.FILE
+    is_file = upper is not None and upper.kind is NodeKind.FILE
+    return upper.status.size_bytes if upper is not None and is_file and is_written else 0
 
 
 def written_bytes(settled: Sequence[Settled]) -> int:
-    return sum(
-        each.difference.upper.size_bytes
-        for each in settled
-        if each.lands and each.difference.upper is not None and _brings_content(each.difference)
-    )
+    return sum(_brought_bytes(each.difference) for each in settled if each.lands)
 
 
 def _refused(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgement:
@@ -367,3 +349,97 @@ def refused_besides(differences: CommandDifferences) -> tuple[RefusedChange, ...
         why = f"the workspace itself keeps its mode: the command set {differences.root_mode:04o}"
         found.append(RefusedChange(".", ReadOnlyPathError.code, why))
     return tuple(found)
+
+
+# What the changes could lose, counted: so much lands without a question, more waits. Not counted is
+# what somebody makes again or has elsewhere: what is `generated`, lies in a folder of dependencies,
+# git ignores, or stood in git's index as on the disk, for a step of git.
+
+_MEGABYTE: Final = 1_000_000
+_COMPARED_BYTES_MAX: Final = 500_000_000
+_GIT_WAIT_S: Final = 10.0
+_CHECK_IGNORE: Final = ("git", *GIT_OPTIONS, "check-ignore", "-z", "--stdin")
+
+
+def find_excess(
+    settled: Sequence[Settled], layers: OpenLayers, guards: PathGuards, most: ConfineMax
+) -> str:
+    """Say what of the changes that land is more than may without a question; else empty."""
+    lost = [each for each in settled if _could_lose(each, guards)]
+    if not _excess(lost, most):
+        return ""
+    # What is looked at only now takes a while.
+    ignored = _find_ignored(layers.lower_fd, map(_path, lost))
+    lost = [each for each in lost if _path(each) not in ignored]
+    if any(_is_gits(_path(each)) for each in settled if each.lands):
+        known = frozenset(_find_as_indexed(layers.lower_fd, lost))
+        lost = [each for each in lost if _path(each) not in known]
+    return _excess(lost, most)
+
+
+def _could_lose(settled: Settled, guards: PathGuards) -> bool:
+    change = settled.judgement.change
+    path = change.path
+    return (
+        settled.lands
+        and change.kind in (ChangeKind.MODIFIED, ChangeKind.DELETED)
+        and change.node is not NodeKind.DIRECTORY
+        and not _is_gits(path)
+        and guards.find_generated(path) is None
+        and not guards.is_below_generated(path)
+        and not guards.is_in_dependency(path)
+    )
+
+
+def _path(settled: Settled) -> str:
+    return settled.judgement.change.path
+
+
+def _is_gits(path: str) -> bool:
+    return ".git" in path.split("/")
+
+
+def _excess(lost: Sequence[Settled], most: ConfineMax) -> str:
+    deleted = sum(each.judgement.change.kind is ChangeKind.DELETED for each in lost)
+    size = sum(each.difference.lower.status.size_bytes for each in lost if each.difference.lower)
+    if len(lost) > most.files:
+        return f"{len(lost)} files are changed or gone, and [shell] confine_max is {most.files}"
+    if deleted > most.deleted:
+        return f"{deleted} files are gone, and [shell] confine_max is {most.deleted} deleted"
+    if size > most.mb * _MEGABYTE:
+        return f"{size} bytes are replaced or gone, and [shell] confine_max is {most.mb} mb"
+    return ""
+
+
+def _find_ignored(root_fd: int, paths: Iterable[str]) -> frozenset[str]:
+    try:
+        done = subprocess.run(
+            _CHECK_IGNORE,
+            input=b"".join(os.fsencode(path) + b"\0" for path in paths),
+            # The workspace itself, wherever its name leads by now.
+            cwd=f"/proc/self/fd/{root_fd}",
+            pass_fds=(root_fd,),
+            env=GIT_ENVIRONMENT,
+            capture_output=True,
+            timeout=_GIT_WAIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return frozenset()
+    return frozenset(map(os.fsdecode, done.stdout.split(b"\0")[:-1]))
+
+
+def _find_as_indexed(root_fd: int, lost: Sequence[Settled]) -> Iterator[str]:
+    wanted = frozenset(os.fsencode(_path(each)) for each in lost)
+    found = find_indexed(IndexPlace(".", root_fd, ".git/"), wanted)
+    entries = {entry.path: entry.object_id for entry in found}
+    left = _COMPARED_BYTES_MAX
+    for each in lost:
+        path, lower = _path(each), each.difference.lower
+        named = entries.get(os.fsencode(path))
+        if named is None or lower is None or lower.status.size_bytes > left:
+            continue
+        left -= lower.status.size_bytes
+        content = find_content(root_fd, path, lower.status.size_bytes)
+        if content is not None and find_object_name(b"blob", content, len(named)) == named:
+            yield path

@@ -21,7 +21,6 @@ from paddock.errors import HostError, PermissionDeniedError
 from paddock.sandbox.changes.differences import Difference, OpenLayers, is_only_touched
 from paddock.sandbox.changes.judging import ChangeKind, StagedJudgement
 from paddock.sandbox.git.layout import WorkTree, find_work_trees
-from paddock.sandbox.git.named import Naming, Sides
 from paddock.sandbox.git.rules import (
     CONTENT_BYTES_MAX,
     GitDirectory,
@@ -30,6 +29,7 @@ from paddock.sandbox.git.rules import (
     differ_in_upstreams,
     find_git_place,
 )
+from paddock.sandbox.git.tracked import Naming, Sides
 from paddock.sandbox.host.host_facts import directories_above, read_content
 from paddock.text.show import quote
 from paddock.values.decisions import Outcome
@@ -53,8 +53,6 @@ class _Repository(Struct):
 
 
 class Units:
-    __slots__ = ("_by_path", "_found", "_in_work", "_layers", "_repositories", "_unseen")
-
     def __init__(
         self,
         found: Sequence[Difference],

@@ -17,18 +17,19 @@ redirects and metadata-only copies are off (confine.py). O(changes). For whoever
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from enum import Enum
+from collections.abc import Iterator
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import HostError
 from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
+from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.inside.protocol import HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.storage.atomic import held_open, host_error
+from paddock.workspace.metadata import FileStatus, status_from
 from paddock.workspace.resolve import READ_DIRECTORY, Beside, Resolution, detect_resolution
 
 # The layer that a command works on ends there: what is mounted is not part of it, and the
@@ -60,58 +61,56 @@ _UNEXPECTED: Final = frozenset(
 )
 
 
-class Kind(Enum):
-    FILE = "file"
-    DIRECTORY = "directory"
-    LINK = "link"
-    GONE = "gone"
-    FIFO = "FIFO"
-    SOCKET = "socket"
-    DEVICE = "device"
-
-
 _KINDS: Final = {
-    stat.S_IFREG: Kind.FILE,
-    stat.S_IFDIR: Kind.DIRECTORY,
-    stat.S_IFLNK: Kind.LINK,
-    stat.S_IFIFO: Kind.FIFO,
-    stat.S_IFSOCK: Kind.SOCKET,
-    stat.S_IFCHR: Kind.DEVICE,
-    stat.S_IFBLK: Kind.DEVICE,
+    stat.S_IFREG: NodeKind.FILE,
+    stat.S_IFDIR: NodeKind.DIRECTORY,
+    stat.S_IFLNK: NodeKind.LINK,
+    stat.S_IFIFO: NodeKind.FIFO,
+    stat.S_IFSOCK: NodeKind.SOCKET,
+    stat.S_IFCHR: NodeKind.DEVICE,
+    stat.S_IFBLK: NodeKind.DEVICE,
 }
 
 
 class Look(Struct, frozen=True):
-    kind: Kind
-    mode: int
-    owner: int
-    group: int
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-    links: int
-    identity: tuple[int, int]
+    status: FileStatus
+    """With the host's numbers for its owner and group: see `host_owner`."""
     is_mounted: bool = False
+
+    @property
+    def kind(self) -> NodeKind:
+        return _KINDS[stat.S_IFMT(self.status.mode)]
+
+    @property
+    def mode(self) -> int:
+        return stat.S_IMODE(self.status.mode)
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return self.status.device, self.status.inode
 
 
 class RawChange(Struct, frozen=True):
     path: str
-    kind: Kind
     upper: Look | None
+    """None for a name that is gone."""
     lower: Look | None
     """What stands in the workspace now, whatever the command saw; None for nothing."""
     is_opaque: bool = False
     link_text: str | None = None
 
 
-class UpperLayer(Struct, frozen=True):
-    changes: tuple[RawChange, ...]
-    too_deep: tuple[str, ...]
-    is_whole: bool
+class UpperLayer(Struct):
+    changes: list[RawChange] = field(default_factory=list[RawChange])
+    too_deep: list[str] = field(default_factory=list[str])
+    is_whole: bool = True
     """False where there were more than `limits.change_set_paths_max`; the rest is not here."""
-    standing: Mapping[str, Look]
+    standing: dict[str, Look] = field(default_factory=dict[str, Look])
     """Of the directories that the layer has or hides: those that stand in the workspace now."""
-    mounted: tuple[str, ...]
+
+    @property
+    def mounted(self) -> tuple[str, ...]:
+        return tuple(path for path, look in self.standing.items() if look.is_mounted)
 
 
 def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> UpperLayer:
@@ -119,17 +118,12 @@ def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> 
 
     `beside` stands elsewhere for one name. Raises: HostError: an unexpected mark, or unreadable.
     """
-    reading = _Reading(beside)
+    layer = UpperLayer()
     with host_error("the changes of a command cannot be read"):
         lower = os.open(".", _LOWER_DIRECTORY, dir_fd=lower_fd)
-        reading.read(os.open(".", _DIRECTORY, dir_fd=upper_fd), lower, "", 0)
-    return UpperLayer(
-        tuple(reading.changes),
-        tuple(reading.too_deep),
-        reading.is_whole,
-        reading.standing,
-        tuple(path for path, look in reading.standing.items() if look.is_mounted),
-    )
+        upper = os.open(".", _DIRECTORY, dir_fd=upper_fd)
+        _Reading(layer, beside).read(upper, lower, "", 0)
+    return layer
 
 
 def names_below(
@@ -153,7 +147,7 @@ def names_below(
                 if look is None:
                     continue
                 yield f"{prefix}/{name}", look
-                if look.kind is Kind.DIRECTORY and not look.is_mounted:
+                if look.kind is NodeKind.DIRECTORY and not look.is_mounted:
                     waiting.append(f"{prefix}/{name}")
 
 
@@ -163,24 +157,18 @@ def host_owner(owner: int) -> int:
     return inside if 0 <= inside < HOST_IDS_COUNT else owner
 
 
-class _Reading:
+class _Reading(Struct, frozen=True):
     """One walk; holds one descriptor a layer for each level, of at most `path_depth_max`."""
 
-    __slots__ = ("_beside", "changes", "is_whole", "standing", "too_deep")
-
-    def __init__(self, beside: Beside | None) -> None:
-        self._beside = beside
-        self.changes: list[RawChange] = []
-        self.too_deep: list[str] = []
-        self.standing: dict[str, Look] = {}
-        self.is_whole = True
+    layer: UpperLayer
+    beside: Beside | None
 
     def read(self, upper: int, lower: int, prefix: str, depth: int) -> None:
         """Take in one directory and close both descriptors; `lower` is -1 for nothing there."""
         try:
             for name in sorted(os.listdir(upper)):
-                if len(self.changes) >= limits.change_set_paths_max:
-                    self.is_whole = False
+                if len(self.layer.changes) >= limits.change_set_paths_max:
+                    self.layer.is_whole = False
                     return
                 self._take(upper, lower, name, prefix + name, depth)
         finally:
@@ -195,32 +183,32 @@ class _Reading:
             below = _looks(os.fstat(beside))
         else:
             below = _look(lower, name) if lower >= 0 else None
-        if below is not None and below.kind is Kind.DIRECTORY:
-            self.standing[path] = below
+        if below is not None and below.kind is NodeKind.DIRECTORY:
+            self.layer.standing[path] = below
         if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:
-            self.changes.append(RawChange(path, Kind.GONE, None, below))
+            self.layer.changes.append(RawChange(path, None, below))
             return
         look = _looks(found)
-        if look.kind is Kind.DIRECTORY:
-            self._take_directory(upper, lower, name, RawChange(path, look.kind, look, below), depth)
+        if look.kind is NodeKind.DIRECTORY:
+            self._take_directory(upper, lower, name, RawChange(path, look, below), depth)
             return
-        text = os.readlink(name, dir_fd=upper) if look.kind is Kind.LINK else None
-        self.changes.append(RawChange(path, look.kind, look, below, link_text=text))
+        text = os.readlink(name, dir_fd=upper) if look.kind is NodeKind.LINK else None
+        self.layer.changes.append(RawChange(path, look, below, link_text=text))
 
     def _take_directory(
         self, upper: int, lower: int, name: str, change: RawChange, depth: int
     ) -> None:
         fd = _open_upper(upper, name, _mode(change.upper))
         is_opaque = _is_opaque(fd)
-        was_directory = change.lower is not None and change.lower.kind is Kind.DIRECTORY
+        was_directory = change.lower is not None and change.lower.kind is NodeKind.DIRECTORY
         is_mounted = change.lower is not None and change.lower.is_mounted
         if not was_directory or is_opaque or _mode(change.lower) != _mode(change.upper):
             # Without a directory underneath there is nothing to hide.
             hides = is_opaque and was_directory and not is_mounted
-            self.changes.append(replace(change, is_opaque=hides))
+            self.layer.changes.append(replace(change, is_opaque=hides))
         if depth + 1 >= limits.path_depth_max:
             os.close(fd)
-            self.too_deep.append(change.path)
+            self.layer.too_deep.append(change.path)
             return
         next_lower = -1
         beside = self._beside_at(change.path)
@@ -231,7 +219,7 @@ class _Reading:
         self.read(fd, next_lower, f"{change.path}/", depth + 1)
 
     def _beside_at(self, path: str) -> int | None:
-        return self._beside.fd if self._beside is not None and path == self._beside.name else None
+        return self.beside.fd if self.beside is not None and path == self.beside.name else None
 
 
 def _mode(look: Look | None) -> int:
@@ -249,10 +237,8 @@ def _open_upper(parent: int, name: str, mode: int) -> int:
 def _open_lower(parent: int, name: str) -> int:
     try:
         return os.open(name, _LOWER_DIRECTORY, dir_fd=parent)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return -1
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP):
             return -1
         raise
 
@@ -272,20 +258,11 @@ def _look(parent: int, name: str) -> Look | None:
         look = _looks(os.stat(name, dir_fd=parent, follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
-    if look.kind is Kind.DIRECTORY and is_mount_point(parent, name, look.identity[0]):
+    if look.kind is NodeKind.DIRECTORY and is_mount_point(parent, name, look.identity[0]):
         return replace(look, is_mounted=True)
     return look
 
 
 def _looks(found: os.stat_result) -> Look:
-    return Look(
-        kind=_KINDS[stat.S_IFMT(found.st_mode)],
-        mode=stat.S_IMODE(found.st_mode),
-        owner=host_owner(found.st_uid),
-        group=host_owner(found.st_gid),
-        size_bytes=found.st_size,
-        mtime_ns=found.st_mtime_ns,
-        ctime_ns=found.st_ctime_ns,
-        links=found.st_nlink,
-        identity=(found.st_dev, found.st_ino),
-    )
+    owner, group = host_owner(found.st_uid), host_owner(found.st_gid)
+    return Look(replace(status_from(found), uid=owner, gid=group))

@@ -4,8 +4,7 @@
     index.py     an index, of every version: read, judged, and shown of a folder
     layout.py    the git directories that changes touch, and their work trees
     objects.py   what commits name, by a git that believes nothing of a repository
-    named.py     what a work tree's index and HEAD name, before and after
-    tracked.py   which closed names git tracks, each by the index of its own repository
+    tracked.py   which closed names an index names; what index and HEAD name, before and after
 
 A git directory runs code for its next user, by hooks, configuration and what its files point
 at: what is not an ordinary operation's work is refused, by name and by content.

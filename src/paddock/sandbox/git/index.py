@@ -262,8 +262,6 @@ def _read_varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 class _Wanted:
-    __slots__ = ("_directories", "_files", "_is_below", "_parent")
-
     def __init__(self, files: frozenset[bytes], directories: frozenset[bytes]) -> None:
         self._files = files
         self._directories = directories
@@ -286,7 +284,12 @@ def is_harmless_index(content: bytes, hash_bytes: int) -> bool:
     try:
         file = open_index(content, hash_bytes)
         entries = _check_entries(file)
-        return entries is not None and _are_extensions_harmless(file, entries)
+        if entries is None:
+            return False
+        places = file.extensions(entries.end)
+        if not places.keys() <= _HARMLESS or (entries.has_directories and b"sdir" not in places):
+            return False
+        return _is_end_true(file, entries, places) and _are_blocks_true(file, entries, places)
     except ValueError:
         # Not in the form that git gives it.
         return False
@@ -324,13 +327,6 @@ def _stays_inside(name: bytes, copied: int, *, is_directory: bool) -> bool:
         name = name[:-1]
     # Directories taken over whole were looked at in the entry before.
     return _UNSAFE.search(name[name.rfind(b"/", 0, copied) + 1 :]) is None
-
-
-def _are_extensions_harmless(file: IndexFile, entries: _Entries) -> bool:
-    places = file.extensions(entries.end)
-    if not places.keys() <= _HARMLESS or (entries.has_directories and b"sdir" not in places):
-        return False
-    return _is_end_true(file, entries, places) and _are_blocks_true(file, entries, places)
 
 
 def _is_end_true(file: IndexFile, entries: _Entries, places: dict[bytes, int]) -> bool:

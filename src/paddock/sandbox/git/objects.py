@@ -73,8 +73,6 @@ def find_object_name(kind: bytes, content: bytes, hash_bytes: int = SHA1_BYTES) 
 class TreeReader:
     """Reads trees, each once. A context; one thread at a time."""
 
-    __slots__ = ("_home", "_left_bytes", "_oid_bytes", "_process", "_timer", "_trees")
-
     def __init__(self, objects: Sequence[int], hash_bytes: int) -> None:
         """`objects`: descriptors of object directories, the caller's. Raises: HostError."""
         self._oid_bytes = hash_bytes

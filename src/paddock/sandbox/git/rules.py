@@ -251,7 +251,12 @@ class NodeKind(Enum):
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
-    OTHER = "other"
+    FIFO = "FIFO"
+    SOCKET = "socket"
+    DEVICE = "device"
+
+
+SPECIAL_KINDS: Final = (NodeKind.FIFO, NodeKind.SOCKET, NodeKind.DEVICE)
 
 
 class GitDirectory(Struct, frozen=True):
@@ -353,7 +358,8 @@ def _judge_by_name(change: GitChange, directory: GitDirectory, preset: Git) -> G
         return GitRuling(False, why)
     own = directory.path.rpartition("/")[2]
     is_misspelt = own != _GIT and own.casefold() == _GIT
-    if change.name == "." and _is_plain_directory(change) and not is_misspelt:
+    is_plain = change.kind is NodeKind.DIRECTORY and change.mode & 0o722 == 0o700
+    if change.name == "." and is_plain and not change.is_removed and not is_misspelt:
         return GitRuling(True, phase=Phase.OBJECTS)
     if change.name == "." or is_misspelt:
         return GitRuling(False, "the git directory itself, or a link to another")
@@ -399,11 +405,6 @@ def _inner(name: str, nested: Iterable[str]) -> str:
     return name[len(max(holding, key=len)) + 1 :]
 
 
-def _is_plain_directory(change: GitChange) -> bool:
-    is_private = change.mode & 0o722 == 0o700
-    return change.kind is NodeKind.DIRECTORY and is_private and not change.is_removed
-
-
 def _judge_other(inner: str, directory: GitDirectory) -> GitRuling:
     is_aside = _LITTER.fullmatch(inner) is not None
     if directory.is_new:
@@ -424,7 +425,7 @@ def _judge_file(change: GitChange, kind: Ordinary, hash_bytes: int) -> GitRuling
     if change.is_removed:
         if change.name == "HEAD":
             return GitRuling(False, "without it the directory is no repository")
-        if change.kind is NodeKind.OTHER:
+        if change.kind in SPECIAL_KINDS:
             why = "a FIFO, socket or device, which no command takes away"
             return GitRuling(False, why)
         return GitRuling(True, phase=_gone(kind.phase))

@@ -122,6 +122,7 @@ class GitLook(Struct):
             (visible if is_seen else ours).append(each)
         said = {each.key: each for each in ours}
         attributes = self._text(_SYSTEM_ATTRIBUTES) + self._users_text(said, "attributes")
+        signing = {each.key: each.value for each in settings if each.key in _SIGNING}
         named = [attributes, *(_plain_text(path) or "" for path in _attribute_files(own))]
         return GitFacts(
             values=self._values(said),
@@ -131,7 +132,7 @@ class GitLook(Struct):
             ignored=self._users_text(said, "ignore"),
             attributes=attributes,
             own_keys=tuple(sorted({each.key for each in visible})),
-            is_signing=_is_signing(settings),
+            is_signing=any(map(_is_true, signing.values())),
             left_out=tuple(self.left_out),
         )
 
@@ -251,11 +252,6 @@ class GitLook(Struct):
         return [
             each for each in found if os.path.isfile(each.real) and os.access(each.real, os.X_OK)
         ]
-
-
-def _is_signing(settings: Iterable[GitSetting]) -> bool:
-    said = {each.key: each.value for each in settings if each.key in _SIGNING}
-    return any(map(_is_true, said.values()))
 
 
 def _is_true(value: str | None) -> bool:

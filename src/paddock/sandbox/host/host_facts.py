@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from paddock import limits
 from paddock.errors import HostError
 from paddock.policy.settings import SYSTEM_READ
+from paddock.storage.atomic import held_open
 from paddock.text.show import quote
 from paddock.workspace.resolve import READ_FILE, Resolution, detect_resolution
 
@@ -101,7 +102,8 @@ class HostFacts(Struct, frozen=True):
     search_path: tuple[Standing, ...] = ()
     toolchains: tuple[Toolchain, ...] = ()
     closed: tuple[Closed, ...] = ()
-    """The plane, Paddock's state and configuration, other agents' workspaces."""
+    """The plane, Paddock's state and configuration, other agents' workspaces. Not what lies in the
+    workspace, which is judged path by path instead."""
     listings: tuple[HostListing, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     changeable: tuple[str, ...] = ()
@@ -194,8 +196,6 @@ class Carving(Struct):
 
 
 class Resolver:
-    __slots__ = ("_texts",)
-
     def __init__(self) -> None:
         self._texts: dict[str, str | None] = {}
 
@@ -249,22 +249,17 @@ def read_content(
 ) -> bytes | None:
     """Return a regular file's content, no link passed; None for no file. Raises: HostError."""
     try:
-        fd = (resolution or detect_resolution()).open(root_fd, path, READ_FILE)
+        with held_open((resolution or detect_resolution()).open(root_fd, path, READ_FILE)) as fd:
+            found = os.fstat(fd)
+            if stat.S_ISDIR(found.st_mode):
+                return None
+            if not stat.S_ISREG(found.st_mode) or found.st_size > bytes_max:
+                raise _unreadable(path, f"no file of at most {bytes_max} bytes")
+            return os.pread(fd, found.st_size + 1, 0)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _unreadable(path, os.strerror(error.errno or 0)) from error
-    try:
-        found = os.fstat(fd)
-        if stat.S_ISDIR(found.st_mode):
-            return None
-        if not stat.S_ISREG(found.st_mode) or found.st_size > bytes_max:
-            raise _unreadable(path, f"no file of at most {bytes_max} bytes")
-        return os.pread(fd, found.st_size + 1, 0)
-    except OSError as error:
-        raise _unreadable(path, os.strerror(error.errno or 0)) from error
-    finally:
-        os.close(fd)
 
 
 def find_content(

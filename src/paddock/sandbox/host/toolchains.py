@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from paddock.errors import PaddockError
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.host.host_facts import (
     LeftOut,
@@ -26,6 +27,7 @@ from paddock.sandbox.host.host_facts import (
     is_covered,
     is_led_by,
 )
+from paddock.storage.atomic import read_file
 
 # A mark counts where no command can have put it: neither it, nor a link on the way to it,
 # stands in a place that commands change. Where all of the toolchain does, its marks open
@@ -216,7 +218,8 @@ class _Search(Struct):
             return
         kind = self.marks.kind_of(place) or name
         readable = next((store for store in self.stores if is_below(place, store)), place)
-        self.found[place] = Toolchain(kind, (readable,), links, self._variables(kind, place))
+        variables = ((_HOMES[kind], place),) if kind in _HOMES else ()
+        self.found[place] = Toolchain(kind, (readable,), links, variables)
         if kind == "virtualenv":
             self.add_base(place)
 
@@ -297,10 +300,6 @@ class _Search(Struct):
         if Path(standing.real, "toolchains").exists():
             self.add("rustup", standing.real, standing.links)
 
-    def _variables(self, kind: str, place: str) -> tuple[tuple[str, str], ...]:
-        name = _HOMES.get(kind)
-        return () if name is None else ((name, place),)
-
 
 _HOMES: Final = {
     "rustup": "RUSTUP_HOME",
@@ -332,19 +331,10 @@ def _unsafe(directory: str) -> str:
 
 def _base_of(environment: str) -> str | None:
     """Read `home` of `pyvenv.cfg`: the base interpreter's directory. No link is followed."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        fd = os.open(f"{environment}/pyvenv.cfg", flags)
-    except OSError:
+        content = read_file(Path(environment, "pyvenv.cfg"), _CONFIG_BYTES_MAX) or b""
+    except PaddockError:
         return None
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
-        content = os.read(fd, _CONFIG_BYTES_MAX)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
     for line in content.decode("utf-8", "replace").splitlines():
         name, _, value = line.partition("=")
         if name.strip() == "home" and value.strip().startswith("/"):

@@ -72,16 +72,9 @@ def hold(held: Hold | None, identity: tuple[int, int] | None) -> None:
         install_filter(program)
 
 
-class Process:
-    """One process at one moment: a pid is given again, a pid with its start time is not."""
-
-    __slots__ = ("parent", "pid", "start", "state")
-
-    def __init__(self, pid: int, parent: int, start: int, state: str) -> None:
-        self.pid = pid
-        self.parent = parent
-        self.start = start
-        self.state = state
+Process = tuple[int, int, int, str]
+"""A process at one moment: pid, parent, start time and state. A pid is given again, a pid with its
+start time is not."""
 
 
 def descendants(ancestor: int) -> list[Process]:
@@ -89,13 +82,13 @@ def descendants(ancestor: int) -> list[Process]:
     for pid in _pids():
         process = _read(pid)
         if process is not None:
-            found.setdefault(process.parent, []).append(process)
+            found.setdefault(process[1], []).append(process)
     below: list[Process] = []
     waiting = [ancestor]
     while waiting:
         children = found.get(waiting.pop(), [])
         below += children
-        waiting += [child.pid for child in children]
+        waiting += [pid for pid, *_ in children]
     return below
 
 
@@ -121,10 +114,10 @@ def end_descendants() -> tuple[set[int], list[tuple[int, int]]]:
 def _signal_all(number: int, seen: set[tuple[int, int]]) -> bool:
     """Return whether one was met that is not in `seen`."""
     before = len(seen)
-    for process in descendants(os.getpid()):
-        if process.state not in "ZX":
-            seen.add((process.pid, process.start))
-            _send(process, number)
+    for pid, _, start, state in descendants(os.getpid()):
+        if state not in "ZX":
+            seen.add((pid, start))
+            _send(pid, start, number)
     return len(seen) > before
 
 
@@ -140,7 +133,7 @@ def _has_living() -> bool:
 
 def used_kb(limit_kb: int) -> int:
     """Return the memory below this process, in KiB: shared pages count at most once a process."""
-    tree = [each.pid for each in descendants(os.getpid())]
+    tree = [pid for pid, *_ in descendants(os.getpid())]
     estimate = sum(init.resident_kb(b"%d" % pid) for pid in tree)
     return estimate if estimate <= limit_kb else sum(_proportional_kb(pid) for pid in tree)
 
@@ -168,18 +161,18 @@ def reap() -> list[tuple[int, int]]:
         ended.append((pid, status))
 
 
-def _send(process: Process, number: int) -> None:
+def _send(pid: int, start: int, number: int) -> None:
     """Send a signal to this very process, or to none.
 
     Threat: its pid is another's by now. A pidfd names one process; compare what it names.
     """
     try:
-        pidfd = os.pidfd_open(process.pid)
+        pidfd = os.pidfd_open(pid)
     except OSError:
         return
     try:
-        now = _read(process.pid)
-        if now is not None and now.start == process.start:
+        now = _read(pid)
+        if now is not None and now[2] == start:
             send_signal(pidfd, number)
     except OSError:
         return
@@ -199,7 +192,7 @@ def _read(pid: int) -> Process | None:
     state = fields[0].decode("ascii")
     if state in "ZX" and init.is_alive(b"%d" % pid):
         state = "S"  # its first thread has ended, another has not
-    return Process(pid, int(fields[1]), int(fields[19]), state)
+    return pid, int(fields[1]), int(fields[19]), state
 
 
 def _stat_fields(content: bytes) -> list[bytes]:

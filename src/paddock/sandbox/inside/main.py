@@ -147,7 +147,11 @@ class Loop:
         given = layers = Layers({"workspace": workspace, "stage": stage, **more})
         try:
             if as_root:
-                layers = self._detach(base, given)
+                if self._id_map < 0:
+                    self._step = b"user namespace"
+                    self._id_map = _make_id_map()
+                self._step = b"identity-mapped mounts"
+                layers = detach_layers(base, given, self._id_map)
             else:
                 os.fchdir(workspace)
             self._step = b"user namespace"
@@ -182,13 +186,6 @@ class Loop:
         fd = os.pidfd_open(pid)
         self._sandboxes[fd] = pid
         self._events.register(fd, select.POLLIN)
-
-    def _detach(self, base: Base, layers: Layers) -> Layers:
-        if self._id_map < 0:
-            self._step = b"user namespace"
-            self._id_map = _make_id_map()
-        self._step = b"identity-mapped mounts"
-        return detach_layers(base, layers, self._id_map)
 
     def _become(
         self, room: confine.Confinement, memory_kb: int, control: int, kept: set[int]

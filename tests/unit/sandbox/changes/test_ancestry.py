@@ -1,10 +1,13 @@
 """A directory is the one of the start, a stranger, or one that took another's place."""
 
+import stat
+
 import pytest
 
 from paddock.sandbox.changes.differences import Ancestor, Ancestry
-from paddock.sandbox.changes.upper import Kind, Look
+from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.hidden import KnownDirectory
+from paddock.workspace.metadata import FileStatus
 
 SAME, STRANGER, EXCHANGED = Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED
 START = 1_000
@@ -16,7 +19,7 @@ def known(inode: int, mode: int = 0o755) -> KnownDirectory:
 
 
 def standing(inode: int, changed_ns: int = BEFORE, device: int = 1) -> Look:
-    return Look(Kind.DIRECTORY, 0o755, 0, 0, 0, 0, changed_ns, 2, (device, inode))
+    return Look(FileStatus(device, inode, stat.S_IFDIR | 0o755, 2, 0, 0, 0, 0, changed_ns))
 
 
 def ancestry(start: dict[str, KnownDirectory], now: dict[str, Look]) -> Ancestry:

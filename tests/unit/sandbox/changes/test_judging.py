@@ -60,7 +60,7 @@ def codes(on: Bench, *changes: CommandChange) -> list[tuple[str, str]]:
         (made("src/a.pem", kind=ChangeKind.MODE, mode=0o600), "policy.protected"),
         (gone("src/a.pem"), "policy.protected"),
         (made("sub/paddock.toml"), "policy.protected"),
-        (made("src/pipe", NodeKind.OTHER), "path.special_file"),
+        (made("src/pipe", NodeKind.FIFO), "path.special_file"),
         (made("src/su", mode=0o4755), "policy.denied"),
         (made("src/sg", mode=0o2755), "policy.denied"),
         (made("src/shut", NodeKind.DIRECTORY, mode=0o000), "policy.denied"),

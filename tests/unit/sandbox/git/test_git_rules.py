@@ -113,7 +113,7 @@ def test_what_a_pointer_of_git_lfs_stands_for_lands_before_what_points_to_it():
         assert judged(directory, kind=NodeKind.DIRECTORY).is_allowed, directory
 
 
-@pytest.mark.parametrize("kind", [NodeKind.LINK, NodeKind.OTHER])
+@pytest.mark.parametrize("kind", [NodeKind.LINK, NodeKind.FIFO])
 @pytest.mark.parametrize("name", ["refs/heads/main", "HEAD", "index", "objects/ab", "logs"])
 def test_a_link_or_device_under_an_ordinary_name_is_refused(kind, name):
     assert not judged(name, kind=kind).is_allowed
@@ -121,7 +121,7 @@ def test_a_link_or_device_under_an_ordinary_name_is_refused(kind, name):
 
 def test_a_link_under_an_ordinary_name_may_go_and_a_device_stays_with_all_that_goes_with_it():
     assert judged("ORIG_HEAD", kind=NodeKind.LINK, is_removed=True).is_allowed
-    said = judged("ORIG_HEAD", kind=NodeKind.OTHER, is_removed=True)
+    said = judged("ORIG_HEAD", kind=NodeKind.FIFO, is_removed=True)
     assert (said.is_allowed, said.is_aside) == (False, False)
 
 
