@@ -249,17 +249,17 @@ def test_a_stage_that_is_never_used_leaves_nothing(room: Room):
     assert os.listdir(room.home / "staging") == []
 
 
-def test_a_sandbox_is_made_ahead_and_found_by_the_first_command(room: Room):
+def test_a_sandbox_is_made_ahead_and_found_by_the_next_command(room: Room):
     plan = room.plan()
-    room.launcher.prepare(plan, room.fd)
-    room.launcher.prepare(plan, room.fd)
+    with room.launcher.open_stage(plan, room.fd) as stage:
+        room.launcher.run(room.request("/bin/sh", "-c", ":"), stage)
 
     made = room.launcher._spare
     with room.launcher.open_stage(plan, room.fd) as stage:
         assert stage is made
-        end = room.launcher.run(room.request("/bin/sh", "-c", "echo first"), stage)
+        end = room.launcher.run(room.request("/bin/sh", "-c", "echo next"), stage)
 
-    assert said(end) == "first\n"
+    assert said(end) == "next\n"
 
 
 def test_an_argument_with_a_nul_is_refused(room: Room):

@@ -48,8 +48,8 @@ class Spool(Struct, frozen=True):
 
 class Capture:
     __slots__ = (
-        *("_at", "_buffer", "_fd", "_head", "_head_max", "_is_wide", "_listener", "_new_at"),
-        *("_spool", "_spooled", "_started", "_tail_max", "_total"),
+        *("_at", "_buffer", "_fd", "_head", "_head_max", "_is_wide", "_new_at"),
+        *("_spool", "_spooled", "_started", "_tail_max", "_total", "listener"),
     )
 
     def __init__(
@@ -67,10 +67,7 @@ class Capture:
         self._spool = spool
         self._spooled = 0
         self._started = 0
-        self._listener: Callable[[bytes], None] | None = None
-
-    def tell(self, listener: Callable[[bytes], None]) -> None:
-        self._listener = listener
+        self.listener: Callable[[bytes], None] | None = None
 
     @property
     def total_bytes(self) -> int:
@@ -88,8 +85,8 @@ class Capture:
             return True
         self._at += count
         self._total += count
-        if count > 0 and self._listener is not None:
-            self._listener(bytes(self._buffer[self._at - count : self._at]))
+        if count > 0 and self.listener is not None:
+            self.listener(bytes(self._buffer[self._at - count : self._at]))
         if count >= _FULL_PIPE and not self._is_wide:
             self._widen()
         if count == 0 or self._at == len(self._buffer):
@@ -148,13 +145,6 @@ _LATE_S: Final = 15.0
 """Over the command's time: then its first process, which keeps the time, must be broken."""
 _DRAIN_S: Final = 2.0
 _STOP_WAIT_S: Final = 10.0
-_ENDINGS: Final = {
-    protocol.EXITED: Ending.EXITED,
-    protocol.TIMED_OUT: Ending.TIMED_OUT,
-    protocol.CANCELLED: Ending.CANCELLED,
-    protocol.MEMORY: Ending.MEMORY,
-    protocol.NOT_STARTED: Ending.FAILED,
-}
 
 
 class Observed(Struct, frozen=True):
@@ -242,8 +232,8 @@ class CommandConversation:
         """Listen to the end. Raises: SandboxUnavailableError, HostError, what a listener raises."""
         cancel, on_output = self._observed.cancel, self._observed.on_output
         if on_output is not None:
-            self._stdout.tell(lambda chunk: self._pass_on(on_output, "stdout", chunk))
-            self._stderr.tell(lambda chunk: self._pass_on(on_output, "stderr", chunk))
+            self._stdout.listener = lambda chunk: self._pass_on(on_output, "stdout", chunk)
+            self._stderr.listener = lambda chunk: self._pass_on(on_output, "stderr", chunk)
         wish = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         undo = cancel.on_cancel(lambda: os.eventfd_write(wish, 1)) if cancel is not None else None
         try:
@@ -315,7 +305,7 @@ class CommandConversation:
             raise HostError("a sandbox ended without a report")
         if report.ending == protocol.NOT_CONFINED:
             raise ConfinementError(os.fsdecode(report.where), report.code)
-        ending = _ENDINGS[report.ending]
+        ending = Ending(report.ending.decode())
         where = os.fsdecode(report.where)
         is_failed, is_exited = ending is Ending.FAILED, ending is Ending.EXITED
         return CommandEnd(

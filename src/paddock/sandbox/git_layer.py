@@ -13,6 +13,7 @@ import secrets
 import stat
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from typing import Final
 
@@ -194,16 +195,14 @@ class GitRoom:
         held = open_git_outside(plan.workspace)
         if held is None:
             return None
-        try:
-            opened = self._opened(held) if held.outside == outside else None
-        except (FileNotFoundError, ValueError):
-            opened = None
-        except BaseException:
-            held.close()
-            raise
-        if opened is None:
-            held.close()
-        return opened
+        with ExitStack() as undo:
+            undo.callback(held.close)
+            with suppress(FileNotFoundError, ValueError):
+                opened = self._opened(held) if held.outside == outside else None
+                if opened is not None:
+                    undo.pop_all()
+                return opened
+        return None
 
     def _opened(self, held: HeldGit) -> OpenedGit:
         outside, fd = held.outside, held.beside.fd

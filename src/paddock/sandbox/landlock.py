@@ -349,18 +349,14 @@ def _furnish(place: Path, plan: SandboxPlan, identity: tuple[int, int] | None) -
     home, temporary = place / "home", place / "tmp"
     for directory in (home, temporary):
         directory.mkdir(mode=0o700)
-    made: list[Path] = []
     for name, content in private_files(plan.git_config):
         file = home / name
-        above = [each for each in file.parents if each.is_relative_to(home) and each != home]
-        for directory in reversed(above):
-            directory.mkdir(mode=0o700, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.write_bytes(content)
-        made += [file, *above]
     if identity is None:
         return
     # Threat: the user who gets it exchanges it for a link while root is at work on it. So
     # the place stays root's own, and he gets there only when all is done.
-    for path in (*made, home, temporary):
+    for path in (*home.rglob("*"), home, temporary):
         os.chown(path, *identity, follow_symlinks=False)
     place.chmod(0o711)

@@ -305,14 +305,6 @@ class Launcher:
         places, git_mode = (*places, _identity(found)), found.st_mode & ROOT_MODE
         return Recipe(self._encoded[1], places, mode, hidden, git_shown, git_mode)
 
-    def prepare(self, plan: SandboxPlan, workspace_fd: int) -> None:
-        """Make, at once, a sandbox that a first command of this plan will find; as `open_stage`."""
-        made = self.open_stage(plan, workspace_fd)
-        with self._lock:
-            other, self._spare = self._spare, made
-        if other is not None:
-            other.close()
-
     def run(
         self,
         request: CommandRequest,

@@ -90,7 +90,8 @@ def compile_plan(
     )
     git_outside = making.git_outside(shell.git)
     reach = (*readable, *writable, facts.workspace)
-    links = {link for link in making.links() if not is_covered(link[0], reach)}
+    on_path = [link for standing in facts.search_path for link in standing.links]
+    links = {link for link in (*making.used_links, *on_path) if not is_covered(link[0], reach)}
     changeable = (*writable, facts.workspace, *facts.changeable)
     search_path, moved_last = _search_path(facts, reach, changeable)
     git_config, without = take_git(facts.git, reach, git_outside)
@@ -276,10 +277,6 @@ class _Making(Struct):
             return None
         self.used_links += outside.links
         return outside
-
-    def links(self) -> tuple[Link, ...]:
-        on_path = [link for standing in self.facts.search_path for link in standing.links]
-        return (*self.used_links, *on_path)
 
     def _standing(self, asked: tuple[str, ...]) -> list[str]:
         found: list[str] = []

@@ -9,9 +9,9 @@ stage    run and held back, for somebody to be asked about what it changed; then
 import os
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -149,12 +149,6 @@ class StagedCommand:
             self._layers: OpenLayers | None = OpenLayers(upper_fd, tree.root_fd, tree.resolution)
             self._differences = self._look(self._layers)
             self._held = held.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._layers is not None:
@@ -367,7 +361,7 @@ class SandboxShell:
             return self._run_in_place(prepared, cancel, on_output)
         command, streams = self._run_staged(prepared, cancel, on_output)
         with ExitStack() as held:
-            held.enter_context(command)
+            held.callback(command.close)
             with _host_failures():
                 outcome = self._told(prepared, command, streams)
                 if command.end.ending is Ending.CANCELLED:
@@ -448,7 +442,7 @@ class SandboxShell:
         self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None
     ) -> tuple[StagedCommand, Streams]:
         ground = self._ground
-        with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
+        with _host_failures(), closing(Spooling(ground.staging, ground.place.history)) as spooling:
             observed = Observed(spooling.spools, ground.progress, cancel, on_output)
             request = _request(prepared)
             if ground.on_directory is not None:
@@ -468,7 +462,7 @@ class SandboxShell:
         self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None
     ) -> ShellOutcome:
         ground = self._ground
-        with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
+        with _host_failures(), closing(Spooling(ground.staging, ground.place.history)) as spooling:
             observed = Observed(spooling.spools, ground.progress, cancel, on_output)
             request, fd = _request(prepared), ground.place.workspace.root_fd
             if prepared.enforced.backend == LANDLOCK:

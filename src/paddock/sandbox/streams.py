@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import IO, Final, Literal, Self
+from typing import IO, Final, Literal
 
 from paddock import limits
 from paddock.sandbox.conversation import Spool
@@ -112,10 +112,7 @@ class Spooling:
         self._digests = _Digest(), _Digest()
         self._opened = ExitStack()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._opened.close()
 
     def _fd(self, number: int) -> int:

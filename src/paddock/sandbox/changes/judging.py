@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import (
+    ApprovalUnavailableError,
     DirectoryNotEmptyError,
     PaddockError,
     PathTraversalError,
@@ -123,12 +124,7 @@ def settle_commit(
     denied = sum(each.outcome is Outcome.DENY for each in judgements)
     if commit == "each" or denied + refused_besides == 0:
         return tuple(judgements)
-    return tuple(
-        each
-        if each.outcome is Outcome.DENY
-        else _refused(each.change, PermissionDeniedError.code, _ALL_OR_NOTHING)
-        for each in judgements
-    )
+    return tuple(refuse(each, PermissionDeniedError.code, _ALL_OR_NOTHING) for each in judgements)
 
 
 def _judge(bench: Bench, change: CommandChange) -> StagedJudgement:
@@ -307,6 +303,14 @@ def _following(
             judgement, outcome=kept, code=DirectoryNotEmptyError.code, reason=reason, rule=None
         )
     return judgement
+
+
+def refuse(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgement:
+    if judgement.outcome is Outcome.DENY:
+        return judgement
+    # The rule stays only where it is the reason.
+    rule = judgement.rule if code == ApprovalUnavailableError.code else None
+    return replace(judgement, outcome=Outcome.DENY, code=code, reason=reason, rule=rule)
 
 
 def _obstructed(change: CommandChange) -> StagedJudgement:

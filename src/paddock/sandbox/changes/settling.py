@@ -31,6 +31,7 @@ from paddock.sandbox.changes.judging import (
     StagedJudgement,
     follow_directories,
     judge_changes,
+    refuse,
     settle_commit,
 )
 from paddock.sandbox.changes.units import Units, Unseen
@@ -261,7 +262,7 @@ def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[Stage
             ]
         )
     return tuple(
-        _refused(each, ApprovalUnavailableError.code, f"policy asks first: {each.reason}")
+        refuse(each, ApprovalUnavailableError.code, f"policy asks first: {each.reason}")
         if each.outcome is Outcome.ASK
         else each
         for each in judged
@@ -293,7 +294,7 @@ def _without_blocked(
         return tuple(judged)
     below = tuple(f"{path}/" for path in taken)
     return tuple(
-        _refused(
+        refuse(
             each, PathExistsError.code, f"{quote(each.change.path)} is taken by what has to stay"
         )
         if each.change.kind is not ChangeKind.DELETED
@@ -311,7 +312,7 @@ def _within_limit(
     if total_bytes <= bytes_max:
         return tuple(judged)
     why = f"the command wrote {total_bytes} bytes, {bytes_max} are allowed: none of it is kept"
-    return tuple(_refused(each, PermissionDeniedError.code, why) for each in judged)
+    return tuple(refuse(each, PermissionDeniedError.code, why) for each in judged)
 
 
 def _brought_bytes(difference: Difference) -> int:
@@ -323,14 +324,6 @@ def _brought_bytes(difference: Difference) -> int:
 
 def written_bytes(settled: Sequence[Settled]) -> int:
     return sum(_brought_bytes(each.difference) for each in settled if each.lands)
-
-
-def _refused(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgement:
-    if judgement.outcome is Outcome.DENY:
-        return judgement
-    # The rule stays only where it is the reason.
-    rule = judgement.rule if code == ApprovalUnavailableError.code else None
-    return replace(judgement, outcome=Outcome.DENY, code=code, reason=reason, rule=rule)
 
 
 def refused_besides(differences: CommandDifferences) -> tuple[RefusedChange, ...]:

@@ -15,11 +15,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from paddock.errors import HostError, PermissionDeniedError
 from paddock.sandbox.changes.differences import Difference, OpenLayers, is_only_touched
-from paddock.sandbox.changes.judging import ChangeKind, StagedJudgement
+from paddock.sandbox.changes.judging import ChangeKind, StagedJudgement, refuse
 from paddock.sandbox.git.layout import WorkTree, find_work_trees
 from paddock.sandbox.git.rules import (
     CONTENT_BYTES_MAX,
@@ -32,7 +31,6 @@ from paddock.sandbox.git.rules import (
 from paddock.sandbox.git.tracked import Naming, Sides
 from paddock.sandbox.host.host_facts import directories_above, read_content
 from paddock.text.show import quote
-from paddock.values.decisions import Outcome
 
 _BYTES_MAX: Final = 256_000_000
 
@@ -83,8 +81,7 @@ class Units:
             repository = self._repositories[name]
             reason = f"it is one unit with all that changed of the repository {quote(name)}: {why}"
             for number in (*repository.inside, *self._named(repository)):
-                if settled[number].outcome is not Outcome.DENY:
-                    settled[number] = _held(settled[number], reason)
+                settled[number] = refuse(settled[number], PermissionDeniedError.code, reason)
         return _without_empty(judged, settled)
 
     def _group(self, directories: Sequence[GitDirectory], workspace: str) -> None:
@@ -266,12 +263,6 @@ def _why(judgement: StagedJudgement) -> str:
     return judgement.reason if path in judgement.reason else f"{path}: {judgement.reason}"
 
 
-def _held(judgement: StagedJudgement, reason: str) -> StagedJudgement:
-    return replace(
-        judgement, outcome=Outcome.DENY, code=PermissionDeniedError.code, reason=reason, rule=None
-    )
-
-
 def _without_empty(
     judged: Sequence[StagedJudgement], settled: list[StagedJudgement]
 ) -> tuple[StagedJudgement, ...]:
@@ -284,7 +275,7 @@ def _without_empty(
         elif before.is_allowed and not after.is_allowed:
             held.update(dict.fromkeys(above, after.reason))
     return tuple(
-        _held(each, held[each.change.path])
+        refuse(each, PermissionDeniedError.code, held[each.change.path])
         if each.is_allowed
         and each.change.kind is ChangeKind.CREATED
         and each.change.node is NodeKind.DIRECTORY

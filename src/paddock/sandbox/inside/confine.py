@@ -22,9 +22,20 @@ from paddock.sandbox.inside.protocol import GIT, WORKSPACE, Base
 SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
 
 
-def caches_look(base: Base) -> int:
-    """No owner is mapped: what commands leave there is nobody's here."""
-    return SHIELDED if base.caches[1:] else mounts.NO_SUID | mounts.NO_DEVICES
+OPEN = mounts.NO_SUID | mounts.NO_DEVICES
+
+
+def outside_places(base: Base) -> list[tuple[bytes, bytes, int, bool]]:
+    """Return what of the host is seen: where it is, where it is seen, how, and with whose owners.
+
+    Of the caches no owner is mapped: what commands leave there is nobody's here.
+    """
+    look = SHIELDED if base.caches[1:] else OPEN
+    return [
+        *((path, path, SHIELDED, False) for path in base.readable),
+        *((path, path, OPEN, True) for path in base.writable),
+        *((path, base.home + b"/.cache", look, False) for path in base.caches[:1]),
+    ]
 
 
 class Layers:
@@ -59,12 +70,8 @@ def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
             taken.fds[name] = mounts.clone_tree(fd, b"", recursive=False)
             if name in ("workspace", "git"):
                 mounts.set_tree(taken.fds[name], SHIELDED, recursive=False, id_map=id_map)
-        for path in base.readable:
-            detach_into(taken.trees, path, SHIELDED, -1)
-        for path in base.writable:
-            detach_into(taken.trees, path, mounts.NO_SUID | mounts.NO_DEVICES, id_map)
-        for path in base.caches[:1]:
-            detach_into(taken.trees, path, caches_look(base), -1)
+        for path, _, look, is_mapped in outside_places(base):
+            detach_into(taken.trees, path, look, id_map if is_mapped else -1)
     except OSError:
         taken.close()
         raise
@@ -145,10 +152,6 @@ class Confinement:
         self._slash = -1
         self._root = -1
 
-    @property
-    def has_own_network(self) -> bool:
-        return self._base.network != b"host"
-
     def confine(self) -> None:
         for name, act in (
             (b"users", self._become_user),
@@ -156,8 +159,7 @@ class Confinement:
             (b"layers of the workspace", self._take_layers),
             (b"private root", self._make_root),
             (b"devices", self._make_devices),
-            (b"readable directories", self._bind_readable),
-            (b"writable directories", self._bind_writable),
+            (b"directories of the host", self._bind_outside),
             (b"overlay of the workspace", self._mount_workspace),
             (b"overlay of the git directory", self._mount_git),
             (b"process information", self._mount_proc),
@@ -216,7 +218,7 @@ class Confinement:
             b"size": b"%dm" % max(1, self._base.memory_mb // 2),
             b"nr_inodes": b"%d" % max(1024, self._base.memory_mb * 128),
         }
-        root = mounts.make_file_system(b"tmpfs", options, mounts.NO_SUID | mounts.NO_DEVICES)
+        root = mounts.make_file_system(b"tmpfs", options, OPEN)
         mounts.attach_tree(root, self._slash)
         self._root = root
         os.fchdir(root)
@@ -250,11 +252,13 @@ class Confinement:
         )
         self._attach(terminals, b"/dev/pts")
 
-    def _bind_readable(self) -> None:
-        for path in self._base.readable:
-            tree = self._take_tree(path, SHIELDED)
-            if tree is not None:
-                self._attach(tree, path)
+    def _bind_outside(self) -> None:
+        trees = self._layers.trees
+        for path, seen_at, look, _ in outside_places(self._base):
+            if not self._as_root:
+                detach_into(trees, path, look, -1)
+            if path in trees:
+                self._attach(trees[path], seen_at)
         uid, gid = os.getuid(), os.getgid()
         home = self._base.home
         for name, line in (
@@ -265,21 +269,6 @@ class Confinement:
             if not os.path.lexists(name):
                 os.makedirs(b"etc", 0o755, exist_ok=True)
                 _write(name, line)
-
-    def _bind_writable(self) -> None:
-        for path in self._base.writable:
-            tree = self._take_tree(path, mounts.NO_SUID | mounts.NO_DEVICES)
-            if tree is not None:
-                self._attach(tree, path)
-        for path in self._base.caches[:1]:
-            tree = self._take_tree(path, caches_look(self._base))
-            if tree is not None:
-                self._attach(tree, self._base.home + b"/.cache")
-
-    def _take_tree(self, path: bytes, attributes: int) -> int | None:
-        if not self._as_root:
-            detach_into(self._layers.trees, path, attributes, -1)
-        return self._layers.trees.get(path)
 
     def _mount_workspace(self) -> None:
         self._mount_overlay("workspace", "hidden", WORKSPACE)

@@ -173,7 +173,7 @@ class Loop:
             if pid == 0:
                 os.close(release)
                 kept = {control, self._life, released, *layers.descriptors()}
-                self._become(room, base.memory_mb * 1024, control, kept)
+                self._become(room, base, control, kept)
             self._keep(pid)
             if as_root:
                 mounts.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
@@ -187,9 +187,7 @@ class Loop:
         self._sandboxes[fd] = pid
         self._events.register(fd, select.POLLIN)
 
-    def _become(
-        self, room: confine.Confinement, memory_kb: int, control: int, kept: set[int]
-    ) -> None:
+    def _become(self, room: confine.Confinement, base: Base, control: int, kept: set[int]) -> None:
         """Be the sandbox's first process; never returns.
 
         Threat: an exception that gets past here would leave a second launcher.
@@ -200,7 +198,7 @@ class Loop:
             processes.clear_arguments(*self._arguments)
             close_all_but(kept)
             try:
-                is_private = room.has_own_network
+                is_private, memory_kb = base.network != b"host", base.memory_mb * 1024
                 room.confine()
                 close_all_but({control, self._life})
                 door = _socket.socket(fileno=control)
