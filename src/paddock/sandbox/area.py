@@ -92,10 +92,7 @@ def claimed(home: Path, prefix: str) -> Generator[Path]:
 
 
 def sweep(parent: int, prefix: str) -> None:
-    """Remove what dead processes of this user claimed in `parent`; what cannot be removed stays.
-
-    Threat: others may write there, too: what is not this user's stays, and no link is followed.
-    """
+    """Threat: others may write in `parent`, too: no link is followed, what is not ours stays."""
     with held_open(os.open(".", DIRECTORY, dir_fd=parent)) as listed:
         names = os.listdir(listed)
     for name in names:

@@ -120,10 +120,7 @@ def _closed(agents: AgentStore, workspace: str) -> tuple[Closed, ...]:
 def _changeable(
     policy: Policy, resolver: Resolver, home: str, closed: tuple[Closed, ...]
 ) -> tuple[str, ...]:
-    """Return where commands of any profile write, and the workspaces of other agents.
-
-    Threat: a link that one command leaves must not tell what the next one may read.
-    """
+    """Threat: a link that one command leaves must not tell what the next one may read."""
     shell = policy.settings.shell
     changes = (each.shell for each in (*policy.profile_table, *policy.overlays))
     asked = [*shell.write, *(path for each in changes if each for path in each.write or ())]

@@ -497,10 +497,7 @@ class _Look(Struct, frozen=True):
 
 
 def _checked_out(name: TrackedName, look: _Look, plain: bytes, converted: bytes) -> bytes:
-    """Return the converted content, or the plain one where git found that to be unchanged.
-
-    A file of another size than the index noted is modified, whatever is in it (`ie_modified`).
-    """
+    """A file of another size than the index noted is modified (`ie_modified`)."""
     is_plain = name.size_bytes == len(plain) != len(converted)
     return plain if is_plain and not look.is_encoded else converted
 

@@ -133,10 +133,7 @@ def _has_sockets(
 
 
 def _machine_limits(limits: ShellLimits, facts: HostFacts) -> ShellLimits:
-    """Take three quarters of the machine's memory at most.
-
-    Threat: an agent whose own profile names more than its parent has by default.
-    """
+    """Threat: an agent whose own profile names more than its parent has by default."""
     most = max(1, facts.memory_mb * 3 // 4)
     return replace(limits, memory_mb=min(limits.memory_mb or most, most))
 
@@ -349,10 +346,7 @@ def _is_plain(name: str) -> bool:
 def _search_path(
     facts: HostFacts, reach: tuple[str, ...], changeable: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return PATH, and what of it was moved to its end.
-
-    Threat: a planted `.venv/bin/git`: what a command can change comes last.
-    """
+    """Threat: a planted `.venv/bin/git`: what a command can change comes last in PATH."""
     found = [each for each in facts.search_path if ":" not in each.asked]
     readable = [each for each in found if is_covered(each.real, reach)]
     fickle = {each.asked for each in readable if _is_fickle(each, changeable)}

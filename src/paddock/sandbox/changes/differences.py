@@ -390,10 +390,7 @@ class _Finding(Struct):
         return f"{path}/".startswith(self.mounted)
 
     def _is_elsewhere(self, path: str, lower: Look | None) -> bool:
-        """Return whether the directories above are not those that the command saw.
-
-        In one that nobody had seen before only what stood in it already can be a stranger's.
-        """
+        """In one that nobody had seen only what stood in it already can be a stranger's."""
         above = self.ancestry.above(path)
         if lower is not None and lower.kind is NodeKind.DIRECTORY:
             above = max(above, self.ancestry.at(path))

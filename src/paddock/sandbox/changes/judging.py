@@ -221,10 +221,7 @@ def _without_dots(text: str) -> str | None:
 
 
 def _within(parent: str, text: str) -> str | None:
-    """Resolve by the text alone; None for out of the workspace.
-
-    Threat: `a/../..` where `a` is a link leads elsewhere. So `..` counts only at the beginning.
-    """
+    """Threat: `a/../..` where `a` is a link leads elsewhere: `..` counts only at the beginning."""
     place = parent.split("/") if parent else []
     names: list[str] = []
     for part in text.split("/"):

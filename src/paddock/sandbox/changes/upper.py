@@ -129,10 +129,7 @@ def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> 
 def names_below(
     root_fd: int, path: str, resolution: Resolution | None = None
 ) -> Iterator[tuple[str, Look]]:
-    """Yield everything below a directory, parents first, links not followed.
-
-    What vanishes, may not be read, or is mounted there yields itself and nothing below it.
-    """
+    """What vanishes, is closed, or is mounted there yields itself and nothing below it."""
     resolution = resolution or detect_resolution()
     waiting = [path]
     while waiting:

@@ -100,10 +100,7 @@ def find_inside(text: str, directory: str, workspace: str) -> str | None:
 
 
 def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:
-    """Return the outermost directory of each that would become an armed repository, and by what.
-
-    Threat: `s/refs` as a repository, where `s` is one: what is in it is judged by its name in `s`.
-    """
+    """Threat: `s/refs` as a repository, where `s` is one: it is judged by its name in `s`."""
     armed: dict[str, str] = {}
     for directory in bare:
         name = looking.find_arming(directory)

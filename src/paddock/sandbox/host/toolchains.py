@@ -188,10 +188,7 @@ class _Search(Struct):
                 self._follow(path)
 
     def believe(self, standing: Standing) -> bool:
-        """Take in a directory of PATH that a planted link leads to, if its marks say what it is.
-
-        Threat: a command makes `.venv/bin` a link to a directory of the user's for the next one.
-        """
+        """Threat: a command makes `.venv/bin` a link to a directory of the user's."""
         if not self._is_open(standing.real) and not self._add_by_marks(standing, standing.real):
             return False
         self.look_at(standing)

@@ -94,10 +94,7 @@ def detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: i
 
 
 def _hold_real(path: bytes) -> int | None:
-    """Hold a path that had no link in it; None where nothing stands there now.
-
-    Threat: who may write above it has exchanged a directory for a link since the plan was made.
-    """
+    """Threat: who may write above it has exchanged a directory for a link since the plan."""
     here = os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in path.split(b"/"):
         if not part:
@@ -346,10 +343,7 @@ class Confinement:
         os.close(target)
 
     def _place(self, path: bytes, *, is_directory: bool) -> int:
-        """Return a path below the new root, made where it is missing.
-
-        Threat: a link on the way leads to the host's root, where we still are: follow none.
-        """
+        """Threat: a link on the way leads to the host's root, where we still are: follow none."""
         *parents, name = path[1:].split(b"/")
         here = os.dup(self._root)
         for part in parents:

@@ -206,10 +206,7 @@ def _threads(process: bytes) -> list[bytes]:
 
 
 def used_kb(limit_kb: int) -> int:
-    """Return the memory of all, private file systems with it, in KiB.
-
-    At or below `limit_kb` an estimate that is never too low.
-    """
+    """In KiB, with private file systems; up to `limit_kb` an estimate that is never too low."""
     processes = find_processes()
     files = _files_kb()
     estimate = files + sum(resident_kb(process) for process in processes)
@@ -306,10 +303,7 @@ class First:
         self._status = 0
 
     def serve(self) -> None:
-        """Run the command and report; return when nobody needs the sandbox any more.
-
-        The namespaces stay until the stage is closed: the end of one delays the next.
-        """
+        """The namespaces stay until the stage is closed: the end of one delays the next."""
         order = None if self._wait() else receive_order(self._control)
         if order is not None:
             self._serve(*order)
@@ -381,10 +375,7 @@ class First:
 
 
 def _ended_in() -> bytes:
-    """Return where the command's shell ended: its word and no more.
-
-    Threat: it is a pipe that nobody writes to, a link, or without an end.
-    """
+    """Threat: it is a pipe that nobody writes to, a link, or without an end."""
     try:
         fd = os.open(ENDED_IN, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -400,10 +391,7 @@ def _ended_in() -> bytes:
 
 
 def _spawn(start: Start, stdin: int, stdout: int, stderr: int) -> int:
-    """Start it, a session of its own. Raises: OSError with the name that failed.
-
-    posix_spawn(3) borrows our memory until exec instead of copying its tables.
-    """
+    """posix_spawn(3) borrows our memory until exec. Raises: OSError with the name that failed."""
     environment = environment_of(start)
     os.chdir(start.directory)
     program = find_program(start.argv[0], environment)

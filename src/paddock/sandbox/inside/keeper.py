@@ -162,10 +162,7 @@ def reap() -> list[tuple[int, int]]:
 
 
 def _send(pid: int, start: int, number: int) -> None:
-    """Send a signal to this very process, or to none.
-
-    Threat: its pid is another's by now. A pidfd names one process; compare what it names.
-    """
+    """Threat: its pid is another's by now. A pidfd names one process; compare what it names."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:

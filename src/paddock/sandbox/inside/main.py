@@ -188,10 +188,7 @@ class Loop:
         self._events.register(fd, select.POLLIN)
 
     def _become(self, room: confine.Confinement, base: Base, control: int, kept: set[int]) -> None:
-        """Be the sandbox's first process; never returns.
-
-        Threat: an exception that gets past here would leave a second launcher.
-        """
+        """Threat: an exception that gets past here would leave a second launcher."""
         code = 1
         try:
             # Threat: a command, and so the model, would read there where on the host we lie.
