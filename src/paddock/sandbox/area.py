@@ -29,6 +29,7 @@ from paddock.sandbox.inside.protocol import (
     HIDDEN_PREFIX,
     HOST_IDS_COUNT,
     HOST_IDS_FIRST,
+    inside_id,
     remove_tree,
 )
 from paddock.sandbox.values import Laid, ShownFile
@@ -106,7 +107,6 @@ def sweep(parent: int, prefix: str) -> None:
                 Claim(parent, name, fd).release()
 
 
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PREFIX: Final = "launcher-"
 _WHITEOUT: Final = os.makedev(0, 0)
 """A character device 0/0 hides a name of the layers below (overlayfs; Linux 5.8 lets
@@ -129,7 +129,7 @@ class StagingArea:
         """`home` is ours and no agent reaches it. Raises: HostError."""
         with host_error("no staging area for commands", str(home)):
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._home = os.open(home, _DIRECTORY)
+            self._home = os.open(home, DIRECTORY)
             try:
                 sweep(self._home, _PREFIX)
                 self._claim = claim(self._home, _PREFIX)
@@ -202,7 +202,7 @@ class StagingArea:
         name = HIDDEN_PREFIX.decode("ascii") + secrets.token_hex(8)
         try:
             os.mkdir(name, 0o700, dir_fd=self.fd)
-            with held_open(os.open(name, _DIRECTORY, dir_fd=self.fd)) as root:
+            with held_open(os.open(name, DIRECTORY, dir_fd=self.fd)) as root:
                 layer.build(root)
         except OSError as error:
             if not has_command_users():
@@ -275,7 +275,7 @@ class _Layer(Struct, frozen=True):
             if path != ".":
                 os.mkdir(path, 0o700, dir_fd=root)
         for path in self.opaque:
-            with held_open(os.open(path, _DIRECTORY, dir_fd=root)) as fd:
+            with held_open(os.open(path, DIRECTORY, dir_fd=root)) as fd:
                 os.setxattr(fd, _OPAQUE, b"y")
         for path in self.whiteouts:
             os.mknod(path, stat.S_IFCHR, _WHITEOUT, dir_fd=root)
@@ -333,7 +333,7 @@ def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
             made.write(file.content)
         os.chmod(file.path, file.mode & 0o777, dir_fd=root)
     if os.geteuid() == 0:
-        owner, group = _owners(holder)
+        owner, group = inside_id(holder.st_uid), inside_id(holder.st_gid)
         os.chown(file.path, owner, group, dir_fd=root, follow_symlinks=False)
     times = (file.modified_ns, file.modified_ns)
     os.utime(file.path, ns=times, dir_fd=root, follow_symlinks=False)
@@ -372,18 +372,9 @@ def _parents(
     return found
 
 
-def _owners(look: os.stat_result) -> tuple[int, int]:
-    owner, group = (
-        HOST_IDS_FIRST + each if each < HOST_IDS_COUNT else HOST_IDS_FIRST
-        for each in (look.st_uid, look.st_gid)
-    )
-    return owner, group
-
-
 def _look_like(root: int, path: str, look: os.stat_result) -> None:
     if os.geteuid() == 0:
-        owner, group = _owners(look)
-        os.chown(path, owner, group, dir_fd=root)
+        os.chown(path, inside_id(look.st_uid), inside_id(look.st_gid), dir_fd=root)
     # With the setgid bit: without it the command would seem to have taken it away.
     os.chmod(path, look.st_mode & 0o3777, dir_fd=root)
     os.utime(path, ns=(look.st_atime_ns, look.st_mtime_ns), dir_fd=root)

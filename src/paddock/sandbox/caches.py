@@ -21,6 +21,7 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.sandbox.inside.protocol import HOST_IDS_FIRST, remove_tree
 from paddock.storage.atomic import held_open, host_errors
+from paddock.storage.disk import DIRECTORY
 from paddock.storage.locks import shared, try_locked
 
 FOLDER: Final = "caches"
@@ -31,7 +32,6 @@ _LOOKED_S: Final = 3600.0
 _LONG_S: Final = 30.0
 _DEPTH_MAX: Final = 128
 """Deeper than any tool's; whoever nests deeper hides what it holds."""
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Caches(Struct, frozen=True):
@@ -57,7 +57,7 @@ class Caches(Struct, frozen=True):
 
     def size_bytes(self) -> int:
         try:
-            fd = os.open(self.tree, _DIRECTORY)
+            fd = os.open(self.tree, DIRECTORY)
         except FileNotFoundError:
             return 0
         except OSError:
@@ -77,7 +77,7 @@ class Caches(Struct, frozen=True):
     def _remove(self) -> None:
         with (
             host_errors("clearing", self.folder),
-            held_open(os.open(self.folder, _DIRECTORY)) as fd,
+            held_open(os.open(self.folder, DIRECTORY)) as fd,
         ):
             remove_tree(fd, _TREE)
 
@@ -132,7 +132,7 @@ def _size(directory: int, depth: int, room: int) -> int:
 
 def _size_of_child(directory: int, name: str, depth: int, room: int) -> int:
     try:
-        fd = os.open(name, _DIRECTORY, dir_fd=directory)
+        fd = os.open(name, DIRECTORY, dir_fd=directory)
     except (FileNotFoundError, NotADirectoryError):
         return 0
     except OSError:

@@ -34,6 +34,7 @@ from paddock.sandbox.host.host_facts import is_covered
 from paddock.sandbox.inside.protocol import GIT, HOST_IDS_FIRST, ROOT_MODE, WORKSPACE, Base
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import host_error
+from paddock.storage.disk import DIRECTORY
 
 _ETC: Final = "/etc"
 _SAID_BYTES_MAX: Final = 2000
@@ -204,14 +205,13 @@ class StageDirectories(Struct, eq=False):
         os.rename(name, f"{self.name}/aside", src_dir_fd=upper_fd, dst_dir_fd=area)
 
     def _open(self, names: tuple[bytes, bytes]) -> tuple[int, int]:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         name, area = f"{self.name}/{os.fsdecode(names[0])}", self.running.area.fd
         try:
             mode = stat.S_IMODE(os.stat(name, dir_fd=area, follow_symlinks=False).st_mode)
             if mode & stat.S_IRWXU != stat.S_IRWXU:
                 # A command that closed its root shut out us as well, unless we are root.
                 os.chmod(name, mode | stat.S_IRWXU, dir_fd=area)
-            return os.open(name, flags, dir_fd=area), mode
+            return os.open(name, DIRECTORY, dir_fd=area), mode
         except OSError as error:
             raise HostError(
                 f"the upper layer cannot be read: {os.strerror(error.errno or 0)}", where=self.path

@@ -40,6 +40,7 @@ from paddock.sandbox.git.rules import (
 from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.values import RefusedChange
 from paddock.storage.atomic import held_open
+from paddock.storage.disk import DIRECTORY
 from paddock.storage.history import History, current_call
 from paddock.storage.journal import Journal
 from paddock.storage.locks import Identity, identity_of
@@ -310,8 +311,7 @@ def _whole_trees(landing: Sequence[Settled], layers: OpenLayers) -> frozenset[st
         unfit.add(change.path)
     lands = {each.judgement.change.path for each in landing}
     for path in fit:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-        with held_open(os.open(path, flags, dir_fd=layers.upper_fd)) as fd:
+        with held_open(os.open(path, DIRECTORY, dir_fd=layers.upper_fd)) as fd:
             if any(f"{path}/{name}" not in lands for name in os.listdir(fd)):
                 unfit.add(f"{path}/")
     spoilt = {above for path in unfit for above in directories_above(path)}

@@ -29,6 +29,7 @@ from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.inside.protocol import HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.storage.atomic import held_open, host_error
+from paddock.storage.disk import DIRECTORY
 from paddock.workspace.metadata import FileStatus, status_from
 from paddock.workspace.resolve import READ_DIRECTORY, Beside, Resolution, detect_resolution
 
@@ -52,7 +53,6 @@ def is_mount_point(parent_fd: int, name: str, device: int) -> bool:
     return False
 
 
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOWER_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MARKS: Final = "user.overlay."
 _OPAQUE: Final = "user.overlay.opaque"
@@ -121,7 +121,7 @@ def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> 
     layer = UpperLayer()
     with host_error("the changes of a command cannot be read"):
         lower = os.open(".", _LOWER_DIRECTORY, dir_fd=lower_fd)
-        upper = os.open(".", _DIRECTORY, dir_fd=upper_fd)
+        upper = os.open(".", DIRECTORY, dir_fd=upper_fd)
         _Reading(layer, beside).read(upper, lower, "", 0)
     return layer
 
@@ -228,7 +228,7 @@ def _open_upper(parent: int, name: str, mode: int) -> int:
     # nor moved out of it. `mode` was read before, and it is what counts from here on.
     if mode & stat.S_IRWXU != stat.S_IRWXU:
         os.chmod(name, stat.S_IRWXU, dir_fd=parent)
-    return os.open(name, _DIRECTORY, dir_fd=parent)
+    return os.open(name, DIRECTORY, dir_fd=parent)
 
 
 def _open_lower(parent: int, name: str) -> int:

@@ -187,13 +187,13 @@ def _make_layer(stage: int, names: tuple[bytes, bytes], below: int, *, as_root: 
     root = os.fstat(below)
     if as_root:
         os.chown(work, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=stage)
-        os.chown(upper, _inside(root.st_uid), _inside(root.st_gid), dir_fd=stage)
+        os.chown(upper, inside_id(root.st_uid), inside_id(root.st_gid), dir_fd=stage)
     # The merged root shows the upper directory's mode and times.
     os.chmod(upper, root.st_mode & ROOT_MODE, dir_fd=stage)
     os.utime(upper, ns=(root.st_atime_ns, root.st_mtime_ns), dir_fd=stage)
 
 
-def _inside(owner: int) -> int:
+def inside_id(owner: int) -> int:
     return HOST_IDS_FIRST + owner if owner < HOST_IDS_COUNT else HOST_IDS_FIRST
 
 
