@@ -11,6 +11,7 @@ may take out or change a file only if the command was shown it.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
@@ -44,7 +45,6 @@ class Unseen(Struct, frozen=True):
 
 
 class _Repository(Struct):
-    name: str
     trees: list[Naming] = field(default_factory=list[Naming])
     inside: list[int] = field(default_factory=list[int])
     is_formed: bool | None = None
@@ -64,7 +64,7 @@ class Units:
         self._unseen = unseen
         self._by_path = {each.change.path: each for each in found}
         self._in_work: dict[str, int] = {}
-        self._repositories: dict[str, _Repository] = {}
+        self._repositories: defaultdict[str, _Repository] = defaultdict(_Repository)
         if directories:
             self._group(directories, workspace)
 
@@ -103,13 +103,10 @@ class Units:
             tree = next((namings[one].tree for one in reversed(above) if one in namings), None)
             if tree is None:
                 raise AssertionError("a change in a git directory that was not found")
-            self._of(tree).inside.append(number)
+            self._repositories[tree.common].inside.append(number)
         for naming in namings.values():
             if naming.tree.common in self._repositories:
-                self._of(naming.tree).trees.append(naming)
-
-    def _of(self, tree: WorkTree) -> _Repository:
-        return self._repositories.setdefault(tree.common, _Repository(tree.common))
+                self._repositories[naming.tree.common].trees.append(naming)
 
     def _before(self, path: str) -> bytes | None:
         layers = self._layers
