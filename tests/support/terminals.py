@@ -25,7 +25,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyte
 from msgspec import Struct
@@ -172,7 +172,15 @@ class Terminal(Struct, dict=True):
 
     def wait_for(self, text: str) -> None:
         """Until the text stands on the screen."""
-        self.wait_until(lambda: text in self.text(), f"{text!r} on the screen")
+        # Only what was drawn since can have brought it.
+        seen = -1
+
+        def stands() -> bool:
+            nonlocal seen
+            before, seen = seen, len(self.raw)
+            return before != seen and text in self.text()
+
+        self.wait_until(stands, f"{text!r} on the screen")
 
     def wait_for_prompt(self) -> None:
         """Until an empty line is there to be typed in."""
@@ -180,7 +188,7 @@ class Terminal(Struct, dict=True):
 
     def line(self) -> str:
         """The line that the cursor is in."""
-        return self.screen.display[self.screen.cursor.y].rstrip()
+        return self._row(self.screen.buffer[self.screen.cursor.y])
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -200,15 +208,18 @@ class Terminal(Struct, dict=True):
 
     def text(self) -> str:
         """The screen, without spaces at the ends of its lines."""
-        return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
+        return "\n".join(
+            map(self._row, map(self.screen.buffer.__getitem__, range(self.rows)))
+        ).rstrip()
 
     def everything(self) -> str:
         """The screen, and all that scrolled off above it."""
-        above = [
-            "".join(row[x].data for x in range(len(row) and self.columns)).rstrip()
-            for row in self.screen.history.top
-        ]
-        return "\n".join([*above, self.text()])
+        return "\n".join([*map(self._row, self.screen.history.top), self.text()])
+
+    def _row(self, drawn: Any) -> str:
+        """A row of the screen, of which only what was drawn on is there."""
+        last = max(drawn, default=-1)
+        return "".join(drawn[x].data for x in range(min(last + 1, self.columns))).rstrip()
 
     def settings(self) -> list[object]:
         """How the terminal is set: who left it raw?"""

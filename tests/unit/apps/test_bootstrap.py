@@ -1,7 +1,9 @@
 """`paddock bootstrap`, and `install.sh` of the archive: from nothing but a copy of the archive."""
 
+import compileall
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -24,6 +26,14 @@ def archive() -> bytes:
     return build_bootstrap()
 
 
+@pytest.fixture(scope="module")
+def shared(archive: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive unpacked, and compiled, which each start of its program would do anew."""
+    directory = unpack(archive, tmp_path_factory.mktemp("shared") / "copy")
+    assert compileall.compile_dir(directory / "src", quiet=1)
+    return directory
+
+
 @pytest.fixture
 def operator(tmp_path: Path) -> Operator:
     return operator_in(tmp_path)
@@ -34,6 +44,11 @@ def unpack(content: bytes, directory: Path) -> Path:
     directory.mkdir(mode=0o755)
     tar = ["tar", "--no-same-owner", "-xzf", "-", "-C", str(directory)]
     subprocess.run(tar, input=content, check=True, umask=0o022)
+    return directory
+
+
+def copied(shared: Path, directory: Path) -> Path:
+    shutil.copytree(shared, directory)
     return directory
 
 
@@ -126,9 +141,8 @@ def test_a_copy_of_the_archive_alone_makes_a_plane_that_passes_every_gate(operat
 
 
 @pytest.mark.needs("stage")
-def test_install_and_init_make_the_same_plane(operator, archive, tmp_path):
-    unpacked = unpack(archive, operator.base / "copy")
-    assert script(operator, unpacked, "--root", "plane").returncode == 0
+def test_install_and_init_make_the_same_plane(operator, shared, tmp_path):
+    assert script(operator, shared, "--root", "plane").returncode == 0
     (tmp_path / "other").mkdir()
     other = operator_in(tmp_path / "other").make()
 
@@ -145,8 +159,8 @@ def test_install_and_init_make_the_same_plane(operator, archive, tmp_path):
 
 
 @pytest.mark.needs("stage")
-def test_the_folder_of_the_archive_can_become_the_plane(operator, archive):
-    unpacked = unpack(archive, operator.plane)
+def test_the_folder_of_the_archive_can_become_the_plane(operator, shared):
+    unpacked = copied(shared, operator.plane)
     (unpacked / NAME).write_bytes(archive)
     before = {
         name: content for name, content in tree(unpacked).items() if "__pycache__" not in name
@@ -158,16 +172,16 @@ def test_the_folder_of_the_archive_can_become_the_plane(operator, archive):
     assert {name: after[name] for name in before} == before
 
 
-def test_anything_else_in_that_folder_is_somebodys_and_stays(operator, archive):
-    unpacked = unpack(archive, operator.plane)
+def test_anything_else_in_that_folder_is_somebodys_and_stays(operator, shared):
+    unpacked = copied(shared, operator.plane)
     (unpacked / "packages/notes.txt").write_bytes(b"precious")
     ran = script(operator, unpacked, "--root", "plane")
     assert (ran.returncode, "notes.txt" in ran.stderr) == (1, True)
     assert not (unpacked / "HOT").exists()
 
 
-def test_an_environment_in_that_folder_keeps_it_from_becoming_the_plane(operator, archive):
-    unpacked = unpack(archive, operator.plane)
+def test_an_environment_in_that_folder_keeps_it_from_becoming_the_plane(operator, shared):
+    unpacked = copied(shared, operator.plane)
     venv.create(unpacked / "env", with_pip=False)
     ran = script(operator, unpacked, "--root", "plane")
     assert (ran.returncode, "it holds 'env'" in ran.stderr) == (1, True)
@@ -175,8 +189,8 @@ def test_an_environment_in_that_folder_keeps_it_from_becoming_the_plane(operator
 
 
 @pytest.mark.needs("stage")
-def test_an_environment_in_that_folder_is_no_hindrance_to_another_plane(operator, archive):
-    unpacked = unpack(archive, operator.base / "copy")
+def test_an_environment_in_that_folder_is_no_hindrance_to_another_plane(operator, shared):
+    unpacked = copied(shared, operator.base / "copy")
     venv.create(unpacked / "env", with_pip=False)
     ran = script(operator, unpacked, "--root", "plane")
     assert ran.returncode == 0, ran.stderr
@@ -184,9 +198,8 @@ def test_an_environment_in_that_folder_is_no_hindrance_to_another_plane(operator
 
 
 @pytest.mark.needs("stage")
-def test_a_development_plane_has_no_key_and_says_so(operator, archive):
-    unpacked = unpack(archive, operator.base / "copy")
-    ran = script(operator, unpacked, "--root", "plane", "--dev")
+def test_a_development_plane_has_no_key_and_says_so(operator, shared):
+    ran = script(operator, shared, "--root", "plane", "--dev")
     assert (ran.returncode, "made with --dev" in ran.stderr) == (0, True)
     found = statuses(operator)
     assert {name for name, status in found.items() if status == "not_applicable"} == {"G2", "G5"}
@@ -203,45 +216,41 @@ def test_a_development_plane_has_no_key_and_says_so(operator, archive):
 @pytest.mark.parametrize(
     "arguments", [(), ("--root",), ("--root", ""), ("--root=",), ("--root", "p", "--bogus"), ("p",)]
 )
-def test_wrong_arguments_are_1_and_make_nothing(operator, archive, arguments):
-    unpacked = unpack(archive, operator.base / "copy")
-    ran = script(operator, unpacked, *arguments)
+def test_wrong_arguments_are_1_and_make_nothing(operator, shared, arguments):
+    ran = script(operator, shared, *arguments)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "error[usage]" in ran.stderr
     assert os.listdir(operator.home) == []
     assert not operator.plane.exists()
 
 
-def test_a_missing_prerequisite_is_1_and_is_named(operator, archive):
-    unpacked = unpack(archive, operator.base / "copy")
-    ran = script(operator, unpacked, "--root", "plane", PADDOCK_PYTHON="/nonexistent/python")
+def test_a_missing_prerequisite_is_1_and_is_named(operator, shared):
+    ran = script(operator, shared, "--root", "plane", PADDOCK_PYTHON="/nonexistent/python")
     assert ran.returncode == 1
     assert "requirements.txt" in ran.stderr
     assert not operator.plane.exists()
 
 
-def test_a_plane_that_is_there_is_1_without_force(operator, archive):
-    unpacked = unpack(archive, operator.base / "copy")
+def test_a_plane_that_is_there_is_1_without_force(operator, shared):
     operator.make()
     before = plane_tree(operator.plane)
-    ran = script(operator, unpacked, "--root", "plane")
+    ran = script(operator, shared, "--root", "plane")
     assert (ran.returncode, "is a bare plane already" in ran.stderr) == (1, True)
     assert plane_tree(operator.plane) == before
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775])
-def test_a_directory_that_others_can_write_to_is_1(operator, archive, mode):
-    unpacked = unpack(archive, operator.base / "copy")
+def test_a_directory_that_others_can_write_to_is_1(operator, shared, mode):
     operator.plane.mkdir()
     operator.plane.chmod(mode)
-    ran = script(operator, unpacked, "--root", "plane")
+    ran = script(operator, shared, "--root", "plane")
     assert (ran.returncode, "can be written by others" in ran.stderr) == (1, True)
     assert os.listdir(operator.plane) == []
 
 
 @pytest.mark.parametrize("name", ["packages/PKG-KERNEL-001.tar.gz", "README.md"])
-def test_a_file_that_was_changed_on_the_way_is_2_and_makes_nothing(operator, archive, name):
-    unpacked = unpack(archive, operator.base / "copy")
+def test_a_file_that_was_changed_on_the_way_is_2_and_makes_nothing(operator, shared, name):
+    unpacked = copied(shared, operator.base / "copy")
     with (unpacked / name).open("ab") as file:
         file.write(b"x")
     ran = script(operator, unpacked, "--root", "plane")
@@ -254,8 +263,7 @@ def test_a_file_that_was_changed_on_the_way_is_2_and_makes_nothing(operator, arc
 
 
 @pytest.mark.needs("stage")
-def test_force_puts_right_what_differs_and_keeps_what_an_operator_configured(operator, archive):
-    unpacked = unpack(archive, operator.base / "copy")
+def test_force_puts_right_what_differs_and_keeps_what_an_operator_configured(operator, shared):
     operator.make()
     operator.change(classify=False)
     configured = operator.config.read_bytes()
@@ -265,42 +273,39 @@ def test_force_puts_right_what_differs_and_keeps_what_an_operator_configured(ope
     (operator.plane / "HO1/contracts/README.md").unlink()
     assert statuses(operator)["G0B"] == "fail"
 
-    ran = script(operator, unpacked, "--root", "plane", "--force")
+    ran = script(operator, shared, "--root", "plane", "--force")
 
     assert ran.returncode == 0, ran.stderr
     assert "PKG-KERNEL-001, PKG-CONTRACTS-001" in ran.stdout
     assert (kernel.read_bytes(), operator.config.read_bytes()) == (good, configured)
     assert statuses(operator) == dict.fromkeys(GATES, "pass")
-    again = script(operator, unpacked, "--root", "plane", "--force")
+    again = script(operator, shared, "--root", "plane", "--force")
     assert (again.returncode, "nothing differed" in again.stdout) == (0, True)
 
 
-def test_force_does_not_turn_one_kind_of_plane_into_the_other(operator, archive):
-    unpacked = unpack(archive, operator.base / "copy")
+def test_force_does_not_turn_one_kind_of_plane_into_the_other(operator, shared):
     operator.make("--dev")
     before = plane_tree(operator.plane)
-    ran = script(operator, unpacked, "--root", "plane", "--force")
+    ran = script(operator, shared, "--root", "plane", "--force")
     assert (ran.returncode, "made with --dev" in ran.stderr) == (1, True)
     assert plane_tree(operator.plane) == before
 
 
 @pytest.mark.needs("stage")
-def test_a_gate_that_fails_is_3_and_is_named(operator, archive):
-    unpacked = unpack(archive, operator.base / "copy")
+def test_a_gate_that_fails_is_3_and_is_named(operator, shared):
     operator.make()
     operator.write("HOT/kernel/stray.txt", b"nobody's\n")
-    ran = script(operator, unpacked, "--root", "plane", "--force")
+    ran = script(operator, shared, "--root", "plane", "--force")
     assert ran.returncode == 3
     assert "G0B failed" in ran.stdout
     assert "HOT/kernel/stray.txt" in ran.stdout
 
 
-def test_force_by_somebody_whose_key_is_not_the_planes_is_refused(operator, archive):
-    unpacked = unpack(archive, operator.base / "copy")
+def test_force_by_somebody_whose_key_is_not_the_planes_is_refused(operator, shared):
     operator.make()
     (operator.plane / "HOT/kernel/README.md").write_bytes(b"spoiled\n")
     (operator.home / ".config/paddock/keys/operator.key").unlink()
     before = plane_tree(operator.plane)
-    ran = script(operator, unpacked, "--root", "plane", "--force")
+    ran = script(operator, shared, "--root", "plane", "--force")
     assert (ran.returncode, "none of this plane's" in ran.stderr) == (1, True)
     assert plane_tree(operator.plane) == before

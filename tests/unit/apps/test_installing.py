@@ -1,14 +1,14 @@
-"""What writes into a client's own file asks a person first: a real terminal, the real program."""
+"""What writes into a client's own file asks a person first, at a real terminal."""
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.support.forked import CONSOLE
 from tests.support.terminals import Terminal
 
-PADDOCK = Path(sys.executable).parent / "paddock"
+PROGRAM = f"from paddock.apps.hook.settings import interpreters as i; i._ROUNDS = 1; {CONSOLE}"
+"""A Python's start is timed once, and not eleven times."""
 QUESTION = "write this? [y/N]"
 INSTALLS = pytest.mark.parametrize(
     ("command", "name"),
@@ -23,8 +23,7 @@ INSTALLS = pytest.mark.parametrize(
 
 def at_a_terminal(user, command: str) -> Terminal:
     variables = {"HOME": str(user.home), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
-    argv = [str(PADDOCK), *command.split()]
-    return Terminal.start(argv, variables, user.project, columns=1000, rows=200)
+    return Terminal.fork(PROGRAM, command.split(), variables, user.project, columns=500)
 
 
 @INSTALLS
