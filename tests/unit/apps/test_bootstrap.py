@@ -16,6 +16,7 @@ from paddock.packages.bootstrap import NAME, build_bootstrap
 from paddock.values.entries import digest_of
 from tests.support.disks import tree
 from tests.support.packages import plane_tree
+from tests.support.places import Ran
 from tests.support.planes import Operator, operator_in
 
 GATES = ("G0B", "G1", "G1-COMPLETE", "G2", "G3", "G4", "G5", "G6")
@@ -70,6 +71,13 @@ def script(operator: Operator, unpacked: Path, *arguments: str, name: str = "ins
     )
 
 
+def install(operator: Operator, unpacked: Path, *arguments: str) -> Ran:
+    """What the script ends with, without the script; see `script` for how it hands that on."""
+    return operator.run(
+        "bootstrap", "install", f"--from={unpacked}", *arguments, here=operator.base
+    )
+
+
 def statuses(operator: Operator) -> dict[str, str]:
     ran = operator.run("gate", "--all", "--json")
     return {row["gate"]: row["status"] for row in ran.json["gates"]}
@@ -113,7 +121,7 @@ def test_verify_says_whether_an_archive_is_the_one_that_is_made_here(operator, a
 
 
 @pytest.mark.needs("stage")
-def test_a_copy_of_the_archive_alone_makes_a_plane_that_passes_every_gate(operator, archive):
+def test_a_copy_of_the_archive_alone_makes_the_plane_that_init_makes(operator, archive, tmp_path):
     unpacked = unpack(archive, operator.base / "copy")
     ran = script(operator, unpacked, "--root", "plane")
     assert ran.returncode == 0, ran.stderr
@@ -138,28 +146,24 @@ def test_a_copy_of_the_archive_alone_makes_a_plane_that_passes_every_gate(operat
         tested = subprocess.run(["sh", str(test)], cwd=operator.plane, check=False)
         assert tested.returncode == 0, test
     assert statuses(operator) == dict.fromkeys(GATES, "pass")  # their runs left nothing there
-
-
-@pytest.mark.needs("stage")
-def test_install_and_init_make_the_same_plane(operator, shared, tmp_path):
-    assert script(operator, shared, "--root", "plane").returncode == 0
     (tmp_path / "other").mkdir()
     other = operator_in(tmp_path / "other").make()
-
-    def files(plane: Path) -> dict[str, object]:
-        varies = ("receipt.json", "approvals/", "keys/")
-        return {
-            name: content
-            for name, content in plane_tree(plane).items()
-            if not any(part in name for part in varies)
-        }
-
     assert files(operator.plane) == files(other.plane)
     assert statuses(other) == dict.fromkeys(GATES, "pass")
 
 
+def files(plane: Path) -> dict[str, object]:
+    """All but what differs from plane to plane."""
+    varies = ("receipt.json", "approvals/", "keys/")
+    return {
+        name: content
+        for name, content in plane_tree(plane).items()
+        if not any(part in name for part in varies)
+    }
+
+
 @pytest.mark.needs("stage")
-def test_the_folder_of_the_archive_can_become_the_plane(operator, shared):
+def test_the_folder_of_the_archive_can_become_the_plane(operator, archive, shared):
     unpacked = copied(shared, operator.plane)
     (unpacked / NAME).write_bytes(archive)
     before = {
@@ -183,23 +187,17 @@ def test_anything_else_in_that_folder_is_somebodys_and_stays(operator, shared):
 def test_an_environment_in_that_folder_keeps_it_from_becoming_the_plane(operator, shared):
     unpacked = copied(shared, operator.plane)
     venv.create(unpacked / "env", with_pip=False)
-    ran = script(operator, unpacked, "--root", "plane")
-    assert (ran.returncode, "it holds 'env'" in ran.stderr) == (1, True)
+    ran = install(operator, unpacked, "--root", "plane")
+    assert (ran.status, "it holds 'env'" in ran.err) == (1, True)
     assert not (unpacked / "HOT").exists()
 
 
 @pytest.mark.needs("stage")
-def test_an_environment_in_that_folder_is_no_hindrance_to_another_plane(operator, shared):
-    unpacked = copied(shared, operator.base / "copy")
-    venv.create(unpacked / "env", with_pip=False)
-    ran = script(operator, unpacked, "--root", "plane")
-    assert ran.returncode == 0, ran.stderr
-    assert statuses(operator) == dict.fromkeys(GATES, "pass")
-
-
-@pytest.mark.needs("stage")
 def test_a_development_plane_has_no_key_and_says_so(operator, shared):
-    ran = script(operator, shared, "--root", "plane", "--dev")
+    unpacked = copied(shared, operator.base / "copy")
+    # No hindrance to a plane elsewhere.
+    venv.create(unpacked / "env", with_pip=False)
+    ran = script(operator, unpacked, "--root", "plane", "--dev")
     assert (ran.returncode, "made with --dev" in ran.stderr) == (0, True)
     found = statuses(operator)
     assert {name for name, status in found.items() if status == "not_applicable"} == {"G2", "G5"}
@@ -234,8 +232,8 @@ def test_a_missing_prerequisite_is_1_and_is_named(operator, shared):
 def test_a_plane_that_is_there_is_1_without_force(operator, shared):
     operator.make()
     before = plane_tree(operator.plane)
-    ran = script(operator, shared, "--root", "plane")
-    assert (ran.returncode, "is a bare plane already" in ran.stderr) == (1, True)
+    ran = install(operator, shared, "--root", "plane")
+    assert (ran.status, "is a bare plane already" in ran.err) == (1, True)
     assert plane_tree(operator.plane) == before
 
 
@@ -243,8 +241,8 @@ def test_a_plane_that_is_there_is_1_without_force(operator, shared):
 def test_a_directory_that_others_can_write_to_is_1(operator, shared, mode):
     operator.plane.mkdir()
     operator.plane.chmod(mode)
-    ran = script(operator, shared, "--root", "plane")
-    assert (ran.returncode, "can be written by others" in ran.stderr) == (1, True)
+    ran = install(operator, shared, "--root", "plane")
+    assert (ran.status, "can be written by others" in ran.err) == (1, True)
     assert os.listdir(operator.plane) == []
 
 
@@ -279,15 +277,15 @@ def test_force_puts_right_what_differs_and_keeps_what_an_operator_configured(ope
     assert "PKG-KERNEL-001, PKG-CONTRACTS-001" in ran.stdout
     assert (kernel.read_bytes(), operator.config.read_bytes()) == (good, configured)
     assert statuses(operator) == dict.fromkeys(GATES, "pass")
-    again = script(operator, shared, "--root", "plane", "--force")
-    assert (again.returncode, "nothing differed" in again.stdout) == (0, True)
+    again = install(operator, shared, "--root", "plane", "--force")
+    assert (again.status, "nothing differed" in again.out) == (0, True)
 
 
 def test_force_does_not_turn_one_kind_of_plane_into_the_other(operator, shared):
     operator.make("--dev")
     before = plane_tree(operator.plane)
-    ran = script(operator, shared, "--root", "plane", "--force")
-    assert (ran.returncode, "made with --dev" in ran.stderr) == (1, True)
+    ran = install(operator, shared, "--root", "plane", "--force")
+    assert (ran.status, "made with --dev" in ran.err) == (1, True)
     assert plane_tree(operator.plane) == before
 
 
@@ -306,6 +304,6 @@ def test_force_by_somebody_whose_key_is_not_the_planes_is_refused(operator, shar
     (operator.plane / "HOT/kernel/README.md").write_bytes(b"spoiled\n")
     (operator.home / ".config/paddock/keys/operator.key").unlink()
     before = plane_tree(operator.plane)
-    ran = script(operator, shared, "--root", "plane", "--force")
-    assert (ran.returncode, "none of this plane's" in ran.stderr) == (1, True)
+    ran = install(operator, shared, "--root", "plane", "--force")
+    assert (ran.status, "none of this plane's" in ran.err) == (1, True)
     assert plane_tree(operator.plane) == before
