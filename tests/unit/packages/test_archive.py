@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from paddock.packages.archive import (
     write_members,
 )
 from paddock.packages.rows import ArchiveRefusedError
-from tests.support.bad_archives import BAD, FILES, GOOD
+from tests.support.bad_archives import BAD, FILES, GOOD, made
 from tests.support.disks import tree
 from tests.support.packages import archive_bytes, gzipped, manifest_of, members_of, tar_bytes
 from tests.support.planes import Operator, operator_in
@@ -67,11 +68,11 @@ def test_an_archive_has_the_same_bytes_whichever_python_makes_it():
     assert read_archive(GOOD).sha256 == digest
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_a_spoiled_archive_is_refused_and_the_reason_said(what):
-    make, reason = BAD[what]
-    with pytest.raises(ArchiveRefusedError, match=f"(?i){reason}"):
-        read_archive(make())
+def test_a_spoiled_archive_is_refused_and_the_reason_said():
+    for what, content in made().items():
+        with pytest.raises(ArchiveRefusedError) as refused:
+            read_archive(content)
+        assert re.search(f"(?i){BAD[what][1]}", str(refused.value)), what
 
 
 @pytest.fixture(scope="module")
@@ -79,16 +80,16 @@ def operator(tmp_path_factory) -> Operator:
     return operator_in(tmp_path_factory.mktemp("plane")).make("--dev")
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_installing_a_spoiled_archive_writes_nothing_at_all(what, operator):
+def test_installing_a_spoiled_archive_writes_nothing_at_all(operator):
     archive = operator.base / "bad.tar.gz"
-    archive.write_bytes(BAD[what][0]())
+    archive.touch()
     before = tree(operator.base)
-
-    ran = operator.run("package", "install", str(archive), "--json")
-
-    assert (ran.status, ran.json["status"], ran.json["gate"]) == (2, "refused", "G0A"), ran.err
-    assert tree(operator.base) == before
+    for what, content in made().items():
+        archive.write_bytes(content)
+        ran = operator.run("package", "install", str(archive), "--json")
+        assert (ran.status, ran.json["status"], ran.json["gate"]) == (2, "refused", "G0A"), what
+        archive.write_bytes(b"")
+        assert tree(operator.base) == before, what
 
 
 def test_the_good_one_is_installed_there(operator):
@@ -108,7 +109,7 @@ def test_there_are_enough_kinds():
 def test_a_bomb_is_not_unpacked_before_it_is_refused():
     import tracemalloc
 
-    bomb = BAD["a bomb by size"][0]()
+    bomb = made()["a bomb by size"]
     tracemalloc.start()
     try:
         with pytest.raises(ArchiveRefusedError, match="bomb"):
