@@ -5,6 +5,7 @@ import marshal
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,10 @@ class Client(Struct, dict=True):
     def ask(self, tool: str = "", /, client: str = "", **fields: Any) -> Said:
         """What the full path says."""
         return self.say(self.event(tool, **fields), client)
+
+    def words(self, commands: Iterable[str]) -> dict[str, str]:
+        """What the full path says of each command."""
+        return {each: self.ask("Bash", tool_input={"command": each}).word for each in commands}
 
     def say(self, data: bytes, client: str = "", *, keeps_image: bool = False) -> Said:
         """What the full path says to these bytes."""

@@ -1,7 +1,5 @@
 """What known programs write, remove and copy: refused where it is protected, silent elsewhere."""
 
-import pytest
-
 from tests.support.hooks import Client
 
 
@@ -9,9 +7,11 @@ def run(client: Client, command: str) -> str:
     return client.ask("Bash", tool_input={"command": command}).word
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_what_is_protected_is_not_written_by_an_option_or_below(client: Client):
+    client.place.project.joinpath("sub").mkdir()
+    client.place.project.joinpath("sub/.env").write_text("A=1\n")
+
+    commands = [
         "git clean -fdx",
         "git clean -fX .",
         "git clean -x -d -f sub",
@@ -37,32 +37,23 @@ def run(client: Client, command: str) -> str:
         "git config -f .env a.b c",
         "git format-patch -1 --output-directory .git/x",
         "git bundle create -q .env HEAD",
-    ],
-)
-def test_what_is_protected_is_not_written_by_an_option_or_below(command, client: Client):
-    client.place.project.joinpath("sub").mkdir()
-    client.place.project.joinpath("sub/.env").write_text("A=1\n")
-
-    assert run(client, command) == "deny"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "deny")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_what_the_words_do_not_tell_is_asked_about(client: Client):
+    commands = [
         "sed 's/a/b/e' README.md",
         "sed -n 'w .env' README.md",
         "sed 's|d|x|gw .env' README.md",
         "git clean -fd",
         "env -C .git rm config",
-    ],
-)
-def test_what_the_words_do_not_tell_is_asked_about(command, client: Client):
-    assert run(client, command) == "ask"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "ask")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_ordinary_forms_of_them_stay_silent(client: Client):
+    commands = [
         "sed -n '1,5p' README.md",
         "sed 's/[^/]*$//' README.md",
         "sed -i s/a/b/ README.md",
@@ -85,15 +76,14 @@ def test_what_the_words_do_not_tell_is_asked_about(command, client: Client):
         "git worktree add tree",
         "env A=1 ls",
         "NODE_ENV=production npm run build",
-    ],
-)
-def test_ordinary_forms_of_them_stay_silent(command, client: Client):
-    assert run(client, command) == "none"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "none")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_the_index_is_not_the_file(client: Client):
+    client.place.project.joinpath("sub").mkdir()
+
+    commands = [
         "git rm -r --cached .",
         "git rm --cached .env",
         "git rm -rq --cached -- .env sub",
@@ -109,17 +99,12 @@ def test_ordinary_forms_of_them_stay_silent(command, client: Client):
         "git stash push -m wip",
         "git stash pop",
         "git stash list",
-    ],
-)
-def test_the_index_is_not_the_file(command, client: Client):
-    client.place.project.joinpath("sub").mkdir()
-
-    assert run(client, command) == "none"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "none")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_what_git_does_to_the_file_is_still_refused(client: Client):
+    commands = [
         "git rm .env",
         "git rm -r .",
         "git rm --cached --no-cached .env",
@@ -132,15 +117,16 @@ def test_the_index_is_not_the_file(command, client: Client):
         "git clean -xf",
         "git mv .env x",
         "git stash push -u -- .env",
-    ],
-)
-def test_what_git_does_to_the_file_is_still_refused(command, client: Client):
-    assert run(client, command) == "deny"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "deny")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_where_a_client_takes_its_hooks_from_is_not_taken_away_by_words(client: Client):
+    settings = client.place.project / ".claude" / "settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text("{}")
+
+    commands = [
         "git stash -u -- .claude",
         "git stash push -u -m x -- .claude/settings.json",
         "git stash -- .claude",
@@ -153,14 +139,8 @@ def test_what_git_does_to_the_file_is_still_refused(command, client: Client):
         "rm -rf .claude",
         "mv .claude old",
         "cd .claude && git stash -u -- settings.json",
-    ],
-)
-def test_where_a_client_takes_its_hooks_from_is_not_taken_away_by_words(command, client: Client):
-    settings = client.place.project / ".claude" / "settings.json"
-    settings.parent.mkdir(exist_ok=True)
-    settings.write_text("{}")
-
-    assert run(client, command) == "deny"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "deny")
 
 
 def test_stashing_what_git_does_not_track_is_asked_about_and_reading_settings_is_not(

@@ -13,9 +13,8 @@ def run(client: Client, command: str, cwd: str = "{root}") -> str:
     return client.ask("Bash", cwd=cwd, tool_input={"command": command}).word
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_a_write_outside_the_project_is_denied(client: Client):
+    commands = [
         "echo x > /etc/passwd",
         "echo x >> ../outside/kept.txt",
         "cat a | tee /etc/x",
@@ -41,15 +40,12 @@ def run(client: Client, command: str, cwd: str = "{root}") -> str:
         "echo x >| /etc/x",
         "echo x &> /etc/x",
         "find / -delete",
-    ],
-)
-def test_a_write_outside_the_project_is_denied(command, client: Client):
-    assert run(client, command) == "deny"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "deny")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_a_write_inside_it_goes_its_usual_way(client: Client):
+    commands = [
         "echo x > a.txt",
         "echo x > src/new",
         "cd src && echo x > ../a.txt",
@@ -65,15 +61,12 @@ def test_a_write_outside_the_project_is_denied(command, client: Client):
         "tar -C src -cf x.tar .",
         "cat /etc/passwd",
         "grep -r x /usr/include",
-    ],
-)
-def test_a_write_inside_it_goes_its_usual_way(command, client: Client):
-    assert run(client, command) == "none"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "none")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_what_is_protected_stays(client: Client):
+    commands = [
         "rm -rf .git",
         "rm -rf .g*",
         "rm -f .e??",
@@ -91,22 +84,17 @@ def test_a_write_inside_it_goes_its_usual_way(command, client: Client):
         "echo x > paddock.toml",
         "rm .claude/settings.json",
         "ln -s /etc .git/x",
-    ],
-)
-def test_what_is_protected_stays(command, client: Client):
-    assert run(client, command) == "deny"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "deny")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_a_temporary_directory_is_nobodys_project(client: Client):
+    commands = [
         "npm test > /tmp/out.log 2>&1", "echo x > /dev/shm/p", "echo x | tee /var/tmp/deep/x",
         "cp a /tmp/x && rm -rf /tmp/x", "cd /tmp/build && touch x", "mktemp -d /tmp/x.XXXX",
         "tar -xf a.tar -C /tmp/out",
-    ],
-)  # fmt: skip
-def test_a_temporary_directory_is_nobodys_project(command, client: Client):
-    assert run(client, command) == "none"
+    ]  # fmt: skip
+    assert client.words(commands) == dict.fromkeys(commands, "none")
 
 
 @pytest.mark.parametrize(
@@ -163,18 +151,17 @@ def with_a_secret(client: Client) -> Client:
     return client
 
 
-@pytest.mark.parametrize("command", SECRETLY)
-def test_a_command_that_names_a_secret_to_be_read_is_denied_like_read(command, client: Client):
-    said = with_a_secret(client).ask("Bash", tool_input={"command": client.filled(command)})
-    assert (said.word, said.reason.startswith(("Secret path: ", "Protected path: "))) == (
-        "deny",
-        True,
-    )
+def test_a_command_that_names_a_secret_to_be_read_is_denied_like_read(client: Client):
+    with_a_secret(client)
+    for command in SECRETLY:
+        said = client.ask("Bash", tool_input={"command": command})
+        assert said.word == "deny", command
+        assert said.reason.startswith(("Secret path: ", "Protected path: ")), command
 
 
-@pytest.mark.parametrize("command", OPENLY)
-def test_words_that_are_text_or_name_no_secret_are_not(command, client: Client):
-    assert run(with_a_secret(client), command) == "none"
+def test_words_that_are_text_or_name_no_secret_are_not(client: Client):
+    with_a_secret(client)
+    assert client.words(OPENLY) == dict.fromkeys(OPENLY, "none")
 
 
 def test_both_ways_know_what_reads_a_secret(client: Client):
@@ -190,82 +177,77 @@ def test_both_ways_know_what_reads_a_secret(client: Client):
         assert lean == ways.full(data)
 
 
-@pytest.mark.parametrize(
-    ("tool", "given", "word"),
-    [
-        ("Grep", {"pattern": "x", "path": ".env"}, "deny"),
-        ("Grep", {"pattern": "x", "path": "{root}/.env"}, "deny"),
-        ("Grep", {"pattern": "x", "glob": "*.key"}, "deny"),
-        ("Grep", {"pattern": ".env", "path": "src"}, "none"),
-        ("Grep", {"pattern": "x", "glob": "!*.key"}, "none"),
-        ("Grep", {"pattern": "x", "glob": "*.py"}, "none"),
-        ("Glob", {"pattern": "*", "path": ".env.d"}, "deny"),
-        ("Glob", {"pattern": "**/.env"}, "none"),
-        ("LS", {"path": "/x/id.key"}, "deny"),
-        ("LS", {"path": "{root}"}, "none"),
-        ("Monitor", {"command": "tail -f .env"}, "deny"),
-        ("Monitor", {"command": "tail -f x.log"}, "none"),
-        ("PowerShell", {"command": "rm .git/config"}, "deny"),
-        ("PowerShell", {"command": "echo .env"}, "none"),
-        ("Viewer", {"path": ".env"}, "deny"),
-        ("Viewer", {"file_path": ".env.example"}, "none"),
-        ("SlashCommand", {"command": "/cat .env"}, "none"),
-        ("WebFetch", {"url": "https://example.org/.env", "prompt": ".env"}, "none"),
-    ],
-)
-def test_a_tool_of_the_client_that_names_a_path_or_a_command_is_judged_by_it(
-    tool, given, word, client: Client
-):
-    assert client.ask(tool, tool_input=client.filled(given)).word == word
+JUDGED_BY_IT = [
+    ("Grep", {"pattern": "x", "path": ".env"}, "deny"),
+    ("Grep", {"pattern": "x", "path": "{root}/.env"}, "deny"),
+    ("Grep", {"pattern": "x", "glob": "*.key"}, "deny"),
+    ("Grep", {"pattern": ".env", "path": "src"}, "none"),
+    ("Grep", {"pattern": "x", "glob": "!*.key"}, "none"),
+    ("Grep", {"pattern": "x", "glob": "*.py"}, "none"),
+    ("Glob", {"pattern": "*", "path": ".env.d"}, "deny"),
+    ("Glob", {"pattern": "**/.env"}, "none"),
+    ("LS", {"path": "/x/id.key"}, "deny"),
+    ("LS", {"path": "{root}"}, "none"),
+    ("Monitor", {"command": "tail -f .env"}, "deny"),
+    ("Monitor", {"command": "tail -f x.log"}, "none"),
+    ("PowerShell", {"command": "rm .git/config"}, "deny"),
+    ("PowerShell", {"command": "echo .env"}, "none"),
+    ("Viewer", {"path": ".env"}, "deny"),
+    ("Viewer", {"file_path": ".env.example"}, "none"),
+    ("SlashCommand", {"command": "/cat .env"}, "none"),
+    ("WebFetch", {"url": "https://example.org/.env", "prompt": ".env"}, "none"),
+]
 
 
-@pytest.mark.parametrize(
-    ("command", "word"),
-    [
-        ("wget --output-file=.env http://e/x", "deny"),
-        ("wget --output-document=.env http://e/x", "deny"),
-        ("wget --directory-prefix=.git/hooks http://e/x", "deny"),
-        ("wget -P .git/hooks http://e/x", "deny"),
-        ("wget http://e/.env", "deny"),
-        ("wget --output-file=x.log --directory-prefix=build http://e/x", "none"),
-        ("wget -qO- http://e/.envs", "none"),
-        ("wget http://e/page.html", "none"),
-        ("curl --remote-name-all http://e/.env", "deny"),
-        ("curl -O http://e/.env", "deny"),
-        ("curl --remote-name-all http://e/x http://e/y", "none"),
-        ("curl http://e/x", "none"),
-        ("rsync -a --log-file=.env src/ b", "deny"),
-        ("rsync -a --backup-dir=.git/x src/ b", "deny"),
-        ("rsync -a --log-file=x.log src/ b", "none"),
-        ("git config core.hooksPath x", "deny"),
-        ("git config set core.hooksPath x", "deny"),
-        ("git config alias.x '!sh'", "deny"),
-        ("git config --global core.pager x", "deny"),
-        ("git -C src config core.fsmonitor x", "deny"),
-        ("git config user.email a@example.org", "none"),
-        ("git config pull.rebase true", "none"),
-        ("git config --get core.hooksPath", "none"),
-        ("git config core.hooksPath", "none"),
-        ("git read-tree --index-output=.env HEAD", "deny"),
-        ("git read-tree --index-output=x.index HEAD", "none"),
-        ("git read-tree HEAD", "none"),
-        ("tar xf a.tar .env", "deny"),
-        ("tar -xf a.tar -C src .env", "deny"),
-        ("tar xf a.tar src/a.py", "none"),
-        ("tar tf a.tar .env", "none"),
-        ("tar xf a.tar", "none"),
-        ("unzip a.zip .env", "deny"),
-        ("unzip -l a.zip .env", "none"),
-        ("strace -o .env ls", "deny"),
-        ("strace -o x.log ls", "none"),
-        ("strace -f ls -la .env", "none"),
-        ("time -o .env ls", "deny"),
-        ("time -o x.log ls", "none"),
-        ("time ls", "none"),
-    ],
-)
-def test_what_an_option_or_a_member_names_is_judged_as_written(command, word, client: Client):
-    assert run(client, command) == word
+def test_a_tool_of_the_client_that_names_a_path_or_a_command_is_judged_by_it(client: Client):
+    for tool, given, word in JUDGED_BY_IT:
+        assert client.ask(tool, tool_input=given).word == word, (tool, given)
+
+
+def test_what_an_option_or_a_member_names_is_judged_as_written(client: Client):
+    wanted = {
+        "wget --output-file=.env http://e/x": "deny",
+        "wget --output-document=.env http://e/x": "deny",
+        "wget --directory-prefix=.git/hooks http://e/x": "deny",
+        "wget -P .git/hooks http://e/x": "deny",
+        "wget http://e/.env": "deny",
+        "wget --output-file=x.log --directory-prefix=build http://e/x": "none",
+        "wget -qO- http://e/.envs": "none",
+        "wget http://e/page.html": "none",
+        "curl --remote-name-all http://e/.env": "deny",
+        "curl -O http://e/.env": "deny",
+        "curl --remote-name-all http://e/x http://e/y": "none",
+        "curl http://e/x": "none",
+        "rsync -a --log-file=.env src/ b": "deny",
+        "rsync -a --backup-dir=.git/x src/ b": "deny",
+        "rsync -a --log-file=x.log src/ b": "none",
+        "git config core.hooksPath x": "deny",
+        "git config set core.hooksPath x": "deny",
+        "git config alias.x '!sh'": "deny",
+        "git config --global core.pager x": "deny",
+        "git -C src config core.fsmonitor x": "deny",
+        "git config user.email a@example.org": "none",
+        "git config pull.rebase true": "none",
+        "git config --get core.hooksPath": "none",
+        "git config core.hooksPath": "none",
+        "git read-tree --index-output=.env HEAD": "deny",
+        "git read-tree --index-output=x.index HEAD": "none",
+        "git read-tree HEAD": "none",
+        "tar xf a.tar .env": "deny",
+        "tar -xf a.tar -C src .env": "deny",
+        "tar xf a.tar src/a.py": "none",
+        "tar tf a.tar .env": "none",
+        "tar xf a.tar": "none",
+        "unzip a.zip .env": "deny",
+        "unzip -l a.zip .env": "none",
+        "strace -o .env ls": "deny",
+        "strace -o x.log ls": "none",
+        "strace -f ls -la .env": "none",
+        "time -o .env ls": "deny",
+        "time -o x.log ls": "none",
+        "time ls": "none",
+    }
+    assert client.words(wanted) == wanted
 
 
 def test_relative_paths_are_taken_from_where_the_shell_stands(client: Client):
@@ -276,9 +258,9 @@ def test_relative_paths_are_taken_from_where_the_shell_stands(client: Client):
     assert run(client, "touch ../../x", cwd="{root}/src") == "deny"
 
 
-@pytest.mark.parametrize("command", ["cd $X && touch a", "cd - && touch a", "popd; touch a"])
-def test_a_directory_that_is_not_told_is_asked_about(command, client: Client):
-    assert run(client, command) == "ask"
+def test_a_directory_that_is_not_told_is_asked_about(client: Client):
+    commands = ["cd $X && touch a", "cd - && touch a", "popd; touch a"]
+    assert client.words(commands) == dict.fromkeys(commands, "ask")
 
 
 @pytest.mark.parametrize(
@@ -310,9 +292,9 @@ def test_a_redirection_alone_is_judged_as_a_write(client: Client):
     assert run(client, "> ../outside/kept.txt") == "deny"
 
 
-@pytest.mark.parametrize("line", ["# nothing", "A=1", "PATH=.", "  "])
-def test_a_line_that_starts_and_writes_nothing_is_refused(line, client: Client):
-    assert run(client, line) == "deny"
+def test_a_line_that_starts_and_writes_nothing_is_refused(client: Client):
+    commands = ["# nothing", "A=1", "PATH=.", "  "]
+    assert client.words(commands) == dict.fromkeys(commands, "deny")
 
 
 def test_a_patch_in_a_line_is_judged_file_by_file(client: Client):
@@ -343,32 +325,29 @@ deny = ["tool:file:delete src/**"]
 """
 
 
-@pytest.mark.parametrize(
-    ("command", "word"),
-    [
-        ("rm src/a.py", "deny"),
-        ("rm -r src", "deny"),
-        ("rm -r sr*", "deny"),
-        ("cd src && rm a.py", "deny"),
-        ("unlink src/a.py", "deny"),
-        ("git rm src/a.py", "deny"),
-        ("mv src/a.py docs/a.py", "deny"),
-        ("find src -name a.py -delete", "deny"),
-        ("rm docs/a.md", "ask"),
-        ("mv docs/a.md src/", "ask"),
-        ("touch src/b.py", "none"),
-        ("cp src/a.py docs/a.py", "none"),
-        ("mv notes.txt src/notes.txt", "none"),
-        ("rm notes.txt", "none"),
-    ],
-)
-def test_what_a_command_removes_is_judged_as_removed(command, word, client: Client):
+def test_what_a_command_removes_is_judged_as_removed(client: Client):
     for name in ("src/a.py", "docs/a.md", "notes.txt"):
         path = client.place.project / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("x")
     client.write_policy(DELETING)
-    assert run(client, command) == word
+    wanted = {
+        "rm src/a.py": "deny",
+        "rm -r src": "deny",
+        "rm -r sr*": "deny",
+        "cd src && rm a.py": "deny",
+        "unlink src/a.py": "deny",
+        "git rm src/a.py": "deny",
+        "mv src/a.py docs/a.py": "deny",
+        "find src -name a.py -delete": "deny",
+        "rm docs/a.md": "ask",
+        "mv docs/a.md src/": "ask",
+        "touch src/b.py": "none",
+        "cp src/a.py docs/a.py": "none",
+        "mv notes.txt src/notes.txt": "none",
+        "rm notes.txt": "none",
+    }
+    assert client.words(wanted) == wanted
 
 
 @pytest.mark.parametrize("command", ["rm -r kept", "mv kept elsewhere", "find kept -delete"])
@@ -388,9 +367,12 @@ def test_links_below_a_directory_go_with_it_and_what_they_lead_to_stays(client: 
     assert run(client, "rm -r kept/out/") == "deny"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_what_is_copied_into_a_place_is_judged_where_it_arrives(client: Client):
+    for name in ("evil/settings.local.json", "evil/.env", "sub/x", "v1.0/x", ".claude/x"):
+        path = client.place.project / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    commands = [
         "cp evil/settings.local.json .claude",
         "mv evil/settings.local.json .claude",
         "mv -t .claude evil/settings.local.json",
@@ -411,25 +393,17 @@ def test_links_below_a_directory_go_with_it_and_what_they_lead_to_stays(client: 
         "install -d .git/x y",
         "git -C sub rm .env",
         "find -delete",
-    ],
-)
-def test_what_is_copied_into_a_place_is_judged_where_it_arrives(command, client: Client):
-    for name in ("evil/settings.local.json", "evil/.env", "sub/x", "v1.0/x", ".claude/x"):
-        path = client.place.project / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("x")
-    assert run(client, command) == "deny"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "deny")
 
 
-@pytest.mark.parametrize(
-    "command", ["cp -r evil docs", "cp evil/a.txt docs", "mv evil/a.txt b.txt", "sed -i s/a/b/ a"]
-)
-def test_an_ordinary_copy_goes_its_usual_way(command, client: Client):
+def test_an_ordinary_copy_goes_its_usual_way(client: Client):
     for name in ("evil/a.txt", "docs/x", "a"):
         path = client.place.project / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("x")
-    assert run(client, command) == "none"
+    commands = ["cp -r evil docs", "cp evil/a.txt docs", "mv evil/a.txt b.txt", "sed -i s/a/b/ a"]
+    assert client.words(commands) == dict.fromkeys(commands, "none")
 
 
 def test_where_a_directory_holds_more_than_is_looked_at_it_is_asked(
@@ -489,9 +463,8 @@ def test_git_in_a_folder_that_it_would_take_for_a_repository_is_asked_about(
     assert run(client, "git status") == "allow"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_a_line_that_makes_a_link_and_does_more_is_asked_about(client: Client):
+    commands = [
         "ln -s kept l && cp a l/x",
         "ln -s ../outside l && cp a l/new",
         "ln -s .claude c && cp a c/settings.json",
@@ -507,26 +480,19 @@ def test_git_in_a_folder_that_it_would_take_for_a_repository_is_asked_about(
         "sh -c 'ln -s kept l; touch l/x'",
         "find a -exec ln -s kept l \\; ; touch l/x",
         "rsync -a --link-dest=../kept src/ l/ && cp a l/x",
-    ],
-)
-def test_a_line_that_makes_a_link_and_does_more_is_asked_about(command, client: Client):
-    assert run(client, command) == "ask"
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "ask")
 
 
-@pytest.mark.parametrize(
-    "command", ["ln -s src l", "cd src && ln -s a.py l", "ln a l", "cp a b && cp -r src l && ls"]
-)
-def test_a_link_alone_goes_its_usual_way(command, client: Client):
-    assert run(client, command) == "none"
+def test_a_link_alone_goes_its_usual_way(client: Client):
+    commands = ["ln -s src l", "cd src && ln -s a.py l", "ln a l", "cp a b && cp -r src l && ls"]
+    assert client.words(commands) == dict.fromkeys(commands, "none")
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["ln .git/config l", "ln -Ss .git/config l", "cp -l .git/config l", "cp -rl .git l",
-     "ln -t src .git/config", "ln ../outside/kept.txt l", "cd src && ln ../.git/config"],
-)  # fmt: skip
-def test_what_gets_one_more_name_is_judged_as_written(command, client: Client):
-    assert run(client, command) == "deny"
+def test_what_gets_one_more_name_is_judged_as_written(client: Client):
+    commands = ["ln .git/config l", "ln -Ss .git/config l", "cp -l .git/config l", "cp -rl .git l",
+     "ln -t src .git/config", "ln ../outside/kept.txt l", "cd src && ln ../.git/config"]  # fmt: skip
+    assert client.words(commands) == dict.fromkeys(commands, "deny")
 
 
 @pytest.mark.parametrize(

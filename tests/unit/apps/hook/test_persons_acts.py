@@ -181,21 +181,20 @@ def test_who_tries_the_hook_by_hand_is_still_a_person(governed: Client):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "paddock trust --yes",
-        "paddock hook uninstall --yes",
-        "paddock approvals grant APR-0123456789abcdef --yes",
-        "paddock call run_shell '{}' --yes",
-        "paddock agent create x --profile admin",
-        "paddock ledger accept-rollback",
-        "python3 -m paddock trust --yes",
-        "cd / && uv run paddock web",
-        "true; sh -c 'paddock trust --yes'",
-        "python3 - <<'END'\nfrom paddock.apps.cli.main import console\nconsole()\nEND",
-    ],
-)
+ACTS = [
+    "paddock trust --yes",
+    "paddock hook uninstall --yes",
+    "paddock approvals grant APR-0123456789abcdef --yes",
+    "paddock call run_shell '{}' --yes",
+    "paddock agent create x --profile admin",
+    "paddock ledger accept-rollback",
+    "python3 -m paddock trust --yes",
+    "cd / && uv run paddock web",
+    "true; sh -c 'paddock trust --yes'",
+    "python3 - <<'END'\nfrom paddock.apps.cli.main import console\nconsole()\nEND",
+]
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -205,15 +204,18 @@ def test_who_tries_the_hook_by_hand_is_still_a_person(governed: Client):
         '[profiles.standard]\notherwise = { "tool:shell:*" = "allow" }\n[hook]\non_allow = "approve"\n',
     ],
 )
-def test_the_hook_denies_a_persons_act_whatever_the_policy(client: Client, command, policy):
+def test_the_hook_denies_a_persons_act_whatever_the_policy(client: Client, policy):
     client.write_policy(policy)
-    said = client.ask("Bash", tool_input={"command": command})
-    assert (said.word, MESSAGE in said.reason) == ("deny", True)
+    for command in ACTS:
+        said = client.ask("Bash", tool_input={"command": command})
+        assert (said.word, MESSAGE in said.reason) == ("deny", True), command
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["paddock where", "paddock policy explain 'tool:file:create x'", "git log", "ls paddock"],
-)
-def test_the_hook_says_nothing_to_what_only_reads(client: Client, command: str):
-    assert client.ask("Bash", tool_input={"command": command}).word == "none"
+def test_the_hook_says_nothing_to_what_only_reads(client: Client):
+    commands = [
+        "paddock where",
+        "paddock policy explain 'tool:file:create x'",
+        "git log",
+        "ls paddock",
+    ]
+    assert client.words(commands) == dict.fromkeys(commands, "none")
