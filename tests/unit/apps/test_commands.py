@@ -16,6 +16,7 @@ import pytest
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.main import COMMANDS, main
 from paddock.values.entries import Entry
+from tests.support import forked
 from tests.support.ledgers import open_ledger
 
 INTERRUPTIBLE = """
@@ -721,7 +722,7 @@ ASKED_OF_BASH = [
 
 
 def test_bash_really_completes_commands_options_and_their_values(user):
-    python = f"{sys.executable} -c 'from paddock.apps.cli.main import console; console()'"
+    python = shlex.join(forked.command(forked.CONSOLE))
     asked = "".join(
         f"COMP_WORDS=(paddock {' '.join(map(shlex.quote, words))}); COMP_CWORD={len(words)};"
         '_paddock; echo "${COMPREPLY[*]}"\n'
@@ -759,29 +760,36 @@ def test_the_demo_has_a_command_judged_one_held_one_only_shown_and_the_first_und
     assert scenes["What the first command did is taken back"]["outcome"] == "undone"
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("paddock.toml", b'[profiles.standard]\nallow = ["tool:file:*"]\n'),
-        ("paddock.json", b'{"paths": {}}'),
-        ("shortcut", b"x"),
-        ("README.md", b"caf\xe9\n"),
-        (".env", b"KEY=1\n"),
-        ("paddock-demo-note.md", b"mine\n"),
-        ("paddock-demo-shortcut", b"mine\n"),
-        ("paddock-demo-shortcut/diary.txt", b"mine\n"),
-        (".gitignore", b"*\n"),
-        (".ignore", b"paddock-demo*\n"),
-        ("docs", b"no directory\n"),
-        ("README.md/README.md", b"a directory\n"),
-    ],
-)
-def test_the_demo_ends_as_it_should_whatever_the_project_holds(user, name, content):
+HELD = [
+    {
+        "paddock.toml": b'[profiles.standard]\nallow = ["tool:file:*"]\n',
+        "shortcut": b"x",
+        "paddock-demo-note.md": b"mine\n",
+        "docs": b"no directory\n",
+    },
+    {
+        "paddock.json": b'{"paths": {}}',
+        "README.md": b"caf\xe9\n",
+        ".env": b"KEY=1\n",
+        "paddock-demo-shortcut": b"mine\n",
+        ".gitignore": b"*\n",
+    },
+    {
+        "paddock-demo-shortcut/diary.txt": b"mine\n",
+        ".ignore": b"paddock-demo*\n",
+        "README.md/README.md": b"a directory\n",
+    },
+]
+
+
+@pytest.mark.parametrize("held", HELD, ids=[", ".join(each) for each in HELD])
+def test_the_demo_ends_as_it_should_whatever_the_project_holds(user, held):
     (user.project / "README.md").unlink()
-    (user.project / name).parent.mkdir(exist_ok=True)
-    (user.project / name).write_bytes(content)
+    for name, content in held.items():
+        (user.project / name).parent.mkdir(exist_ok=True)
+        (user.project / name).write_bytes(content)
     assert user.run("demo").status == 0
-    assert (user.project / name).read_bytes() == content
+    assert {name: (user.project / name).read_bytes() for name in held} == held
 
 
 def test_an_act_of_the_demo_that_shows_much_is_cut_and_says_so(user):

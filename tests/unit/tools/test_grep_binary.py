@@ -107,7 +107,7 @@ CONTENTS = [
 
 def expected_rows(content, context):
     """What stands in a file called `a` within so many lines of a match, cut as rows are."""
-    lines = content.removesuffix(b"\n").split(b"\n")[:40]
+    lines = content.removesuffix(b"\n").split(b"\n", 40)[:40]
     matching = {at for at, line in enumerate(lines) if b"needle" in line}
     marks = [":" if at in matching else "-" for at in range(len(lines))]
     return [
