@@ -1,9 +1,17 @@
 """A real browser that opens a file, and what its page says afterwards."""
 
+import atexit
+import functools
 import html
+import json
+import os
 import re
+import select
 import subprocess
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -37,25 +45,94 @@ class Seen(Struct, frozen=True, dict=True):
 
 
 def open_page(page: bytes, folder: Path) -> Seen:
-    """Open a page as a reader does who was sent the file: from the disk, alone."""
+    """Open a page as a reader does who was sent the file: from the disk, alone.
+
+    The browser is one, and each page has a profile of its own there.
+    """
     file = folder / "page.html"
     file.write_bytes(page)
-    ran = subprocess.run(
-        [
-            "chromium",
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            f"--user-data-dir={folder / 'profile'}",
-            "--dump-dom",
-            file.as_uri(),
-        ],
-        env={"HOME": str(folder), "PATH": "/usr/local/bin:/usr/bin:/bin"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    return Seen(ran.stdout.decode())
+    browser = _browser()
+    context = browser.ask("Target.createBrowserContext")["browserContextId"]
+    target = browser.ask("Target.createTarget", url="about:blank", browserContextId=context)
+    attached = browser.ask("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+    session = attached["sessionId"]
+    browser.ask("Page.enable", session)
+    browser.ask("Page.navigate", session, url=file.as_uri())
+    browser.wait_for("Page.loadEventFired", session)
+    shown = "document.documentElement.outerHTML"
+    dom = browser.ask("Runtime.evaluate", session, expression=shown, returnByValue=True)
+    browser.ask("Target.disposeBrowserContext", browserContextId=context)
+    return Seen(dom["result"]["value"])
+
+
+class _Browser:
+    """Chromium, asked through two pipes: a message each way ends with a NUL."""
+
+    def __init__(self, profile: Path) -> None:
+        read_by_it, self._asking = os.pipe()
+        self._answers, written_by_it = os.pipe()
+        options = (
+            *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+            *("--remote-debugging-pipe", f"--user-data-dir={profile}"),
+        )
+        self._process = subprocess.Popen(
+            [
+                "bash",
+                "-c",
+                f'exec "$@" 3<&{read_by_it} 4>&{written_by_it}',
+                "bash",
+                "chromium",
+                *options,
+            ],
+            env={"HOME": str(profile), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+            pass_fds=(read_by_it, written_by_it),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(read_by_it)
+        os.close(written_by_it)
+        self._number = 0
+        self._left = b""
+
+    def ask(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
+        self._number += 1
+        asked = {"id": self._number, "method": method, "params": params}
+        asked |= {"sessionId": session} if session else {}
+        os.write(self._asking, json.dumps(asked).encode() + b"\0")
+        answer = self._next(lambda said: said.get("id") == self._number)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def wait_for(self, event: str, session: str) -> None:
+        self._next(lambda said: (said.get("method"), said.get("sessionId")) == (event, session))
+
+    def end(self) -> None:
+        os.close(self._asking)
+        self._process.wait()
+
+    def _next(self, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        while True:
+            while b"\0" not in self._left:
+                ready, _, _ = select.select([self._answers], [], [], TIMEOUT_S)
+                read = os.read(self._answers, 1 << 20) if ready else b""
+                assert read, "the browser does not answer"
+                self._left += read
+            message, _, self._left = self._left.partition(b"\0")
+            said = json.loads(message)
+            if is_wanted(said):
+                return said
+
+
+@functools.cache
+def _browser() -> _Browser:
+    """It ends with this process."""
+    folder = tempfile.TemporaryDirectory(prefix="paddock-browser-")
+    browser = _Browser(Path(folder.name))
+
+    def end() -> None:
+        browser.end()
+        folder.cleanup()
+
+    atexit.register(end)
+    return browser
