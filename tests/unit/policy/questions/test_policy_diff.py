@@ -282,7 +282,7 @@ def test_rules_of_a_persons_own_are_a_row_each_and_those_built_in_are_one() -> N
 
 
 def test_a_warning_alone_is_a_witness_of_its_own_kind_and_no_rule_is_named() -> None:
-    report = compared('[paths]\nwarned = ["/lib/**"]\nsafe = []\n', "")
+    report = compared('[paths]\nwarned = ["/lib/**"]\n', "")
     kinds = {(each.what, str(each.action)) for each in report.witnesses}
     assert ("warning", "tool:file:create lib/example") in kinds
     assert all(what == "warning" for what, _ in kinds)
