@@ -104,47 +104,47 @@ def test_a_person_beside_a_client_and_after_it_does_what_an_agent_in_it_may_not(
     assert person(governed, *ACT, CLAUDECODE="1").returncode == 0
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["sh", "-c", '"$@"; exit $?', "sh", *PROGRAM, *ACT],
-        ["env", "-i", "HOME={home}", *PROGRAM, *ACT],
-        ["env", "HOME=/nowhere/at/all", "PADDOCK_HOME={home}/.local/state/paddock", *PROGRAM, *ACT],
-        ["setsid", "-f", *PROGRAM, *ACT],
-        [*PROGRAM, "--plane", "{root}", "trust", "--yes"],
-        [*PROGRAM, "hook", "uninstall", "--yes"],
-        [*PROGRAM, "hook", "install", "--yes"],
-        [*PROGRAM, "agent", "create", "mole", "--profile", "admin"],
-        [*PROGRAM, "approvals", "grant", "APR-0123456789abcdef", "--always", "--yes"],
-        [*PROGRAM, "call", "create_file", '{"path": "a", "content": "x"}', "--yes"],
-        [*PROGRAM, "undo", "CALL"],
-    ],
-)
-def test_whoever_descends_from_a_hooked_client_is_no_person(governed: Client, words: list[str]):
+DESCENDING = [
+    ["sh", "-c", '"$@"; exit $?', "sh", *PROGRAM, *ACT],
+    ["env", "-i", "HOME={home}", *PROGRAM, *ACT],
+    ["env", "HOME=/nowhere/at/all", "PADDOCK_HOME={home}/.local/state/paddock", *PROGRAM, *ACT],
+    ["setsid", "-f", *PROGRAM, *ACT],
+    [*PROGRAM, "--plane", "{root}", "trust", "--yes"],
+    [*PROGRAM, "hook", "uninstall", "--yes"],
+    [*PROGRAM, "hook", "install", "--yes"],
+    [*PROGRAM, "agent", "create", "mole", "--profile", "admin"],
+    [*PROGRAM, "approvals", "grant", "APR-0123456789abcdef", "--always", "--yes"],
+    [*PROGRAM, "call", "create_file", '{"path": "a", "content": "x"}', "--yes"],
+    [*PROGRAM, "undo", "CALL"],
+]
+
+
+def test_whoever_descends_from_a_hooked_client_is_no_person(governed: Client):
     home, root = str(governed.place.home), governed.root
-    words = [each.replace("{home}", home).replace("{root}", root) for each in words]
     with running(governed) as claude:
         claude.hook("Bash", tool_input={"command": "true"})
-        _, _, err = claude.start(*words)
-        assert MESSAGE in err, err
-    assert (trusted(governed), (governed.place.project / "a").exists()) == ([], False)
+        for words in DESCENDING:
+            filled = [each.replace("{home}", home).replace("{root}", root) for each in words]
+            _, _, err = claude.start(*filled)
+            assert MESSAGE in err, (words, err)
+            assert (trusted(governed), (governed.place.project / "a").exists()) == ([], False)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["where"],
-        ["policy", "check", "tool:file:view README.md"],
-        ["call", "view", '{"path": "README.md"}'],
-        ["trust", "--help"],
-        ["approvals", "list"],
-        ["hook", "status"],
-    ],
-)
-def test_what_only_reads_works_in_a_hooked_client(governed: Client, arguments: list[str]):
+READING = [
+    ["where"],
+    ["policy", "check", "tool:file:view README.md"],
+    ["call", "view", '{"path": "README.md"}'],
+    ["trust", "--help"],
+    ["approvals", "list"],
+    ["hook", "status"],
+]
+
+
+def test_what_only_reads_works_in_a_hooked_client(governed: Client):
     with running(governed) as claude:
         claude.hook(hook_event_name="SessionStart")
-        assert claude.start(*PROGRAM, *arguments)[0] == 0
+        for arguments in READING:
+            assert claude.start(*PROGRAM, *arguments)[0] == 0, arguments
 
 
 def test_what_the_client_starts_itself_is_not_refused_to_it(governed: Client):
