@@ -241,32 +241,25 @@ def _check(
     for path, change in created.items():
         if path in removed and not isinstance(change.old, Absent):
             raise _contradiction(path, "is removed first, and still expected")
-        for above in _above(path):
+        for above in path.ancestors:
             if above in created:
                 if not isinstance(created[above], MakeDirectory):
                     raise _contradiction(path, "lies below a file or a link that is created")
             elif above in removed:
                 raise _contradiction(path, "lies below something that is removed")
-        if path.parent not in created and any(above in created for above in _above(path)):
+        if path.parent not in created and any(above in created for above in path.ancestors):
             raise _contradiction(path, "lies in a directory that nothing creates")
     for path in removed:
-        gone = [above for above in _above(path) if above in removed]
+        gone = [above for above in path.ancestors if above in removed]
         if any(not isinstance(removed[above], RemoveDirectory) for above in gone):
             raise _contradiction(path, "lies below a file that is removed")
         if gone and path.parent not in gone:
             raise _contradiction(path, "lies in a directory that nothing removes")
-        if any(above in created and above not in gone for above in _above(path)):
+        if any(above in created and above not in gone for above in path.ancestors):
             raise _contradiction(path, "is removed from a directory that is new")
     for path in metadata:
-        if any(name in created or name in removed for name in (path, *_above(path))):
+        if any(name in created or name in removed for name in (path, *path.ancestors)):
             raise _contradiction(path, "is created or removed, and changed in place")
-
-
-def _above(path: WorkspacePath) -> Iterable[WorkspacePath]:
-    above = path.parent
-    while not above.is_root:
-        yield above
-        above = above.parent
 
 
 def _contradiction(path: WorkspacePath, why: str) -> InternalError:

@@ -50,6 +50,12 @@ class WorkspacePath:
         return unchecked_path(self.relative.rpartition("/")[0] or ".")
 
     @property
+    def ancestors(self) -> "tuple[WorkspacePath, ...]":
+        """The directories that it lies in, from the root down, without the root."""
+        parts = self.parts
+        return tuple(join_parts(parts[:depth]) for depth in range(1, len(parts)))
+
+    @property
     def is_root(self) -> bool:
         return self.relative == "."
 

@@ -32,7 +32,7 @@ from paddock.workspace.paths import (
     set_prefix,
     unchecked_path,
 )
-from paddock.workspace.places import LockedDirectories
+from paddock.workspace.places import locked
 from paddock.workspace.resolve import PASS_DIRECTORY, Beside, BesideResolution, Resolution
 
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -102,8 +102,7 @@ def _in_root(entry: JournalEntry, intent: Intent, disk: Disk, resolution: Resolu
             beside = Beside(second.name, second.root, fd)
             resolution = BesideResolution(resolution, root_fd, beside)
         there, gone = _standing(root_fd, resolution, intent)
-        locked = LockedDirectories(root_fd, resolution, *there, wait_s=_WAIT_S)
-        with locked as fds:
+        with locked(root_fd, resolution, *there, wait_s=_WAIT_S) as fds:
             recovery = _Recovery(entry, intent, disk, dict(zip(there, fds, strict=True)), gone)
             return recovery.run()
 

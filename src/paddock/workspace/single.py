@@ -3,26 +3,16 @@
     make missing parents → lock the directory → look → build the draft → keep what stands
     there → change places in one call → look at what was displaced → sync → unlock
 
-One rename is atomic, so the journal has no record of it. Durability (open(2), rename(2)):
-
-  new file     unnamed file → write → note → fsync → link to its name → fsync of the directory
-  replacement  unnamed file → owner, mode, attributes → write → keep the old content, note
-               → fsync → link to a temporary name → exchange with the old file → look at what
-               came out → fsync of the directory → unlink what came out
-
-Each call is whole and on the device when it returns, or it did nothing. Rules kept here:
-  * what is replaced is what was judged, and it is kept first: a surprise at the place, before or
-    in the last moment, is an error, and everything is put back;
-  * a move overwrites nothing: the kernel's own RENAME_NOREPLACE, not a look before;
-  * a file whose permissions say no is not written, though a rename could do it;
-  * a file with other names (hard links) gets a copy of its own, and the receipt says so;
-  * a directory is moved or deleted only while it is empty: policy judged its name alone;
-  * a refused or failed call leaves neither temporary nor directory.
+One rename is atomic, so the journal has no record of it. Each call is whole and on the device when
+it returns, or it did nothing and left neither temporary nor directory. What is replaced is what was
+judged, and is kept first: a surprise at the place, in the last moment too, is an error, and
+everything is put back. A file whose permissions say no is not written, though a rename could do it;
+a directory is moved or deleted only while it is empty: policy judged its name alone.
 """
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from enum import Enum
 from functools import partial
 from typing import Final, Protocol
@@ -58,17 +48,11 @@ from paddock.workspace.metadata import (
     status_at,
     status_of,
 )
-from paddock.workspace.paths import EntryPath, EntryVersion, WorkspacePath, WritePath, join_parts
-from paddock.workspace.places import (
-    Draft,
-    LockedDirectories,
-    LockedPlace,
-    lock,
-    open_draft,
-)
+from paddock.workspace.paths import EntryKind, EntryPath, EntryVersion, WorkspacePath, WritePath
+from paddock.workspace.places import lock, temporary_name
 from paddock.workspace.read import Pieces, require_regular, require_versionable, version_of
 from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY
-from paddock.workspace.states import OPEN_ENTRY, EntryState, state_at
+from paddock.workspace.states import OPEN_ENTRY, EntryState, mode_of, state_at
 from paddock.workspace.workspace import Workspace
 
 _PARENT_ROUNDS_MAX: Final = 16
@@ -89,11 +73,9 @@ class Expected(Enum):
 
 
 class Edit(Protocol):
-    """A pure change of a file's bytes."""
+    """A pure change of a file's bytes; raises a TextError where it does not fit."""
 
-    def apply(self, content: bytes) -> Pieces:
-        """The new bytes; raises a TextError where the change does not fit."""
-        ...
+    def apply(self, content: bytes) -> Pieces: ...
 
 
 class SingleReceipt(Struct, frozen=True):
@@ -126,22 +108,21 @@ def write_file(
         PathError: the directory stays locked for limits.path_lock_timeout_s.
     """
     target = _require_file_path(path)
-    made: list[WorkspacePath] = []
     with (
         converting(target, "write"),
-        _locked(workspace, made, target.parent, makes=create_parents) as (dir_fd,),
+        _locked(workspace, target.parent, makes=create_parents) as (made, dir_fd),
     ):
-        place = LockedPlace(workspace, target, dir_fd)
-        doing = Doing(target.relative, "created", made=_names(made))
+        place = _Place(workspace, target, dir_fd)
         before = place.status()
         _require_expected(path, before, if_version, expected)
+        doing = Doing(target.relative, "created", made=made)
         if before is None:
             return _create(place, content, doing, expected)
         with _old_file(place, before) as old_fd:
             require_versionable(target, before)
-            version_before = digest_of_file(old_fd, before.size_bytes)
-            _require_version(target, if_version, version_before)
-            doing = replace(doing, kind="overwritten", before=version_before)
+            version = digest_of_file(old_fd, before.size_bytes)
+            _require_at(target, if_version, EntryVersion(EntryKind.FILE, version))
+            doing = replace(doing, kind="overwritten", before=version)
             return _replace(place, before, old_fd, (content,), doing)
 
 
@@ -150,15 +131,12 @@ def edit_file(
 ) -> SingleReceipt:
     """Replace a file by `change` of its content, read and written under one lock.
 
-    Raises:
-        PathNotFoundError: it does not exist.
-        TextTooLargeError: over limits.edited_file_bytes_max.
-        TextError: what `change` raises; nothing was written.
-        As `write_file` otherwise.
+    Raises: as `write_file`; PathNotFoundError; TextTooLargeError: over
+        limits.edited_file_bytes_max; TextError: what `change` raises. Nothing was written.
     """
     target = _require_file_path(path)
     with converting(target, "edit"), lock(workspace, target.parent) as (dir_fd,):
-        place = LockedPlace(workspace, target, dir_fd)
+        place = _Place(workspace, target, dir_fd)
         before = place.status()
         if before is None:
             raise PathNotFoundError(
@@ -172,8 +150,9 @@ def edit_file(
                     hint="change it by a command, if you may run one",
                 )
             content = read_bytes(old_fd, before.size_bytes)
-            doing = Doing(target.relative, "edited", before=version_of(content))
-            _require_version(target, if_version, doing.before)
+            version = version_of(content)
+            _require_at(target, if_version, EntryVersion(EntryKind.FILE, version))
+            doing = Doing(target.relative, "edited", before=version)
             return _replace(place, before, old_fd, change.apply(content), doing)
 
 
@@ -181,7 +160,7 @@ def entry_version(workspace: Workspace, entry: EntryPath) -> EntryVersion:
     """Kind and version of what would be moved or deleted. Raises: as `delete_entry` does."""
     path = entry.path
     with converting(path, "look at"), workspace.hold_parent(path) as fd:
-        return _version(_judge(LockedPlace(workspace, path, fd))[1])
+        return _version(_judge(_Place(workspace, path, fd))[1])
 
 
 def move_entry(
@@ -206,20 +185,14 @@ def move_entry(
     _require_movable(path, to)
     with converting(path, "move"):
         others = _directories_of(workspace, path)
-    made: list[WorkspacePath] = []
     with (
         converting(target, "move to"),
-        _locked(workspace, made, target.parent, *others) as (to_fd, from_fd, *_),
+        _locked(workspace, target.parent, *others) as (made, to_fd, from_fd, *_),
     ):
-        old, new = LockedPlace(workspace, path, from_fd), LockedPlace(workspace, target, to_fd)
-        status, state = _judge(old)
-        _require_at(path, if_version, state)
-        doing = replace(
-            _doing(path, "moved", status, state),
-            after=state.version,
-            to=target.relative,
-            made=_names(made),
-        )
+        old, new = _Place(workspace, path, from_fd), _Place(workspace, target, to_fd)
+        status, state = _judge(old, if_version)
+        doing = _doing(path, "moved", state)
+        doing = replace(doing, after=state.version, to=target.relative, made=made)
         moving = _Moving(status, old, new)
         kept = workspace.keeper.note(doing)
         _happen(workspace, kept, moving.do, moving.undo, *dict.fromkeys((to_fd, from_fd)))
@@ -230,18 +203,16 @@ def delete_entry(
     workspace: Workspace, entry: EntryPath, *, if_version: str | EntryVersion | None = None
 ) -> SingleReceipt:
     """Remove an entry; raises as `move_entry` does."""
-    path = entry.path
+    path, keeper = entry.path, workspace.keeper
     if path.is_root:
         raise InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
     with (
         converting(path, "delete"),
         lock(workspace, *_directories_of(workspace, path)) as (dir_fd, *_),
     ):
-        place = LockedPlace(workspace, path, dir_fd)
-        status, state = _judge(place)
-        _require_at(path, if_version, state)
-        doing = _doing(path, "deleted", status, state)
-        keeper = workspace.keeper
+        place = _Place(workspace, path, dir_fd)
+        status, state = _judge(place, if_version)
+        doing = _doing(path, "deleted", state)
         if status.is_directory:
             # It goes only while it is empty (rmdir(2)), so there is nothing to look at after it.
             remove = partial(workspace.disk.remove_directory, dir_fd, path.name)
@@ -253,6 +224,29 @@ def delete_entry(
             with _old_file(place, status) as fd:
                 _give_way(place, status, lambda: keeper.keep_file(doing, fd), None)
     return SingleReceipt(doing, bytes_before=status.size_bytes if status.is_regular else 0)
+
+
+# Looking: what stands there is what the caller and policy believe, and may be changed.
+
+
+class _Place(Struct, frozen=True):
+    """A name in a directory that is locked."""
+
+    workspace: Workspace
+    path: WorkspacePath
+    dir_fd: int
+
+    def status(self) -> FileStatus | None:
+        return status_at(self.dir_fd, self.path.name)
+
+    def require_empty(self) -> None:
+        flags, name = READ_DIRECTORY | os.O_NOFOLLOW, self.path.name
+        with held_open(os.open(name, flags, dir_fd=self.dir_fd)) as fd, os.scandir(fd) as found:
+            if next(found, None) is not None:
+                raise DirectoryNotEmptyError(
+                    f"directory {quote(self.path.relative)} is not empty",
+                    hint="move or delete what it holds first",
+                )
 
 
 def _require_file_path(path: WritePath) -> WorkspacePath:
@@ -276,21 +270,16 @@ def _require_expected(
         raise changed(path.real)
 
 
-def _require_version(path: WorkspacePath, wanted: str | None, found: str | None) -> None:
-    if wanted is not None and wanted != found:
+def _require_at(
+    path: WorkspacePath, wanted: str | EntryVersion | None, found: EntryVersion
+) -> None:
+    """Of another kind than `wanted` names, it is at another version whatever it holds."""
+    if wanted not in (None, found if isinstance(wanted, EntryVersion) else found.version):
         raise FileChangedError(
-            f"{quote(path.relative)} is not at version {quote(wanted)} any more: it is at {found}",
+            f"{quote(path.relative)} is not at version {quote(str(wanted))} any more: "
+            f"it is at {found}",
             hint="read it again, then repeat the call with the new version",
         )
-
-
-def _require_at(path: WorkspacePath, wanted: str | EntryVersion | None, state: EntryState) -> None:
-    """Of another kind than `wanted` names, it is at another version whatever it holds."""
-    found = _version(state)
-    if not isinstance(wanted, EntryVersion):
-        _require_version(path, wanted, found.version)
-    elif wanted != found:
-        _require_version(path, str(wanted), str(found))
 
 
 def _version(state: EntryState) -> EntryVersion:
@@ -311,21 +300,24 @@ def _require_movable(path: WorkspacePath, to: WritePath) -> None:
         )
 
 
-def _judge(place: LockedPlace) -> tuple[FileStatus, EntryState]:
+def _judge(
+    place: _Place, if_version: str | EntryVersion | None = None
+) -> tuple[FileStatus, EntryState]:
     """What is to be moved or deleted, if it may be."""
     status = place.status()
     if status is None:
         raise _not_found(place.path)
     if status.is_directory:
-        _require_empty(place)
+        place.require_empty()
     elif status.is_regular:
         require_writable(place.path, status, place.dir_fd)
-    return status, state_at(place.path, place.dir_fd, status)
+    state = state_at(place.path, place.dir_fd, status)
+    _require_at(place.path, if_version, _version(state))
+    return status, state
 
 
-def _doing(path: WorkspacePath, kind: DoingKind, status: FileStatus, state: EntryState) -> Doing:
-    mode = None if status.is_link else status.permissions
-    return Doing(path.relative, kind, state.kind.value, before=state.version, mode=mode)
+def _doing(path: WorkspacePath, kind: DoingKind, state: EntryState) -> Doing:
+    return Doing(path.relative, kind, state.kind.value, state.version, mode=mode_of(state))
 
 
 def _directories_of(workspace: Workspace, path: WorkspacePath) -> tuple[WorkspacePath, ...]:
@@ -342,24 +334,14 @@ def _not_found(path: WorkspacePath) -> PathNotFoundError:
     )
 
 
-def _require_empty(place: LockedPlace) -> None:
-    flags = READ_DIRECTORY | os.O_NOFOLLOW
-    with held_open(os.open(place.name, flags, dir_fd=place.dir_fd)) as fd, os.scandir(fd) as found:
-        if next(found, None) is not None:
-            raise DirectoryNotEmptyError(
-                f"directory {quote(place.path.relative)} is not empty",
-                hint="move or delete what it holds first",
-            )
-
-
 @contextmanager
-def _old_file(place: LockedPlace, before: FileStatus) -> Generator[int]:
+def _old_file(place: _Place, before: FileStatus) -> Generator[int]:
     if before.is_link:
         # It was no link when the path was resolved, or the path would be another.
         raise changed(place.path)
     require_regular(place.path, before)
     require_writable(place.path, before, place.dir_fd)
-    with held_open(os.open(place.name, OPEN_ENTRY, dir_fd=place.dir_fd)) as fd:
+    with held_open(os.open(place.path.name, OPEN_ENTRY, dir_fd=place.dir_fd)) as fd:
         require_same(fd, before, place.path)
         yield fd
 
@@ -369,50 +351,40 @@ def _old_file(place: LockedPlace, before: FileStatus) -> Generator[int]:
 
 @contextmanager
 def _locked(
-    workspace: Workspace,
-    made: list[WorkspacePath],
-    directory: WorkspacePath,
-    *others: WorkspacePath,
-    makes: bool = True,
-) -> Generator[tuple[int, ...]]:
-    """Lock `directory` and `others`. What of it is missing is `made` and, on failure, unmade."""
-    locked = lock(workspace, directory, *others)
+    workspace: Workspace, directory: WorkspacePath, *others: WorkspacePath, makes: bool = True
+) -> Generator[tuple[tuple[str, ...], *tuple[int, ...]]]:
+    """Lock `directory` and `others`. What of it is missing is made, named and, on failure, unmade.
+
+    Yields the names of what was made, and the descriptors.
+    """
+    made: list[WorkspacePath] = []
+    fds: tuple[int, ...] = ()
     try:
-        fds = _acquire(workspace, locked, directory, made) if makes else locked.acquire()
-        try:
+        with ExitStack() as held:
+            for left in reversed(range(_PARENT_ROUNDS_MAX)):
+                try:
+                    fds = held.enter_context(lock(workspace, directory, *others))
+                    break
+                except FileNotFoundError:
+                    if not (makes and left):
+                        raise
+                    # A writer that failed may take a directory back just before we use it.
+                    with suppress(FileNotFoundError):
+                        _make_missing(workspace, directory, made)
             # Before the file appears: a name in a directory that a crash forgets is lost.
             for path in reversed(made):
                 with held_open(workspace.open_at(path.parent, READ_DIRECTORY)) as fd:
                     workspace.disk.sync(fd)
-            yield fds
-        finally:
-            locked.release()
+            yield tuple(dict.fromkeys(path.relative for path in made)), *fds
     except BaseException:
         _unmake(workspace, made)
         raise
 
 
-def _acquire(
-    workspace: Workspace,
-    locked: LockedDirectories,
-    directory: WorkspacePath,
-    made: list[WorkspacePath],
-) -> tuple[int, ...]:
-    for _ in range(_PARENT_ROUNDS_MAX):
-        try:
-            return locked.acquire()
-        except FileNotFoundError:
-            # A writer that failed may take a directory back just before we use it.
-            with suppress(FileNotFoundError):
-                _make_missing(workspace, directory, made)
-    return locked.acquire()
-
-
 def _make_missing(
     workspace: Workspace, directory: WorkspacePath, made: list[WorkspacePath]
 ) -> None:
-    for depth in range(1, len(directory.parts) + 1):
-        path = join_parts(directory.parts[:depth])
+    for path in (*directory.ancestors, directory):
         try:
             os.close(workspace.open_at(path, PASS_DIRECTORY))
         except FileNotFoundError:
@@ -426,8 +398,7 @@ def _make_missing(
 
 def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
     """Remove the directories made, as far as nobody uses them."""
-    while made:
-        path = made.pop()
+    for path in reversed(made):
         try:
             # Its lock, so that no writer is about to create something in it. Never waited for:
             # whoever holds it needs the directory.
@@ -441,14 +412,54 @@ def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
         except FileNotFoundError:
             continue  # one that could not be made is not there
         except OSError:
-            made.clear()  # somebody put something there meanwhile, so it is theirs now
-
-
-def _names(made: list[WorkspacePath]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(path.relative for path in made))
+            return  # somebody put something there meanwhile, so it is theirs now
 
 
 # Acts: what happens under the locks, whole and on the device, or not at all.
+
+
+class _Draft(Struct, frozen=True):
+    """New content that nobody sees yet; `name` where the file system lacks O_TMPFILE."""
+
+    place: _Place
+    fd: int
+    name: str | None
+
+    def fill(self, pieces: Pieces) -> None:
+        disk = self.place.workspace.disk
+        for piece in pieces:
+            disk.write(self.fd, piece)
+        disk.begin_sync(self.fd)  # while what it replaces is kept
+
+    def appear(self) -> None:
+        place, disk = self.place, self.place.workspace.disk
+        disk.sync(self.fd)
+        # link(2) never replaces, so a file that appeared meanwhile is not lost.
+        if self.name is None:
+            disk.link_open(self.fd, place.dir_fd, place.path.name)
+        else:
+            disk.move_new(place.dir_fd, self.name, place.dir_fd, place.path.name)
+
+    def vanish(self) -> None:
+        # Also if placing it failed: a file system across a network may have done it.
+        place, now = self.place, self.place.status()
+        if now is not None and now.is_same_entry(status_of(self.fd)):
+            place.workspace.disk.unlink(place.dir_fd, place.path.name)
+
+
+@contextmanager
+def _open_draft(place: _Place, mode: int) -> Generator[_Draft]:
+    """Leaving the context without placing it leaves nothing."""
+    disk, name = place.workspace.disk, None
+    with ExitStack() as held:
+        fd = disk.open_unnamed(place.dir_fd, mode)
+        if fd is None:
+            name = held.enter_context(
+                temporary_name(place.workspace, place.path.parent, place.dir_fd)
+            )
+            fd = disk.create(place.dir_fd, name, mode)
+        held.callback(os.close, fd)
+        yield _Draft(place, fd, name)
 
 
 def _happen(
@@ -473,9 +484,9 @@ def _happen(
         raise
 
 
-def _create(place: LockedPlace, content: bytes, doing: Doing, expected: Expected) -> SingleReceipt:
+def _create(place: _Place, content: bytes, doing: Doing, expected: Expected) -> SingleReceipt:
     doing = replace(doing, after=version_of(content))
-    with open_draft(place, NEW_FILE_MODE) as draft:
+    with _open_draft(place, NEW_FILE_MODE) as draft:
         draft.fill((content,))
         try:
             kept = place.workspace.keeper.note(doing)
@@ -488,11 +499,11 @@ def _create(place: LockedPlace, content: bytes, doing: Doing, expected: Expected
 
 
 def _replace(
-    place: LockedPlace, before: FileStatus, old_fd: int, content: Pieces, doing: Doing
+    place: _Place, before: FileStatus, old_fd: int, content: Pieces, doing: Doing
 ) -> SingleReceipt:
     doing = replace(doing, after=version_of(*content))
     # Nobody may read the draft until it has the old file's permissions.
-    with open_draft(place, PRIVATE_MODE) as draft:
+    with _open_draft(place, PRIVATE_MODE) as draft:
         notes = carry_metadata(place.workspace.disk, old_fd, before, draft.fd, place.path)
         draft.fill(content)
         # With its change time, which keeping it may move: attributes are part of the file.
@@ -505,29 +516,33 @@ def _replace(
 
 
 def _give_way(
-    place: LockedPlace, old: FileStatus, keep: Callable[[], Kept], draft: Draft | None
+    place: _Place, old: FileStatus, keep: Callable[[], Kept], draft: _Draft | None
 ) -> None:
-    disk, dir_fd = place.workspace.disk, place.dir_fd
+    workspace, path, dir_fd = place.workspace, place.path, place.dir_fd
     drafted = None if draft is None else draft.name
-    with place.temporary() if drafted is None else nullcontext(drafted) as name:
+    with (
+        temporary_name(workspace, path.parent, dir_fd)
+        if drafted is None
+        else nullcontext(drafted) as name
+    ):
         new = None if draft is None else mark_of(status_of(draft.fd))
-        step = SwapStep(place.path.parent.relative, place.name, 0, mark_of(old), new)
-        swap = BoundSwap(disk, dir_fd, place.path, step, name)
+        step = SwapStep(path.parent.relative, path.name, 0, mark_of(old), new)
+        swap = BoundSwap(workspace.disk, dir_fd, path, step, name)
         kept = keep()
 
         def do() -> None:
             if draft is not None:
-                disk.sync(draft.fd)
+                workspace.disk.sync(draft.fd)
                 if drafted is None:
-                    disk.link_open(draft.fd, dir_fd, name)
+                    workspace.disk.link_open(draft.fd, dir_fd, name)
             if old.is_regular:
                 _require_untouched(place, old, kept)
             swap.do()
 
-        _happen(place.workspace, kept, do, swap.undo, dir_fd)
+        _happen(workspace, kept, do, swap.undo, dir_fd)
 
 
-def _require_untouched(place: LockedPlace, old: FileStatus, kept: Kept) -> None:
+def _require_untouched(place: _Place, old: FileStatus, kept: Kept) -> None:
     """The last look at what is about to lose its place, with the change time.
 
     Threat: rewritten in place since it was kept, with as many bytes, and its old
@@ -544,27 +559,30 @@ def _require_untouched(place: LockedPlace, old: FileStatus, kept: Kept) -> None:
 
 class _Moving(Struct):
     judged: FileStatus
-    old: LockedPlace
-    new: LockedPlace
+    old: _Place
+    new: _Place
     is_taken: bool = False
     """Somebody else's entry has the new name: nothing of ours is to be undone."""
 
     def do(self) -> None:
-        old, new, judged = self.old, self.new, self.judged
+        judged, new = self.judged, self.new
         try:
-            old.workspace.disk.move_new(old.dir_fd, old.name, new.dir_fd, new.name)
+            self._move(self.old, new)
         except FileExistsError:
             self.is_taken = True
             raise
         # Threat: swapped between look and rename, or filled, if it is a directory.
         counts, now = 4 if judged.is_regular else 2, new.status()
         if now is None or now.content_mark[:counts] != judged.content_mark[:counts]:
-            raise changed(old.path)
+            raise changed(self.old.path)
         if judged.is_directory:
-            _require_empty(new)
+            new.require_empty()
 
     def undo(self) -> None:
-        old, new = self.old, self.new
         # The old name is free exactly if the move took place.
-        if not self.is_taken and old.status() is None and new.status() is not None:
-            old.workspace.disk.move_new(new.dir_fd, new.name, old.dir_fd, old.name)
+        if not self.is_taken and self.old.status() is None and self.new.status() is not None:
+            self._move(self.new, self.old)
+
+    @staticmethod
+    def _move(at: _Place, to: _Place) -> None:
+        at.workspace.disk.move_new(at.dir_fd, at.path.name, to.dir_fd, to.path.name)

@@ -118,7 +118,7 @@ def doing_of_path(row: ChangedPath) -> Doing | None:
             "created",
             created.kind.value,
             after=created.version,
-            mode_after=_mode_of(created),
+            mode_after=mode_of(created),
         )
     kind, entry_after = "overwritten", ""
     if after is None:
@@ -136,12 +136,12 @@ def doing_of_path(row: ChangedPath) -> Doing | None:
         before=before.version,
         after=None if after is None else after.version,
         entry_after=entry_after,
-        mode=_mode_of(before) if is_gone else None,
-        mode_after=_mode_of(after),
+        mode=mode_of(before) if is_gone else None,
+        mode_after=mode_of(after),
         # Of a directory there is no content to keep, and the text of a link is always kept.
         is_kept=row.kept or before.kind.value != "file" or kind in {"mode", "touched"},
     )
 
 
-def _mode_of(state: EntryState | None) -> int | None:
+def mode_of(state: EntryState | None) -> int | None:
     return None if state is None or state.kind.value == "link" else state.mode

@@ -14,7 +14,7 @@ from paddock.workspace import Workspace, detect_resolution
 from paddock.workspace.changes import Absent, RemoveFile, WriteFile
 from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.places import LockedDirectories
+from paddock.workspace.places import locked
 from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from tests.support.changes import (
     File,
@@ -200,7 +200,7 @@ def test_a_writer_that_does_not_let_go_is_not_waited_for_long(tmp_path, crash, s
     crash(AFTER_ONE)
     with (
         Workspace.open(str(tmp_path / "ws")) as workspace,
-        LockedDirectories(workspace.root_fd, workspace.resolution, at("b")),
+        locked(workspace.root_fd, workspace.resolution, at("b")),
     ):
         (recovered,) = settle()
     assert recovered.settled is RecoveredSet.WAITING

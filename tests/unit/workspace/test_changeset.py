@@ -34,7 +34,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.paths import ROOT, EntryKind
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.places import LockedDirectories
+from paddock.workspace.places import locked
 from paddock.workspace.resolve import Openat2Resolution, WalkResolution
 from paddock.workspace.states import ChangedPath, EntryState, Seen
 from tests.support.changes import (
@@ -590,7 +590,7 @@ class TestOthersAtWork:
     def test_a_writer_in_a_directory_that_goes_is_waited_for_and_then_in_the_way(self, plain):
         inner = at("b/deep")
         with (
-            LockedDirectories(plain.workspace.root_fd, plain.workspace.resolution, inner),
+            locked(plain.workspace.root_fd, plain.workspace.resolution, inner),
             pytest.raises(PathError, match="locked by another write"),
         ):
             plain.commit(
@@ -635,7 +635,7 @@ class TestOthersAtWork:
 
     def test_the_root_itself_is_locked_like_any_directory(self, plain):
         done = []
-        with LockedDirectories(plain.workspace.root_fd, plain.workspace.resolution, ROOT):
+        with locked(plain.workspace.root_fd, plain.workspace.resolution, ROOT):
             thread = threading.Thread(
                 target=lambda: done.append(plain.commit(MakeDirectory(at("new"), Absent())))
             )

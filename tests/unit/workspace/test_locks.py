@@ -4,6 +4,7 @@ import fcntl
 import os
 import resource
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from msgspec import Struct, field
 
 from paddock.errors import PathError, StorageFullError
 from paddock.workspace.paths import unchecked_path
-from paddock.workspace.places import LockedDirectories
+from paddock.workspace.places import locked
 from paddock.workspace.resolve import READ_DIRECTORY, Resolution
 
 p = unchecked_path
@@ -38,7 +39,7 @@ def is_locked(path) -> bool:
 
 
 def test_directories_are_locked_inside_the_block_only(ground, root_fd, resolution):
-    with LockedDirectories(root_fd, resolution, p("b"), p("a")) as fds:
+    with locked(root_fd, resolution, p("b"), p("a")) as fds:
         assert [os.fstat(fd).st_ino for fd in fds] == [
             os.stat(ground.root / name).st_ino for name in ("b", "a")
         ]
@@ -47,7 +48,7 @@ def test_directories_are_locked_inside_the_block_only(ground, root_fd, resolutio
 
 
 def test_a_directory_named_twice_is_locked_once(ground, root_fd, resolution):
-    with LockedDirectories(root_fd, resolution, p("a"), p("a"), p("b")) as fds:
+    with locked(root_fd, resolution, p("a"), p("a"), p("b")) as fds:
         assert fds[0] == fds[1] != fds[2]
 
 
@@ -55,9 +56,9 @@ def test_a_lock_that_is_not_free_in_time_is_told_and_nothing_stays_locked(
     ground, root_fd, resolution
 ):
     before = os.listdir("/proc/self/fd")
-    with LockedDirectories(root_fd, resolution, p("b")):
+    with locked(root_fd, resolution, p("b")):
         with pytest.raises(PathError, match="locked by another write") as refused:
-            LockedDirectories(root_fd, resolution, p("a"), p("b"), wait_s=0.0).acquire()
+            locked(root_fd, resolution, p("a"), p("b"), wait_s=0.0).__enter__()
         assert refused.value.hint == "try again"
         assert [is_locked(ground.root / name) for name in "abc"] == [False, True, False]
     assert os.listdir("/proc/self/fd") == before
@@ -65,15 +66,15 @@ def test_a_lock_that_is_not_free_in_time_is_told_and_nothing_stays_locked(
 
 def test_a_lock_is_given_up_though_a_forked_child_still_holds_its_copy(ground, root_fd, resolution):
     read_end, write_end = os.pipe()
-    locked = LockedDirectories(root_fd, resolution, p("a"))
-    locked.acquire()
+    held = ExitStack()
+    held.enter_context(locked(root_fd, resolution, p("a")))
     child = os.fork()
     if child == 0:
         os.close(write_end)
         os.read(read_end, 1)  # until the parent is done
         os._exit(0)
     os.close(read_end)
-    locked.release()
+    held.close()
     try:
         assert not is_locked(ground.root / "a")
     finally:
@@ -86,7 +87,7 @@ def test_opposite_orders_never_wait_for_each_other(ground, root_fd, resolution):
 
     def take(*names: str) -> None:
         for _ in range(50):
-            with LockedDirectories(root_fd, resolution, *map(p, names)):
+            with locked(root_fd, resolution, *map(p, names)):
                 done.append(names)
 
     orders = (("a", "b", "c"), ("c", "b", "a"), ("b", "a"), ("c", "a"))
@@ -123,7 +124,7 @@ def test_a_directory_that_was_replaced_before_it_was_locked_is_opened_again(
     ground, root_fd, resolution
 ):
     replacing = Replacing(resolution, ground.root)
-    with LockedDirectories(root_fd, replacing, p("a")) as (fd,):
+    with locked(root_fd, replacing, p("a")) as (fd,):
         assert os.fstat(fd).st_ino == os.stat(ground.root / "a").st_ino
         assert not is_locked(ground.root / "moved")
     assert replacing.opened == [os.stat(ground.root / name).st_ino for name in ("moved", "a")]
@@ -141,11 +142,11 @@ def test_more_directories_than_descriptors_are_refused_before_any_is_locked(
         resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 120, before[1]))
         with (
             pytest.raises(StorageFullError, match="100 directories are changed at once"),
-            LockedDirectories(root_fd, resolution, *map(p, names)),
+            locked(root_fd, resolution, *map(p, names)),
         ):
             pass
         resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 200, before[1]))
-        with LockedDirectories(root_fd, resolution, *map(p, names)) as fds:
+        with locked(root_fd, resolution, *map(p, names)) as fds:
             assert len(fds) == 100
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
