@@ -58,13 +58,10 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.exchange import (
     BoundStep,
-    HeldTree,
     bind,
-    held_in,
-    mark_of,
+    marked,
     reading,
     remove_any,
-    sight_of,
 )
 from paddock.workspace.failures import changed, conflict, converting
 from paddock.workspace.metadata import FileStatus, require_writable, status_at
@@ -153,7 +150,7 @@ class _Replaced(Struct, frozen=True):
     status: FileStatus
     mark: EntryMark
     sight: str
-    """See `sight_of`: for the last look before it gives way."""
+    """For the last look before it gives way."""
 
 
 class _Look(Struct):
@@ -177,7 +174,7 @@ class _Look(Struct):
             raise conflict(self.conflicts)
 
     def _swap(self, plan: SwapPlan, dir_fd: int) -> None:
-        path, held = plan.path, HeldTree()
+        path = plan.path
         status = status_at(dir_fd, path.name)
         change = None if plan.created is None else plan.created.change
         is_new = plan.removed is None and (change is None or isinstance(change.old, Absent))
@@ -185,12 +182,12 @@ class _Look(Struct):
             if is_new is not (status is None):
                 self.conflicts.append(path)
             return
+        # Marked before it is looked at: what changes after that does not fit its mark.
+        self.replaced[path] = _Replaced(status, *marked(dir_fd, path, status))
         if plan.removed is not None:
-            self._branch(plan.removed, dir_fd, status, len(path.parts), held)
+            self._branch(plan.removed, dir_fd, status)
         elif change is not None and not isinstance(change.old, Absent):
             self._entry(change, change.old, dir_fd, status)
-        sight = held.sight() if status.is_directory else sight_of(status)
-        self.replaced[path] = _Replaced(status, mark_of(status, held.digest()), sight)
 
     def _metadata(self, change: SetMetadata, dir_fd: int) -> None:
         path = change.path
@@ -206,9 +203,7 @@ class _Look(Struct):
         self._state(path, change.old, dir_fd, status, keeps=False)
         self.in_place[path] = status
 
-    def _branch(
-        self, branch: RemovedBranch, dir_fd: int, status: FileStatus, below: int, held: HeldTree
-    ) -> None:
+    def _branch(self, branch: RemovedBranch, dir_fd: int, status: FileStatus) -> None:
         change, path = branch.change, branch.path
         if isinstance(change, RemoveFile):
             self._entry(change, change.old, dir_fd, status)
@@ -226,8 +221,7 @@ class _Look(Struct):
                 if found is None:
                     self.conflicts.append(child.path)
                     continue
-                held.add(child.path, found, below)
-                self._branch(child, fd, found, below, held)
+                self._branch(child, fd, found)
 
     def _entry(
         self, change: Creation | RemoveFile, old: Seen | AtVersion, dir_fd: int, status: FileStatus
@@ -343,8 +337,7 @@ class _Commit(Struct):
             replaced = None if old is None else old.status
             status = self.drafts.build(swap.created, dir_fd, draft, replaced)
             with converting(path, "write"):
-                held = held_in(dir_fd, draft, path).digest() if status.is_directory else ""
-            new = mark_of(status, held)
+                new, _ = marked(dir_fd, path, status, draft)
         mark = None if old is None else old.mark
         return SwapStep(path.parent.relative, path.name, number, mark, new)
 

@@ -1,17 +1,12 @@
 """One step of a set in the tree: do it, undo it, and tell which of the two it is.
 
-A swap: what stands at a name and what stands under a temporary name beside it change
-places, in one call where both are there:
-
-    creation     temporary → name, which must be free
-    removal      name → temporary
-    replacement  name ⇄ temporary; where the file system cannot exchange, the old entry
-                 goes aside first, under a second temporary name; in a set of one, which
-                 no journal completes, the new one is renamed over it
-
-After each of them it is looked at what was really displaced. If that is not what was read, the step
-is refused, and the set is undone with it. Undoing never loses what is newer. Every state that a
-crash can leave is told by what stands under the three names.
+A swap: what stands at a name and what stands under a temporary name beside it change places, in
+one call where both are there. A creation moves temporary → name, which must be free; a removal name
+→ temporary; a replacement exchanges the two. Where the file system cannot exchange, the old entry
+goes aside first, under a second temporary name; in a set of one, which no journal completes, the
+new one is renamed over it. After each it is looked at what was really displaced. If that is not
+what was read, the step is refused, and the set is undone with it. Undoing never loses what is
+newer. Every state that a crash can leave is told by what stands under the three names.
 """
 
 import contextlib
@@ -20,8 +15,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Collection, Generator
-from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -39,13 +33,10 @@ from paddock.workspace.resolve import PASS, PASS_DIRECTORY, READ_DIRECTORY
 _EXCHANGES_MAX: Final = 64
 _GOING: Final = 0x8000_0000
 _ALL_BITS: Final = 0o7777
-
-
-class StepState(Enum):
-    PENDING = "pending"
-    DONE = "done"
-    LOST = "lost"
-    """Its temporary is gone without the step being done."""
+_OPEN: Final = READ_DIRECTORY | os.O_NOFOLLOW
+_LOCK_WAIT_S: Final = 2.0
+"""A writer in there holds its lock for milliseconds. We hold locks above it meanwhile, for
+which it could be waiting: then it is in our way, and the set gives way."""
 
 
 class BoundSwap(Struct, frozen=True):
@@ -67,18 +58,16 @@ class BoundSwap(Struct, frozen=True):
     def name(self) -> str:
         return self.path.name
 
-    def state(self) -> StepState:
+    def is_done(self) -> bool:
+        """Also half done. Not where the temporary is gone: then nothing can be done any more."""
         old, new = self.step.old, self.step.new
-        here, draft = self._at(self.name), self._at(self.draft)
+        draft = self._at(self.draft)
+        is_ours = draft is not None and not draft.is_same_entry(self._at(self.name))
         if new is None:
-            is_done = draft is not None and not draft.is_same_entry(here)
-        elif draft is not None and draft.inode == new.inode and not draft.is_same_entry(here):
-            is_done = False
-        elif old is not None and draft is None and self._at(self.aside) is None:
-            return StepState.LOST
-        else:
-            is_done = True
-        return StepState.DONE if is_done else StepState.PENDING
+            return is_ours
+        if draft is None:
+            return old is None or self._at(self.aside) is not None
+        return not (is_ours and draft.inode == new.inode)
 
     def was_right(self) -> bool:
         old, displaced = self.step.old, self._displaced()
@@ -125,7 +114,7 @@ class BoundSwap(Struct, frozen=True):
         """As it was before. False: somebody has changed it since, and theirs stands."""
         if self._is_half_way():
             return self._moved_back(self.aside)
-        if self.state() is not StepState.DONE:
+        if not self.is_done():
             return True
         new, displaced = self.step.new, self._displaced()
         if new is None:
@@ -165,7 +154,7 @@ class BoundSwap(Struct, frozen=True):
         if status is None or status.inode != old.inode:
             return False
         held = held_in(self.dir_fd, displaced, self.path)
-        if held.digest() != old.held:
+        if held.digest != old.held:
             return False
         # From here on it may be half removed, and fit no more: its name says so.
         self._move(displaced, self.going)
@@ -196,13 +185,11 @@ class BoundSwap(Struct, frozen=True):
         status = self._at(name)
         if status is None or mark is None:
             return status is None and mark is None
-        if not status.is_directory:
-            is_known = status.is_regular or status.is_link
-            return is_known and mark_of(status) == mark and sight in ("", sight_of(status))
-        if mark.kind is not MarkKind.DIRECTORY or status.inode != mark.inode:
+        is_known = status.is_regular or status.is_link or status.is_directory
+        if not is_known or status.inode != mark.inode:
             return False
-        held = held_in(self.dir_fd, name, self.path)
-        return held.digest() == mark.held and sight in ("", held.sight())
+        found, seen = marked(self.dir_fd, self.path, status, name)
+        return found == mark and sight in ("", seen)
 
     def _displaced(self) -> str | None:
         draft, new = self._at(self.draft), self.step.new
@@ -276,14 +263,12 @@ class BoundMetadata(Struct, frozen=True):
     path: WorkspacePath
     step: MetadataStep
 
-    def state(self) -> StepState:
-        status = status_at(self.dir_fd, self.path.name)
+    def is_done(self) -> bool:
+        status, new = status_at(self.dir_fd, self.path.name), self.step.new
         if status is None or status.inode != self.step.inode:
-            return StepState.DONE  # another entry: there is nothing left to change
-        new = self.step.new
+            return True  # another entry: there is nothing left to change
         is_set = status.mode & _ALL_BITS == new.mode
-        is_set = is_set and new.modified_ns in (None, status.modified_ns)
-        return StepState.DONE if is_set else StepState.PENDING
+        return is_set and new.modified_ns in (None, status.modified_ns)
 
     def do(self) -> None:
         if not self._set(self.step.old, self.step.new):
@@ -340,41 +325,56 @@ def bind(
 # descriptor or by a writer that had its lock, in the moment before it moves. So what it
 # holds is looked at before and after, and must be the same.
 
-_OPEN: Final = READ_DIRECTORY | os.O_NOFOLLOW
-_LOCK_WAIT_S: Final = 2.0
-"""A writer in there holds its lock for milliseconds. We hold locks above it meanwhile, for
-which it could be waiting: then it is in our way, and the set gives way."""
+
+class Held(NamedTuple):
+    """What a directory holds. `digest`: equal as long as nobody changed anything in there."""
+
+    digest: str
+    sight: str
+    names: frozenset[str]
 
 
-class HeldTree:
-    """What a directory holds, entry by entry, in the order of a walk by name."""
+def held_in(dir_fd: int, name: str, path: WorkspacePath) -> Held:
+    """Each directory in it is locked while it is read.
 
-    __slots__ = ("_digest", "_sight", "names")
+    So a writer in there is either done, and seen, or comes after and finds that the directory
+    is not where it was.
+    """
+    digest, sight, names = hashlib.sha256(), hashlib.sha256(), set[str]()
 
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self._digest = hashlib.sha256()
-        self._sight = hashlib.sha256()
+    def walk(dir_fd: int, name: str, path: WorkspacePath, above: str) -> None:
+        with reading(dir_fd, name, path) as (fd, children):
+            for child in children:
+                at, relative, status = child_of(path, child), above + child, status_at(fd, child)
+                if status is None:
+                    raise changed(at)
+                names.add(relative)
+                mark = mark_of(status)
+                about = f"\0{status.mode:o} {mark.inode} {mark.size_bytes} {mark.modified_ns}\n"
+                digest.update(relative.encode("utf-8", "surrogateescape") + about.encode("ascii"))
+                if status.is_directory:
+                    walk(fd, child, at, f"{relative}/")
+                else:
+                    sight.update(f"{_sight_of(status)}\n".encode("ascii"))
 
-    def add(self, path: WorkspacePath, status: FileStatus, below: int) -> None:
-        """One entry; `below` is the depth of the directory that is looked at."""
-        relative = "/".join(path.parts[below:])
-        self.names.add(relative)
-        name = relative.encode("utf-8", "surrogateescape")
-        size_bytes, modified_ns = (
-            (0, 0) if status.is_directory else (status.size_bytes, status.modified_ns)
-        )
-        about = f"\0{status.mode:o} {status.inode} {size_bytes} {modified_ns}\n"
-        self._digest.update(name + about.encode("ascii"))
-        if not status.is_directory:
-            self._sight.update(f"{sight_of(status)}\n".encode("ascii"))
+    walk(dir_fd, name, path, "")
+    return Held(digest.hexdigest(), sight.hexdigest(), frozenset(names))
 
-    def digest(self) -> str:
-        """Equal as long as nobody changed anything in there."""
-        return self._digest.hexdigest()
 
-    def sight(self) -> str:
-        return self._sight.hexdigest()
+def marked(
+    dir_fd: int, path: WorkspacePath, status: FileStatus, name: str = ""
+) -> tuple[EntryMark, str]:
+    """The mark of what stands at `path`, or beside it under `name`; and what a mark leaves out.
+
+    Threat: a file that is rewritten in place with as many bytes, and gets its old modification
+    time back, has the same mark. Nobody sets the change time (inode(7)). It holds until our own
+    rename moves it (on ext4, XFS, Btrfs and tmpfs), so it is for the last look before that, and
+    stands in no journal.
+    """
+    if not status.is_directory:
+        return mark_of(status), _sight_of(status)
+    held = held_in(dir_fd, name or path.name, path)
+    return mark_of(status, held.digest), held.sight
 
 
 def mark_of(status: FileStatus, held: str = "") -> EntryMark:
@@ -384,39 +384,9 @@ def mark_of(status: FileStatus, held: str = "") -> EntryMark:
     return EntryMark(kind, status.inode, status.size_bytes, status.modified_ns)
 
 
-def sight_of(status: FileStatus) -> str:
-    """What a file's mark leaves out: when it was changed, in any way.
-
-    Threat: a file that is rewritten in place with as many bytes, and gets its old
-    modification time back, has the same mark. Nobody sets the change time (inode(7)).
-    It holds until our own rename moves it (on ext4, XFS, Btrfs and tmpfs), so it is for the
-    last look before that, and stands in no journal. Empty of a file with several names: an
-    act of ours at another of them moves it too.
-    """
+def _sight_of(status: FileStatus) -> str:
+    # An act of ours at another name of the same file moves its change time, too.
     return "" if status.links > 1 else str(status.changed_ns)
-
-
-def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
-    """All that a directory holds.
-
-    Each directory in it is locked while it is read, so that a writer in there is either
-    done, and seen, or comes after and finds that the directory is not where it was.
-    """
-    held = HeldTree()
-    _walk(dir_fd, name, path, len(path.parts), held)
-    return held
-
-
-def _walk(dir_fd: int, name: str, path: WorkspacePath, below: int, held: HeldTree) -> None:
-    with reading(dir_fd, name, path) as (fd, names):
-        for child in names:
-            at = child_of(path, child)
-            status = status_at(fd, child)
-            if status is None:
-                raise changed(at)
-            held.add(at, status, below)
-            if status.is_directory:
-                _walk(fd, child, at, below, held)
 
 
 @contextlib.contextmanager

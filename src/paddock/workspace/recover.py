@@ -24,7 +24,7 @@ from msgspec import Struct
 from paddock.errors import FileChangedError, PaddockError, PathError
 from paddock.storage.disk import Disk, sync_file_systems
 from paddock.storage.journal import Intent, Journal, JournalEntry, Step, UnclaimedEntry
-from paddock.workspace.exchange import BoundStep, StepState, bind, remove_any
+from paddock.workspace.exchange import BoundStep, bind, remove_any
 from paddock.workspace.paths import (
     WorkspacePath,
     child_of,
@@ -180,13 +180,11 @@ class _Recovery(Struct, frozen=True):
 
 def completed(bound: Sequence[BoundStep]) -> bool:
     """Do what is left to do, if all of it can be done."""
-    for step in bound:
-        state = step.state()
-        if state is StepState.LOST or (state is StepState.DONE and not step.was_right()):
-            return False
+    if not all(step.was_right() for step in bound if step.is_done()):
+        return False
     try:
         for step in bound:
-            if step.state() is StepState.PENDING:
+            if not step.is_done():
                 step.do()
     except FileChangedError:
         return False
