@@ -181,7 +181,7 @@ class BoundSwap(Struct, frozen=True):
         return status_at(self.dir_fd, name)
 
     def _fits(self, name: str, mark: EntryMark | None, sight: str = "") -> bool:
-        """Whether what stands under `name` is what was marked, unchanged; `sight`: `sight_of`."""
+        """Whether what stands under `name` is what was marked, unchanged."""
         status = self._at(name)
         if status is None or mark is None:
             return status is None and mark is None
@@ -232,10 +232,10 @@ class BoundSwap(Struct, frozen=True):
             self._move(self.name, self.draft)
         except FileNotFoundError:
             return False
-        if self._fits(self.draft, new):
-            return True
-        self._moved_back(self.draft)
-        return False
+        is_ours = self._fits(self.draft, new)
+        if not is_ours:
+            self._moved_back(self.draft)
+        return is_ours
 
     def _exchanged_back(self, new: EntryMark) -> bool:
         """Exchange again, until what was taken away is what we put there last: theirs goes back."""
@@ -290,7 +290,7 @@ class BoundMetadata(Struct, frozen=True):
             fd = os.open(self.path.name, PASS | os.O_NOFOLLOW, dir_fd=self.dir_fd)
         except FileNotFoundError:
             return False
-        try:
+        with held_open(fd):
             status = status_of(fd)
             if status.inode != self.step.inode or status.is_link:
                 return False
@@ -303,8 +303,6 @@ class BoundMetadata(Struct, frozen=True):
             self.disk.set_mode_held(fd, after.mode)
             if after.modified_ns is not None:
                 self.disk.set_modified(fd, after.modified_ns)
-        finally:
-            os.close(fd)
         return True
 
 
@@ -396,10 +394,6 @@ def reading(dir_fd: int, name: str, path: WorkspacePath) -> Generator[tuple[int,
     fd = os.open(name, _OPEN, dir_fd=dir_fd)
     try:
         lock_directory(fd, path, _LOCK_WAIT_S)
-    except BaseException:
-        os.close(fd)
-        raise
-    try:
         yield fd, sorted(os.listdir(fd))
     finally:
         unlock(fd)
@@ -416,21 +410,20 @@ def remove_any(
     status = status_at(dir_fd, name)
     if status is None:
         return True
-    if not status.is_directory:
-        _insisting(dir_fd, lambda: disk.unlink(dir_fd, name))
-        return True
-    is_empty = True
-    with held_open(_open_to_empty(disk, dir_fd, name)) as fd:
-        for child in os.listdir(fd):
-            relative = above + child
-            if only is None or relative in only:
-                is_empty = remove_any(disk, fd, child, only, f"{relative}/") and is_empty
-            else:
-                is_empty = is_empty and status_at(fd, child) is None
+    remove, is_empty = disk.unlink, True
+    if status.is_directory:
+        remove = disk.remove_directory
+        with held_open(_open_to_empty(disk, dir_fd, name)) as fd:
+            for child in os.listdir(fd):
+                relative = above + child
+                if only is None or relative in only:
+                    is_empty = remove_any(disk, fd, child, only, f"{relative}/") and is_empty
+                else:
+                    is_empty = is_empty and status_at(fd, child) is None
     if not is_empty:
         return False
     try:
-        _insisting(dir_fd, lambda: disk.remove_directory(dir_fd, name))
+        _insist(remove, dir_fd, name)
     except OSError as failure:
         if only is None or failure.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
@@ -438,19 +431,18 @@ def remove_any(
     return True
 
 
-def _insisting(dir_fd: int, act: Callable[[], None]) -> None:
+def _insist(remove: Callable[[int, str], None], dir_fd: int, name: str) -> None:
     """Do it, also in a directory of ours that the set has just made read-only."""
-    try:
-        act()
-    except FileNotFoundError:
-        return
-    except PermissionError:
-        mode = stat.S_IMODE(os.fstat(dir_fd).st_mode)
-        os.fchmod(dir_fd, mode | stat.S_IRWXU)
+    with contextlib.suppress(FileNotFoundError):
         try:
-            act()
-        finally:
-            os.fchmod(dir_fd, mode)
+            remove(dir_fd, name)
+        except PermissionError:
+            mode = stat.S_IMODE(os.fstat(dir_fd).st_mode)
+            os.fchmod(dir_fd, mode | stat.S_IRWXU)
+            try:
+                remove(dir_fd, name)
+            finally:
+                os.fchmod(dir_fd, mode)
 
 
 def _open_to_empty(disk: Disk, dir_fd: int, name: str) -> int:
