@@ -22,6 +22,7 @@ from paddock.workspace.changes import (
     BytesContent,
     Content,
     CreatedBranch,
+    Creation,
     GivenContent,
     MakeDirectory,
     MakeLink,
@@ -31,6 +32,7 @@ from paddock.workspace.changes import (
 from paddock.workspace.failures import changed, converting
 from paddock.workspace.metadata import (
     NEW_FILE_MODE,
+    NINE_BITS,
     FileStatus,
     carry_metadata,
     require_same,
@@ -47,7 +49,6 @@ _BY_THE_SYSTEM: Final = "security."
 _CAPABILITIES: Final = "security.capability"
 _LABEL: Final = "security.selinux"
 _NONE: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS})
-_NINE_BITS: Final = 0o777
 _OPEN_DIRECTORY: Final = READ_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -77,13 +78,15 @@ class Drafts(Struct):
         change, path = branch.change, branch.path
         version = text = None
         with converting(path, "write"):
+            if taken_for is None:
+                taken_for = self._take(change, dir_fd, name)
             if isinstance(change, WriteFile):
                 version = self._file(change, dir_fd, name, replaced, taken_for)
             elif isinstance(change, MakeLink):
                 text, version = change.text, version_of(os.fsencode(change.text))
                 self._link(change, dir_fd, name, taken_for)
             else:
-                self._directory(branch, change, dir_fd, name, taken_for)
+                self._directory(branch, dir_fd, name, taken_for)
             status = status_at(dir_fd, name)
             if status is None:
                 raise FileNotFoundError
@@ -98,9 +101,7 @@ class Drafts(Struct):
         replaced: FileStatus | None,
         taken_for: _Owner | None,
     ) -> str:
-        given, kept = change.content, replaced if replaced and replaced.is_regular else None
-        if isinstance(given, GivenContent) and change.mode is not None and taken_for is None:
-            taken_for = self._take(given, dir_fd, name, stat.S_IFREG)
+        kept = replaced if replaced is not None and replaced.is_regular else None
         if taken_for is not None:
             fd = os.open(name, OPEN_ENTRY, dir_fd=dir_fd)
         else:
@@ -108,26 +109,26 @@ class Drafts(Struct):
             fd = self.disk.create(dir_fd, name, PRIVATE_MODE if kept else NEW_FILE_MODE)
         with held_open(fd):
             if taken_for is not None:
-                self._make_plain(fd, taken_for)
+                _make_plain(self.disk, fd, taken_for)
             if kept is not None:
-                self._carry(change.path, dir_fd, fd, kept)
+                with held_open(os.open(change.path.name, OPEN_ENTRY, dir_fd=dir_fd)) as old_fd:
+                    require_same(old_fd, kept, change.path)
+                    self.notes += carry_metadata(self.disk, old_fd, kept, fd, change.path)
             if taken_for is None:
-                version = self._fill(given, fd)
+                version = self._fill(change.content, fd)
             else:
                 status = status_of(fd)
                 if not status.is_regular or status.links != 1:
                     raise changed(change.path)
                 version = digest_of_file(fd, status.size_bytes)
-            if change.mode is not None:
-                self.disk.set_mode(fd, change.mode & _NINE_BITS)
-            if change.modified_ns is not None:
-                self.disk.set_modified(fd, change.modified_ns)
+            self._finish(change, fd)
         return version
 
-    def _carry(self, path: WorkspacePath, dir_fd: int, fd: int, replaced: FileStatus) -> None:
-        with held_open(os.open(path.name, OPEN_ENTRY, dir_fd=dir_fd)) as old_fd:
-            require_same(old_fd, replaced, path)
-            self.notes += carry_metadata(self.disk, old_fd, replaced, fd, path)
+    def _finish(self, change: Creation, fd: int, inherited: int = 0) -> None:
+        if not isinstance(change, MakeLink) and change.mode is not None:
+            self.disk.set_mode(fd, change.mode & NINE_BITS | inherited)
+        if change.modified_ns is not None:
+            self.disk.set_modified(fd, change.modified_ns)
 
     def _fill(self, content: Content, fd: int) -> str:
         if isinstance(content, StoredContent):
@@ -143,54 +144,51 @@ class Drafts(Struct):
             self.disk.make_link(dir_fd, name, change.text)
         else:
             status = status_at(dir_fd, name)
-            if (
-                status is None
-                or not status.is_link
-                or os.readlink(name, dir_fd=dir_fd) != change.text
-            ):
+            if status is None or not status.is_link:
+                raise changed(change.path)
+            if os.readlink(name, dir_fd=dir_fd) != change.text:
                 raise changed(change.path)
             if (status.uid, status.gid) != taken_for:
                 self.disk.set_link_owner(dir_fd, name, *taken_for)
         if change.modified_ns is not None:
             with held_open(os.open(name, PASS | os.O_NOFOLLOW, dir_fd=dir_fd)) as fd:
-                self.disk.set_modified(fd, change.modified_ns)
+                self._finish(change, fd)
 
     def _directory(
-        self,
-        branch: CreatedBranch,
-        change: MakeDirectory,
-        dir_fd: int,
-        name: str,
-        taken_for: _Owner | None,
+        self, branch: CreatedBranch, dir_fd: int, name: str, taken_for: _Owner | None
     ) -> None:
-        if change.given is not None and taken_for is None:
-            taken_for = self._take(change.given, dir_fd, name, stat.S_IFDIR)
         if taken_for is None:
             self.disk.make_directory(dir_fd, name)
         with held_open(os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)) as fd:
-            names = {child.path.name for child in branch.children}
             # Threat: something in there that nobody judged.
+            names = {child.path.name for child in branch.children}
             if taken_for is not None and set(os.listdir(fd)) != names:
                 raise changed(branch.path)
             for child in branch.children:
                 self.build(child, fd, child.path.name, taken_for=taken_for)
             # Last: a directory may forbid what was just done in it.
             if taken_for is not None:
-                self._make_plain(fd, taken_for)
-                return
-            if change.mode is not None:
-                inherited = status_of(fd).mode & ~_NINE_BITS & 0o7777
-                self.disk.set_mode(fd, change.mode & _NINE_BITS | inherited)
-            if change.modified_ns is not None:
-                self.disk.set_modified(fd, change.modified_ns)
+                _make_plain(self.disk, fd, taken_for)
+            else:
+                self._finish(branch.change, fd, status_of(fd).mode & ~NINE_BITS & 0o7777)
 
-    def _take(self, given: GivenContent, dir_fd: int, name: str, kind: int) -> _Owner | None:
-        """Move it to `name`; whose it has to be, or None where it has to be built anew.
+    def _take(self, change: Creation, dir_fd: int, name: str) -> _Owner | None:
+        """Move what is given to `name`; whose it has to be, or None where it is built anew.
 
         Also where it raises it may stand under `name` by then.
         """
+        given, kind = None, stat.S_IFREG
+        if isinstance(change, MakeDirectory):
+            given, kind = change.given, stat.S_IFDIR
+        elif isinstance(change, WriteFile) and change.mode is not None:
+            given = change.content
+        if not isinstance(given, GivenContent):
+            return None
         found = os.stat(given.path, dir_fd=given.dir_fd, follow_symlinks=False)
-        directory, owner = os.fstat(dir_fd), _owner_in(dir_fd)
+        # Whose a new file in that directory is (open(2), O_CREAT).
+        directory = os.fstat(dir_fd)
+        group = directory.st_gid if directory.st_mode & stat.S_ISGID else os.getegid()
+        owner = _Owner(os.geteuid(), group)
         if stat.S_IFMT(found.st_mode) != kind:
             return None
         if kind == stat.S_IFDIR:
@@ -205,32 +203,23 @@ class Drafts(Struct):
             return None
         return owner if self.disk.take(given.dir_fd, given.path, dir_fd, name) else None
 
-    def _make_plain(self, fd: int, owner: _Owner) -> None:
-        found = os.fstat(fd)
-        if (found.st_uid, found.st_gid) != owner:
-            self.disk.set_owner(fd, *owner)
-        # A label that the system gave is its own affair, as on a new file.
-        names = [
-            name
-            for name in os.listxattr(fd)
-            if name == _CAPABILITIES or not name.startswith(_BY_THE_SYSTEM)
-        ]
-        mode = found.st_mode & _NINE_BITS
-        # Attributes are removed only by who may write; being the owner is not enough (xattr(7)).
-        is_closed = bool(names) and not mode & stat.S_IWUSR
-        if is_closed:
-            self.disk.set_mode(fd, mode | stat.S_IWUSR)
-        for name in names:
-            self.disk.remove_attribute(fd, name)
-        if is_closed:
-            self.disk.set_mode(fd, mode)
 
-
-def _owner_in(dir_fd: int) -> _Owner:
-    """Whose a new file in that directory is (open(2), O_CREAT)."""
-    directory = os.fstat(dir_fd)
-    group = directory.st_gid if directory.st_mode & stat.S_ISGID else os.getegid()
-    return _Owner(os.geteuid(), group)
+def _make_plain(disk: Disk, fd: int, owner: _Owner) -> None:
+    found = os.fstat(fd)
+    if (found.st_uid, found.st_gid) != owner:
+        disk.set_owner(fd, *owner)
+    names = os.listxattr(fd)
+    # A label that the system gave is its own affair, as on a new file.
+    names = [n for n in names if n == _CAPABILITIES or not n.startswith(_BY_THE_SYSTEM)]
+    mode = found.st_mode & NINE_BITS
+    # Attributes are removed only by who may write; being the owner is not enough (xattr(7)).
+    is_closed = bool(names) and not mode & stat.S_IWUSR
+    if is_closed:
+        disk.set_mode(fd, mode | stat.S_IWUSR)
+    for name in names:
+        disk.remove_attribute(fd, name)
+    if is_closed:
+        disk.set_mode(fd, mode)
 
 
 def _attribute(place: int | str, name: str) -> bytes:

@@ -11,7 +11,6 @@ Rules kept here:
 
 import heapq
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
@@ -22,7 +21,7 @@ from msgspec import Struct, field
 from paddock.errors import PathError, PathTraversalError
 from paddock.storage.atomic import held_open
 from paddock.workspace.failures import converting
-from paddock.workspace.metadata import status_at
+from paddock.workspace.metadata import kind_of, status_at
 from paddock.workspace.paths import (
     AskedPath,
     EntryKind,
@@ -284,7 +283,7 @@ def _entry(workspace: Workspace, path: WorkspacePath, dir_fd: int) -> DirectoryE
         return None
     if status.is_link:
         return _link(workspace, path)
-    kind = _kind(status.mode)
+    kind = kind_of(status.mode)
     return DirectoryEntry(path, kind, status.size_bytes if kind is EntryKind.FILE else 0)
 
 
@@ -299,10 +298,4 @@ def _link(workspace: Workspace, path: WorkspacePath) -> DirectoryEntry:
         return DirectoryEntry(path, EntryKind.DANGLING_LINK)
     if not found.exists:
         return DirectoryEntry(path, EntryKind.DANGLING_LINK, target=found.real)
-    return DirectoryEntry(path, EntryKind.LINK, target=found.real, target_kind=_kind(found.mode))
-
-
-def _kind(mode: int) -> EntryKind:
-    if stat.S_ISREG(mode):
-        return EntryKind.FILE
-    return EntryKind.DIRECTORY if stat.S_ISDIR(mode) else EntryKind.SPECIAL
+    return DirectoryEntry(path, EntryKind.LINK, target=found.real, target_kind=kind_of(found.mode))

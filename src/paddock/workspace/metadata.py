@@ -1,4 +1,4 @@
-"""What new content inherits from the file that it replaces.
+"""What stands under a name, by stat(2); and what new content inherits from what it replaces.
 
 Kept: permission bits, owner, group, extended attributes, POSIX ACLs among them.
 Not kept, because they speak of the old content: setuid, setgid and sticky bits, file
@@ -16,7 +16,7 @@ from paddock.errors import ReadOnlyPathError
 from paddock.storage.disk import Disk
 from paddock.text.show import quote
 from paddock.workspace.failures import changed, converted
-from paddock.workspace.paths import WorkspacePath
+from paddock.workspace.paths import EntryKind, WorkspacePath
 
 _ABOUT_CONTENT: Final = frozenset({"security.capability", "security.ima", "security.evm"})
 """Attributes that vouch for bytes that are no longer there."""
@@ -24,7 +24,17 @@ _BY_THE_SYSTEM: Final = "security."
 """Labels that a security module gives and may not let us set (xattr(7))."""
 NEW_FILE_MODE: Final = 0o666
 """Less the umask, or as the directory's default ACL says."""
+NINE_BITS: Final = 0o777
 _NO_ATTRIBUTES: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
+_KINDS: Final = {
+    stat.S_IFREG: EntryKind.FILE,
+    stat.S_IFDIR: EntryKind.DIRECTORY,
+    stat.S_IFLNK: EntryKind.LINK,
+}
+
+
+def kind_of(mode: int) -> EntryKind:
+    return _KINDS.get(stat.S_IFMT(mode), EntryKind.SPECIAL)
 
 
 class FileStatus(Struct, frozen=True):
@@ -49,7 +59,7 @@ class FileStatus(Struct, frozen=True):
     @property
     def permissions(self) -> int:
         """The nine bits; setuid, setgid and sticky are not carried to new content."""
-        return self.mode & 0o777
+        return self.mode & NINE_BITS
 
     @property
     def is_regular(self) -> bool:
@@ -65,17 +75,9 @@ class FileStatus(Struct, frozen=True):
 
 
 def status_from(found: os.stat_result) -> FileStatus:
-    return FileStatus(
-        device=found.st_dev,
-        inode=found.st_ino,
-        mode=found.st_mode,
-        links=found.st_nlink,
-        uid=found.st_uid,
-        gid=found.st_gid,
-        size_bytes=found.st_size,
-        modified_ns=found.st_mtime_ns,
-        changed_ns=found.st_ctime_ns,
-    )
+    who = found.st_nlink, found.st_uid, found.st_gid
+    when = found.st_mtime_ns, found.st_ctime_ns
+    return FileStatus(found.st_dev, found.st_ino, found.st_mode, *who, found.st_size, *when)
 
 
 def status_of(fd: int) -> FileStatus:
@@ -124,23 +126,27 @@ def carry_metadata(
     """
     new = status_of(new_fd)
     if (old.uid, old.gid) != (new.uid, new.gid):
-        _carry_owner(disk, old, new_fd, path)
+        try:
+            disk.set_owner(new_fd, old.uid, old.gid)
+        except OSError as failure:
+            # EINVAL: an id that this user namespace does not map.
+            if failure.errno not in (errno.EPERM, errno.EINVAL):
+                raise
+            raise _cannot_keep(path, f"belongs to user {old.uid}, group {old.gid}") from failure
     disk.set_mode(new_fd, old.permissions)
-    return (*_carry_attributes(disk, old_fd, new_fd, path), *_parted_note(path, old))
+    notes = _carry_attributes(disk, old_fd, new_fd, path)
+    others = old.links - 1
+    if others:
+        names = "1 other hard link keeps" if others == 1 else f"{others} other hard links keep"
+        notes.append(f"{quote(path.relative)} has a copy of its own now; {names} the old content")
+    return tuple(notes)
 
 
-def _carry_owner(disk: Disk, old: FileStatus, new_fd: int, path: WorkspacePath) -> None:
-    try:
-        disk.set_owner(new_fd, old.uid, old.gid)
-    except OSError as failure:
-        # EINVAL: an id that this user namespace does not map.
-        if failure.errno not in (errno.EPERM, errno.EINVAL):
-            raise
-        raise ReadOnlyPathError(
-            f"{quote(path.relative)} belongs to user {old.uid}, group {old.gid}, and a new "
-            "version written by this user could not keep that",
-            hint="ask its owner to change it, or write another file",
-        ) from failure
+def _cannot_keep(path: WorkspacePath, what: str) -> ReadOnlyPathError:
+    return ReadOnlyPathError(
+        f"{quote(path.relative)} {what}, which a new version written by this user could not keep",
+        hint="ask its owner to change it, or write another file",
+    )
 
 
 def _attributes(fd: int) -> frozenset[str]:
@@ -154,41 +160,23 @@ def _attributes(fd: int) -> frozenset[str]:
         raise
 
 
-def _carry_attributes(disk: Disk, old_fd: int, new_fd: int, path: WorkspacePath) -> tuple[str, ...]:
+def _carry_attributes(disk: Disk, old_fd: int, new_fd: int, path: WorkspacePath) -> list[str]:
     wanted, present = _attributes(old_fd), _attributes(new_fd)
     lost: list[str] = []
     for name in sorted(wanted):
         value = os.getxattr(old_fd, name)
         if name in present and os.getxattr(new_fd, name) == value:
             continue
-        if not _set_attribute(disk, new_fd, name, value, path):
+        try:
+            disk.set_attribute(new_fd, name, value)
+        except OSError as failure:
+            if failure.errno not in (errno.EPERM, errno.EACCES, *_NO_ATTRIBUTES):
+                raise
+            if not name.startswith(_BY_THE_SYSTEM):
+                raise _cannot_keep(path, f"has the attribute {name}") from failure
             lost.append(f"attribute {name} could not be kept")
     # What the directory's default ACL gave to the new file, and the old one did not have.
     for name in sorted(present - wanted):
         if not name.startswith(_BY_THE_SYSTEM):
             disk.remove_attribute(new_fd, name)
-    return tuple(lost)
-
-
-def _set_attribute(disk: Disk, fd: int, name: str, value: bytes, path: WorkspacePath) -> bool:
-    try:
-        disk.set_attribute(fd, name, value)
-    except OSError as failure:
-        if failure.errno not in (errno.EPERM, errno.EACCES, *_NO_ATTRIBUTES):
-            raise
-        if name.startswith(_BY_THE_SYSTEM):
-            return False
-        raise ReadOnlyPathError(
-            f"{quote(path.relative)} has the attribute {name}, and a new version written by "
-            "this user could not keep it",
-            hint="ask its owner to change it, or write another file",
-        ) from failure
-    return True
-
-
-def _parted_note(path: WorkspacePath, replaced: FileStatus) -> tuple[str, ...]:
-    others = replaced.links - 1
-    if not others:
-        return ()
-    names = "1 other hard link keeps" if others == 1 else f"{others} other hard links keep"
-    return (f"{quote(path.relative)} has a copy of its own now; {names} the old content",)
+    return lost

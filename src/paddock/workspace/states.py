@@ -11,8 +11,8 @@ from paddock.storage.atomic import held_open
 from paddock.storage.disk import digest_of_file
 from paddock.storage.notes import Doing
 from paddock.workspace.failures import converting, special_file
-from paddock.workspace.metadata import FileStatus, require_same, status_at
-from paddock.workspace.paths import ChangeableKind, EntryKind, EntryPath, WorkspacePath
+from paddock.workspace.metadata import FileStatus, kind_of, require_same, status_at
+from paddock.workspace.paths import ChangeableKind, EntryPath, WorkspacePath
 from paddock.workspace.read import require_versionable, version_of
 from paddock.workspace.resolve import READ_FILE
 from paddock.workspace.workspace import Workspace
@@ -48,12 +48,8 @@ class ChangedPath(Struct, frozen=True):
 
 
 def state_of(status: FileStatus, version: str | None, text: str | None = None) -> EntryState:
-    kind = EntryKind.FILE
-    if status.is_directory:
-        kind = EntryKind.DIRECTORY
-    elif status.is_link:
-        kind = EntryKind.LINK
     size_bytes = 0 if status.is_directory else status.size_bytes
+    kind = cast("ChangeableKind", kind_of(status.mode))
     return EntryState(kind, status.permissions, size_bytes, status.modified_ns, version, text)
 
 
