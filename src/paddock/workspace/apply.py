@@ -8,10 +8,8 @@
     → remove what was displaced → forget the entry
 
 Nothing is written through a link: directories are opened without passing one, held, and at the end
-must still be where they were. Single writes and sets exclude each other by the same locks, in the
-same order.
-
-Killed at any moment, the next to open the journal settles it; see `recover`.
+must still be where they were. Killed at any moment, the next to open the journal settles it; see
+`recover`.
 """
 
 import os
@@ -23,7 +21,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.errors import HostError, PaddockError, PathNotAFileError
-from paddock.storage.atomic import held_open
 from paddock.storage.disk import digest_of_file, sync_file_systems
 from paddock.storage.history import History, current_call
 from paddock.storage.journal import (
@@ -35,7 +32,6 @@ from paddock.storage.journal import (
     Metadata,
     MetadataStep,
     SecondRoot,
-    Step,
     SwapStep,
 )
 from paddock.storage.locks import identity_of
@@ -56,19 +52,13 @@ from paddock.workspace.changes import (
     SwapPlan,
     plan_changes,
 )
-from paddock.workspace.exchange import (
-    BoundStep,
-    bind,
-    marked,
-    reading,
-    remove_any,
-)
+from paddock.workspace.exchange import BoundStep, bind, marked, reading, remove_any
 from paddock.workspace.failures import changed, conflict, converting
-from paddock.workspace.metadata import FileStatus, require_writable, status_at
+from paddock.workspace.metadata import NINE_BITS, FileStatus, require_writable, status_at
 from paddock.workspace.paths import ROOT, WorkspacePath, child_of, set_name
-from paddock.workspace.places import lock
+from paddock.workspace.places import is_still_there, lock
 from paddock.workspace.recover import clean_all, left_note, recover, undo_all
-from paddock.workspace.resolve import PASS_DIRECTORY, beside_of, without_beside
+from paddock.workspace.resolve import beside_of, without_beside
 from paddock.workspace.states import (
     ChangedPath,
     EntryState,
@@ -79,8 +69,10 @@ from paddock.workspace.states import (
 )
 from paddock.workspace.workspace import Workspace
 
-_NINE_BITS: Final = 0o777
+_ALL_BITS: Final = 0o7777
 _Told = Callable[[Sequence[ChangedPath]], object]
+_States = dict[WorkspacePath, EntryState]
+_Statuses = dict[WorkspacePath, FileStatus]
 
 
 def commit_changes(
@@ -111,10 +103,9 @@ def commit_changes(
     if condition is not None:
         directories = tuple(dict.fromkeys((*directories, *condition.directories())))
     with converting(directories[0], "write"), lock(workspace, *directories) as fds, objects.held():
-        held = dict(zip(directories, fds, strict=True))
         if condition is not None:
             condition.verify()
-        looked = _Look(plan, held, objects)
+        looked = _Look(plan, dict(zip(directories, fds, strict=True)), objects)
         try:
             looked.look()
         finally:
@@ -122,7 +113,7 @@ def commit_changes(
         entry = journal.new_entry()
         drafts = Drafts(workspace.disk, objects)
         try:
-            return _Commit(workspace, plan, held, looked, entry, drafts).run(label, witness)
+            return _Commit(workspace, looked, entry, drafts).run(label, witness)
         finally:
             entry.release()
 
@@ -142,9 +133,6 @@ def note_changes(history: History, rows: Sequence[ChangedPath]) -> None:
 # changed by it but the store, which gets what will be replaced. So a set that is refused here has
 # left no trace in the tree.
 
-_States = dict[WorkspacePath, EntryState]
-_Statuses = dict[WorkspacePath, FileStatus]
-
 
 class _Replaced(Struct, frozen=True):
     status: FileStatus
@@ -159,7 +147,9 @@ class _Look(Struct):
     objects: ObjectStore
     before: _States = field(default_factory=_States)
     replaced: dict[WorkspacePath, _Replaced] = field(default_factory=dict[WorkspacePath, _Replaced])
-    in_place: _Statuses = field(default_factory=_Statuses)
+    in_place: dict[WorkspacePath, FileStatus] = field(
+        default_factory=dict[WorkspacePath, FileStatus]
+    )
     kept: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     conflicts: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
@@ -245,12 +235,10 @@ class _Look(Struct):
         *,
         keeps: bool,
     ) -> EntryState:
-        read = None
+        read = None if old.version is None else digest_of_file
         if keeps and status.is_regular:
             read = self._keep
             self.kept.add(path)
-        elif old.version is not None:
-            read = digest_of_file
         state = self.before[path] = state_at(path, dir_fd, status, read)
         is_expected = old.version in (None, state.version)
         if not is_expected or (isinstance(old, Seen) and not _fits(old, status)):
@@ -282,8 +270,6 @@ def _fits(old: Seen, status: FileStatus) -> bool:
 
 class _Commit(Struct):
     workspace: Workspace
-    plan: ChangePlan
-    fds: dict[WorkspacePath, int]
     looked: _Look
     entry: JournalEntry
     drafts: Drafts
@@ -293,18 +279,19 @@ class _Commit(Struct):
         return self.entry.name[:TOKEN_CHARS]
 
     def run(self, label: str, witness: _Told | None) -> ChangeReceipt:
-        entry = self.entry
+        entry, looked = self.entry, self.looked
         try:
             entry.begin(self._intent(label))
-            steps = self._build()
+            bound = [self._swap(number, swap) for number, swap in enumerate(looked.plan.swaps)]
+            bound += map(self._metadata, looked.plan.metadata)
+            steps = tuple(step.step for step in bound)
             if witness is not None:
-                witness(self.looked.rows({**self.drafts.after, **self._expected()}))
+                witness(looked.rows({**self.drafts.after, **self._expected()}))
             self._sync()
             entry.commit(steps)
         except BaseException:
             self._give_up()
             raise
-        bound = self._bind(steps)
         try:
             for step in bound:
                 with converting(step.path, "write"):
@@ -323,76 +310,57 @@ class _Commit(Struct):
         if beside is not None:
             second = SecondRoot(beside.name, beside.real_root, os.fstat(beside.fd).st_ino)
         inode = os.fstat(root.root_fd).st_ino
-        directories = tuple(path.relative for path in self.fds)
+        directories = tuple(path.relative for path in self.looked.fds)
         return Intent(root.real_root, inode, self.token, directories, label, second)
 
-    def _build(self) -> tuple[Step, ...]:
-        swaps = [self._swap_step(number, swap) for number, swap in enumerate(self.plan.swaps)]
-        return (*swaps, *map(self._metadata_step, self.plan.metadata))
+    def _bind(
+        self, path: WorkspacePath, step: SwapStep | MetadataStep, sight: str = ""
+    ) -> BoundStep:
+        dir_fd = self.looked.fds[path.parent]
+        return bind(self.workspace.disk, dir_fd, path, self.token, step, sight)
 
-    def _swap_step(self, number: int, swap: SwapPlan) -> SwapStep:
+    def _swap(self, number: int, swap: SwapPlan) -> BoundStep:
         path, old, new = swap.path, self.looked.replaced.get(swap.path), None
         if swap.created is not None:
-            dir_fd, draft = self.fds[path.parent], set_name(self.token, 2 * number)
+            dir_fd, draft = self.looked.fds[path.parent], set_name(self.token, 2 * number)
             replaced = None if old is None else old.status
             status = self.drafts.build(swap.created, dir_fd, draft, replaced)
             with converting(path, "write"):
                 new, _ = marked(dir_fd, path, status, draft)
-        mark = None if old is None else old.mark
-        return SwapStep(path.parent.relative, path.name, number, mark, new)
+        mark, sight = (None, "") if old is None else (old.mark, old.sight)
+        step = SwapStep(path.parent.relative, path.name, number, mark, new)
+        return self._bind(path, step, sight)
 
-    def _metadata_step(self, change: SetMetadata) -> MetadataStep:
+    def _metadata(self, change: SetMetadata) -> BoundStep:
         path, status = change.path, self.looked.in_place[change.path]
-        old_mode = status.mode & 0o7777
-        mode = (
-            old_mode if change.mode is None else old_mode & ~_NINE_BITS | change.mode & _NINE_BITS
-        )
-        sets_time = change.modified_ns is not None and status.is_regular
-        return MetadataStep(
-            path.parent.relative,
-            path.name,
-            status.inode,
-            Metadata(old_mode, status.modified_ns if sets_time else None),
-            Metadata(mode, change.modified_ns if sets_time else None),
-        )
+        mode = old_mode = status.mode & _ALL_BITS
+        if change.mode is not None:
+            mode = old_mode & ~NINE_BITS | change.mode & NINE_BITS
+        old, new = Metadata(old_mode, None), Metadata(mode, None)
+        if change.modified_ns is not None and status.is_regular:
+            old = Metadata(old_mode, status.modified_ns)
+            new = Metadata(mode, change.modified_ns)
+        step = MetadataStep(path.parent.relative, path.name, status.inode, old, new)
+        return self._bind(path, step)
 
     def _give_up(self) -> None:
         """Remove what was built; what cannot be removed now is left to the recovery."""
         with suppress(OSError, PaddockError):
-            for number, swap in enumerate(self.plan.swaps):
+            for number, swap in enumerate(self.looked.plan.swaps):
                 draft = set_name(self.token, 2 * number)
-                remove_any(self.workspace.disk, self.fds[swap.path.parent], draft)
+                remove_any(self.workspace.disk, self.looked.fds[swap.path.parent], draft)
             self.entry.abandon()
 
     def _sync(self) -> None:
         with converting(ROOT, "write"):
-            sync_file_systems(self.workspace.disk, self.fds.values())
-
-    def _bind(self, steps: Sequence[Step]) -> list[BoundStep]:
-        paths = [change.path for change in (*self.plan.swaps, *self.plan.metadata)]
-        sights = {path: old.sight for path, old in self.looked.replaced.items()}
-        return [
-            bind(
-                self.workspace.disk,
-                self.fds[path.parent],
-                path,
-                self.token,
-                step,
-                sights.get(path, ""),
-            )
-            for path, step in zip(paths, steps, strict=True)
-        ]
+            sync_file_systems(self.workspace.disk, self.looked.fds.values())
 
     def _require_directories_in_place(self) -> None:
         # Threat: a directory that was moved away, out of the root perhaps, and a link in its
         # place: what we changed there was not what the paths name.
-        for path, fd in self.fds.items():
-            try:
-                with held_open(self.workspace.open_at(path, PASS_DIRECTORY)) as now:
-                    is_in_place = identity_of(now) == identity_of(fd)
-            except OSError as failure:
-                raise changed(path) from failure
-            if not is_in_place:
+        root_fd, resolution = self.workspace.root_fd, self.workspace.resolution
+        for path, fd in self.looked.fds.items():
+            if not is_still_there(root_fd, resolution, path, identity_of(fd)):
                 raise changed(path)
 
     def _put_back(self, bound: Sequence[BoundStep], failure: BaseException) -> None:
@@ -407,7 +375,8 @@ class _Commit(Struct):
                 f"the set could not be put back after a failure ({failure}): {second}",
                 hint="it is put back as soon as the plane is opened again",
             ) from failure
-        self._clean_and_forget(bound)
+        with suppress(PaddockError):  # it has ended: the recovery forgets it
+            clean_all(self.entry, bound)
         if changed_since:
             raise conflict(changed_since) from failure
 
@@ -416,28 +385,21 @@ class _Commit(Struct):
         # was displaced stays under its temporary names until the recovery has ended the entry.
         with suppress(PaddockError):
             self.entry.end()
-            if not self._clean_and_forget(bound):
+            if not clean_all(self.entry, bound):
                 self.drafts.notes.append(left_note(self.token))
 
-    def _clean_and_forget(self, bound: Sequence[BoundStep]) -> bool:
-        is_clean = clean_all(self.entry, bound)
-        if is_clean:
-            with suppress(PaddockError):  # it has ended: the recovery forgets it
-                self.entry.forget()
-        return is_clean
-
     def _receipt(self) -> ChangeReceipt:
-        before, after = self.looked.before, dict(self.drafts.after)
-        for path in self.looked.in_place:
-            status = status_at(self.fds[path.parent], path.name)
+        looked, after = self.looked, dict(self.drafts.after)
+        for path in looked.in_place:
+            status = status_at(looked.fds[path.parent], path.name)
             if status is not None:
-                after[path] = state_of(status, before[path].version)
-        return ChangeReceipt(self.looked.rows(after), tuple(self.drafts.notes))
+                after[path] = state_of(status, looked.before[path].version)
+        return ChangeReceipt(looked.rows(after), tuple(self.drafts.notes))
 
     def _expected(self) -> _States:
         found: _States = {}
-        for change in self.plan.metadata:
+        for change in self.looked.plan.metadata:
             state = self.looked.before[change.path]
-            mode = state.mode if change.mode is None else change.mode & _NINE_BITS
+            mode = state.mode if change.mode is None else change.mode & NINE_BITS
             found[change.path] = replace(state, mode=mode)
         return found

@@ -9,6 +9,7 @@ import os
 import resource
 from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Final
 
 from paddock import limits
@@ -73,6 +74,16 @@ def _require_descriptors(wanted: int) -> None:
         )
 
 
+def is_still_there(
+    root_fd: int, resolution: Resolution, path: WorkspacePath, identity: Identity
+) -> bool:
+    try:
+        with held_open(resolution.open(root_fd, path.relative, PASS_DIRECTORY)) as fd:
+            return identity_of(fd) == identity
+    except OSError:
+        return False  # opened again, and then it says what is wrong
+
+
 def lock(workspace: Workspace, *paths: WorkspacePath) -> AbstractContextManager[tuple[int, ...]]:
     return locked(workspace.root_fd, workspace.resolution, *paths)
 
@@ -96,19 +107,12 @@ def locked(
             os.close(fd)
         return identity
 
-    def is_still_there(path: WorkspacePath, identity: Identity) -> bool:
-        try:
-            with held_open(resolution.open(root_fd, path.relative, PASS_DIRECTORY)) as fd:
-                return identity_of(fd) == identity
-        except OSError:
-            return False  # opened again, and then it says what is wrong
-
     for _ in range(_REOPENS_MAX):
         try:
             found = [hold(path) for path in paths]
             for identity in sorted(fds):
                 lock_directory(fds[identity], paths[0], wait_s)
-            if all(map(is_still_there, paths, found)):
+            if all(map(partial(is_still_there, root_fd, resolution), paths, found)):
                 yield tuple(fds[identity] for identity in found)
                 return
         finally:

@@ -14,16 +14,18 @@ named. Recovery may be killed, and is then done again. An entry that cannot be s
 
 import errno
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from enum import Enum
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from paddock.errors import FileChangedError, PaddockError, PathError
+from paddock.errors import FileChangedError, HostError, PaddockError, PathError
+from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk, sync_file_systems
-from paddock.storage.journal import Intent, Journal, JournalEntry, Step, UnclaimedEntry
+from paddock.storage.journal import Intent, Journal, JournalEntry, UnclaimedEntry
 from paddock.workspace.exchange import BoundStep, bind, remove_any
 from paddock.workspace.paths import (
     WorkspacePath,
@@ -71,40 +73,38 @@ def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recov
 
 
 def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolution) -> Recovered:
+    found = Recovered(entry.name, "", RecoveredSet.WAITING)
     if isinstance(entry, UnclaimedEntry):
-        return Recovered(entry.name, "", RecoveredSet.WAITING, why=entry.why)
+        return replace(found, why=entry.why)
     try:
         entry.load()
         intent = entry.records.intent
         if intent is None:
             entry.abandon()
-            return Recovered(entry.name, "", RecoveredSet.NEVER_BEGUN)
-        return _in_root(entry, intent, disk, resolution)
+            return replace(found, settled=RecoveredSet.NEVER_BEGUN)
+        found = replace(found, root=intent.root, label=intent.label)
+        with ExitStack() as held:
+            root_fd = held.enter_context(_open_root(intent.root, intent.root_inode))
+            if intent.beside is not None:
+                second = intent.beside
+                fd = held.enter_context(_open_root(second.root, second.root_inode))
+                beside = Beside(second.name, second.root, fd)
+                resolution = BesideResolution(resolution, root_fd, beside)
+            there, gone = _standing(root_fd, resolution, intent)
+            fds = held.enter_context(locked(root_fd, resolution, *there, wait_s=_WAIT_S))
+            return _settle_under_locks(
+                found, entry, disk, dict(zip(there, fds, strict=True)), tuple(gone)
+            )
     except (OSError, PaddockError) as failure:
-        intent = entry.records.intent
-        root, label = ("", "") if intent is None else (intent.root, intent.label)
-        return Recovered(entry.name, root, RecoveredSet.WAITING, label, why=str(failure))
+        return replace(found, why=str(failure))
 
 
-def _in_root(entry: JournalEntry, intent: Intent, disk: Disk, resolution: Resolution) -> Recovered:
-    with ExitStack() as held:
-        root_fd = os.open(intent.root, PASS_DIRECTORY | os.O_NOFOLLOW)
-        held.callback(os.close, root_fd)
-        if os.fstat(root_fd).st_ino != intent.root_inode:
-            why = "another directory stands there now"
-            return Recovered(entry.name, intent.root, RecoveredSet.WAITING, intent.label, why=why)
-        if intent.beside is not None:
-            second = intent.beside
-            fd = os.open(second.root, PASS_DIRECTORY | os.O_NOFOLLOW)
-            held.callback(os.close, fd)
-            if os.fstat(fd).st_ino != second.root_inode:
-                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), second.root)
-            beside = Beside(second.name, second.root, fd)
-            resolution = BesideResolution(resolution, root_fd, beside)
-        there, gone = _standing(root_fd, resolution, intent)
-        with locked(root_fd, resolution, *there, wait_s=_WAIT_S) as fds:
-            recovery = _Recovery(entry, intent, disk, dict(zip(there, fds, strict=True)), gone)
-            return recovery.run()
+@contextmanager
+def _open_root(path: str, inode: int) -> Generator[int]:
+    with held_open(os.open(path, PASS_DIRECTORY | os.O_NOFOLLOW)) as fd:
+        if os.fstat(fd).st_ino != inode:
+            raise HostError(f"another directory stands at {path} now")
+        yield fd
 
 
 def _standing(
@@ -116,10 +116,9 @@ def _standing(
     """
     there: list[WorkspacePath] = []
     gone: list[WorkspacePath] = []
-    for relative in intent.directories:
-        path = unchecked_path(relative)
+    for path in map(unchecked_path, intent.directories):
         try:
-            os.close(resolution.open(root_fd, relative, PASS_DIRECTORY))
+            os.close(resolution.open(root_fd, path.relative, PASS_DIRECTORY))
         except OSError as failure:
             if failure.errno not in _GONE:
                 raise
@@ -129,53 +128,39 @@ def _standing(
     return there, gone
 
 
-class _Recovery(Struct, frozen=True):
-    entry: JournalEntry
-    intent: Intent
-    disk: Disk
-    fds: dict[WorkspacePath, int]
-    gone: list[WorkspacePath]
-
-    def run(self) -> Recovered:
-        entry, intent, steps = self.entry, self.intent, self.entry.records.steps
-        if steps is None:
-            self._remove_temporaries()
-            entry.forget()
-            return Recovered(entry.name, intent.root, RecoveredSet.NEVER_BEGUN, intent.label)
-        bound, changed_since = self._bind(steps), list(self.gone)
-        settled, why = RecoveredSet.ENDED, ""
-        if not entry.records.is_ended:
-            if not entry.records.is_undone and completed(bound):
-                settled = RecoveredSet.COMPLETED
-            else:
-                if not entry.records.is_undone:
-                    entry.undo()
-                settled = RecoveredSet.UNDONE
-                changed_since += undo_all(bound)
-            sync_file_systems(self.disk, self.fds.values())
-            entry.end()
-        if clean_all(entry, bound):
-            entry.forget()
+def _settle_under_locks(
+    found: Recovered,
+    entry: JournalEntry,
+    disk: Disk,
+    fds: dict[WorkspacePath, int],
+    changed_since: tuple[WorkspacePath, ...],
+) -> Recovered:
+    token, steps = cast("Intent", entry.records.intent).token, entry.records.steps
+    if steps is None:
+        for fd in fds.values():
+            for name in filter(is_temporary_name, os.listdir(fd)):
+                if name.startswith(set_prefix(token)):
+                    remove_any(disk, fd, name)
+        entry.forget()
+        return replace(found, settled=RecoveredSet.NEVER_BEGUN)
+    bound: list[BoundStep] = []
+    for step in steps:
+        directory = unchecked_path(step.directory)
+        if directory in fds:
+            bound.append(bind(disk, fds[directory], child_of(directory, step.name), token, step))
+    settled = RecoveredSet.ENDED
+    if not entry.records.is_ended:
+        if not entry.records.is_undone and completed(bound):
+            settled = RecoveredSet.COMPLETED
         else:
-            why = left_note(intent.token)
-        paths = tuple(changed_since)
-        return Recovered(entry.name, intent.root, settled, intent.label, paths, why)
-
-    def _bind(self, steps: Sequence[Step]) -> list[BoundStep]:
-        bound: list[BoundStep] = []
-        for step in steps:
-            directory = unchecked_path(step.directory)
-            if directory in self.fds:
-                path = child_of(directory, step.name)
-                bound.append(bind(self.disk, self.fds[directory], path, self.intent.token, step))
-        return bound
-
-    def _remove_temporaries(self) -> None:
-        prefix = set_prefix(self.intent.token)
-        for fd in self.fds.values():
-            for name in os.listdir(fd):
-                if name.startswith(prefix) and is_temporary_name(name):
-                    remove_any(self.disk, fd, name)
+            if not entry.records.is_undone:
+                entry.undo()
+            settled = RecoveredSet.UNDONE
+            changed_since += tuple(undo_all(bound))
+        sync_file_systems(disk, fds.values())
+        entry.end()
+    why = "" if clean_all(entry, bound) else left_note(token)
+    return replace(found, settled=settled, changed_since=changed_since, why=why)
 
 
 def completed(bound: Sequence[BoundStep]) -> bool:
@@ -203,10 +188,15 @@ def left_note(token: str) -> str:
 
 
 def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> bool:
-    """Remove what stands under the temporary names of an ended set; whether nothing is left."""
+    """Remove what stands under the temporary names of an ended set, and then its entry.
+
+    False where something is left: the next recovery tries again.
+    """
     is_undone = entry.records.is_undone
     try:
         cleaned = [step.clean(is_undone=is_undone) for step in bound]
     except (OSError, PathError):
         return False
+    if all(cleaned):
+        entry.forget()
     return all(cleaned)
