@@ -1,18 +1,15 @@
-"""Walking directories by descriptor; links are shown and never followed.
+"""Walking directories by descriptor, in the order of the paths' bytes.
 
-Rules kept here:
-  * each directory is opened under the descriptor of its parent, with O_NOFOLLOW, so a
-    directory swapped for a link during the walk is an error of that one entry;
-  * the order is that of the paths' bytes, whatever the disk says;
-  * nothing is looked at closely (size, where a link leads) that is not shown;
-  * a directory that cannot be read is noted, and the walk goes on;
-  * Paddock's temporary files are not there.
+Each directory is opened under the descriptor of its parent, with O_NOFOLLOW, so one that is
+swapped for a link during the walk is an error of that one entry. Links are shown and never
+followed, and Paddock's temporary files are not there. Nothing is looked at closely (size, where
+a link leads) that is not shown; a directory that cannot be read is noted, and the walk goes on.
 """
 
 import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
@@ -35,7 +32,6 @@ from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, find_real
 from paddock.workspace.workspace import Workspace
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
-_HIDDEN_LIKELY: Final = 16
 _SORTED_SHARE: Final = 4
 """Where one in so many is wanted, two sorts of texts are quicker than a heap of pairs."""
 
@@ -113,11 +109,9 @@ def list_directory(
     *,
     skipped: int = 0,
 ) -> Listing:
-    """What a directory holds, `depth` levels down, in byte order; at most `entries_max` shown.
+    """What a directory holds, `depth` levels down; at most `entries_max` shown.
 
-    `about` chooses entries before they are counted and cut; so many of the first are
-    `skipped`.
-
+    `about` chooses entries before they are counted and cut; so many of the first are `skipped`.
     Raises: PathNotFoundError, PathNotADirectoryError; PathError: not readable.
     """
     directory = path.real if isinstance(path, ReadPath) else path
@@ -137,20 +131,22 @@ def first_entries(
     entries_max: int,
     is_shown: Callable[[str], bool],
 ) -> Page:
-    """The first entries of a directory, without regard to case; at most `entries_max`.
+    """The first entries of a directory, without regard to case; raises as `list_directory`.
 
     Only links are looked at closely: any directory costs one pass, and no entry has a size.
-
-    Raises: PathNotFoundError, PathNotADirectoryError; PathError: not readable.
     """
     directory = path.real if isinstance(path, ReadPath) else path
     with converting(directory, "list"), held_open(_open_directory(workspace, directory)) as fd:
         with os.scandir(fd) as listed:
             found = list(listed)
         prefix = "" if directory.is_root else f"{directory.relative}/"
-        wanted, has_more = _first_shown(found, prefix, entries_max, is_shown)
-        entries = tuple([_told(workspace, prefix, entry) for entry in wanted])
-    return Page(entries, has_more)
+        shown = (
+            entry
+            for entry in _in_order(found, entries_max)
+            if not is_temporary_name(entry.name) and is_shown(prefix + entry.name)
+        )
+        entries = tuple([_told(workspace, prefix, each) for each in islice(shown, entries_max)])
+        return Page(entries, has_more=next(shown, None) is not None)
 
 
 def _told(workspace: Workspace, prefix: str, entry: os.DirEntry[str]) -> DirectoryEntry:
@@ -164,49 +160,33 @@ def _told(workspace: Workspace, prefix: str, entry: os.DirEntry[str]) -> Directo
 
 
 def _open_directory(workspace: Workspace, directory: WorkspacePath) -> int:
-    fd = workspace.open_at(directory, READ_DIRECTORY)
+    return _searchable(workspace.open_at(directory, READ_DIRECTORY))
+
+
+def _searchable(fd: int) -> int:
+    """Refuse a directory whose names can be read, and nothing of what they name.
+
+    Threat: every entry would seem to have gone away, and the directory empty.
+    path_resolution(7): "." below a descriptor asks for search permission of its directory.
+    """
     try:
-        _require_search(fd)
+        os.stat(".", dir_fd=fd)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def _require_search(fd: int) -> None:
-    """Refuse a directory whose names can be read, and nothing of what they name.
-
-    Threat: every entry would seem to have gone away, and the directory empty.
-    path_resolution(7): "." below a descriptor asks for search permission of its directory.
-    """
-    os.stat(".", dir_fd=fd)
-
-
-def _first_shown(
-    entries: list[os.DirEntry[str]],
-    prefix: str,
-    entries_max: int,
-    is_shown: Callable[[str], bool],
-) -> tuple[list[os.DirEntry[str]], bool]:
-    taken = entries_max + _HIDDEN_LIKELY
-    while True:
-        # Folded names first: the names themselves only tell those apart that fold alike.
-        if taken * _SORTED_SHARE >= len(entries):
-            taken = len(entries)
-            candidates = sorted(sorted(entries, key=_name), key=_folded)
-        else:
-            names = [entry.name for entry in entries]
-            keyed = zip(map(str.casefold, names), names, entries, strict=True)
-            candidates = [entry for _, _, entry in heapq.nsmallest(taken, keyed)]
-        shown = [
-            entry
-            for entry in candidates
-            if not is_temporary_name(entry.name) and is_shown(prefix + entry.name)
-        ]
-        if len(shown) > entries_max or taken >= len(entries):
-            return shown[:entries_max], len(shown) > entries_max
-        # More of them may not be shown than was guessed.
-        taken *= 4
+def _in_order(entries: list[os.DirEntry[str]], wanted: int) -> Iterator[os.DirEntry[str]]:
+    # Folded names first: the names themselves only tell those apart that fold alike.
+    if wanted * _SORTED_SHARE >= len(entries):
+        yield from sorted(sorted(entries, key=_name), key=_folded)
+        return
+    names = [entry.name for entry in entries]
+    left = list(zip(map(str.casefold, names), names, entries, strict=True))
+    heapq.heapify(left)
+    while left:
+        yield heapq.heappop(left)[2]
 
 
 _name: Final = attrgetter("name")
@@ -225,41 +205,27 @@ class _Walk(Struct):
     found: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
     closed: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
-    def visit(self, fd: int, directory: WorkspacePath, depth: int) -> None:
-        below: list[tuple[str, WorkspacePath]] = []
-        try:
-            for name, is_directory in _names(fd):
-                path = child_of(directory, name)
-                if self.about.shows(path, is_directory=is_directory):
-                    self.found.append(path)
-                if is_directory and depth > 1 and self.about.enters(path):
-                    below.append((name, path))
-            for name, path in below:
-                self._enter(fd, name, path, depth - 1)
-        finally:
-            os.close(fd)
-
-    def _enter(self, parent_fd: int, name: str, path: WorkspacePath, depth: int) -> None:
-        try:
-            fd = os.open(name, _OPEN_BELOW, dir_fd=parent_fd)
-        except OSError:
-            # Unreadable, gone, or swapped for something else: said in the result.
-            self.closed.append(path)
-            return
-        try:
-            _require_search(fd)
-        except OSError:
-            os.close(fd)
-            self.closed.append(path)
-            return
-        self.visit(fd, path, depth)
-
-
-def _names(fd: int) -> Iterator[tuple[str, bool]]:
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            if not is_temporary_name(entry.name):
-                yield entry.name, entry.is_dir(follow_symlinks=False)
+    def visit(self, dir_fd: int, directory: WorkspacePath, depth: int) -> None:
+        below: list[WorkspacePath] = []
+        with held_open(dir_fd):
+            with os.scandir(dir_fd) as entries:
+                for entry in entries:
+                    if is_temporary_name(entry.name):
+                        continue
+                    path = child_of(directory, entry.name)
+                    is_directory = entry.is_dir(follow_symlinks=False)
+                    if self.about.shows(path, is_directory=is_directory):
+                        self.found.append(path)
+                    if is_directory and depth > 1 and self.about.enters(path):
+                        below.append(path)
+            for path in below:
+                try:
+                    fd = _searchable(os.open(path.name, _OPEN_BELOW, dir_fd=dir_fd))
+                except OSError:
+                    # Unreadable, gone, or swapped for something else: said in the result.
+                    self.closed.append(path)
+                else:
+                    self.visit(fd, path, depth - 1)
 
 
 def _look_at(workspace: Workspace, paths: Iterable[WorkspacePath]) -> tuple[DirectoryEntry, ...]:

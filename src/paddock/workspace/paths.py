@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Final, Literal, NamedTuple, NoReturn, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, StructMeta
 
 from paddock import limits
 from paddock.errors import InvalidPathError, PathTraversalError
@@ -11,31 +11,19 @@ from paddock.pattern import lazy_pattern
 from paddock.text.show import quote
 
 
-class WorkspacePath:
+class _Closed(StructMeta):
+    def __call__(self, *_: object) -> NoReturn:
+        raise TypeError("only a workspace makes a WorkspacePath: use its resolve methods")
+
+
+class WorkspacePath(Struct, frozen=True, metaclass=_Closed):
     """A canonical name inside one workspace; `.` is the root.
 
     Only the workspace makes one: its text was taken apart once, here, and is never again. A
     name that the disk gave may hold lone surrogates.
     """
 
-    __slots__ = ("relative",)
-
     relative: str
-
-    def __init__(self) -> None:
-        raise TypeError("only a workspace makes a WorkspacePath: use its resolve methods")
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a WorkspacePath does not change")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, WorkspacePath) and self.relative == other.relative
-
-    def __hash__(self) -> int:
-        return hash(self.relative)
-
-    def __repr__(self) -> str:
-        return f"WorkspacePath(relative={self.relative!r})"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -63,14 +51,9 @@ class WorkspacePath:
         return self.relative
 
 
-_put_relative: Final = WorkspacePath.__dict__["relative"].__set__
-
-
 def unchecked_path(relative: str) -> WorkspacePath:
     """The path whose canonical text is `relative`, which the caller has proved to be so."""
-    path = object.__new__(WorkspacePath)
-    _put_relative(path, relative)  # frozen, and the constructor is closed
-    return path
+    return StructMeta.__call__(WorkspacePath, relative)
 
 
 ROOT: Final = unchecked_path(".")
@@ -87,8 +70,7 @@ def child_of(directory: WorkspacePath, name: str) -> WorkspacePath:
 class ReadPath(NamedTuple):
     """A path to read: as asked, and where links lead. Policy judges both.
 
-    It need not exist: what is missing is said when it is opened, after policy
-    was asked, so that a refusal does not tell whether something is there.
+    It need not exist: a refusal by policy must not tell whether something is there.
     """
 
     asked: WorkspacePath
@@ -96,10 +78,7 @@ class ReadPath(NamedTuple):
 
 
 class WritePath(NamedTuple):
-    """A path to write: as asked, the file that would be written, whether it stood there.
-
-    The two differ only where the last component is a link. Policy judges both.
-    """
+    """A path to write: as asked, and the file that a link there leads to. Policy judges both."""
 
     asked: WorkspacePath
     real: WorkspacePath
@@ -112,8 +91,6 @@ class EntryPath(NamedTuple):
     path: WorkspacePath
     exists: bool
 
-
-# Names of our own
 
 TEMPORARY_PREFIX: Final = ".paddock-"
 OF_SET: Final = ".set"
@@ -133,15 +110,10 @@ def set_prefix(token: str) -> str:
     return TEMPORARY_PREFIX + token
 
 
-# Rules kept here:
-#   * a path is relative to the root, or absolute inside it by either of the root's names;
-#   * `.` and doubled slashes vanish; `..` stays in place for `resolve` to follow, because
-#     after a link it is not a matter of text;
-#   * NUL, control characters and lone surrogates are refused, so is what is too long;
-#   * nothing is percent-decoded, case-folded or normalised: `%2e%2e` is a file name;
-#   * the names of Paddock's own temporary files are nobody else's.
-#
-# No function here touches the disk. That a path exists, or stays inside, is not decided here.
+# Taking a path's text apart; no function here touches the disk. A path is relative to the root, or
+# absolute inside it by either of the root's names. `..` stays in place for `resolve` to follow,
+# because after a link it is not a matter of text. Nothing is percent-decoded, case-folded or
+# normalised: `%2e%2e` is a file name.
 
 _UNUSABLE: Final = lazy_pattern("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Controls (C0, DEL, C1) and lone surrogates, which no UTF-8 name can hold."""
@@ -151,8 +123,6 @@ _PLAIN_CHARS_MAX: Final = 250
 
 
 class AskedPath(Struct, frozen=True):
-    """A path's text taken apart: components with `..` still in place."""
-
     text: str
     parts: tuple[str, ...]
     as_directory: bool
@@ -172,7 +142,6 @@ def is_plain(text: str) -> bool:
 
 
 def parse_asked(text: str, root_names: tuple[str, ...]) -> AskedPath:
-    """Take a path's text apart and refuse what no path can be; `root_names` are the root's."""
     if not text:
         raise InvalidPathError("the path is empty", hint="use . for the workspace root")
     if _UNUSABLE.search(text):
