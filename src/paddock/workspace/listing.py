@@ -151,12 +151,14 @@ def first_entries(
 
 def _told(workspace: Workspace, prefix: str, entry: os.DirEntry[str]) -> DirectoryEntry:
     """What a directory itself tells of an entry; where a link leads, it does not."""
-    path = unchecked_path(prefix + entry.name)
+    path, kind = unchecked_path(prefix + entry.name), EntryKind.SPECIAL
+    if entry.is_symlink():
+        return _link(workspace, path)
     if entry.is_file(follow_symlinks=False):
-        return DirectoryEntry(path, EntryKind.FILE)
-    if entry.is_dir(follow_symlinks=False):
-        return DirectoryEntry(path, EntryKind.DIRECTORY)
-    return _link(workspace, path) if entry.is_symlink() else DirectoryEntry(path, EntryKind.SPECIAL)
+        kind = EntryKind.FILE
+    elif entry.is_dir(follow_symlinks=False):
+        kind = EntryKind.DIRECTORY
+    return DirectoryEntry(path, kind)
 
 
 def _open_directory(workspace: Workspace, directory: WorkspacePath) -> int:

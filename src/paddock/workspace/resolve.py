@@ -1,17 +1,11 @@
 """Two ways to open a name under a descriptor without passing a link; they are interchangeable.
 
-`Openat2Resolution` lets the kernel do it in one call. `WalkResolution` opens one component
-after the other, each with O_NOFOLLOW under the descriptor of the one before, for kernels
-and containers that have no openat2. Neither compares texts, and neither looks first and
-opens later: the descriptor that a check was made on is the descriptor that is used.
-
-Rules kept here, by both:
-  * `relative` is canonical (no `..`, not absolute); anything else is refused;
-  * no component may be a link, the last one included: `OSError(ELOOP)`;
-  * every descriptor is close-on-exec.
-
-A path with links is first taken apart by `find_real`, which yields one without; what was
-judged is then opened here, and a link that appeared meanwhile fails.
+`Openat2Resolution` lets the kernel do it in one call. `WalkResolution` opens one component after
+the other, each with O_NOFOLLOW under the descriptor of the one before, for kernels and containers
+that have no openat2. Neither compares texts, and neither looks first and opens later: the
+descriptor that a check was made on is the one that is used, and it is close-on-exec. A path with
+links is first taken apart by `find_real`, which yields one without; what was judged is then opened
+here, and a link that appeared meanwhile fails.
 """
 
 import errno
@@ -68,7 +62,8 @@ class Resolution(Protocol):
     def open(self, root_fd: int, relative: str, flags: int) -> int:
         """A new descriptor of `relative` under `root_fd`, no link passed. Creates nothing.
 
-        Raises: OSError: ELOOP for a link, EXDEV for a name not canonical, else as open(2).
+        Raises: OSError: ELOOP for a link (the last component included), EXDEV for a name that
+            is not canonical (`..`, absolute), else as open(2).
         """
         ...
 
@@ -149,23 +144,19 @@ def detect_resolution() -> Resolution:
     ENOSYS: a kernel before 5.6, or not Linux. EPERM: a container's filter that does not
     know the call. Anything else is an answer, so the call is there.
     """
-    slash = os.open("/", PASS_DIRECTORY)
-    try:
-        os.close(OpenHow(PASS_DIRECTORY, _RESOLVE).open(slash, b"."))
-    except OSError as failure:
-        if failure.errno in (errno.ENOSYS, errno.EPERM):
-            return WalkResolution()
-        raise
-    finally:
-        os.close(slash)
-    return Openat2Resolution()
+    resolution = Openat2Resolution()
+    with held_open(os.open("/", PASS_DIRECTORY)) as slash:
+        try:
+            os.close(resolution.open(slash, ".", PASS_DIRECTORY))
+        except OSError as failure:
+            if failure.errno in (errno.ENOSYS, errno.EPERM):
+                return WalkResolution()
+            raise
+    return resolution
 
 
-# The answer is a path without links. It is a finding, not a permission: policy judges it,
-# and it is then opened again without passing any link, so that a swap between the two
-# makes the second one fail and nothing else.
-#
-# Rules kept here:
+# The answer is a path without links: a finding, not a permission. Policy judges it, and it is then
+# opened again without passing any link, so that a swap between the two makes the second one fail.
 #   * each component is looked at under the descriptor of the one before;
 #   * a link's text is resolved as the kernel would, but from the held root: an absolute
 #     one must begin with one of the root's names, `..` may not climb above the root;
@@ -192,11 +183,10 @@ class Found(Struct, frozen=True):
 def find_real(
     root_fd: int, asked: AskedPath, roots: tuple[str, ...], *, follow_last: bool
 ) -> Found:
-    """Where `asked` leads under `root_fd`; a link in the last place is followed if asked."""
-    trail = _Trail(root_fd, asked, roots, follow_last, held=[root_fd])
+    trail = _Trail(asked, roots, follow_last, held=[root_fd])
     try:
-        for left, name in zip(range(len(asked.parts) - 1, -1, -1), asked.parts, strict=True):
-            trail.step_asked(name, is_last=left == 0)
+        for number, name in enumerate(asked.parts, 1):
+            trail.step_asked(name, is_last=number == len(asked.parts))
     finally:
         for fd in trail.held[1:]:
             os.close(fd)
@@ -206,14 +196,12 @@ def find_real(
 class _Trail(Struct):
     """The state of one walk. `held[i]` is the directory of `real[:i]`; `held[0]` is not ours."""
 
-    root_fd: int
     path: AskedPath
     roots: tuple[str, ...]
     follow_last: bool
+    held: list[int]
     asked: list[str] = field(default_factory=list[str])
     real: list[str] = field(default_factory=list[str])
-    held: list[int] = field(default_factory=list[int])
-    pending: list[str] = field(default_factory=list[str])
     hops: int = 0
     mode: int = stat.S_IFDIR
     through_link: bool = False
@@ -225,16 +213,15 @@ class _Trail(Struct):
             self.asked = list(self.real) if self.through_link else self.asked[:-1]
             return
         self.asked.append(name)
-        hops = self.hops
-        self.pending = [name]
-        while self.pending:
-            part = self.pending.pop()
+        hops, pending = self.hops, [name]
+        while pending:
+            part = pending.pop()
             if part == "..":
                 self._climb()
             else:
-                self._descend(part, follow=self.follow_last or not is_last)
-        if self.hops > hops or stat.S_ISLNK(self.mode):
-            self.through_link = self.through_link or not is_last
+                pending += self._descend(part, follow=self.follow_last or not is_last)
+        if not is_last and (self.hops > hops or stat.S_ISLNK(self.mode)):
+            self.through_link = True
 
     def _climb(self) -> None:
         if not self.real:
@@ -245,13 +232,14 @@ class _Trail(Struct):
         # The parent of something missing may be missing as well.
         self.mode = stat.S_IFDIR if len(self.held) == len(self.real) + 1 else 0
 
-    def _descend(self, name: str, *, follow: bool) -> None:
+    def _descend(self, name: str, *, follow: bool) -> list[str]:
+        """Where it is a link that is followed, the parts of its text, the first one last."""
         here = self._here()
         self.mode = 0 if here is None else _mode_of(name, here)
         if here is not None and stat.S_ISLNK(self.mode) and follow:
-            self._turn(os.readlink(name, dir_fd=here))
-            return
+            return self._turn(os.readlink(name, dir_fd=here))
         self.real.append(name)
+        return []
 
     def _here(self) -> int | None:
         missing = len(self.real) + 1 - len(self.held)
@@ -261,7 +249,7 @@ class _Trail(Struct):
             missing = 0
         return self.held[-1] if missing == 0 else None
 
-    def _turn(self, target: str) -> None:
+    def _turn(self, target: str) -> list[str]:
         self.hops += 1
         if self.hops > limits.link_hops_max:
             raise InvalidPathError(
@@ -276,7 +264,7 @@ class _Trail(Struct):
                 self._climb()
         check_names(self.path.text, tuple(part for part in parts if part != ".."))
         self.mode = stat.S_IFDIR
-        self.pending.extend(reversed(parts))
+        return list(reversed(parts))
 
 
 def _mode_of(name: str, dir_fd: int) -> int:
@@ -304,39 +292,24 @@ def open_root(root: str, resolution: Resolution, name: str | None = None) -> Roo
         raise HostError("file names must be UTF-8 here: start Python in its UTF-8 mode")
     try:
         real_root = os.path.realpath(root, strict=True)  # noqa: TID251 - what the root is
-        fd = _open_real(real_root, resolution)
+        with held_open(os.open("/", PASS_DIRECTORY)) as slash:
+            fd = resolution.open(slash, real_root.strip("/") or ".", PASS_DIRECTORY)
     except (OSError, ValueError) as failure:
         raise ConfigError(f"workspace root {quote(root)} cannot be opened: {failure}") from None
-    return Root(_name_as_given(name or root, real_root, fd), real_root, fd)
-
-
-def _open_real(real_root: str, resolution: Resolution) -> int:
-    with held_open(os.open("/", PASS_DIRECTORY)) as slash:
-        return resolution.open(slash, real_root.strip("/") or ".", PASS_DIRECTORY)
-
-
-def _name_as_given(root: str, real_root: str, fd: int) -> str:
-    """The root's name made absolute, unless a `..` behind a link makes that another directory."""
-    name = os.path.abspath(root)
+    # As it was given, unless a `..` behind a link makes that another directory.
+    given = os.path.abspath(name or root)
     try:
-        given = os.stat(name)
+        is_same = os.path.samestat(os.stat(given), os.fstat(fd))
     except OSError:
-        return real_root
-    return name if os.path.samestat(given, os.fstat(fd)) else real_root
+        is_same = False
+    return Root(given if is_same else real_root, real_root, fd)
 
 
-# The git directory of a linked worktree, or of a repository that the workspace is a part
-# of, is not in the workspace, and what a command writes there belongs to the same set of
-# changes. So a set sees one tree: `.git` and what is below it are opened under the other
-# root, everything else under the workspace's own. What keeps a set whole (one order of
-# locks, one journal entry, one commit record) needs no second of anything:
-#
-#     all checks of both → what is new is built in both → one sync of each file system
-#     → commit record → objects and files of the work tree → index → refs → HEAD
-#     → one sync of each → end
-#
-# and a kill anywhere leaves the set to the recovery, which completes or undoes both parts.
-# File tools know nothing of this: only sets of commands, and their undoing, are made so.
+# The git directory of a linked worktree, or of a repository that the workspace is a part of, is
+# not in the workspace, and what a command writes there belongs to the same set of changes. So a
+# set sees one tree: `.git` and what is below it are opened under the other root, everything else
+# under the workspace's own. What keeps a set whole (one order of locks, one journal entry, one
+# commit record) needs no second of anything. Only sets of commands, and their undoing, do this.
 
 
 class Beside(Struct, frozen=True):
