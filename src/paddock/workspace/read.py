@@ -1,12 +1,10 @@
 """Reading one file: by descriptor, regular files only, sizes from the descriptor.
 
-Rules kept here:
-  * the real path that was judged is opened, and no link on the way;
-  * opening never waits: a FIFO, socket or device is refused, not read;
-  * a file that is replaced while we read stays whole for us: we hold the old one;
-  * a file that is rewritten in place while we read can't be held still. At most the
-    bytes that it had when it was opened are read, and the answer says that it changed
-    meanwhile. Its version is that of the bytes read, so a later `if_version` fails.
+The real path that was judged is opened, and no link on the way; opening never waits: a FIFO, socket
+or device is refused. A file that is replaced while we read stays whole for us: we hold the old one.
+One that is rewritten in place can't be held still: at most the bytes that it had when it was opened
+are read, and the answer says that it changed meanwhile. Its version is that of the bytes read, so a
+later `if_version` fails.
 """
 
 import os
@@ -17,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final, Self, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import PathNotAFileError, TextTooLargeError
@@ -28,22 +27,18 @@ from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.paths import WorkspacePath
 from paddock.workspace.resolve import READ_FILE, Resolution
 
-# A line ends with LF; what follows the last LF is a line only if it is not empty. Lines
-# come as bytes without their LF: what encoding they are in is not judged here.
-#
-# One pass counts the line ends of each chunk; the wanted lines are then read from where
-# they begin. Nothing ever holds all lines, or a whole long one. The counts are small and
-# can be kept: with them, another window of the same file costs no pass.
+# A line ends with LF; what follows the last LF is a line only if it is not empty. One pass counts
+# the line ends of each chunk; the wanted lines are then read from where they begin. Nothing ever
+# holds all lines, or a whole long one. With the counts, another window of the file costs no pass.
 
 _CHUNK_BYTES_WINDOW: Final = 262_144
 _LF: Final = b"\n"
 
 
 class WindowLine(Struct, frozen=True):
-    """One line: its number from 1, its bytes without LF, its whole length without LF."""
-
     number: int
     content: bytes
+    """Without its LF, perhaps cut; `length_bytes` is that of the whole line."""
     length_bytes: int
 
     @property
@@ -101,9 +96,7 @@ class LineIndex(Struct, frozen=True):
 
 
 def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
-    before: list[int] = []
-    ends = offset = 0
-    piece = b""
+    before, ends, offset, piece = list[int](), 0, 0, b""
     for piece in pieces:
         for start in range(0, len(piece), _CHUNK_BYTES_WINDOW):
             chunk = piece[start : start + _CHUNK_BYTES_WINDOW]
@@ -168,14 +161,12 @@ def whole_characters(content: bytes) -> bytes:
     return content
 
 
-# Reading on in a large file would otherwise hash and count all of it for each window. A
-# file is told again by device, inode, size and both its times. Within one tick of the
-# clock it could be rewritten without a trace in them, so nothing is remembered of a file
-# that changed shortly before it was read.
-#
-# A stale answer can only come from writes that leave no trace in the times at once (a
-# memory mapping that is not synced). It then shows the bytes that stand there, perhaps
-# from a wrong line on, and a version that no write accepts.
+# Reading on in a large file would otherwise hash and count all of it for each window. A file is
+# told again by device, inode, size and both its times. Within one tick of the clock it could be
+# rewritten without a trace in them, so nothing is remembered of a file that changed shortly before
+# it was read. A stale answer can only come from writes that leave no trace in the times at once (a
+# memory mapping that is not synced). It then shows the bytes that stand there, perhaps from a wrong
+# line on, and a version that no write accepts.
 
 WORTH_REMEMBERING_BYTES: Final = 1_048_576
 _FILES_MAX: Final = 16
@@ -210,10 +201,8 @@ class KnownFiles:
         changed_ns = max(status.modified_ns, status.changed_ns)
         if status.size_bytes < WORTH_REMEMBERING_BYTES or read_at_ns - changed_ns < _SETTLED_NS:
             return
-        before = self.find(status)
-        self._files[status] = KnownFile(
-            found.version or before.version, found.lines or before.lines
-        )
+        old = self.find(status)
+        self._files[status] = KnownFile(found.version or old.version, found.lines or old.lines)
         while len(self._files) > _FILES_MAX:
             self._files.popitem(last=False)
 
@@ -244,8 +233,6 @@ def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
 
 
 class FileContent(Struct, frozen=True):
-    """All bytes of a file, and what they were when they were read."""
-
     content: bytes
     version: str
     mode: int
@@ -282,10 +269,6 @@ class OpenFile:
     def size_bytes(self) -> int:
         return self.status.size_bytes
 
-    @property
-    def mode(self) -> int:
-        return self.status.mode
-
     def read_all(self, bytes_max: int) -> FileContent:
         """Every byte. Raises: TextTooLargeError: more than `bytes_max`; none was read."""
         if self.size_bytes > bytes_max:
@@ -295,7 +278,7 @@ class OpenFile:
             )
         with converting(self.path, "read"):
             content = read_bytes(self._fd, self.size_bytes)
-            return FileContent(content, version_of(content), self.mode, self._has_changed())
+            return FileContent(content, version_of(content), self.status.mode, self._has_changed())
 
     def read_start(self, bytes_max: int) -> bytes:
         with converting(self.path, "read"):
@@ -320,7 +303,7 @@ class OpenFile:
         """`line_count` lines from `first_line` (1-based), and the version of the whole content.
 
         A line over `line_bytes_max` is cut between characters; over `bytes_max`, whole lines are
-        left out (the first one is cut instead). A first line behind the end gives no lines.
+        left out (the first one is cut instead).
         """
         if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
             raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
@@ -332,10 +315,8 @@ class OpenFile:
                 self._keep(KnownFile(None, index))
             lines, cut_by_bytes = read_lines(self._fd, index, first_line, line_count, shown)
             version, total = self.version(), index.lines_total
-            has_changed = self._has_changed()
-        return Window(
-            lines, first_line, total, index.size_bytes, cut_by_bytes, version, has_changed
-        )
+            found = Window(lines, first_line, total, index.size_bytes, cut_by_bytes, version)
+            return replace(found, changed_while_reading=self._has_changed())
 
     def _keep(self, found: KnownFile) -> None:
         if not self._has_changed():

@@ -48,7 +48,7 @@ def test_size_and_mode_come_from_the_descriptor(filled):
     with filled.workspace.open_file(filled.workspace.resolve_read("link")) as file:
         (filled.root / "dir/file").unlink()
         (filled.root / "dir/file").write_bytes(b"another")
-        assert (file.size_bytes, file.mode & 0o777) == (len(CONTENT), 0o640)
+        assert (file.size_bytes, file.status.mode & 0o777) == (len(CONTENT), 0o640)
         assert file.read_all(100).content == CONTENT
         assert file.version() == VERSION
         assert file.read_start(5) == CONTENT[:5]
