@@ -1,22 +1,15 @@
 """The fence: file access under one root, by descriptor, atomic and durable.
 
-    paths        the nouns: names, and what a directory holds
-    resolve      opening without passing a link; where links lead; the root, held open
-    workspace    the face: one root, and what paths in it lead to
-    listing      walking directories    read      one open file, or some lines of it
-    states       what stands at a path, with its version
-    places       what is about to change: its locks, drafts, names that outlive nobody
-    metadata     what survives a write
-    changes      the nouns and the plan of a set that happens as a whole
-    build        what is new, beside its place
-    exchange     one step of a set, and directories as a whole
-    single       a set of one: create, replace, edit, move, delete
-    apply        a set of many, with the journal      recover   after a crash
-    search       a folder of its own: contents and names, by ripgrep
-    failures     OSError → paddock.errors, in one place
+    paths, resolve, workspace   names, opening without passing a link, the face: one root
+    listing, read               walking directories; one open file, or some lines of it
+    metadata, states            what stands at a path, and what survives a write
+    places                      what is about to change: its locks, and names that outlive nobody
+    single                      a set of one: create, replace, edit, move, delete
+    changes, build, exchange    a set that happens as a whole: its plan, drafts and steps
+    apply, recover              commit it with the journal, and settle it after a crash
+    search, failures            contents and names, by ripgrep; OSError → paddock.errors
 
-Whether a path may be touched is policy's business, not decided here. What is exported is for
-who reads; what changes files is imported by who changes them.
+Whether a path may be touched is policy's business, not decided here.
 """
 
 from paddock.workspace.paths import (

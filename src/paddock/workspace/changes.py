@@ -1,12 +1,11 @@
-"""The nouns of a set of changes: what is to change, from what, and what came of it.
+"""The nouns of a set of changes: what is to change, from what, and what came of it; and its plan.
 
-A set is a sequence of phases, a phase a sequence of changes. All of them happen or none
-does; the phases say in which order the names change, for whoever looks on meanwhile
-(of a repository: objects first, references last).
-
-Each change says what it believes to stand at its path. A removal may be given together with a
-creation for one path: then the removal's belief counts, and the creation says `Absent`. A new
-directory is given before what it holds; one that is removed, with a removal for everything in it.
+A set is a sequence of phases, a phase a sequence of changes. All of them happen or none does; the
+phases say in which order the names change, for whoever looks on meanwhile (of a repository: objects
+first, references last). Each change says what it believes to stand at its path. A removal may be
+given together with a creation for one path: then the removal's belief counts, and the creation says
+`Absent`. A new directory is given before what it holds; one that is removed, with a removal for
+everything in it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -183,9 +182,7 @@ class ChangePlan(Struct, frozen=True):
     metadata: tuple[SetMetadata, ...]
 
     def directories(self) -> tuple[WorkspacePath, ...]:
-        acts = [swap.path.parent for swap in self.swaps]
-        acts += [change.path.parent for change in self.metadata]
-        return tuple(dict.fromkeys(acts))
+        return tuple(dict.fromkeys(act.path.parent for act in (*self.swaps, *self.metadata)))
 
 
 def plan_changes(phases: Phases) -> ChangePlan:
@@ -194,18 +191,24 @@ def plan_changes(phases: Phases) -> ChangePlan:
     removed: dict[WorkspacePath, Removal] = {}
     metadata: dict[WorkspacePath, SetMetadata] = {}
     phase_of: dict[WorkspacePath, int] = {}
-    for phase, change in ((phase, change) for phase, some in enumerate(phases) for change in some):
-        path = change.path
-        _require_place(path)
-        if isinstance(change, SetMetadata):
-            taken = metadata.setdefault(path, change)
-        elif isinstance(change, RemoveFile | RemoveDirectory):
-            taken = removed.setdefault(path, change)
-        else:
-            taken = created.setdefault(path, change)
-        if taken is not change:
-            raise _contradiction(path, "is given twice")
-        phase_of[path] = max(phase, phase_of.get(path, 0))
+    for phase, changes in enumerate(phases):
+        for change in changes:
+            path = change.path
+            if path.is_root:
+                raise InvalidPathError(
+                    "the workspace root itself is not changed", hint="change what is in it"
+                )
+            if len(path.parts) > limits.path_depth_max:
+                raise too_deep(path)
+            if isinstance(change, SetMetadata):
+                taken = metadata.setdefault(path, change)
+            elif isinstance(change, RemoveFile | RemoveDirectory):
+                taken = removed.setdefault(path, change)
+            else:
+                taken = created.setdefault(path, change)
+            if taken is not change:
+                raise _contradiction(path, "is given twice")
+            phase_of[path] = max(phase, phase_of.get(path, 0))
     if len(phase_of) > limits.change_set_paths_max:
         raise InvalidPathError(
             f"the set has more than {limits.change_set_paths_max} paths", hint="change less at once"
@@ -222,15 +225,6 @@ def plan_changes(phases: Phases) -> ChangePlan:
 
     in_place = sorted(metadata.values(), key=lambda change: _order(change.path), reverse=True)
     return ChangePlan(tuple(sorted(swaps, key=turn)), tuple(in_place))
-
-
-def _require_place(path: WorkspacePath) -> None:
-    if path.is_root:
-        raise InvalidPathError(
-            "the workspace root itself is not changed", hint="change what is in it"
-        )
-    if len(path.parts) > limits.path_depth_max:
-        raise too_deep(path)
 
 
 def _check(
@@ -251,7 +245,7 @@ def _check(
             raise _contradiction(path, "lies in a directory that nothing creates")
     for path in removed:
         gone = [above for above in path.ancestors if above in removed]
-        if any(not isinstance(removed[above], RemoveDirectory) for above in gone):
+        if not all(isinstance(removed[above], RemoveDirectory) for above in gone):
             raise _contradiction(path, "lies below a file that is removed")
         if gone and path.parent not in gone:
             raise _contradiction(path, "lies in a directory that nothing removes")

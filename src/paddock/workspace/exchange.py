@@ -324,7 +324,7 @@ def bind(
 # holds is looked at before and after, and must be the same.
 
 
-class Held(NamedTuple):
+class HeldTree(NamedTuple):
     """What a directory holds. `digest`: equal as long as nobody changed anything in there."""
 
     digest: str
@@ -332,7 +332,7 @@ class Held(NamedTuple):
     names: frozenset[str]
 
 
-def held_in(dir_fd: int, name: str, path: WorkspacePath) -> Held:
+def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
     """Each directory in it is locked while it is read.
 
     So a writer in there is either done, and seen, or comes after and finds that the directory
@@ -356,7 +356,7 @@ def held_in(dir_fd: int, name: str, path: WorkspacePath) -> Held:
                     sight.update(f"{_sight_of(status)}\n".encode("ascii"))
 
     walk(dir_fd, name, path, "")
-    return Held(digest.hexdigest(), sight.hexdigest(), frozenset(names))
+    return HeldTree(digest.hexdigest(), sight.hexdigest(), frozenset(names))
 
 
 def marked(

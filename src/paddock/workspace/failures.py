@@ -8,7 +8,7 @@ import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeAlias
 
 from paddock import limits
 from paddock.errors import (
@@ -34,7 +34,11 @@ NOT_A_FILE_HINT: Final = "name a file in it, or another path"
 _SPECIAL_HINT: Final = "only files, directories and links can be used; take another path"
 _CLOSED_HINT: Final = "ask for its permissions to be changed, or use another path"
 _ODD_NAME: Final = "use another name"
-_PLAIN_FAILURES: Final[dict[int, tuple[type[PaddockError], str, str]]] = {
+READING_ACTS: Final = frozenset({"read", "list", "resolve", "look at"})
+_Told: TypeAlias = tuple[type[PaddockError], str, str]
+_NOT_READABLE: Final[_Told] = (PathError, "not readable by this user", _CLOSED_HINT)
+_NOT_WRITABLE: Final[_Told] = (ReadOnlyPathError, "not writable by this user", _CLOSED_HINT)
+_PLAIN_FAILURES: Final[dict[int, _Told]] = {
     errno.ENOENT: (PathNotFoundError, "no such file or directory", NOT_FOUND_HINT),
     errno.ENOTDIR: (PathNotADirectoryError, "not a directory", "view what is above it"),
     errno.EISDIR: (PathNotAFileError, "is a directory", NOT_A_FILE_HINT),
@@ -61,33 +65,18 @@ _PLAIN_FAILURES: Final[dict[int, tuple[type[PaddockError], str, str]]] = {
 def converted(failure: OSError, path: WorkspacePath, act: str) -> PaddockError:
     code = failure.errno or 0
     if code in (errno.EACCES, errno.EPERM):
-        return _not_permitted(path, act)
-    known = _PLAIN_FAILURES.get(code)
-    if known is not None:
-        kind, what, hint = known
-        return kind(f"cannot {act} {quote(path.relative)}: {what}", hint=hint)
-    # EIO, ENOMEM, EMFILE, ENFILE and the unknown: nothing that a model could do about it.
-    return HostError(f"cannot {act} {quote(path.relative)}: {os.strerror(code)}")
-
-
-def _not_permitted(path: WorkspacePath, act: str) -> PaddockError:
-    if act in READING_ACTS:
-        return PathError(
-            f"cannot {act} {quote(path.relative)}: not readable by this user", hint=_CLOSED_HINT
-        )
-    return ReadOnlyPathError(
-        f"cannot {act} {quote(path.relative)}: not writable by this user",
-        hint=_CLOSED_HINT,
-    )
+        known = _NOT_READABLE if act in READING_ACTS else _NOT_WRITABLE
+    else:
+        # EIO, ENOMEM, EMFILE, ENFILE and the unknown: nothing that a model could do about it.
+        known = _PLAIN_FAILURES.get(code, (HostError, os.strerror(code), ""))
+    kind, what, hint = known
+    return kind(f"cannot {act} {quote(path.relative)}: {what}", hint=hint)
 
 
 def special_file(path: WorkspacePath) -> SpecialFileError:
     return SpecialFileError(
         f"{quote(path.relative)} is a FIFO, socket or device", hint=_SPECIAL_HINT
     )
-
-
-READING_ACTS: Final = frozenset({"read", "list", "resolve", "look at"})
 
 
 @contextmanager

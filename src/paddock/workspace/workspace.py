@@ -1,22 +1,15 @@
 """The workspace: one root, held by its descriptor, and what its paths lead to.
 
-Rules kept here:
-  * every open starts at the root's descriptor and cannot leave it;
-  * a path is resolved once, policy judges what came out, and exactly that is used:
-    a swap in between makes the act fail;
-  * every failure is one of paddock.errors.
-What changes a workspace are functions: of one path in `single`, of many in `apply`.
+Every open starts at the root's descriptor and cannot leave it. A path is resolved once, policy
+judges what came out, and exactly that is used: a swap in between makes the act fail. What changes a
+workspace are functions: of one path in `single`, of many in `apply`.
 """
 
 import os
 from contextlib import AbstractContextManager
 from typing import Self
 
-from paddock.errors import (
-    PathNotADirectoryError,
-    PathNotAFileError,
-    PathThroughLinkError,
-)
+from paddock.errors import PathNotADirectoryError, PathNotAFileError, PathThroughLinkError
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
 from paddock.storage.history import Keeper
@@ -55,7 +48,6 @@ from paddock.workspace.resolve import (
 class Workspace:
     """File access under one root, safe against path and link tricks.
 
-    Deciding *whether* a path may be touched is policy's business, not ours.
     One object serves any number of threads; a forked child may go on using its copy.
     """
 
@@ -85,10 +77,7 @@ class Workspace:
         Absolute paths by `root`, by `name` (as long as it is the same directory) and by the
         name without links are inside. `resolution` is probed for if it is not given; `disk`
         is for tests of failure; `keeper` gets what is replaced, and without one it is gone.
-
-        Raises:
-            ConfigError: `root` is no directory, or cannot be opened.
-            HostError: file names are not UTF-8 in this process.
+        Raises: ConfigError: `root` is no directory, or cannot be opened; HostError.
         """
         chosen = resolution or detect_resolution()
         workspace = cls(open_root(root, chosen, name), chosen, disk or Disk(), keeper or Keeper())
@@ -106,7 +95,6 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        """Let the root go. Nothing works afterwards; a second time does nothing."""
         if self.root_fd >= 0:
             fd, self.root_fd = self.root_fd, -1
             os.close(fd)
@@ -135,7 +123,6 @@ class Workspace:
                 sweep(self, left)
 
     def open_at(self, path: WorkspacePath, flags: int) -> int:
-        """A descriptor of it, no link passed. Raises: OSError; see `Resolution`."""
         return self.resolution.open(self.root_fd, path.relative, flags)
 
     def hold_parent(self, path: WorkspacePath) -> AbstractContextManager[int]:
@@ -159,12 +146,9 @@ class Workspace:
     def resolve_write(self, path: str) -> WritePath:
         """The file that a write to `path` would write; a link in the last place is followed.
 
-        Missing parents are fine: they are taken as text. What stands there is looked
-        at by the write.
-
-        Raises:
-            PathThroughLinkError: a directory on the way is a link.
-            PathNotAFileError: it ends in a slash.
+        Missing parents are fine: they are taken as text. What stands there is looked at by the
+        write. Raises: PathThroughLinkError: a directory on the way is a link;
+        PathNotAFileError: it ends in a slash.
         """
         here = self._find_plain(path)
         if here is not None:
@@ -179,12 +163,7 @@ class Workspace:
         return WritePath(found.asked, found.real, found.exists)
 
     def resolve_entry(self, path: str) -> EntryPath:
-        """The entry that `path` names, to move or delete it; a link is the link itself.
-
-        Raises:
-            PathThroughLinkError: a directory on the way is a link.
-            PathNotADirectoryError: it ends in a slash and is no directory.
-        """
+        """The entry that `path` names, to move or delete it; raises as the two above."""
         here = self._find_plain(path)
         if here is not None:
             return EntryPath(here, exists=True)
@@ -214,23 +193,19 @@ class Workspace:
     def open_file(self, path: ReadPath | WorkspacePath) -> OpenFile:
         """Open a regular file for reading; of a ReadPath, the real path that was judged.
 
-        Never waits. See `read` for what happens if the file changes meanwhile.
-
-        Raises:
-            PathNotFoundError, PathNotAFileError (a directory), SpecialFileError.
-            FileChangedError: a link took its place since it was resolved.
+        Raises: PathNotFoundError, PathNotAFileError (a directory), SpecialFileError;
+            FileChangedError: a link took its place since it was resolved;
             PathError: this user may not read it.
         """
         real = path.real if isinstance(path, ReadPath) else path
         return open_file(self.root_fd, self.resolution, real, self._known)
 
     def read_all(self, path: ReadPath | WorkspacePath, bytes_max: int) -> FileContent:
-        """Every byte of a file; TextTooLargeError over `bytes_max`, else as `open_file`."""
+        """Raises: TextTooLargeError: over `bytes_max`; else as `open_file`."""
         with self.open_file(path) as file:
             return file.read_all(bytes_max)
 
     def version(self, path: ReadPath | WorkspacePath) -> str:
-        """`sha256:` and the digest of a file's bytes, streamed; else as `open_file`."""
         with self.open_file(path) as file:
             return file.version()
 
