@@ -35,8 +35,8 @@ from paddock.workspace.metadata import (
     NINE_BITS,
     FileStatus,
     carry_metadata,
+    found_at,
     require_same,
-    status_at,
     status_of,
 )
 from paddock.workspace.paths import WorkspacePath
@@ -87,9 +87,7 @@ class Drafts(Struct):
                 self._link(change, dir_fd, name, taken_for)
             else:
                 self._directory(branch, dir_fd, name, taken_for)
-            status = status_at(dir_fd, name)
-            if status is None:
-                raise FileNotFoundError
+            status = found_at(dir_fd, name)
         self.after[path] = state_of(status, version, text)
         return status
 
@@ -143,10 +141,8 @@ class Drafts(Struct):
         if taken_for is None:
             self.disk.make_link(dir_fd, name, change.text)
         else:
-            status = status_at(dir_fd, name)
-            if status is None or not status.is_link:
-                raise changed(change.path)
-            if os.readlink(name, dir_fd=dir_fd) != change.text:
+            status = found_at(dir_fd, name)
+            if not status.is_link or os.readlink(name, dir_fd=dir_fd) != change.text:
                 raise changed(change.path)
             if (status.uid, status.gid) != taken_for:
                 self.disk.set_link_owner(dir_fd, name, *taken_for)

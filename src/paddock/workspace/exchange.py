@@ -40,7 +40,7 @@ which it could be waiting: then it is in our way, and the set gives way."""
 
 
 class BoundSwap(Struct, frozen=True):
-    """See the module. `draft`, `aside`, `going` are temporary names in the same directory."""
+    """`draft`, `aside`, `going` are temporary names in the same directory."""
 
     disk: Disk
     dir_fd: int
@@ -124,7 +124,14 @@ class BoundSwap(Struct, frozen=True):
             return self._fits(self.name, self.step.old)
         if displaced == self.draft:
             return self._exchanged_back(new)
-        return self._taken_away(new) and (displaced is None or self._moved_back(displaced))
+        try:
+            self._move(self.name, self.draft)
+        except FileNotFoundError:
+            return False
+        if not self._fits(self.draft, new):
+            self._moved_back(self.draft)
+            return False
+        return displaced is None or self._moved_back(displaced)
 
     def clean(self, *, is_undone: bool) -> bool:
         """Remove what was displaced, or was built. False: something strange stays there."""
@@ -136,9 +143,9 @@ class BoundSwap(Struct, frozen=True):
         is_clean = True
         for name in (self.draft, self.aside):
             status = self._at(name)
-            if status is not None and self._may_go(name, status, is_undone=is_undone):
+            if status is None or self._may_go(name, status, is_undone=is_undone):
                 remove_any(self.disk, self.dir_fd, name)
-            elif status is not None:
+            else:
                 is_clean = False
         return is_clean
 
@@ -165,8 +172,7 @@ class BoundSwap(Struct, frozen=True):
         return is_gone
 
     def _may_go(self, name: str, status: FileStatus, *, is_undone: bool) -> bool:
-        new = self.step.new
-        marks = [mark for mark in (self.step.old, new) if mark is not None]
+        new, marks = self.step.new, [mark for mark in (self.step.old, self.step.new) if mark]
         if not is_undone:
             # By the inode: whoever had the old file open may have written to it since.
             return status.inode in {mark.inode for mark in marks}
@@ -201,9 +207,8 @@ class BoundSwap(Struct, frozen=True):
         old, new = self.step.old, self.step.new
         if not self.aside or old is None or new is None or self._at(self.name) is not None:
             return False
-        draft = self._at(self.draft)
-        is_aside = self._at(self.aside) is not None
-        return is_aside and draft is not None and draft.inode == new.inode
+        draft, aside = self._at(self.draft), self._at(self.aside)
+        return aside is not None and draft is not None and draft.inode == new.inode
 
     def _move(self, name: str, to: str) -> None:
         """Rename and never replace; EEXIST where something is."""
@@ -226,16 +231,6 @@ class BoundSwap(Struct, frozen=True):
         except FileExistsError:
             return False  # they made something new there
         return True
-
-    def _taken_away(self, new: EntryMark) -> bool:
-        try:
-            self._move(self.name, self.draft)
-        except FileNotFoundError:
-            return False
-        is_ours = self._fits(self.draft, new)
-        if not is_ours:
-            self._moved_back(self.draft)
-        return is_ours
 
     def _exchanged_back(self, new: EntryMark) -> bool:
         """Exchange again, until what was taken away is what we put there last: theirs goes back."""

@@ -84,9 +84,14 @@ def status_of(fd: int) -> FileStatus:
     return status_from(os.fstat(fd))
 
 
+def found_at(dir_fd: int, name: str) -> FileStatus:
+    """Raises: OSError, also where nothing stands there."""
+    return status_from(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
+
+
 def status_at(dir_fd: int, name: str) -> FileStatus | None:
     try:
-        return status_from(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
+        return found_at(dir_fd, name)
     except FileNotFoundError:
         return None
 

@@ -38,11 +38,12 @@ from paddock.storage.notes import Doing, DoingKind
 from paddock.storage.objects import Kept
 from paddock.text.show import quote
 from paddock.workspace.exchange import BoundSwap, mark_of
-from paddock.workspace.failures import NOT_A_FILE_HINT, NOT_FOUND_HINT, changed, converting
+from paddock.workspace.failures import NOT_A_FILE_HINT, changed, converting
 from paddock.workspace.metadata import (
     NEW_FILE_MODE,
     FileStatus,
     carry_metadata,
+    found_at,
     require_same,
     require_writable,
     status_at,
@@ -98,14 +99,10 @@ def write_file(
 ) -> SingleReceipt:
     """Create or replace a file.
 
-    Raises:
-        FileChangedError: not at `if_version`, or not what was resolved or read.
-        PathExistsError: expected absent, and is there.
-        PathNotFoundError: a parent is missing and `create_parents` is false.
-        PathNotAFileError, SpecialFileError, PathNotADirectoryError (a parent).
-        ReadOnlyPathError: its permissions, owner or attributes forbid it.
-        StorageFullError: no space; the old content stands.
-        PathError: the directory stays locked for limits.path_lock_timeout_s.
+    Raises: FileChangedError: not at `if_version`, or not what was resolved or read;
+        PathExistsError: expected absent, and is there; ReadOnlyPathError: its permissions,
+        owner or attributes forbid it; StorageFullError; PathError: what stands there or on
+        the way, or the directory stays locked for limits.path_lock_timeout_s.
     """
     target = _require_file_path(path)
     with (
@@ -174,12 +171,8 @@ def move_entry(
 
     `if_version` with a kind is no other kind's, whatever that holds.
 
-    Raises:
-        PathNotFoundError; PathExistsError: a move never overwrites.
-        DirectoryNotEmptyError, SpecialFileError, ReadOnlyPathError (a file's own bits).
-        InvalidPathError: the root, or a directory into itself.
-        FileChangedError: not at `if_version`, or not what was looked at; it stands
-            where it stood.
+    Raises: FileChangedError: not at `if_version`, or not what was looked at; PathExistsError: a
+        move never overwrites; PathError: it is not there, or may not be moved.
     """
     path, target = entry.path, to.real
     _require_movable(path, to)
@@ -190,7 +183,8 @@ def move_entry(
         _locked(workspace, target.parent, *others) as (made, to_fd, from_fd, *_),
     ):
         old, new = _Place(workspace, path, from_fd), _Place(workspace, target, to_fd)
-        status, state = _judge(old, if_version)
+        with converting(path, "move"):
+            status, state = _judge(old, if_version)
         doing = _doing(path, "moved", state)
         doing = replace(doing, after=state.version, to=target.relative, made=made)
         moving = _Moving(status, old, new)
@@ -304,9 +298,7 @@ def _judge(
     place: _Place, if_version: str | EntryVersion | None = None
 ) -> tuple[FileStatus, EntryState]:
     """What is to be moved or deleted, if it may be."""
-    status = place.status()
-    if status is None:
-        raise _not_found(place.path)
+    status = found_at(place.dir_fd, place.path.name)
     if status.is_directory:
         place.require_empty()
     elif status.is_regular:
@@ -322,16 +314,8 @@ def _doing(path: WorkspacePath, kind: DoingKind, state: EntryState) -> Doing:
 
 def _directories_of(workspace: Workspace, path: WorkspacePath) -> tuple[WorkspacePath, ...]:
     with workspace.hold_parent(path) as fd:
-        status = status_at(fd, path.name)
-    if status is None:
-        raise _not_found(path)
+        status = found_at(fd, path.name)
     return (path.parent, path) if status.is_directory else (path.parent,)
-
-
-def _not_found(path: WorkspacePath) -> PathNotFoundError:
-    return PathNotFoundError(
-        f"no such file or directory: {quote(path.relative)}", hint=NOT_FOUND_HINT
-    )
 
 
 @contextmanager
