@@ -284,11 +284,11 @@ class _Commit(Struct):
             entry.begin(self._intent(label))
             bound = [self._swap(number, swap) for number, swap in enumerate(looked.plan.swaps)]
             bound += map(self._metadata, looked.plan.metadata)
-            steps = tuple(step.step for step in bound)
+            rows = looked.rows({**self.drafts.after, **self._expected()})
             if witness is not None:
-                witness(looked.rows({**self.drafts.after, **self._expected()}))
+                witness(rows)
             self._sync()
-            entry.commit(steps)
+            entry.commit(tuple(step.step for step in bound))
         except BaseException:
             self._give_up()
             raise
@@ -302,7 +302,7 @@ class _Commit(Struct):
             self._put_back(bound, failure)
             raise
         self._finish(bound)
-        return self._receipt()
+        return ChangeReceipt(rows, tuple(self.drafts.notes))
 
     def _intent(self, label: str) -> Intent:
         root, beside = self.workspace, beside_of(self.workspace.resolution)
@@ -387,14 +387,6 @@ class _Commit(Struct):
             self.entry.end()
             if not clean_all(self.entry, bound):
                 self.drafts.notes.append(left_note(self.token))
-
-    def _receipt(self) -> ChangeReceipt:
-        looked, after = self.looked, dict(self.drafts.after)
-        for path in looked.in_place:
-            status = status_at(looked.fds[path.parent], path.name)
-            if status is not None:
-                after[path] = state_of(status, looked.before[path].version)
-        return ChangeReceipt(looked.rows(after), tuple(self.drafts.notes))
 
     def _expected(self) -> _States:
         found: _States = {}

@@ -1,9 +1,9 @@
 """What stands at a path, stood there, and will: the nouns of looking, and how one looks."""
 
 import os
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
-from typing import Final, cast
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar, cast
 
 from msgspec import Struct
 
@@ -14,9 +14,10 @@ from paddock.workspace.failures import converting, special_file
 from paddock.workspace.metadata import FileStatus, kind_of, require_same, status_at
 from paddock.workspace.paths import ChangeableKind, EntryPath, WorkspacePath
 from paddock.workspace.read import require_versionable, version_of
-from paddock.workspace.resolve import READ_FILE
+from paddock.workspace.resolve import PASS_DIRECTORY, READ_FILE
 from paddock.workspace.workspace import Workspace
 
+T = TypeVar("T")
 OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 
 
@@ -31,8 +32,6 @@ class Seen(Struct, frozen=True):
 class EntryState(Struct, frozen=True):
     kind: ChangeableKind
     mode: int
-    size_bytes: int
-    modified_ns: int
     version: str | None
     """Of a file's content or a link's text; None of a directory, and of a file that was
     neither kept nor expected at a version."""
@@ -48,9 +47,8 @@ class ChangedPath(Struct, frozen=True):
 
 
 def state_of(status: FileStatus, version: str | None, text: str | None = None) -> EntryState:
-    size_bytes = 0 if status.is_directory else status.size_bytes
     kind = cast("ChangeableKind", kind_of(status.mode))
-    return EntryState(kind, status.permissions, size_bytes, status.modified_ns, version, text)
+    return EntryState(kind, status.permissions, version, text)
 
 
 def entry_state(workspace: Workspace, entry: EntryPath) -> EntryState | None:
@@ -58,25 +56,25 @@ def entry_state(workspace: Workspace, entry: EntryPath) -> EntryState | None:
 
     Raises: SpecialFileError; PathError (not readable); FileChangedError (meanwhile).
     """
-    with _found(workspace, entry.path) as (dir_fd, status):
-        return None if status is None else state_at(entry.path, dir_fd, status)
+    return _look(workspace, entry.path, partial(state_at, entry.path))
 
 
 def entry_seen(workspace: Workspace, entry: EntryPath) -> Seen | None:
     """The same for a set of changes that is about this very entry."""
-    with _found(workspace, entry.path) as (_, status):
-        return None if status is None else Seen(status)
+    return _look(workspace, entry.path, lambda _, status: Seen(status))
 
 
-@contextmanager
-def _found(workspace: Workspace, path: WorkspacePath) -> Generator[tuple[int, FileStatus | None]]:
-    with converting(path, "look at"), ExitStack() as held:
+def _look(
+    workspace: Workspace, path: WorkspacePath, look: Callable[[int, FileStatus], T]
+) -> T | None:
+    with converting(path, "look at"):
         try:
-            dir_fd = held.enter_context(workspace.hold_parent(path))
+            dir_fd = workspace.open_at(path.parent, PASS_DIRECTORY)
         except (FileNotFoundError, NotADirectoryError):
-            yield -1, None
-        else:
-            yield dir_fd, status_at(dir_fd, path.name)
+            return None
+        with held_open(dir_fd):
+            status = status_at(dir_fd, path.name)
+            return None if status is None else look(dir_fd, status)
 
 
 def state_at(
@@ -104,18 +102,12 @@ def state_at(
 
 
 def doing_of_path(row: ChangedPath) -> Doing | None:
-    before, after = row.before, row.after
-    if before is None and after is None:
-        return None
+    path, before, after = row.path.relative, row.before, row.after
     if before is None:
-        created = cast("EntryState", after)
-        return Doing(
-            row.path.relative,
-            "created",
-            created.kind.value,
-            after=created.version,
-            mode_after=mode_of(created),
-        )
+        if after is None:
+            return None
+        mode, version = mode_of(after), after.version
+        return Doing(path, "created", after.kind.value, after=version, mode_after=mode)
     kind, entry_after = "overwritten", ""
     if after is None:
         kind = "deleted"
@@ -126,7 +118,7 @@ def doing_of_path(row: ChangedPath) -> Doing | None:
     # Of another kind the number alone says nothing: what comes back gets the usual mode.
     is_gone = after is None or after.kind is not before.kind or after.mode != before.mode
     return Doing(
-        row.path.relative,
+        path,
         kind,
         before.kind.value,
         before=before.version,

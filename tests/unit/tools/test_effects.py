@@ -14,15 +14,15 @@ ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 
 
 def file(version: str | None = ONE, mode: int = 0o644) -> EntryState:
-    return EntryState(EntryKind.FILE, mode, 3, 0, version)
+    return EntryState(EntryKind.FILE, mode, version)
 
 
 def link(version: str = TWO) -> EntryState:
-    return EntryState(EntryKind.LINK, 0o777, 3, 0, version, "abc")
+    return EntryState(EntryKind.LINK, 0o777, version, "abc")
 
 
 def directory(mode: int = 0o755) -> EntryState:
-    return EntryState(EntryKind.DIRECTORY, mode, 0, 0, None)
+    return EntryState(EntryKind.DIRECTORY, mode, None)
 
 
 @pytest.mark.parametrize(

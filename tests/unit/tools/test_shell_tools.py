@@ -200,7 +200,7 @@ def test_the_fields_of_a_result(tool, ports):
 
 
 def state(version: str | None = "sha256:1", kind: EntryKind = EntryKind.FILE) -> EntryState:
-    return EntryState(kind, 0o644, 1, 0, version)
+    return EntryState(kind, 0o644, version)
 
 
 def test_everything_there_is_to_say_is_said_before_what_was_printed(tool, ports):

@@ -84,15 +84,15 @@ def test_a_note_says_of_each_path_whether_what_stood_there_is_kept(tmp_path, wor
 @pytest.mark.parametrize(
     ("after", "noted"),
     [
-        (EntryState(EntryKind.DIRECTORY, 0o700, 0, 0, None), 0o700),
-        (EntryState(EntryKind.LINK, 0o700, 0, 0, NEW), 0o700),
-        (EntryState(EntryKind.FILE, 0o700, 3, 0, NEW), None),
-        (EntryState(EntryKind.FILE, 0o600, 3, 0, NEW), 0o700),
+        (EntryState(EntryKind.DIRECTORY, 0o700, None), 0o700),
+        (EntryState(EntryKind.LINK, 0o700, NEW), 0o700),
+        (EntryState(EntryKind.FILE, 0o700, NEW), None),
+        (EntryState(EntryKind.FILE, 0o600, NEW), 0o700),
         (None, 0o700),
     ],
 )
 def test_permissions_are_noted_where_they_or_the_kind_of_an_entry_change(after, noted):
-    before = EntryState(EntryKind.FILE, 0o700, 3, 0, ONE)
+    before = EntryState(EntryKind.FILE, 0o700, ONE)
     doing = doing_of_path(ChangedPath(unchecked_path("a"), before, after, kept=True))
 
     assert doing is not None
