@@ -40,7 +40,6 @@ from paddock.text.show import quote
 from paddock.workspace.build import Drafts
 from paddock.workspace.changes import (
     Absent,
-    AtVersion,
     ChangePlan,
     ChangeReceipt,
     Condition,
@@ -147,26 +146,27 @@ class _Look(Struct):
     objects: ObjectStore
     before: _States = field(default_factory=_States)
     replaced: dict[WorkspacePath, _Replaced] = field(default_factory=dict[WorkspacePath, _Replaced])
-    in_place: dict[WorkspacePath, FileStatus] = field(
-        default_factory=dict[WorkspacePath, FileStatus]
-    )
+    in_place: _Statuses = field(default_factory=_Statuses)
     kept: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     conflicts: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
     def look(self) -> None:
-        for swap in self.plan.swaps:
-            with converting(swap.path, "look at"):
-                self._swap(swap, self.fds[swap.path.parent])
-        for change in self.plan.metadata:
-            with converting(change.path, "look at"):
-                self._metadata(change, self.fds[change.path.parent])
+        for act in (*self.plan.swaps, *self.plan.metadata):
+            dir_fd = self.fds[act.path.parent]
+            with converting(act.path, "look at"):
+                status = status_at(dir_fd, act.path.name)
+                if isinstance(act, SwapPlan):
+                    self._swap(act, dir_fd, status)
+                elif status is None:
+                    self.conflicts.append(act.path)
+                else:
+                    self.in_place[act.path] = status
+                    self._entry(act, dir_fd, status)
         if self.conflicts:
             raise conflict(self.conflicts)
 
-    def _swap(self, plan: SwapPlan, dir_fd: int) -> None:
-        path = plan.path
-        status = status_at(dir_fd, path.name)
-        change = None if plan.created is None else plan.created.change
+    def _swap(self, plan: SwapPlan, dir_fd: int, status: FileStatus | None) -> None:
+        path, change = plan.path, None if plan.created is None else plan.created.change
         is_new = plan.removed is None and (change is None or isinstance(change.old, Absent))
         if status is None or is_new:
             if is_new is not (status is None):
@@ -176,27 +176,13 @@ class _Look(Struct):
         self.replaced[path] = _Replaced(status, *marked(dir_fd, path, status))
         if plan.removed is not None:
             self._branch(plan.removed, dir_fd, status)
-        elif change is not None and not isinstance(change.old, Absent):
-            self._entry(change, change.old, dir_fd, status)
-
-    def _metadata(self, change: SetMetadata, dir_fd: int) -> None:
-        path = change.path
-        status = status_at(dir_fd, path.name)
-        if status is None:
-            self.conflicts.append(path)
-            return
-        if status.is_link:
-            raise PathNotAFileError(
-                f"{quote(path.relative)} is a link, which has no permissions",
-                hint="change what it leads to",
-            )
-        self._state(path, change.old, dir_fd, status, keeps=False)
-        self.in_place[path] = status
+        elif change is not None:
+            self._entry(change, dir_fd, status)
 
     def _branch(self, branch: RemovedBranch, dir_fd: int, status: FileStatus) -> None:
         change, path = branch.change, branch.path
         if isinstance(change, RemoveFile):
-            self._entry(change, change.old, dir_fd, status)
+            self._entry(change, dir_fd, status)
             return
         if not status.is_directory or (change.old is not None and not _fits(change.old, status)):
             self.conflicts.append(path)
@@ -214,36 +200,32 @@ class _Look(Struct):
                 self._branch(child, fd, found)
 
     def _entry(
-        self, change: Creation | RemoveFile, old: Seen | AtVersion, dir_fd: int, status: FileStatus
+        self, change: Creation | RemoveFile | SetMetadata, dir_fd: int, status: FileStatus
     ) -> None:
-        path = change.path
-        if status.is_directory:
-            self.conflicts.append(path)
-            return
-        if status.is_regular and not change.overrides_read_only:
-            require_writable(path, status, dir_fd)
-        state = self._state(path, old, dir_fd, status, keeps=change.keeps_old)
-        if state.link_text is not None:
-            self.objects.put_bytes(os.fsencode(state.link_text))
-
-    def _state(
-        self,
-        path: WorkspacePath,
-        old: Seen | AtVersion,
-        dir_fd: int,
-        status: FileStatus,
-        *,
-        keeps: bool,
-    ) -> EntryState:
-        read = None if old.version is None else digest_of_file
+        path, old, keeps = change.path, change.old, False
+        if not isinstance(change, SetMetadata):
+            if status.is_directory:
+                self.conflicts.append(path)
+                return
+            if status.is_regular and not change.overrides_read_only:
+                require_writable(path, status, dir_fd)
+            keeps = change.keeps_old
+        elif status.is_link:
+            raise PathNotAFileError(
+                f"{quote(path.relative)} is a link, which has no permissions",
+                hint="change what it leads to",
+            )
+        version = None if isinstance(old, Absent) else old.version
+        read = None if version is None else digest_of_file
         if keeps and status.is_regular:
             read = self._keep
             self.kept.add(path)
         state = self.before[path] = state_at(path, dir_fd, status, read)
-        is_expected = old.version in (None, state.version)
+        if state.link_text is not None:
+            self.objects.put_bytes(os.fsencode(state.link_text))
+        is_expected = version in (None, state.version)
         if not is_expected or (isinstance(old, Seen) and not _fits(old, status)):
             self.conflicts.append(path)
-        return state
 
     def _keep(self, fd: int, size_bytes: int) -> str:
         del size_bytes
@@ -259,12 +241,8 @@ class _Look(Struct):
 
 
 def _fits(old: Seen, status: FileStatus) -> bool:
-    seen = old.status
-    is_same = (
-        seen.is_same_entry(status)
-        if status.is_directory
-        else seen.content_mark == status.content_mark
-    )
+    seen, counts = old.status, 2 if status.is_directory else 4
+    is_same = seen.content_mark[:counts] == status.content_mark[:counts]
     return is_same and seen.mode == status.mode
 
 
