@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 import sys
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -53,11 +53,12 @@ _AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR})
 _RESOLVE: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
 
 
-class Resolution(Protocol):
-    """How a canonical name becomes a descriptor."""
+class WalkResolution:
+    """How a canonical name becomes a descriptor: one openat(2) a component, with O_NOFOLLOW."""
 
-    @property
-    def name(self) -> str: ...
+    __slots__ = ()
+
+    name = "walk"
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
         """A new descriptor of `relative` under `root_fd`, no link passed. Creates nothing.
@@ -65,10 +66,46 @@ class Resolution(Protocol):
         Raises: OSError: ELOOP for a link (the last component included), EXDEV for a name that
             is not canonical (`..`, absolute), else as open(2).
         """
-        ...
+        if relative == ".":
+            return os.open(".", flags, dir_fd=root_fd)
+        parts = relative.split("/")
+        # Threat: `..` is no link, so O_NOFOLLOW would let it climb out of the root.
+        if not all(parts) or ".." in parts or "." in parts:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        held = root_fd
+        try:
+            for part in parts[:-1]:
+                below = _open_component(part, PASS_DIRECTORY, held)
+                if held != root_fd:
+                    os.close(held)
+                held = below
+            return _open_component(parts[-1], flags, held)
+        finally:
+            if held != root_fd:
+                os.close(held)
 
 
-class Openat2Resolution:
+Resolution: TypeAlias = WalkResolution
+
+
+def _open_component(name: str, flags: int, dir_fd: int) -> int:
+    """Open one component, and answer ELOOP for a link as openat2 does."""
+    try:
+        fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
+    except NotADirectoryError:
+        # O_DIRECTORY is looked at before O_NOFOLLOW, so a link answers ENOTDIR here.
+        # The look only chooses the error: nothing is opened because of it.
+        if stat.S_ISLNK(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+        raise
+    # O_PATH with O_NOFOLLOW opens the link itself instead of failing.
+    if flags & O_PATH and not flags & os.O_DIRECTORY and stat.S_ISLNK(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    return fd
+
+
+class Openat2Resolution(WalkResolution):
     """The kernel's own walk: openat2(2) with BENEATH, NO_MAGICLINKS and NO_SYMLINKS."""
 
     __slots__ = ("_hows",)
@@ -92,50 +129,6 @@ class Openat2Resolution:
                 left -= 1
                 if failure.errno not in _AGAIN or left < 0:
                     raise
-
-
-class WalkResolution:
-    """Our own walk: one openat(2) a component, each with O_NOFOLLOW."""
-
-    __slots__ = ()
-
-    name = "walk"
-
-    def open(self, root_fd: int, relative: str, flags: int) -> int:
-        if relative == ".":
-            return os.open(".", flags, dir_fd=root_fd)
-        parts = relative.split("/")
-        # Threat: `..` is no link, so O_NOFOLLOW would let it climb out of the root.
-        if not all(parts) or ".." in parts or "." in parts:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        held = root_fd
-        try:
-            for part in parts[:-1]:
-                below = _open_component(part, PASS_DIRECTORY, held)
-                if held != root_fd:
-                    os.close(held)
-                held = below
-            return _open_component(parts[-1], flags, held)
-        finally:
-            if held != root_fd:
-                os.close(held)
-
-
-def _open_component(name: str, flags: int, dir_fd: int) -> int:
-    """Open one component, and answer ELOOP for a link as openat2 does."""
-    try:
-        fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
-    except NotADirectoryError:
-        # O_DIRECTORY is looked at before O_NOFOLLOW, so a link answers ENOTDIR here.
-        # The look only chooses the error: nothing is opened because of it.
-        if stat.S_ISLNK(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
-        raise
-    # O_PATH with O_NOFOLLOW opens the link itself instead of failing.
-    if flags & O_PATH and not flags & os.O_DIRECTORY and stat.S_ISLNK(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
-    return fd
 
 
 def detect_resolution() -> Resolution:
@@ -328,17 +321,13 @@ class Beside(Struct, frozen=True):
         return rest if first == self.name else None
 
 
-class BesideResolution:
+class BesideResolution(WalkResolution):
     __slots__ = ("_root_fd", "beside", "within")
 
     def __init__(self, within: Resolution, root_fd: int, beside: Beside) -> None:
         self.within = within
         self._root_fd = root_fd
         self.beside = beside
-
-    @property
-    def name(self) -> str:
-        return self.within.name
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
         inside = self.beside.below(relative) if root_fd == self._root_fd else None
