@@ -12,7 +12,7 @@ a directory is moved or deleted only while it is empty: policy judged its name a
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from enum import Enum
 from functools import partial
 from typing import Final, Protocol
@@ -233,6 +233,9 @@ class _Place(Struct, frozen=True):
     def status(self) -> FileStatus | None:
         return status_at(self.dir_fd, self.path.name)
 
+    def temporary(self) -> AbstractContextManager[str]:
+        return temporary_name(self.workspace, self.path.parent, self.dir_fd)
+
     def require_empty(self) -> None:
         flags, name = READ_DIRECTORY | os.O_NOFOLLOW, self.path.name
         with held_open(os.open(name, flags, dir_fd=self.dir_fd)) as fd, os.scandir(fd) as found:
@@ -405,45 +408,31 @@ def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
 class _Draft(Struct, frozen=True):
     """New content that nobody sees yet; `name` where the file system lacks O_TMPFILE."""
 
-    place: _Place
     fd: int
     name: str | None
-
-    def fill(self, pieces: Pieces) -> None:
-        disk = self.place.workspace.disk
-        for piece in pieces:
-            disk.write(self.fd, piece)
-        disk.begin_sync(self.fd)  # while what it replaces is kept
-
-    def appear(self) -> None:
-        place, disk = self.place, self.place.workspace.disk
-        disk.sync(self.fd)
-        # link(2) never replaces, so a file that appeared meanwhile is not lost.
-        if self.name is None:
-            disk.link_open(self.fd, place.dir_fd, place.path.name)
-        else:
-            disk.move_new(place.dir_fd, self.name, place.dir_fd, place.path.name)
-
-    def vanish(self) -> None:
-        # Also if placing it failed: a file system across a network may have done it.
-        place, now = self.place, self.place.status()
-        if now is not None and now.is_same_entry(status_of(self.fd)):
-            place.workspace.disk.unlink(place.dir_fd, place.path.name)
+    notes: tuple[str, ...]
 
 
 @contextmanager
-def _open_draft(place: _Place, mode: int) -> Generator[_Draft]:
+def _drafted(
+    place: _Place, content: Pieces, old_fd: int = -1, old: FileStatus | None = None
+) -> Generator[_Draft]:
     """Leaving the context without placing it leaves nothing."""
-    disk, name = place.workspace.disk, None
+    disk, name, notes = place.workspace.disk, None, ()
+    # Nobody may read a replacement until it has the old file's permissions.
+    mode = NEW_FILE_MODE if old is None else PRIVATE_MODE
     with ExitStack() as held:
         fd = disk.open_unnamed(place.dir_fd, mode)
         if fd is None:
-            name = held.enter_context(
-                temporary_name(place.workspace, place.path.parent, place.dir_fd)
-            )
+            name = held.enter_context(place.temporary())
             fd = disk.create(place.dir_fd, name, mode)
         held.callback(os.close, fd)
-        yield _Draft(place, fd, name)
+        if old is not None:
+            notes = carry_metadata(disk, old_fd, old, fd, place.path)
+        for piece in content:
+            disk.write(fd, piece)
+        disk.begin_sync(fd)  # while what it replaces is kept
+        yield _Draft(fd, name, notes)
 
 
 def _happen(
@@ -469,12 +458,26 @@ def _happen(
 
 
 def _create(place: _Place, content: bytes, doing: Doing, expected: Expected) -> SingleReceipt:
+    disk, dir_fd, name = place.workspace.disk, place.dir_fd, place.path.name
     doing = replace(doing, after=version_of(content))
-    with _open_draft(place, NEW_FILE_MODE) as draft:
-        draft.fill((content,))
+    with _drafted(place, (content,)) as draft:
+
+        def appear() -> None:
+            disk.sync(draft.fd)
+            # link(2) never replaces, so a file that appeared meanwhile is not lost.
+            if draft.name is None:
+                disk.link_open(draft.fd, dir_fd, name)
+            else:
+                disk.move_new(dir_fd, draft.name, dir_fd, name)
+
+        def vanish() -> None:
+            # Also if placing it failed: a file system across a network may have done it.
+            if status_of(draft.fd).is_same_entry(place.status()):
+                disk.unlink(dir_fd, name)
+
         try:
             kept = place.workspace.keeper.note(doing)
-            _happen(place.workspace, kept, draft.appear, draft.vanish, place.dir_fd)
+            _happen(place.workspace, kept, appear, vanish, dir_fd)
         except FileExistsError as failure:
             if expected is Expected.ABSENT:
                 raise
@@ -485,18 +488,13 @@ def _create(place: _Place, content: bytes, doing: Doing, expected: Expected) -> 
 def _replace(
     place: _Place, before: FileStatus, old_fd: int, content: Pieces, doing: Doing
 ) -> SingleReceipt:
-    doing = replace(doing, after=version_of(*content))
-    # Nobody may read the draft until it has the old file's permissions.
-    with _open_draft(place, PRIVATE_MODE) as draft:
-        notes = carry_metadata(place.workspace.disk, old_fd, before, draft.fd, place.path)
-        draft.fill(content)
+    doing, keeper = replace(doing, after=version_of(*content)), place.workspace.keeper
+    with _drafted(place, content, old_fd, before) as draft:
         # With its change time, which keeping it may move: attributes are part of the file.
         if place.status() != before:
             raise changed(place.path)
-        keeper = place.workspace.keeper
         _give_way(place, before, lambda: keeper.keep_file(doing, old_fd), draft)
-    written = sum(map(len, content))
-    return SingleReceipt(doing, before.size_bytes, written, notes)
+    return SingleReceipt(doing, before.size_bytes, sum(map(len, content)), draft.notes)
 
 
 def _give_way(
@@ -504,11 +502,7 @@ def _give_way(
 ) -> None:
     workspace, path, dir_fd = place.workspace, place.path, place.dir_fd
     drafted = None if draft is None else draft.name
-    with (
-        temporary_name(workspace, path.parent, dir_fd)
-        if drafted is None
-        else nullcontext(drafted) as name
-    ):
+    with place.temporary() if drafted is None else nullcontext(drafted) as name:
         new = None if draft is None else mark_of(status_of(draft.fd))
         step = SwapStep(path.parent.relative, path.name, 0, mark_of(old), new)
         swap = BoundSwap(workspace.disk, dir_fd, path, step, name)
