@@ -90,8 +90,6 @@ class MakeDirectory(Struct, frozen=True):
 
 
 class MakeLink(Struct, frozen=True):
-    """A symbolic link is created, or replaces a file or a link."""
-
     path: WorkspacePath
     text: str
     old: Old
@@ -135,8 +133,6 @@ class ChangeReceipt(Struct, frozen=True):
 
 
 class Condition(Protocol):
-    """What has to hold for a set besides what its changes believe."""
-
     def directories(self) -> Sequence[WorkspacePath]: ...
 
     def verify(self) -> None:
@@ -263,7 +259,6 @@ def _contradiction(path: WorkspacePath, why: str) -> InternalError:
 def _forest(
     changes: Mapping[WorkspacePath, _Change],
 ) -> dict[WorkspacePath, Branch[_Change]]:
-    """The changes as trees: each below the one of its directory, where that is given too."""
     below: dict[WorkspacePath, list[Branch[_Change]]] = {}
     trees: dict[WorkspacePath, Branch[_Change]] = {}
     # Deepest first: what a directory holds is complete when its turn comes.

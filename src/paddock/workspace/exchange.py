@@ -187,7 +187,6 @@ class BoundSwap(Struct, frozen=True):
         return status_at(self.dir_fd, name)
 
     def _fits(self, name: str, mark: EntryMark | None, sight: str = "") -> bool:
-        """Whether what stands under `name` is what was marked, unchanged."""
         status = self._at(name)
         if status is None or mark is None:
             return status is None and mark is None
@@ -251,8 +250,6 @@ class BoundSwap(Struct, frozen=True):
 
 
 class BoundMetadata(Struct, frozen=True):
-    """Permission bits and modification time, by the entry's own descriptor."""
-
     disk: Disk
     dir_fd: int
     path: WorkspacePath

@@ -69,8 +69,6 @@ class Listing(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """The first entries of one directory, and whether there are more."""
-
     entries: tuple[DirectoryEntry, ...]
     has_more: bool
 
@@ -231,7 +229,6 @@ class _Walk(Struct):
 
 
 def _look_at(workspace: Workspace, paths: Iterable[WorkspacePath]) -> tuple[DirectoryEntry, ...]:
-    """Those that are still there, one directory after the other."""
     found: list[DirectoryEntry] = []
     for parent, group in groupby(paths, key=lambda path: path.parent):
         try:

@@ -39,7 +39,6 @@ class WorkspacePath(Struct, frozen=True, metaclass=_Closed):
 
     @property
     def ancestors(self) -> "tuple[WorkspacePath, ...]":
-        """The directories that it lies in, from the root down, without the root."""
         parts = self.parts
         return tuple(join_parts(parts[:depth]) for depth in range(1, len(parts)))
 
@@ -237,5 +236,4 @@ class EntryVersion(NamedTuple):
     """Of a file's content, or of a link's text; a word for a directory."""
 
     def __str__(self) -> str:
-        """A file's version alone; that of a link says that it is one's."""
         return f"link {self.version}" if self.kind is EntryKind.LINK else self.version

@@ -47,8 +47,6 @@ class WindowLine(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """Lines `first_line` and following of a file, and what there is besides."""
-
     lines: tuple[WindowLine, ...]
     first_line: int
     lines_total: int
@@ -110,7 +108,6 @@ def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
 def read_lines(
     fd: int, index: LineIndex, first_line: int, line_count: int, shown: WindowLimits
 ) -> tuple[tuple[WindowLine, ...], bool]:
-    """Lines of the open file that `index` is of, and whether bytes_max cut them short."""
     start = index.offset_of(fd, first_line)
     if start is None:
         return (), False
@@ -130,7 +127,6 @@ def read_lines(
 
 
 def _lines_from(fd: int, offset: int, end: int, keep_bytes: int) -> Generator[tuple[bytes, int]]:
-    """The beginning of each line and its whole length."""
     kept, length = b"", 0
     while chunk := os.pread(fd, max(0, min(_CHUNK_BYTES_WINDOW, end - offset)), offset):
         offset += len(chunk)
@@ -240,8 +236,6 @@ class FileContent(Struct, frozen=True):
 
 
 class OpenFile:
-    """A regular file, held open for reading. Closes itself as a context manager."""
-
     __slots__ = ("_fd", "_known", "_opened_ns", "path", "status")
 
     def __init__(self, path: WorkspacePath, fd: int, known: KnownFiles) -> None:

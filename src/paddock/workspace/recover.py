@@ -68,7 +68,6 @@ class Recovered(Struct, frozen=True):
 
 
 def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recovered, ...]:
-    """Settle every set whose owner is dead; what each came to."""
     return tuple(_settle(entry, disk, resolution) for entry in journal.claim_dead())
 
 

@@ -89,7 +89,6 @@ Resolution: TypeAlias = WalkResolution
 
 
 def _open_component(name: str, flags: int, dir_fd: int) -> int:
-    """Open one component, and answer ELOOP for a link as openat2 does."""
     try:
         fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
     except NotADirectoryError:
@@ -345,7 +344,6 @@ def without_beside(resolution: Resolution) -> Resolution:
 
 
 def find_beside(beside: Beside, asked: AskedPath, *, follow_last: bool) -> Found:
-    """Where a path leads that begins with the name of the other root; see `find_real`."""
     if ".." in asked.parts:
         raise escapes_root(asked.text)
     found = find_real(beside.fd, replace(asked, parts=asked.parts[1:]), (), follow_last=follow_last)

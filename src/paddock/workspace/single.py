@@ -196,7 +196,6 @@ def move_entry(
 def delete_entry(
     workspace: Workspace, entry: EntryPath, *, if_version: str | EntryVersion | None = None
 ) -> SingleReceipt:
-    """Remove an entry; raises as `move_entry` does."""
     path, keeper = entry.path, workspace.keeper
     if path.is_root:
         raise InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
@@ -224,8 +223,6 @@ def delete_entry(
 
 
 class _Place(Struct, frozen=True):
-    """A name in a directory that is locked."""
-
     workspace: Workspace
     path: WorkspacePath
     dir_fd: int
@@ -300,7 +297,6 @@ def _require_movable(path: WorkspacePath, to: WritePath) -> None:
 def _judge(
     place: _Place, if_version: str | EntryVersion | None = None
 ) -> tuple[FileStatus, EntryState]:
-    """What is to be moved or deleted, if it may be."""
     status = found_at(place.dir_fd, place.path.name)
     if status.is_directory:
         place.require_empty()
@@ -384,7 +380,6 @@ def _make_missing(
 
 
 def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
-    """Remove the directories made, as far as nobody uses them."""
     for path in reversed(made):
         try:
             # Its lock, so that no writer is about to create something in it. Never waited for:
