@@ -226,20 +226,16 @@ class _Trail(Struct):
 
     def _descend(self, name: str, *, follow: bool) -> list[str]:
         """Where it is a link that is followed, the parts of its text, the first one last."""
-        here = self._here()
-        self.mode = 0 if here is None else _mode_of(name, here)
-        if here is not None and stat.S_ISLNK(self.mode) and follow:
-            return self._turn(os.readlink(name, dir_fd=here))
-        self.real.append(name)
-        return []
-
-    def _here(self) -> int | None:
         missing = len(self.real) + 1 - len(self.held)
         if missing == 1 and stat.S_ISDIR(self.mode):
             flags = PASS_DIRECTORY | os.O_NOFOLLOW
             self.held.append(os.open(self.real[-1], flags, dir_fd=self.held[-1]))
             missing = 0
-        return self.held[-1] if missing == 0 else None
+        self.mode = 0 if missing else _mode_of(name, self.held[-1])
+        if stat.S_ISLNK(self.mode) and follow:
+            return self._turn(os.readlink(name, dir_fd=self.held[-1]))
+        self.real.append(name)
+        return []
 
     def _turn(self, target: str) -> list[str]:
         self.hops += 1
