@@ -25,8 +25,8 @@ from paddock.storage.disk import Disk
 from paddock.storage.journal import EntryMark, MarkKind, Metadata, MetadataStep, Step, SwapStep
 from paddock.storage.locks import unlock
 from paddock.workspace.failures import changed, too_deep
-from paddock.workspace.metadata import FileStatus, status_at, status_of
-from paddock.workspace.paths import WorkspacePath, child_of, set_name
+from paddock.workspace.metadata import FileStatus, kind_of, status_at, status_of
+from paddock.workspace.paths import EntryKind, WorkspacePath, child_of, set_name
 from paddock.workspace.places import lock_directory
 from paddock.workspace.resolve import PASS, PASS_DIRECTORY, READ_DIRECTORY
 
@@ -190,8 +190,7 @@ class BoundSwap(Struct, frozen=True):
         status = self._at(name)
         if status is None or mark is None:
             return status is None and mark is None
-        is_known = status.is_regular or status.is_link or status.is_directory
-        if not is_known or status.inode != mark.inode:
+        if status.inode != mark.inode or kind_of(status.mode) is EntryKind.SPECIAL:
             return False
         found, seen = marked(self.dir_fd, self.path, status, name)
         return found == mark and sight in ("", seen)

@@ -12,7 +12,7 @@ a directory is moved or deleted only while it is empty: policy judged its name a
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import Enum
 from functools import partial
 from typing import Final, Protocol
@@ -341,24 +341,24 @@ def _locked(
     Yields the names of what was made, and the descriptors.
     """
     made: list[WorkspacePath] = []
-    fds: tuple[int, ...] = ()
+    is_held = False
     try:
-        with ExitStack() as held:
-            for left in reversed(range(_PARENT_ROUNDS_MAX)):
-                try:
-                    fds = held.enter_context(lock(workspace, directory, *others))
-                    break
-                except FileNotFoundError:
-                    if not (makes and left):
-                        raise
-                    # A writer that failed may take a directory back just before we use it.
-                    with suppress(FileNotFoundError):
-                        _make_missing(workspace, directory, made)
-            # Before the file appears: a name in a directory that a crash forgets is lost.
-            for path in reversed(made):
-                with held_open(workspace.open_at(path.parent, READ_DIRECTORY)) as fd:
-                    workspace.disk.sync(fd)
-            yield tuple(dict.fromkeys(path.relative for path in made)), *fds
+        for left in reversed(range(_PARENT_ROUNDS_MAX)):
+            try:
+                with lock(workspace, directory, *others) as fds:
+                    is_held = True
+                    # Before the file appears: a name in a directory that a crash forgets is lost.
+                    for path in reversed(made):
+                        with held_open(workspace.open_at(path.parent, READ_DIRECTORY)) as fd:
+                            workspace.disk.sync(fd)
+                    yield tuple(dict.fromkeys(path.relative for path in made)), *fds
+                    return
+            except FileNotFoundError:
+                if is_held or not (makes and left):
+                    raise
+                # A writer that failed may take a directory back just before we use it.
+                with suppress(FileNotFoundError):
+                    _make_missing(workspace, directory, made)
     except BaseException:
         _unmake(workspace, made)
         raise
@@ -413,21 +413,21 @@ def _drafted(
     place: _Place, content: Pieces, old_fd: int = -1, old: FileStatus | None = None
 ) -> Generator[_Draft]:
     """Leaving the context without placing it leaves nothing."""
-    disk, name, notes = place.workspace.disk, None, ()
+    disk, notes = place.workspace.disk, ()
     # Nobody may read a replacement until it has the old file's permissions.
     mode = NEW_FILE_MODE if old is None else PRIVATE_MODE
-    with ExitStack() as held:
-        fd = disk.open_unnamed(place.dir_fd, mode)
-        if fd is None:
-            name = held.enter_context(place.temporary())
+    unnamed = disk.open_unnamed(place.dir_fd, mode)
+    with place.temporary() if unnamed is None else nullcontext() as name:
+        fd = -1 if unnamed is None else unnamed
+        if name is not None:
             fd = disk.create(place.dir_fd, name, mode)
-        held.callback(os.close, fd)
-        if old is not None:
-            notes = carry_metadata(disk, old_fd, old, fd, place.path)
-        for piece in content:
-            disk.write(fd, piece)
-        disk.begin_sync(fd)  # while what it replaces is kept
-        yield _Draft(fd, name, notes)
+        with held_open(fd):
+            if old is not None:
+                notes = carry_metadata(disk, old_fd, old, fd, place.path)
+            for piece in content:
+                disk.write(fd, piece)
+            disk.begin_sync(fd)  # while what it replaces is kept
+            yield _Draft(fd, name, notes)
 
 
 def _happen(
