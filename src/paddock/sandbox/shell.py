@@ -93,7 +93,6 @@ from paddock.sandbox.values import (
     line_network,
 )
 from paddock.storage.atomic import host_error
-from paddock.storage.locks import OpenedOnce
 from paddock.text.show import quote
 from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.decisions import Action, AgentChain
@@ -295,7 +294,7 @@ class SandboxShell:
         self._read_index = NameIndex(ReadJudge(policy, chain))
         self._write_index = NameIndex(WriteJudge(policy, chain))
         self._bench = Bench(policy, chain, policy.settings.shell.git, "")
-        self._moments = OpenedOnce(lambda: Moments(ground.staging))
+        self._moments: Moments | None = None
         self._tracked = TrackedView()
         self._git = GitRoom(self._read_index.judge)
         self._fence = FenceWords(policy)
@@ -303,7 +302,8 @@ class SandboxShell:
 
     def close(self) -> None:
         self._launcher.close()
-        moments = self._moments.take()
+        with self._lock:
+            moments, self._moments = self._moments, None
         if moments is not None:
             moments.close()
 
@@ -506,7 +506,7 @@ class SandboxShell:
             stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer)
             undo.callback(_close_stage, stage)
             with host_error("no place for commands", str(self._ground.staging)):
-                started_ns = self._moments.get().now(root_fd)
+                started_ns = self._open_moments().now(root_fd)
             if not view.tracked.is_current():
                 return None
             try:
@@ -532,6 +532,11 @@ class SandboxShell:
             command = StagedCommand(place, _Ran(request, ground, end, bench, stage, git))
             undo.pop_all()
             return command
+
+    def _open_moments(self) -> Moments:
+        with self._lock:
+            self._moments = self._moments or Moments(self._ground.staging)
+            return self._moments
 
     def _plan_of(self, line: str) -> SandboxPlan:
         """Of all that is in a plan, a line decides the network alone."""

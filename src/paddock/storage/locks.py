@@ -117,7 +117,7 @@ class ClaimedFile:
         raise HostError("no file of our own can be made: each is taken away at once")
 
     def append(self, lines: bytes, room: int, sync: Callable[[int], None] | None) -> None:
-        """Write over the NULs, or with so many new ones; the next is written over one that failed."""
+        """Write over the NULs, or with so many new ones; one that failed is written over."""
         end_bytes = self.end_bytes + len(lines)
         nuls = bytes(room) if end_bytes > self.size_bytes else b""
         os.lseek(self.fd, self.end_bytes, os.SEEK_SET)

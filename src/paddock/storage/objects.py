@@ -500,7 +500,7 @@ class ObjectStore(StoreReader):
         return is_there
 
     def prune(self, keep: Collection[str]) -> int:
-        """Forget the oldest but for `keep` and what is pinned, unless somebody puts; bytes freed."""
+        """Forget the oldest but for `keep` and what is pinned; the bytes that this freed."""
         with self._mutex, converting("prune the history"), self._alone() as is_alone:
             if not is_alone or self._bytes_max is None:
                 return 0
