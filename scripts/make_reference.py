@@ -32,12 +32,11 @@ from paddock.apps.hook.lean import asked
 from paddock.apps.hook.lean.asked import read_patch
 from paddock.plane.create import POLICY_TEMPLATE
 from paddock.policy import settings
-from paddock.policy.rules import NAMES_BY_OPERATION, parse_action, target_kind
 from paddock.policy.decide import decide
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.presets import presets
 from paddock.policy.profiles import rule_matches
-from paddock.policy.rules import compile_rule
+from paddock.policy.rules import NAMES_BY_OPERATION, compile_rule, parse_action, target_kind
 from paddock.tools.spec import HEADS, Effects, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.decisions import OPERATIONS, Agent, Outcome
