@@ -27,7 +27,7 @@ from python_reference import python_page
 
 from paddock import errors, limits
 from paddock.apps.cli import main as command_line
-from paddock.apps.cli.console import Console
+from paddock.apps.console import Console
 from paddock.apps.hook.lean import asked
 from paddock.apps.hook.lean.asked import read_patch
 from paddock.plane.create import POLICY_TEMPLATE

@@ -14,8 +14,8 @@ from paddock.apps.admin.command import COMMAND
 from paddock.apps.admin.desk import Setting
 from paddock.apps.admin.shell import ShellStreams, run_admin, run_json, run_plain
 from paddock.apps.admin.show import Sandboxed
-from paddock.apps.cli.command import parse
-from paddock.apps.cli.console import Console
+from paddock.apps.command import parse
+from paddock.apps.console import Console
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.errors import PaddockError

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from paddock.apps.cli.console import Console
 from paddock.apps.cli.main import main
+from paddock.apps.console import Console
 from paddock.plane.environment import Environment, read_environment
 from tests.support.disks import tree
 

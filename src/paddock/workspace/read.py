@@ -236,6 +236,8 @@ class FileContent(Struct, frozen=True):
 
 
 class OpenFile:
+    """A regular file that is open for reading, and what it was when it was opened."""
+
     __slots__ = ("_fd", "_known", "_opened_ns", "path", "status")
 
     def __init__(self, path: WorkspacePath, fd: int, known: KnownFiles) -> None:

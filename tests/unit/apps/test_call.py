@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from paddock.apps.cli.call import ProgressLine
-from paddock.apps.cli.console import Console
 from paddock.apps.cli.main import main
+from paddock.apps.console import Console
 from tests.support.disks import file_bytes_at_most
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.apps.cli.console import Console
 from paddock.apps.cli.main import main
+from paddock.apps.console import Console
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 PADDOCK = Path(sys.executable).parent / "paddock"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.apps.cli.console import Console
 from paddock.apps.cli.main import COMMANDS, main
+from paddock.apps.console import Console
 from paddock.values.entries import Entry
 from tests.support import forked
 from tests.support.ledgers import open_ledger

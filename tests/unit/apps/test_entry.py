@@ -31,7 +31,7 @@ def interrupted(module: str, *, sigint: str = "usual") -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["paddock.apps.cli.main", "paddock.apps.cli.console", "paddock.errors", "msgspec"]
+    "module", ["paddock.apps.cli.main", "paddock.apps.console", "paddock.errors", "msgspec"]
 )
 def test_while_it_loads_it_ends_without_a_word(module):
     assert interrupted(module) == (-signal.SIGINT, "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.apps.cli.console import exit_of_call, exit_of_error
+from paddock.apps.console import exit_of_call, exit_of_error
 from paddock.errors import (
     TOOL_ERRORS,
     ConfigError,

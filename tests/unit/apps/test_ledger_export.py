@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from paddock.apps.cli.console import Console
 from paddock.apps.cli.main import main
+from paddock.apps.console import Console
 from paddock.values.entries import Entry
 from tests.support.browsers import open_page
 from tests.support.ledgers import open_ledger

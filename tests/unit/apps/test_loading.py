@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """\
 import sys
-from paddock.apps.cli.console import Console
+from paddock.apps.console import Console
 from paddock.apps.cli.main import main
 status = main(sys.argv[1:], Console.of_process())
 print(*sys.modules, file=sys.stderr)

@@ -18,7 +18,7 @@ import pytest
 from msgspec import Struct, field
 
 from paddock.apps.cli.call import PromptApprover
-from paddock.apps.cli.console import Console
+from paddock.apps.console import Console
 from paddock.runtime.approvals import Approval, ApprovalRequest
 
 PADDOCK = Path(sys.executable).parent / "paddock"

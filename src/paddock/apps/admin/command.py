@@ -1,7 +1,7 @@
 """`paddock admin`. Nothing of the shell is loaded before it starts."""
 
-from paddock.apps.cli.command import Command, Options, flag, opt, where
-from paddock.apps.cli.console import Console
+from paddock.apps.command import Command, Options, flag, opt, where
+from paddock.apps.console import Console
 from paddock.assembly.opening import open_project
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from paddock.agent.results import TurnResult
 from paddock.apps.admin.show import Block, PlainDrawing, StatusLine, shown_text, status_text
-from paddock.apps.cli.console import read_line
+from paddock.apps.console import read_line
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
 from paddock.text.show import quote

@@ -2,8 +2,6 @@
 
     entry        where the program begins, deaf to no signal
     main         finds the command, turns errors into exit codes, reports a defect
-    command      a command as a row of a table, what it was asked, how its answer is printed
-    console      what a command talks to, its exit codes, a person's yes
     setup, host  init, where, trust, agent and completion; doctor and sandbox
     call, run    tools and calls; models and sessions
     policy, approvals      what decides, and who was asked

@@ -6,8 +6,8 @@ import pwd
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from paddock.apps.cli.command import Command, Options, Part, Reply, flag, opt, use_project
-from paddock.apps.cli.console import EXIT_CONFIG, EXIT_NO, Console
+from paddock.apps.command import Command, Options, Part, Reply, flag, opt, use_project
+from paddock.apps.console import EXIT_CONFIG, EXIT_NO, Console
 from paddock.assembly.approvals import open_inbox, read_answers
 from paddock.assembly.granting import (
     KEPT_CHANGED,

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from paddock.apps.cli.command import (
+from paddock.apps.cli.setup import told_key
+from paddock.apps.command import (
     Command,
     Options,
     Part,
@@ -14,8 +15,7 @@ from paddock.apps.cli.command import (
     opt,
     require_named,
 )
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.setup import told_key
+from paddock.apps.console import Console
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from paddock.text.show import show_name

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from paddock import limits
-from paddock.apps.cli.command import Command, Options, Reply, flag, opt, use_project
-from paddock.apps.cli.console import Console, NoTerminalError, ask_yes, exit_of_call
+from paddock.apps.command import Command, Options, Reply, flag, opt, use_project
+from paddock.apps.console import Console, NoTerminalError, ask_yes, exit_of_call
 from paddock.assembly.runtimes import open_runtime, tools_of
 from paddock.errors import (
     ApprovalUnavailableError,

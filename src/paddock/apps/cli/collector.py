@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from paddock.apps.cli.command import (
+from paddock.apps.command import (
     Command,
     Options,
     Part,
@@ -14,7 +14,7 @@ from paddock.apps.cli.command import (
     opt,
     use_project,
 )
-from paddock.apps.cli.console import EXIT_DONE, EXIT_HOST, EXIT_INTEGRITY, EXIT_NO, Console
+from paddock.apps.console import EXIT_DONE, EXIT_HOST, EXIT_INTEGRITY, EXIT_NO, Console
 from paddock.assembly.collecting import (
     audit_record,
     chain_of,

@@ -15,8 +15,8 @@ from msgspec import Struct, to_builtins
 
 from paddock.agent.events import CallFinished, Event
 from paddock.agent.sessions import Session
-from paddock.apps.cli.command import Command, Options, opt
-from paddock.apps.cli.console import Console
+from paddock.apps.command import Command, Options, opt
+from paddock.apps.console import Console
 from paddock.assembly.opening import init_project, open_project
 from paddock.assembly.past import open_past
 from paddock.assembly.project import Project

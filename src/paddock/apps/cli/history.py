@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from paddock.apps.cli.command import (
+from paddock.apps.command import (
     Command,
     Options,
     Reply,
@@ -15,7 +15,7 @@ from paddock.apps.cli.command import (
     opt,
     use_project,
 )
-from paddock.apps.cli.console import EXIT_INTEGRITY, Console, exit_of_call
+from paddock.apps.console import EXIT_INTEGRITY, Console, exit_of_call
 from paddock.assembly.past import Past, UndoStanding, open_past
 from paddock.errors import UsageError
 from paddock.runtime.past import PastCall, told_changes, undos_that_stand

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from paddock.apps.cli.command import (
+from paddock.apps.command import (
     Command,
     Options,
     Part,
@@ -20,7 +20,7 @@ from paddock.apps.cli.command import (
     opt,
     use_project,
 )
-from paddock.apps.cli.console import Console
+from paddock.apps.console import Console
 from paddock.assembly.project import Project, is_made_with_dev
 from paddock.errors import HostError, PaddockError, SandboxUnavailableError, UsageError
 from paddock.limits import shell_cache_bytes_max

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from paddock.apps.cli.command import (
+from paddock.apps.command import (
     AS_VALUE,
     Arguments,
     Command,
@@ -21,7 +21,7 @@ from paddock.apps.cli.command import (
     opt,
     write_new_file,
 )
-from paddock.apps.cli.console import EXIT_NO, Console
+from paddock.apps.console import EXIT_NO, Console
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName

@@ -10,7 +10,8 @@ from typing import Final, cast
 
 import paddock
 from paddock import limits
-from paddock.apps.cli.command import (
+from paddock.apps.cli.ledger import QUERY_LAST
+from paddock.apps.command import (
     Options,
     fields,
     find_site,
@@ -18,8 +19,7 @@ from paddock.apps.cli.command import (
     seconds_of,
     write_new_file,
 )
-from paddock.apps.cli.console import EXIT_INTEGRITY, Console
-from paddock.apps.cli.ledger import QUERY_LAST
+from paddock.apps.console import EXIT_INTEGRITY, Console
 from paddock.assembly.project import PlaneSite
 from paddock.assembly.questions import require_agent_of_site
 from paddock.errors import PaddockError, UsageError

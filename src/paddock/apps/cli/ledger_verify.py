@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from paddock import limits
-from paddock.apps.cli.command import Options, Reply, fields, find_site, write_new_file
-from paddock.apps.cli.console import EXIT_INTEGRITY, EXIT_NO, Console
 from paddock.apps.cli.ledger import NAMES
 from paddock.apps.cli.ledger_query import require_ledger, unfinished
+from paddock.apps.command import Options, Reply, fields, find_site, write_new_file
+from paddock.apps.console import EXIT_INTEGRITY, EXIT_NO, Console
 from paddock.assembly.auditing import (
     Audit,
     accept_rollback,

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from paddock.apps.cli.console import (
+from paddock.apps.console import (
     EXIT_DEFECT,
     EXIT_DONE,
     EXIT_HOST,
@@ -195,7 +195,7 @@ def _run(arguments: list[str], console: Console) -> int:
 def _run_command(name: str, arguments: list[str], plane: str | None, console: Console) -> int:
     listed = COMMANDS.get(name)
     if listed is None:
-        from paddock.apps.cli.command import nearest
+        from paddock.apps.command import nearest
         from paddock.text.show import quote
 
         raise UsageError(
@@ -204,7 +204,7 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
         )
     from importlib import import_module
 
-    from paddock.apps.cli.command import parse
+    from paddock.apps.command import parse
 
     _allow_open_files()
     folder = "" if "." in listed.module else "cli."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from paddock.apps.cli.command import (
+from paddock.apps.command import (
     Command,
     Options,
     Part,
@@ -20,7 +20,7 @@ from paddock.apps.cli.command import (
     opt,
     use_project,
 )
-from paddock.apps.cli.console import EXIT_NO, Console
+from paddock.apps.console import EXIT_NO, Console
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.packages.rows import (
     ArchiveRefusedError,

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from paddock.apps.cli.command import (
+from paddock.apps.command import (
     Command,
     Options,
     Part,
@@ -19,7 +19,7 @@ from paddock.apps.cli.command import (
     seconds_of,
     where,
 )
-from paddock.apps.cli.console import EXIT_CONFIG, EXIT_INTEGRITY, EXIT_NO, EXIT_USAGE, Console
+from paddock.apps.console import EXIT_CONFIG, EXIT_INTEGRITY, EXIT_NO, EXIT_USAGE, Console
 from paddock.assembly.project import (
     Project,
     chain_of_type,

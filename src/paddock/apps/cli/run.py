@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from paddock.agent.events import CallFinished, Event, Noticed
 from paddock.agent.recorded import RecordedSession, RecordedTurn, export_session, list_sessions
 from paddock.agent.results import TurnOutcome, TurnResult
-from paddock.apps.cli.command import (
+from paddock.apps.command import (
     Command,
     Options,
     Part,
@@ -22,7 +22,7 @@ from paddock.apps.cli.command import (
     use_project,
     write_new_file,
 )
-from paddock.apps.cli.console import EXIT_HOST, EXIT_NO, EXIT_SIGNAL, Console
+from paddock.apps.console import EXIT_HOST, EXIT_NO, EXIT_SIGNAL, Console
 from paddock.assembly.project import Project
 from paddock.assembly.questions import require_past_agent
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from paddock.apps.cli.command import (
+from paddock.apps.command import (
     Command,
     Options,
     Part,
@@ -25,7 +25,7 @@ from paddock.apps.cli.command import (
     require_named,
     use_project,
 )
-from paddock.apps.cli.console import EXIT_NO, Console
+from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.project import is_made_with_dev, read_project, report_of
 from paddock.errors import ConfigError
 from paddock.plane.agent_files import AgentRecord

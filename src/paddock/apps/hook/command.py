@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from paddock import limits
-from paddock.apps.cli.command import (
+from paddock.apps.command import (
     Command,
     CommandOption,
     Options,
@@ -19,7 +19,7 @@ from paddock.apps.cli.command import (
     flag,
     opt,
 )
-from paddock.apps.cli.console import EXIT_NO, Console
+from paddock.apps.console import EXIT_NO, Console
 from paddock.apps.hook.confinement import keep_trial, try_in_codex
 from paddock.apps.hook.full import Given, answer, record_stop
 from paddock.apps.hook.ground import command_program, why_read

@@ -3,8 +3,8 @@
 import time
 from datetime import date
 
-from paddock.apps.cli.command import Command, Options, Part, Reply, find_project, flag, opt
-from paddock.apps.cli.console import EXIT_NO, Console
+from paddock.apps.command import Command, Options, Part, Reply, find_project, flag, opt
+from paddock.apps.console import EXIT_NO, Console
 from paddock.plane import scratch
 
 

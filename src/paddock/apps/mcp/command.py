@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from paddock.apps.cli.command import (
+from paddock.apps.command import (
     Command,
     Options,
     Part,
@@ -14,7 +14,7 @@ from paddock.apps.cli.command import (
     opt,
     where,
 )
-from paddock.apps.cli.console import EXIT_NO, Console
+from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.errors import UsageError

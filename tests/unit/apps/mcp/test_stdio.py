@@ -17,8 +17,8 @@ import pytest
 from msgspec import Struct
 
 from paddock import limits
-from paddock.apps.cli.console import Console
 from paddock.apps.cli.main import main
+from paddock.apps.console import Console
 from tests.support import forked
 from tests.support.mcp_servers import PADDOCK, YES, McpPlace, make_place
 from tests.support.places import Ran

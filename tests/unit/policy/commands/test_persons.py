@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
-from paddock.apps.cli.command import make_parser
 from paddock.apps.cli.main import COMMANDS
+from paddock.apps.command import make_parser
 from paddock.policy.commands import parse_line
 from paddock.policy.commands.persons import (
     CLIENT_RUN,

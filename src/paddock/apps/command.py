@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from msgspec import Struct
 
-from paddock.apps.cli.console import Console
+from paddock.apps.console import Console
 from paddock.errors import HostError, UsageError
 from paddock.text.show import quote
 from paddock.values.calls import Json
