@@ -22,9 +22,8 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
-from paddock.storage.history import History
+from paddock.storage.history import BlobStore, History
 from paddock.storage.notes import CallMark
-from paddock.storage.objects import BlobStore
 from paddock.storage.reader import StoreReader
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace

@@ -8,7 +8,7 @@ import re
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 
@@ -23,16 +23,17 @@ from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import require_as_declared
 from paddock.plane.layout import LedgerName
 from paddock.storage.disk import Disk
-from paddock.storage.history import History, Keeper
-from paddock.storage.journal import Journal
-from paddock.storage.objects import BlobStore
-from paddock.storage.reader import StoreReader
+from paddock.storage.history import BlobStore, History, Keeper
 from paddock.text.show import quote
 from paddock.tools.spec import Change
 from paddock.values.calls import Json
 from paddock.values.entries import CONTENT_ERASED, DIGEST_PREFIX, TOOL_RESULT, Entry
 from paddock.workspace import Workspace
 from paddock.workspace.resolve import detect_resolution
+
+if TYPE_CHECKING:
+    from paddock.storage.journal import Journal
+    from paddock.storage.reader import StoreReader
 
 JOURNAL: Final = "journal"
 
@@ -42,7 +43,9 @@ def open_history(project: Project) -> History:
     return History(str(project.layout.objects), bytes_max=bytes_max)
 
 
-def look_at_history(project: Project) -> StoreReader:
+def look_at_history(project: Project) -> "StoreReader":
+    from paddock.storage.reader import StoreReader  # noqa: PLC0415 - few calls look back
+
     return StoreReader(str(project.layout.objects))
 
 
@@ -61,8 +64,10 @@ def settle_sets(project: Project) -> tuple[str, ...]:
     return tuple(each.notice for each in found if each.why)
 
 
-def open_journal(project: Project) -> Journal:
+def open_journal(project: Project) -> "Journal":
     """The one journal of the plane's changes. Raises: ConfigError, HostError."""
+    from paddock.storage.journal import Journal  # noqa: PLC0415 - for what changes many paths
+
     return Journal.open(str(project.layout.objects / JOURNAL), Disk())
 
 

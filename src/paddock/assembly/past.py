@@ -27,7 +27,7 @@ from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.judge import Context, Judge, OperatorJudge, PolicyJudge
-from paddock.runtime.past import OPERATOR, PastCall, ended_notes, find_call, past_calls
+from paddock.runtime.past import PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.past_diff import Differ, Diffs
 from paddock.runtime.prepared import FREE, Bounds, Registry
 from paddock.runtime.records import Caller
@@ -38,6 +38,7 @@ from paddock.storage.reader import StoreReader
 from paddock.text.show import quote
 from paddock.tools.spec import Change, Ports, Tool
 from paddock.values.calls import Json, ToolCall, ToolResult
+from paddock.values.decisions import OPERATOR
 from paddock.workspace import Workspace
 
 

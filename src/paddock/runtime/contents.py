@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from paddock.values.calls import Json
 
 if TYPE_CHECKING:
-    from paddock.storage.objects import BlobStore
+    from paddock.storage.history import BlobStore
 
 SALT_BYTES: Final = 16
 

@@ -11,12 +11,19 @@ from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
 from paddock.runtime.approvals import ApprovalLog, Approver, NoApprover
 from paddock.runtime.contents import Contents
-from paddock.runtime.past import OPERATOR
 from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller
 from paddock.storage.history import History
 from paddock.tools.spec import Ports
-from paddock.values.decisions import Action, Agent, AgentChain, Decision, Outcome, RuleMatch
+from paddock.values.decisions import (
+    OPERATOR,
+    Action,
+    Agent,
+    AgentChain,
+    Decision,
+    Outcome,
+    RuleMatch,
+)
 
 
 class Judge(Protocol):

@@ -16,9 +16,8 @@ from paddock.text.show import quote, show_name
 from paddock.tools.effects import change_from_json, change_of_doing, changes_from_bytes
 from paddock.tools.spec import Change
 from paddock.values.calls import Json
+from paddock.values.decisions import OPERATOR
 
-OPERATOR: Final = "(operator)"
-"""The acting agent of what a person asked for. No agent can have this name."""
 _LISTED_MAX: Final = 5
 _PATHS_TOLD_MAX: Final = 3
 _UNDO: Final = "undo"

@@ -17,7 +17,6 @@ from paddock.limits import effects_listed_max
 from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.contents import Contents
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
-from paddock.storage.notes import CallMark
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.spec import Change, RefusedPath, Tool, ToolOutput
@@ -40,6 +39,7 @@ from paddock.values.entries import (
 
 if TYPE_CHECKING:
     from paddock.runtime.parked import Parked
+    from paddock.storage.notes import CallMark
 
 _TEXT_KEPT_MAX: Final = 4096
 """Longer argument texts are kept as a digest, in characters."""
@@ -225,7 +225,9 @@ class Recorder:
         order_id = bounds.order_id
         return Entry(event, order_id, decision, reason, session, agent, call_id, metadata, shared)
 
-    def mark(self, call: ToolCall, intent: str) -> CallMark:
+    def mark(self, call: ToolCall, intent: str) -> "CallMark":
+        from paddock.storage.notes import CallMark  # noqa: PLC0415 - for what writes
+
         return CallMark(kept_name(call.id), call.tool, self._agent, self._session, intent)
 
     def _judgement(self, judged: Judged, metadata: dict[str, Json]) -> Shared:

@@ -93,6 +93,7 @@ from paddock.sandbox.values import (
     line_network,
 )
 from paddock.storage.atomic import host_error
+from paddock.storage.locks import Late
 from paddock.text.show import quote
 from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.decisions import Action, AgentChain
@@ -294,7 +295,7 @@ class SandboxShell:
         self._read_index = NameIndex(ReadJudge(policy, chain))
         self._write_index = NameIndex(WriteJudge(policy, chain))
         self._bench = Bench(policy, chain, policy.settings.shell.git, "")
-        self._moments: Moments | None = None
+        self._moments = Late(lambda: Moments(ground.staging))
         self._tracked = TrackedView()
         self._git = GitRoom(self._read_index.judge)
         self._fence = FenceWords(policy)
@@ -302,10 +303,8 @@ class SandboxShell:
 
     def close(self) -> None:
         self._launcher.close()
-        with self._lock:
-            moments, self._moments = self._moments, None
-        if moments is not None:
-            moments.close()
+        if self._moments.made is not None:
+            self._moments.made.close()
 
     def prepare(self, line: ShellLine) -> PreparedLine:
         """Plan one line; nothing runs but what finds out which backend works here.
@@ -506,7 +505,7 @@ class SandboxShell:
             stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer)
             undo.callback(_close_stage, stage)
             with host_error("no place for commands", str(self._ground.staging)):
-                started_ns = self._open_moments().now(root_fd)
+                started_ns = self._moments.get().now(root_fd)
             if not view.tracked.is_current():
                 return None
             try:
@@ -532,11 +531,6 @@ class SandboxShell:
             command = StagedCommand(place, _Ran(request, ground, end, bench, stage, git))
             undo.pop_all()
             return command
-
-    def _open_moments(self) -> Moments:
-        with self._lock:
-            self._moments = self._moments or Moments(self._ground.staging)
-            return self._moments
 
     def _plan_of(self, line: str) -> SandboxPlan:
         """Of all that is in a plan, a line decides the network alone."""

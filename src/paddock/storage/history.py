@@ -11,23 +11,31 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.errors import HostError, StorageFullError
+from paddock.errors import HostError, IntegrityError, StorageFullError
+from paddock.storage.atomic import make_directories
 from paddock.storage.disk import Disk
-from paddock.storage.notes import CallMark, Doing, Notes
-from paddock.storage.objects import Kept, ObjectStore
+from paddock.storage.locks import Late
+from paddock.values.entries import DIGEST_PREFIX
+
+if TYPE_CHECKING:
+    from paddock.storage.notes import CallMark, Doing, Notes
+    from paddock.storage.objects import Kept, ObjectStore
 
 
 class Running(Struct):
-    mark: CallMark
+    mark: "CallMark"
     notes: list[int] = field(default_factory=list[int])
     kept: set[str] = field(default_factory=set[str])
 
 
+SALT_BYTES: Final = 16
+"""128 bits: nobody tries them all."""
 _LEDGER_PIN: Final = "ledger-"
 _RUNNING: Final[ContextVar[Running | None]] = ContextVar("paddock_running_call", default=None)
 """Which call a thread works for. A handler gets ports, and those serve every call."""
@@ -40,16 +48,31 @@ def current_call() -> Running | None:
 class History:
     """The history of one plane: the store, the notes, and the keeper of its workspaces.
 
-    Each is opened when it is first needed: a call that only reads pays nothing for it.
+    They are loaded, and opened, when they are first needed: a call that only reads pays nothing.
     """
 
     def __init__(self, directory: str, *, bytes_max: int, disk: Disk | None = None) -> None:
-        self.store = ObjectStore(directory, bytes_max=bytes_max, disk=disk)
-        self.notes = Notes(self.store)
+        self._store = Late(partial(_store, directory, bytes_max, disk))
+        self._notes = Late(self._make_notes)
         self._bytes_max = bytes_max
         self._kept_last: set[str] = set()
 
+    @property
+    def store(self) -> "ObjectStore":
+        return self._store.get()
+
+    @property
+    def notes(self) -> "Notes":
+        return self._notes.get()
+
+    def _make_notes(self) -> "Notes":
+        from paddock.storage.notes import Notes  # noqa: PLC0415 - for calls that write
+
+        return Notes(self.store)
+
     def close(self) -> None:
+        if self._store.made is None:
+            return
         try:
             # A process that makes one call would never see that the store is full. One that
             # kept nothing tidies nothing: whoever only looks must find it again as it was.
@@ -61,7 +84,7 @@ class History:
 
     @staticmethod
     @contextmanager
-    def running(mark: CallMark) -> Generator[Running]:
+    def running(mark: "CallMark") -> Generator[Running]:
         """What happens inside, in this thread, is the work of that call."""
         running = Running(mark)
         token = _RUNNING.set(running)
@@ -70,7 +93,7 @@ class History:
         finally:
             _RUNNING.reset(token)
 
-    def note_all(self, running: Running, doings: Sequence[Doing]) -> list[int]:
+    def note_all(self, running: Running, doings: "Sequence[Doing]") -> list[int]:
         """Note a set of changes whose contents are kept, with one sync."""
         numbers = self.notes.write(running.mark, *doings)
         running.notes += numbers
@@ -112,6 +135,12 @@ class History:
         return Keeper(self, is_exempt)
 
 
+def _store(directory: str, bytes_max: int | None, disk: Disk | None = None) -> "ObjectStore":
+    from paddock.storage.objects import ObjectStore  # noqa: PLC0415 - as above
+
+    return ObjectStore(directory, bytes_max=bytes_max, disk=disk)
+
+
 class Keeper(Struct, frozen=True):
     """Keeps what is about to be replaced; that of a workspace without a history, nothing.
 
@@ -121,25 +150,27 @@ class Keeper(Struct, frozen=True):
     history: History | None = None
     is_exempt: Callable[[str], bool] | None = None
 
-    def keep_file(self, doing: Doing, fd: int) -> Kept:
+    def keep_file(self, doing: "Doing", fd: int) -> "Kept":
         digest = doing.before
         return self._keep(doing, None if digest is None else lambda store: store.keep(fd, digest))
 
-    def keep_link(self, doing: Doing, text: bytes) -> Kept:
+    def keep_link(self, doing: "Doing", text: bytes) -> "Kept":
         return self._keep(doing, lambda store: store.keep_bytes(text))
 
-    def note(self, doing: Doing) -> Kept:
+    def note(self, doing: "Doing") -> "Kept":
         """An act that replaces no content: creating, moving, deleting an empty directory."""
+        from paddock.storage.objects import Kept  # noqa: PLC0415 - as above
+
         return self._noted(doing, Kept())
 
-    def _keep(self, doing: Doing, keep: Callable[[ObjectStore], Kept] | None) -> Kept:
+    def _keep(self, doing: "Doing", keep: "Callable[[ObjectStore], Kept] | None") -> "Kept":
         is_exempt = self.is_exempt is not None and self.is_exempt(doing.path)
         if self.history is None or keep is None or is_exempt:
             return self.note(replace(doing, is_kept=False))
         with self.history.store.held():
             return self._noted(doing, keep(self.history.store))
 
-    def _noted(self, doing: Doing, kept: Kept) -> Kept:
+    def _noted(self, doing: "Doing", kept: "Kept") -> "Kept":
         history, running = self.history, current_call()
         if history is None or running is None:  # no call's work: nobody would ask for a note
             return kept
@@ -149,3 +180,46 @@ class Keeper(Struct, frozen=True):
             kept.release()
             raise
         return kept
+
+
+class BlobStore:
+    """The contents of one plane's ledgers, in a store of their own; any thread may use it."""
+
+    def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
+        self._directory = directory
+        self._randomness = randomness
+        self._late = Late(partial(_store, str(directory), None))
+
+    @property
+    def _store(self) -> "ObjectStore":
+        return self._late.get()
+
+    def put(self, content: bytes) -> str:
+        """Keep a content under a new salt, with the next `sync`; its salted digest."""
+        if not self._directory.is_dir():
+            make_directories(self._directory.parent)
+        digest = self._store.put_bytes(self._randomness(SALT_BYTES) + content)
+        return digest.removeprefix(DIGEST_PREFIX)
+
+    def sync(self) -> None:
+        self._store.sync()
+
+    def read(self, digest: str) -> bytes | None:
+        """The content of a salted digest; None where it is not there (any more)."""
+        kept = self._store.find(DIGEST_PREFIX + digest)
+        if kept is not None and len(kept) < SALT_BYTES:
+            raise IntegrityError(f"the content {digest} has no salt")
+        return None if kept is None else kept[SALT_BYTES:]
+
+    def has(self, digest: str) -> bool:
+        return self._store.has(DIGEST_PREFIX + digest)
+
+    def erase(self, digest: str) -> bool:
+        with suppress(FileNotFoundError):  # whoever only asks makes nothing
+            self._store.look()
+            return self._store.forget(DIGEST_PREFIX + digest)
+        return False
+
+    def close(self) -> None:
+        if self._late.made is not None:
+            self._store.close()

@@ -6,12 +6,13 @@ a stopped holder must not stop everybody.
 
 import fcntl
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from paddock import limits
 from paddock.errors import HostError
@@ -184,6 +185,25 @@ def call_after_fork(thing: T, anew: Callable[[T], None]) -> None:
     Only the forking thread goes on there: what others hold stays taken, what they began unended.
     """
     _anew[thing] = anew
+
+
+class Late(Generic[T]):
+    """A thing that is made at its first use, by whichever thread."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self.made: T | None = None
+        self.renew()
+        call_after_fork(self, Late[T].renew)
+
+    def renew(self) -> None:
+        self._mutex = threading.Lock()
+
+    def get(self) -> T:
+        with self._mutex:
+            if self.made is None:
+                self.made = self._make()
+            return self.made
 
 
 def _in_child() -> None:

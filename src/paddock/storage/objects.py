@@ -11,14 +11,13 @@ import signal
 import stat
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from paddock.errors import FileChangedError, HostError, IntegrityError, StorageFullError
+from paddock.errors import FileChangedError, HostError, StorageFullError
 from paddock.storage import prune as pruning
-from paddock.storage.atomic import held_open, make_directories
+from paddock.storage.atomic import held_open
 from paddock.storage.disk import (
     DIRECTORY,
     PRIVATE_MODE,
@@ -32,7 +31,7 @@ from paddock.storage.disk import (
 from paddock.storage.locks import call_after_fork, open_locked, unlock, wait_for_lock
 from paddock.storage.prune import PACKED, name_of, names_in, open_directory
 from paddock.storage.reader import HELD, INCOMING, StoreReader
-from paddock.values.entries import DIGEST_PREFIX, digest_of
+from paddock.values.entries import digest_of
 
 # Durability, step by step (open(2), fsync(2), rename(2)):
 #
@@ -517,44 +516,3 @@ def _held_name() -> str:
 # kept is `salt ‖ content`, under the SHA-256 of just that: so the digest in an entry is the
 # object's name, and the salt stands nowhere else. With the object it is gone, and nobody can try
 # contents against the digest any more. Nothing here is pruned.
-
-SALT_BYTES: Final = 16
-"""128 bits: nobody tries them all."""
-
-
-class BlobStore:
-    """The contents of one plane's ledgers, in a store of their own; any thread may use it."""
-
-    def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
-        self._directory = directory
-        self._randomness = randomness
-        self._store = ObjectStore(str(directory), bytes_max=None)
-
-    def put(self, content: bytes) -> str:
-        """Keep a content under a new salt, with the next `sync`; its salted digest."""
-        if not self._directory.is_dir():
-            make_directories(self._directory.parent)
-        digest = self._store.put_bytes(self._randomness(SALT_BYTES) + content)
-        return digest.removeprefix(DIGEST_PREFIX)
-
-    def sync(self) -> None:
-        self._store.sync()
-
-    def read(self, digest: str) -> bytes | None:
-        """The content of a salted digest; None where it is not there (any more)."""
-        kept = self._store.find(DIGEST_PREFIX + digest)
-        if kept is not None and len(kept) < SALT_BYTES:
-            raise IntegrityError(f"the content {digest} has no salt")
-        return None if kept is None else kept[SALT_BYTES:]
-
-    def has(self, digest: str) -> bool:
-        return self._store.has(DIGEST_PREFIX + digest)
-
-    def erase(self, digest: str) -> bool:
-        with suppress(FileNotFoundError):  # whoever only asks makes nothing
-            self._store.look()
-            return self._store.forget(DIGEST_PREFIX + digest)
-        return False
-
-    def close(self) -> None:
-        self._store.close()

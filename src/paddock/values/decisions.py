@@ -37,6 +37,9 @@ HELD_WHOLE: Final = "full"
 
 _BY_WORD = {outcome.word: outcome for outcome in Outcome}
 
+OPERATOR: Final = "(operator)"
+"""The acting agent of what a person asked for. No agent can have this name."""
+
 
 class RuleMatch(Struct, frozen=True):
     """A rule that had a say: what it says, where it stands.

@@ -1,25 +1,13 @@
 """A terminal-less user with a home of its own, standing in a project."""
 
-import functools
 import json
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import Struct
 
-from paddock.apps.hook.settings import interpreters
 from tests.support.places import Ran, run_command
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _pythons_timed_once() -> Generator[None]:
-    """Time the starts of a Python once: `hook install` starts each eleven times."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("_ask", "_time_start"):
-            patch.setattr(interpreters, name, functools.cache(getattr(interpreters, name)))
-        yield
 
 
 class User(Struct, dict=True):

@@ -7,8 +7,6 @@ import pytest
 from tests.support.forked import CONSOLE
 from tests.support.terminals import Terminal
 
-PROGRAM = f"from paddock.apps.hook.settings import interpreters as i; i._ROUNDS = 1; {CONSOLE}"
-"""A Python's start is timed once, and not eleven times."""
 QUESTION = "write this? [y/N]"
 INSTALLS = pytest.mark.parametrize(
     ("command", "name"),
@@ -23,7 +21,7 @@ INSTALLS = pytest.mark.parametrize(
 
 def at_a_terminal(user, command: str) -> Terminal:
     variables = {"HOME": str(user.home), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
-    return Terminal.fork(PROGRAM, command.split(), variables, user.project, columns=500)
+    return Terminal.fork(CONSOLE, command.split(), variables, user.project, columns=500)
 
 
 @INSTALLS

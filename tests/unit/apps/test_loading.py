@@ -16,9 +16,11 @@ sys.exit(status)
 """
 CALLS = ("paddock.tools.spec", "paddock.tools.toolsets", "paddock.runtime.runtime")
 """What a tool call needs, and a question about the plane does not."""
-FILES = ("paddock.workspace.workspace", "paddock.storage.objects")
+FILES = ("paddock.workspace.workspace", "paddock.storage.history")
 WRITING = ("paddock.assembly.ledgers", "cryptography")
 """What writes to a ledger, and signs it."""
+CHANGING = ("paddock.storage.objects", "paddock.storage.journal", "paddock.runtime.past")
+"""What a call that changes something needs, or who looks back at such calls."""
 
 
 @pytest.fixture
@@ -55,6 +57,7 @@ def loaded_by(project, *arguments: str) -> set[str]:
         (("history",), ("paddock.tools.toolsets", "paddock.runtime.runtime")),
         (("ledger", "query", "--ledger", "ho1m"), (*CALLS, *FILES, *WRITING)),
         (("ledger", "signer", "keys", "last", "x"), ("paddock.policy", "paddock.assembly", *CALLS)),
+        (("call", "view", '{"path": "a"}'), (*CHANGING, "sqlite3")),
     ],
     ids=lambda part: " ".join(part[:2]),
 )

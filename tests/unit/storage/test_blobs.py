@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import IntegrityError
-from paddock.storage.objects import SALT_BYTES, BlobStore
+from paddock.storage.history import SALT_BYTES, BlobStore
 
 
 def store(path: Path) -> BlobStore:
