@@ -222,11 +222,12 @@ class NoTerminalError(Exception):
 
 def ask_yes(source: TextIO, screen: TextIO, question: str, timeout_s: float) -> bool | None:
     try:
+        descriptor = source.fileno()
+        # Threat: keys that were typed before the question stood there would answer it. Whoever
+        # answers as soon as it is there must be heard.
+        termios.tcflush(descriptor, termios.TCIFLUSH)
         screen.write(question)
         screen.flush()
-        descriptor = source.fileno()
-        # Threat: keys that were typed before the question stood there would answer it.
-        termios.tcflush(descriptor, termios.TCIFLUSH)
         said = read_line(descriptor, timeout_s)
     except (OSError, termios.error, ValueError) as error:
         raise NoTerminalError from error

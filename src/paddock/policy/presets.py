@@ -192,5 +192,6 @@ def _moved_down(glob: Glob, directory: str) -> PathPattern:
     return PathPattern(Glob(text, False, False, glob.directory_only, (*names, *glob.segments)))
 
 
+@cache
 def _patterns(texts: tuple[str, ...]) -> tuple[PathPattern, ...]:
     return tuple(compile_pattern(text) for text in texts)

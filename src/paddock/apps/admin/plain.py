@@ -330,11 +330,12 @@ class PlainKeyboard:
         if not self._is_terminal:
             return Silence.NOBODY
         self._screen.show(question.keys)
-        self._screen.write(question.prompt)
         try:
             descriptor = self._source.fileno()
-            # Threat: keys that were typed before the question stood there would answer it.
+            # Threat: keys that were typed before the question stood there would answer it. Before
+            # the prompt: whoever answers as soon as that is there must be heard.
             termios.tcflush(descriptor, termios.TCIFLUSH)
+            self._screen.write(question.prompt)
             typed = read_line(descriptor, question.timeout_s, self._woken)
         except (OSError, termios.error, ValueError):
             return Silence.NOBODY
