@@ -32,6 +32,7 @@ from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, find_real
 from paddock.workspace.workspace import Workspace
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
+_HIDDEN_LIKELY: Final = 16
 _SORTED_SHARE: Final = 4
 """Where one in so many is wanted, two sorts of texts are quicker than a heap of pairs."""
 
@@ -178,15 +179,15 @@ def _searchable(fd: int) -> int:
 
 
 def _in_order(entries: list[os.DirEntry[str]], wanted: int) -> Iterator[os.DirEntry[str]]:
-    # Folded names first: the names themselves only tell those apart that fold alike.
-    if wanted * _SORTED_SHARE >= len(entries):
-        yield from sorted(sorted(entries, key=_name), key=_folded)
-        return
-    names = [entry.name for entry in entries]
-    left = list(zip(map(str.casefold, names), names, entries, strict=True))
-    heapq.heapify(left)
-    while left:
-        yield heapq.heappop(left)[2]
+    taken = 0
+    if wanted * _SORTED_SHARE < len(entries):
+        # Folded names first: the names themselves only tell those apart that fold alike.
+        names = [entry.name for entry in entries]
+        keyed = zip(map(str.casefold, names), names, entries, strict=True)
+        taken = wanted + _HIDDEN_LIKELY
+        yield from [entry for _, _, entry in heapq.nsmallest(taken, keyed)]
+    # More of those were hidden than is likely, or most are wanted.
+    yield from sorted(sorted(entries, key=_name), key=_folded)[taken:]
 
 
 _name: Final = attrgetter("name")
