@@ -135,7 +135,6 @@ def ratios(ours: list[Cost], theirs: list[Cost]) -> tuple[float, float]:
 def interpreters() -> list[Interpreter]:
     """What the installed entry starts."""
     program = own_program()
-    print(f"paddock hook install names {program.python}")
     return [Interpreter(f"as installed, {version_of_python(program.python)}", program)]
 
 
