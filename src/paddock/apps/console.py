@@ -1,4 +1,4 @@
-"""What a command talks to: streams, environment, current directory."""
+"""What a command talks to: streams, environment, directory, a person; and its exit codes."""
 
 import json
 import os
@@ -122,8 +122,6 @@ class Console(Struct, frozen=True):
 
     def agrees(self, question: str) -> bool:
         """Return True where a person says yes to what was shown, in time. Raises: UsageError."""
-        # Few commands ask, and what asks is more than the others have to load.
-
         self.stdout.flush()
         if not self.is_interactive:
             raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
@@ -211,8 +209,8 @@ def exit_of_call(refusal: Refusal | None) -> int:
     return exit_of_error(TOOL_ERRORS.get(refusal.code, ToolError))
 
 
-_READ_BYTES: Final = 4096
 _LOOK_S: Final = 0.25
+_READ_BYTES: Final = 4096
 """As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
 
 

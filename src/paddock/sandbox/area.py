@@ -296,7 +296,7 @@ class _Layer(Struct, frozen=True):
 def lay_over(
     laid: Laid, closed: Collection[str], root: int
 ) -> tuple[list[str], tuple[ShownFile, ...]]:
-    """The names that these files stand in for, and the files; what is closed stays closed."""
+    """The names that these files stand in for, and the files; what is closed now stays closed."""
     now, hidden = time.time_ns(), frozenset(closed)
     seen = {path: file for path, file in laid.items() if hidden.isdisjoint(_way(path))}
     files = tuple(
