@@ -1,0 +1,234 @@
+"""Names of hosts: made canonical, asked for in DNS messages, and given synthetic addresses.
+
+A codec of our own for the one question that matters (RFC 1035, RFC 6891), PURE: who listens,
+who decides and what is recorded is the wall's. A question's name has no compression here, so
+nothing that is read can point anywhere.
+"""
+
+import hashlib
+import re
+import stringprep
+import struct
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final
+
+from msgspec import Struct
+
+_NAME_MAX: Final = 253
+_LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}")
+_NUMBER: Final = re.compile(r"[0-9]+|0x.*")
+"""What programs read as the last part of an IPv4 address (inet_aton(3), the URL standard)."""
+_READ_TWO_WAYS: Final = frozenset("ßẞς\u200c\u200d")
+"""IDNA 2003 turns these into other letters or nothing, IDNA 2008 keeps them: two hosts.
+
+So it is with what Unicode 3.2, which Python's codec knows, had no letter for.
+"""
+
+_HEADER: Final = struct.Struct(">6H")
+_KIND_AND_SPACE: Final = struct.Struct(">2H")
+_OPT: Final = struct.Struct(">BHHBBHH")
+_ADDRESS: Final = struct.Struct(">HHHIH4s")
+_MESSAGE_MAX: Final = 65_535
+_ENCODED_NAME_MAX: Final = 255
+_RESPONSE, _OPCODE, _TRUNCATED, _WANTS_RECURSION, _CAN_RECURSE = 0x8000, 0x7800, 0x200, 0x100, 0x80
+_FORMAT_ERROR, _NO_SUCH_NAME, _NOT_IMPLEMENTED, _REFUSED, _BAD_VERSION = 1, 3, 4, 5, 16
+_KIND_A, _KIND_OPT, _SPACE_IN = 1, 41, 1
+_POINTER_TO_QUESTION: Final = 0xC000 | _HEADER.size
+_DATAGRAM_MAX: Final = 1232
+"""What the answer says we take: the size that survives every path (DNS flag day 2020)."""
+_DNSSEC_OK: Final = 0x8000
+_TTL_S: Final = 5
+"""Short: a policy may change. An address stays the name's own as long as its namespace."""
+_LOOPBACK: Final = IPv4Address("127.0.0.1")
+SYNTHETIC_NETWORK: Final = IPv4Network("198.18.0.0/15")
+"""For measuring networks (RFC 2544), so that nothing is really there."""
+
+
+def canonical_host(text: str) -> str:
+    """Return the name of a host as policy and DNS write it: ASCII, lower case, no last dot.
+
+    Raises: ValueError, saying which part is no name. A literal address is none.
+    """
+    if len(text) > _NAME_MAX + 1:
+        raise ValueError(f"{text[:40]!r}… is longer than the {_NAME_MAX} characters of a name")
+    name = (text if text.isascii() else _to_ascii(text)).removesuffix(".").lower()
+    if len(name) > _NAME_MAX:
+        raise ValueError(f"{name[:40]!r}… is longer than the {_NAME_MAX} characters of a name")
+    labels = name.split(".")
+    for label in labels:
+        if not _LABEL.fullmatch(label):
+            raise ValueError(
+                f"{label!r} in {text!r} is no part of a name: 1 to 63 letters, digits, - or _"
+            )
+    if _NUMBER.fullmatch(labels[-1]):
+        raise ValueError(f"{text!r} ends in a number, as an address does and a name does not")
+    return name
+
+
+def _to_ascii(text: str) -> str:
+    # Threat: a rule for one name that holds for another, because two standards differ.
+    for sign in text:
+        if sign in _READ_TWO_WAYS or stringprep.in_table_a1(sign):
+            raise ValueError(f"{sign!r} in {text!r} is read in two ways: write its xn-- form")
+    try:
+        return text.encode("idna").decode("ascii")
+    except UnicodeError as error:
+        raise ValueError(f"{text!r} has no ASCII form: write its xn-- form ({error})") from error
+
+
+class HostQuestion(Struct, frozen=True):
+    """A DNS question. `name` is empty where `answer` needs no decision: malformed, or localhost."""
+
+    id: int
+    flags: int
+    code: int = 0
+    """The code of its answer, where the question itself decides that."""
+    asked: bytes = b""
+    """The question as it was sent: its letters' case proves to the client whose answer it is."""
+    edns: bytes = b""
+    """The OPT record of the answer."""
+    name: str = ""
+    is_local: bool = False
+    wants_address: bool = False
+    """It asks for an IPv4 address; whatever else it asks for, the name has none."""
+
+
+def read_question(message: bytes) -> HostQuestion | None:
+    """Read a datagram, or a TCP frame without its length.
+
+    None: nothing that can be answered, such as an answer. A question that cannot be read, or
+    whose name is none, is one that `answer` answers with an error.
+    """
+    if not _HEADER.size <= len(message) <= _MESSAGE_MAX:
+        return None
+    number, flags, questions, answers, authorities, others = _HEADER.unpack_from(message)
+    if flags & _RESPONSE:
+        return None
+    if flags & _OPCODE:
+        return HostQuestion(number, flags, _NOT_IMPLEMENTED)
+    labels, end = _read_labels(message)
+    if not end or questions != 1:
+        return HostQuestion(number, flags, _FORMAT_ERROR)
+    kind, space = _KIND_AND_SPACE.unpack_from(message, end - _KIND_AND_SPACE.size)
+    name = _name_of(labels)
+    code, edns = _read_rest(message[end:], others)
+    if not name or answers or authorities or flags & _TRUNCATED:
+        code = _FORMAT_ERROR
+    elif not code and space != _SPACE_IN:
+        code = _REFUSED
+    is_local = not code and (name == "localhost" or name.endswith(".localhost"))
+    return HostQuestion(
+        number,
+        flags,
+        code,
+        # glibc drops an answer without its question, and waits: so also of a bad name.
+        asked=message[_HEADER.size : end],
+        edns=edns,
+        name="" if code or is_local else name,
+        is_local=is_local,
+        wants_address=kind == _KIND_A,
+    )
+
+
+def _read_labels(message: bytes) -> tuple[list[bytes], int]:
+    """Return the labels of the first question, and where it ends; 0 where that cannot be read.
+
+    Threat: a pointer that leads to itself. Nothing stands before the first name that one could
+    lead to, so a length above 63 (a pointer, or reserved) ends the reading.
+    """
+    labels: list[bytes] = []
+    start = at = _HEADER.size
+    while at < len(message) and 0 < message[at] < 0x40 and at - start < _ENCODED_NAME_MAX:
+        labels.append(message[at + 1 : at + 1 + message[at]])
+        at += 1 + message[at]
+    end = at + 1 + _KIND_AND_SPACE.size
+    if end > len(message) or message[at] or at + 1 - start > _ENCODED_NAME_MAX:
+        return [], 0
+    return labels, end
+
+
+def _name_of(labels: list[bytes]) -> str:
+    """Return the canonical name, or empty: a dot within a label would make another name of it."""
+    if any(b"." in label for label in labels):
+        return ""
+    try:
+        return canonical_host(b".".join(labels).decode("ascii"))
+    except ValueError:
+        return ""
+
+
+def _read_rest(rest: bytes, records: int) -> tuple[int, bytes]:
+    """Return the code that what follows the question calls for, and the OPT record to answer.
+
+    One OPT record may follow (RFC 6891). Signed questions and other records: an error.
+    """
+    if not rest and not records:
+        return 0, b""
+    if records != 1 or len(rest) < _OPT.size:
+        return _FORMAT_ERROR, b""
+    owner, kind, _, _, version, flags, length = _OPT.unpack_from(rest)
+    if owner or kind != _KIND_OPT or len(rest) != _OPT.size + length:
+        return _FORMAT_ERROR, b""
+    code = _BAD_VERSION if version else 0
+    return code, _OPT.pack(0, _KIND_OPT, _DATAGRAM_MAX, code >> 4, 0, flags & _DNSSEC_OK, 0)
+
+
+def answer(
+    question: HostQuestion, address: IPv4Address | None = None, *, is_known: bool = True
+) -> bytes:
+    """Return the answer: at most 512 bytes, so that it always fits a datagram.
+
+    What the question itself decides comes first: its error, or 127.0.0.1 for localhost and names
+    below. Else: not known; or known, with the address where that was asked for, and nothing for
+    any other type.
+    """
+    code = question.code or (0 if is_known or question.is_local else _NO_SUCH_NAME)
+    found = _LOOPBACK if question.is_local else address
+    records = b""
+    if found is not None and not code and question.wants_address:
+        place = _POINTER_TO_QUESTION
+        records = _ADDRESS.pack(place, _KIND_A, _SPACE_IN, _TTL_S, 4, found.packed)
+    # Without "recursion available", glibc takes an empty answer for a server's failure.
+    flags = _RESPONSE | question.flags & (_OPCODE | _WANTS_RECURSION) | _CAN_RECURSE | code & 0xF
+    counts = bool(question.asked), bool(records), 0, bool(question.edns)
+    return _HEADER.pack(question.id, flags, *counts) + question.asked + records + question.edns
+
+
+class SyntheticNames:
+    """The addresses that names have inside: each its own, and the same with the same key.
+
+    Of two names that a key leads to one place, who comes second gets the next free one; a program
+    cannot choose such names without the key.
+    """
+
+    def __init__(
+        self,
+        key: bytes,
+        network: IPv4Network = SYNTHETIC_NETWORK,
+        at_most: int = 4096,
+    ) -> None:
+        """`key`: up to 64 random bytes. `at_most`: names, and never more than have room."""
+        self._key = key
+        # The network itself, what `lo` has besides 127.0.0.1, and the broadcast address: not given.
+        self._first = int(network.network_address) + 2
+        self._room = network.num_addresses - 3
+        self._at_most = min(at_most, self._room)
+        self._addresses: dict[str, IPv4Address] = {}
+        self._names: dict[IPv4Address, str] = {}
+
+    def address_of(self, name: str) -> IPv4Address | None:
+        """Return the address of a canonical name, given at its first use. None: no room is left."""
+        known = self._addresses.get(name)
+        if known is not None or len(self._names) >= self._at_most:
+            return known
+        digest = hashlib.blake2b(name.encode("ascii"), digest_size=8, key=self._key).digest()
+        at = int.from_bytes(digest, "big") % self._room
+        while (address := IPv4Address(self._first + at)) in self._names:
+            at = (at + 1) % self._room
+        self._addresses[name] = address
+        self._names[address] = name
+        return address
+
+    def name_of(self, address: IPv4Address) -> str | None:
+        """Return the name that was given this address."""
+        return self._names.get(address)
