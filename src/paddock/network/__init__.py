@@ -1,6 +1,7 @@
 """Which hosts a command reaches: names and addresses, what is sent first, the wall that decides.
 
     names       names made canonical, DNS questions and answers, synthetic addresses
+    greeting    the first bytes of a client: a TLS hello, the head of an HTTP request, neither
 
 Sockets are made in the sandbox's network namespace and served from outside it. See
 docs/architecture.md.

@@ -1,0 +1,271 @@
+"""What a client says first: a TLS hello, the head of an HTTP request, or something else. PURE.
+
+Threat: a program is allowed one name and asks the server for another that is served there, too.
+What is "other" passes unread, so nothing that a lax server would take for TLS or HTTP may be
+that. It is found as laxly as servers read, then read strictly; what lies between is a problem.
+
+What stays open: servers that take another name than the first one (of a second hello, a later
+request, a hello within an encrypted one).
+"""
+
+import re
+import struct
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from paddock.network.names import canonical_host
+
+_GREETING_BYTES_MAX: Final = 65_536
+_RECORD: Final = struct.Struct(">BBBH")
+_FIRST_BYTES: Final = bytes((*range(0x14, 0x19), *range(0x80, 0x100)))
+_MAJOR_VERSIONS: Final = bytes(range(0x10))
+_RECORD_BYTES_MAX: Final = 16_384
+_RECORDS_MAX: Final = 128
+"""A hello in one-byte records would be read anew with each of its bytes."""
+_HANDSHAKE, _ALERT, _CLIENT_HELLO = 0x16, 0x15, 1
+_SERVER_NAME, _HOST_NAME = b"\0\0", b"\0"
+_BAD_HELLO: Final = "it begins like TLS, and is no hello that one can rely on"
+
+_LINE_BYTES_MAX: Final = 16_384
+_HEADERS_MAX: Final = 256
+_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SPACE: Final = rb"[ \t\v\f\r\x1c-\x1f\x85\xa0]"
+"""What servers take for a space: RFC 9112 (3) knows of the first, Python's own of all."""
+_METHOD: Final = re.compile(_SPACE + rb"*(" + _TOKEN.pattern + rb")(?:" + _SPACE + rb"|\Z)")
+_USUAL_METHOD: Final = re.compile(rb"[A-Z_-]+")
+_CONTROL: Final = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
+_REQUEST: Final = re.compile(
+    rb"(" + _TOKEN.pattern + rb") ([\x21-\x7e\x80-\xff]+) HTTP/1\.([01])\r"
+)
+_OTHER_LINE_END: Final = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\0")
+_ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
+_AUTHORITY: Final = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::[0-9]{0,5})?")
+
+
+class Greeting(Struct, frozen=True):
+    """`name`: the canonical name or literal address that the client asks for; empty: it says none.
+
+    `problem`: why the connection has to be refused; empty where it need not.
+    """
+
+    kind: Literal["tls", "http", "other"]
+    name: str = ""
+    problem: str = ""
+
+
+def read_greeting(first: bytes) -> Greeting | None:
+    """Read all that a client has sent so far. None: it may become TLS or HTTP, with more bytes."""
+    is_tls = _speaks_tls(first)
+    if is_tls is None:
+        return None
+    try:
+        greeting = _read_tls(first) if is_tls else _read_http(first)
+        if greeting is None and len(first) >= _GREETING_BYTES_MAX:
+            raise ValueError("it needs more than 64 kB to say what it wants")
+    except ValueError as error:
+        return Greeting("tls" if is_tls else "http", problem=str(error))
+    return greeting
+
+
+def _read_host(raw: bytes) -> str:
+    """Return a canonical name or a literal address. Raises: ValueError."""
+    if not raw.isascii():
+        raise ValueError(f"it asks for {raw[:40]!r}, which is no name in ASCII")
+    text = raw.decode("ascii")
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return canonical_host(text)
+
+
+# --- TLS (RFC 8446, RFC 6066) ---------------------------------------------------
+
+
+def _speaks_tls(first: bytes) -> bool | None:
+    """Tell whether a server could take the first record for TLS, or pass over it to a hello.
+
+    Servers pass over warnings, and some over other short records; Go's takes versions below
+    0x1000. Of messages, only a hello can come first. The rest is other people's: packets of MySQL
+    and others begin with a length, which may look like a kind of record.
+    """
+    if not _may_have(first, 0, _FIRST_BYTES):
+        return False
+    if first and first[0] >= 0x80:  # SSL 2, whose hello OpenSSL takes for newer versions, too.
+        is_open = _may_have(first, 2, b"\1") and _may_have(first, 3, b"\0\3")
+        return (len(first) >= 4 or None) if is_open else False
+    if not _may_have(first, 1, _MAJOR_VERSIONS):
+        return False
+    if len(first) < _RECORD.size + 1:
+        return None
+    kind, major, _, size = _RECORD.unpack_from(first)
+    message = first[_RECORD.size]
+    if major != 3:
+        return kind in (_ALERT, _HANDSHAKE) and message == _CLIENT_HELLO
+    return size <= 4 or (kind == _HANDSHAKE and message <= _CLIENT_HELLO)
+
+
+def _may_have(first: bytes, at: int, wanted: bytes) -> bool:
+    """Tell whether the byte there is one of these, or may become one."""
+    return at >= len(first) or first[at] in wanted
+
+
+def _read_tls(first: bytes) -> Greeting | None:
+    hello = _read_hello(first)
+    return None if hello is None else Greeting("tls", _read_server_name(hello))
+
+
+def _read_hello(first: bytes) -> bytes | None:
+    """Return the body of the hello, put together from its records; None: not all of it is there."""
+    message = bytearray()
+    at = announced = 0
+    for _ in range(_RECORDS_MAX):
+        if len(first) - at < _RECORD.size:
+            return None
+        kind, major, minor, size = _RECORD.unpack_from(first, at)
+        if kind != _HANDSHAKE or major != 3 or minor > 4 or not 0 < size <= _RECORD_BYTES_MAX:
+            raise ValueError(_BAD_HELLO)
+        at += _RECORD.size
+        message += first[at : at + size]
+        at += size
+        announced += size
+        if len(message) >= 4:
+            wanted = 4 + int.from_bytes(message[1:4], "big")
+            if wanted > _GREETING_BYTES_MAX:
+                raise ValueError("its TLS hello is larger than 64 kB")
+            if announced > wanted or message[0] != _CLIENT_HELLO:
+                raise ValueError(_BAD_HELLO)
+            if len(message) == wanted:
+                return bytes(message[4:])
+        if at > len(first):
+            return None
+    raise ValueError(f"its TLS hello comes in more than {_RECORDS_MAX} records")
+
+
+def _vector(data: bytes, at: int, width: int) -> tuple[bytes, int]:
+    """Return what follows its own length, and where it ends. Raises: ValueError."""
+    start = at + width
+    end = start + int.from_bytes(data[at:start], "big")
+    if start > len(data) or end > len(data):
+        raise ValueError(_BAD_HELLO)
+    return data[start:end], end
+
+
+def _read_server_name(hello: bytes) -> str:
+    """Return the one host name that a hello asks for; empty where it has no such extension.
+
+    With an encrypted hello within (ECH), the outer name counts: it is all that can be seen, and
+    clients that only pretend to have one (GREASE) send such, too. Its key is not in our DNS.
+    """
+    session, at = _vector(hello, 34, 1)
+    suites, at = _vector(hello, at, 2)
+    compressions, at = _vector(hello, at, 1)
+    if hello[0] != 3 or len(session) > 32 or not suites or len(suites) % 2 or not compressions:
+        raise ValueError(_BAD_HELLO)
+    if at == len(hello):
+        return ""
+    listed, end = _vector(hello, at, 2)
+    extensions: dict[bytes, bytes] = {}
+    at = 0
+    while at < len(listed):
+        kind = listed[at : at + 2]
+        content, at = _vector(listed, at + 2, 2)
+        if kind in extensions:
+            raise ValueError(_BAD_HELLO)
+        extensions[kind] = content
+    if end != len(hello):
+        raise ValueError(_BAD_HELLO)
+    names = extensions.get(_SERVER_NAME)
+    if names is None:
+        return ""
+    entries, end = _vector(names, 0, 2)
+    name, entry_end = _vector(entries, 1, 2)
+    if end != len(names) or entry_end != len(entries) or entries[:1] != _HOST_NAME or not name:
+        raise ValueError("its TLS hello asks for no host, for several, or in an unknown way")
+    return _read_host(name)
+
+
+# --- HTTP (RFC 9112) ------------------------------------------------------------
+
+
+def _read_http(first: bytes) -> Greeting | None:
+    text = first.lstrip(b"\r\n")  # As servers do.
+    line, end, _ = text[:_LINE_BYTES_MAX].partition(b"\n")
+    words = line.decode("latin-1").split()
+    if not end and not words:
+        return None
+    method = _METHOD.match(line)
+    # Some servers take control characters, but with a usual method only. LDAP's and git's first
+    # messages begin with a digit, and have no line that ever ends.
+    if method is None or (_CONTROL.search(line) and not _USUAL_METHOD.fullmatch(method[1])):
+        return Greeting("other")
+    if not end:
+        if len(line) == _LINE_BYTES_MAX:
+            raise ValueError("its first line is longer than 16 kB")
+        return None
+    if not _is_request(words):
+        return Greeting("other")
+    name = _read_head(line, text)
+    return None if name is None else Greeting("http", name)
+
+
+def _is_request(words: list[str]) -> bool:
+    """Tell whether some server would take a line of these words for a request."""
+    if words[-1].upper().startswith("HTTP/"):
+        return True
+    is_old = len(words) > 1 and words[0] == "GET"  # HTTP/0.9
+    return is_old and (words[1].startswith("/") or "://" in words[1])
+
+
+def _read_head(line: bytes, text: bytes) -> str | None:
+    """Return the one host that a request asks for; None: its head has not ended."""
+    if line.split()[-1] == b"HTTP/2.0":
+        # Its requests name their hosts in compressed frames: safer closed than passed unread.
+        raise ValueError("it speaks HTTP/2 without TLS, where no host can be looked at")
+    request = _REQUEST.fullmatch(line)
+    if request is None:
+        raise ValueError("its request line is not METHOD TARGET HTTP/1.1, ended by CRLF")
+    method, target, minor = request.groups()
+    head, end, _ = text.partition(b"\r\n\r\n")
+    if _OTHER_LINE_END.search(head):
+        raise ValueError("a line of its head does not end in CRLF, or holds a NUL")
+    if not end:
+        return None
+    headers = head.split(b"\r\n")[1:]
+    if len(headers) > _HEADERS_MAX:
+        raise ValueError(f"it has more than {_HEADERS_MAX} headers")
+    parts = [header.partition(b":") for header in headers]
+    for number, (name, colon, _) in enumerate(parts, 1):
+        # Also a line that begins with a space: a fold, which servers read in two ways.
+        if not colon or not _TOKEN.fullmatch(name):
+            raise ValueError(f"header {number} is not NAME: VALUE")
+    hosts = [value.strip(b" \t") for name, _, value in parts if name.lower() == b"host"]
+    if len(hosts) > 1:
+        raise ValueError(f"it has {len(hosts)} Host headers")
+    if not hosts and minor == b"1":
+        raise ValueError("it has no Host header")
+    names = {_read_authority(value) for value in (*hosts, *_target_authority(method, target))}
+    if len(names) > 1:
+        raise ValueError("its target and its Host header name two hosts")
+    return names.pop() if names else ""
+
+
+def _target_authority(method: bytes, target: bytes) -> tuple[bytes, ...]:
+    """Return the host and port that stand in the target itself, if any."""
+    if method == b"CONNECT":
+        return (target,)
+    if target.startswith(b"/") or target == b"*":
+        return ()
+    absolute = _ABSOLUTE.match(target)
+    if absolute is None:
+        raise ValueError("its target is neither a path nor an address with a scheme")
+    return (absolute[1],)
+
+
+def _read_authority(value: bytes) -> str:
+    """Return the host of HOST or HOST:PORT. The port is the connection's. Raises: ValueError."""
+    found = _AUTHORITY.fullmatch(value)
+    if found is None:
+        raise ValueError(f"it asks for {value[:40]!r}, which is not HOST or HOST:PORT")
+    return _read_host(found[2]) if found[1] is None else str(IPv6Address(found[1].decode("ascii")))
