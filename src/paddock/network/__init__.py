@@ -1,5 +1,6 @@
 """Which hosts a command reaches: names and addresses, what is sent first, the wall that decides.
 
+    addresses   which resolved addresses may be reached
     names       names made canonical, DNS questions and answers, synthetic addresses
     greeting    the first bytes of a client: a TLS hello, the head of an HTTP request, neither
 

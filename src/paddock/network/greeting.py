@@ -3,9 +3,7 @@
 Threat: a program is allowed one name and asks the server for another that is served there, too.
 What is "other" passes unread, so nothing that a lax server would take for TLS or HTTP may be
 that. It is found as laxly as servers read, then read strictly; what lies between is a problem.
-
-What stays open: servers that take another name than the first one (of a second hello, a later
-request, a hello within an encrypted one).
+Open: servers that go by a later name (of a second hello, a hello within, a later request).
 """
 
 import re
@@ -61,7 +59,7 @@ def read_greeting(first: bytes) -> Greeting | None:
     if is_tls is None:
         return None
     try:
-        greeting = _read_tls(first) if is_tls else _read_http(first)
+        greeting = _read_hello(first) if is_tls else _read_http(first)
         if greeting is None and len(first) >= _GREETING_BYTES_MAX:
             raise ValueError("it needs more than 64 kB to say what it wants")
     except ValueError as error:
@@ -111,13 +109,8 @@ def _may_have(first: bytes, at: int, wanted: bytes) -> bool:
     return at >= len(first) or first[at] in wanted
 
 
-def _read_tls(first: bytes) -> Greeting | None:
-    hello = _read_hello(first)
-    return None if hello is None else Greeting("tls", _read_server_name(hello))
-
-
-def _read_hello(first: bytes) -> bytes | None:
-    """Return the body of the hello, put together from its records; None: not all of it is there."""
+def _read_hello(first: bytes) -> Greeting | None:
+    """Read a hello, put together from its records. None: not all of it is there."""
     message = bytearray()
     at = announced = 0
     for _ in range(_RECORDS_MAX):
@@ -137,7 +130,7 @@ def _read_hello(first: bytes) -> bytes | None:
             if announced > wanted or message[0] != _CLIENT_HELLO:
                 raise ValueError(_BAD_HELLO)
             if len(message) == wanted:
-                return bytes(message[4:])
+                return Greeting("tls", _read_server_name(bytes(message[4:])))
         if at > len(first):
             return None
     raise ValueError(f"its TLS hello comes in more than {_RECORDS_MAX} records")

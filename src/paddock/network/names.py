@@ -28,7 +28,6 @@ _HEADER: Final = struct.Struct(">6H")
 _KIND_AND_SPACE: Final = struct.Struct(">2H")
 _OPT: Final = struct.Struct(">BHHBBHH")
 _ADDRESS: Final = struct.Struct(">HHHIH4s")
-_MESSAGE_MAX: Final = 65_535
 _ENCODED_NAME_MAX: Final = 255
 _RESPONSE, _OPCODE, _TRUNCATED, _WANTS_RECURSION, _CAN_RECURSE = 0x8000, 0x7800, 0x200, 0x100, 0x80
 _FORMAT_ERROR, _NO_SUCH_NAME, _NOT_IMPLEMENTED, _REFUSED, _BAD_VERSION = 1, 3, 4, 5, 16
@@ -57,9 +56,7 @@ def canonical_host(text: str) -> str:
     labels = name.split(".")
     for label in labels:
         if not _LABEL.fullmatch(label):
-            raise ValueError(
-                f"{label!r} in {text!r} is no part of a name: 1 to 63 letters, digits, - or _"
-            )
+            raise ValueError(f"{label!r} in {text!r} is not 1 to 63 letters, digits, - or _")
     if _NUMBER.fullmatch(labels[-1]):
         raise ValueError(f"{text!r} ends in a number, as an address does and a name does not")
     return name
@@ -99,7 +96,7 @@ def read_question(message: bytes) -> HostQuestion | None:
     None: nothing that can be answered, such as an answer. A question that cannot be read, or
     whose name is none, is one that `answer` answers with an error.
     """
-    if not _HEADER.size <= len(message) <= _MESSAGE_MAX:
+    if not _HEADER.size <= len(message) <= 65_535:
         return None
     number, flags, questions, answers, authorities, others = _HEADER.unpack_from(message)
     if flags & _RESPONSE:
@@ -202,10 +199,7 @@ class SyntheticNames:
     """
 
     def __init__(
-        self,
-        key: bytes,
-        network: IPv4Network = SYNTHETIC_NETWORK,
-        at_most: int = 4096,
+        self, key: bytes, network: IPv4Network = SYNTHETIC_NETWORK, at_most: int = 4096
     ) -> None:
         """`key`: up to 64 random bytes. `at_most`: names, and never more than have room."""
         self._key = key

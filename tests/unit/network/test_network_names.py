@@ -80,7 +80,7 @@ def test_a_name_has_one_form(text: str, name: str):
     ],
 )
 def test_what_is_no_name_is_refused_and_quoted(text: str):
-    with pytest.raises(ValueError, match=r"'|no part of a name") as raised:
+    with pytest.raises(ValueError, match="'") as raised:
         canonical_host(text)
 
     assert len(str(raised.value)) < 700
