@@ -34,6 +34,7 @@ from paddock.plane.create import POLICY_TEMPLATE
 from paddock.policy import settings
 from paddock.policy.decide import decide
 from paddock.policy.engine import PolicySource, load_policy
+from paddock.policy.network import PORTS_MAX
 from paddock.policy.presets import presets
 from paddock.policy.profiles import rule_matches
 from paddock.policy.rules import NAMES_BY_OPERATION, compile_rule, parse_action, target_kind
@@ -155,6 +156,8 @@ MEANINGS = {
     "tool:package:run": "call a tool that a package brings; the target is PACKAGE/TOOL",
     "tool:gate:check": "check a gate of the plane, named by the target",
     "tool:mcp:call": "call a tool of another MCP server; the target is mcp__SERVER__TOOL",
+    "tool:net:connect": "a command's connection; the target is HOST:PORT",
+    "tool:net:request": "a command's HTTPS request; the target is METHOD HOST[:PORT]/PATH",
     "tool:client:NAME": "call a client's own tool that is none of the above, by its name",
 }
 """What each action is, in the words of this page: an action without a row stops it."""
@@ -179,6 +182,27 @@ PATTERNS = (
         "tool:mcp:call mcp__mail__get",
     ),
     ("tool:client:WebFetch", "tool:client:WebFetch", "tool:client:WebSearch"),
+    (
+        "tool:net:connect example.org",
+        "tool:net:connect example.org:80",
+        "tool:net:connect example.org:22",
+    ),
+    (
+        "tool:net:connect *.example.org:443",
+        "tool:net:connect a.b.example.org:443",
+        "tool:net:connect example.org:443",
+    ),
+    ("tool:net:connect *:443", "tool:net:connect example.org:443", "tool:net:connect 10.0.0.1:443"),
+    (
+        "tool:net:connect 10.0.0.0/8:5432,8000-8010",
+        "tool:net:connect 10.1.2.3:8001",
+        "tool:net:connect 11.1.2.3:8001",
+    ),
+    (
+        "tool:net:request GET example.org/v1/**",
+        "tool:net:request GET example.org/v1/a?all=1",
+        "tool:net:request GET example.org/v1/%2e%2e/a",
+    ),
 )
 """A pattern of an `allow`, an action that it matches and one that it does not."""
 
@@ -245,7 +269,21 @@ def _patterns() -> Iterator[str]:
     yield "- a command by words: a last `*` stands for any words, none included, so that"
     yield "  `git diff *` matches a bare `git diff`; within a word it stands for any part. An"
     yield "  option that writes or runs something is matched by an `allow` only if it is named;"
+    yield "- a host by its name in ASCII, lower case: `*.example.org` is every name below it, at"
+    yield "  any depth, and not itself; `*` is every name and no literal address; an address may"
+    yield "  be a network, `10.0.0.0/8`, and one of IPv6 stands in brackets, `[2001:db8::/32]`."
+    yield f"  Behind it ports: `:443`, `:80,443` or `:8000-8010`, {PORTS_MAX} at most, and in a"
+    yield "  `deny` also `:*`. Without them a connection that is allowed or asked about is one to"
+    yield "  443 or 80, a request one to 443, and a `deny` is for every port;"
+    yield "- a request by its method, or `*`, its host and its path, where `*` is any part of a"
+    yield "  component and `**` any number of them. The query is not looked at. An `allow` has to"
+    yield "  match every reading of the path: as sent, decoded, without its dots;"
     yield "- any other name whole, where `*` stands for any part.\n"
+    yield "The network opens only by a rule that names it: `tool:*` allows no connection, and"
+    yield "denies every one. `otherwise` of it stands for names at the ports 443 and 80. A host"
+    yield "and port that a rule for requests allows or asks about carries requests alone, each"
+    yield "judged by itself. Of any other host nobody sees the requests, so a `deny` of one of"
+    yield "them denies the connection.\n"
     yield "A rule for a name that no call has does not load, as for `tool:client:Bash`, which is"
     yield "judged as `tool:shell:run`, or for a ledger that there is not.\n"
     yield "In a list under `[paths]` a pattern after `!` takes back what an earlier one of the same"

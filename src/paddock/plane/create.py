@@ -140,9 +140,14 @@ _BODY: Final = b"""\
 # reason    = "migrations are reviewed by hand"
 # match     = ["tool:file:create migrations/0001.sql"]
 # not_match = ["tool:file:create src/migrations.py"]
+#
+# [[profiles.standard.rules]]
+# action    = "tool:net:connect example.org:443"   # commands reach it, and nothing else
+# outcome   = "allow"
 
-# Commands run in a sandbox. network: none, loopback (a private one) or host. git:
-# safe, read-only or none. enforcement: required, or best-effort where a host lacks
+# Commands run in a sandbox. network: none, loopback (a private one), policy (the hosts
+# that rules for tool:net:connect name; without any, loopback) or host (the machine's).
+# git: safe, read-only or none. enforcement: required, or best-effort where a host lacks
 # a part of it. commit: each (allowed changes land, others are refused), all (all or
 # nothing) or none (they are thrown away). approve: the command line, or the diff of
 # what it did. env: variables that a call may set, as ["CI", "PYTEST_*"]. caches: a
@@ -150,7 +155,7 @@ _BODY: Final = b"""\
 # directories of the workspace come last: write .venv/bin/python.
 #
 # [shell]
-# network     = "loopback"
+# network     = "policy"
 # git         = "safe"
 # enforcement = "required"
 # commit      = "each"

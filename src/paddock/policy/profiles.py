@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.compiled import conclude, find_rules, means
+from paddock.policy.compiled import NET, conclude, find_rules, means
 from paddock.policy.pathset import build_index, comparison_of, names_directory
 from paddock.policy.places import BUILT_IN, quote_toml
 from paddock.policy.rules import ANY, HeadPattern, NamePattern, Profile, Rule, TargetKind
@@ -99,6 +99,12 @@ def rule_matches(rule: Rule, action: Action) -> bool:
     if rule.pattern.kind is TargetKind.COMMAND:
         is_meant = rule.pattern.head.matches(action.category, action.operation)
         return is_meant and _line_matches(rule, action.target)
+    if rule.pattern.kind is TargetKind.NET:
+        from paddock.policy.network import net_matches, read_target  # noqa: PLC0415 - as above
+
+        if action.category != NET:
+            return False
+        return net_matches(rule, read_target(action.operation, action.target))
     table, is_directory = compile_profile(Profile("", (rule,))), names_directory(action)
     found = find_rules(table, action.category, action.operation, action.target, is_directory)
     return found != []
@@ -144,10 +150,16 @@ class CompiledProfile:
         return self if self.overlay is None else CompiledProfile(self.profile, note=self._note)
 
     def judge(self, action: Action) -> Verdict:
-        matched = find_rules(
-            self.table, action.category, action.operation, action.target, names_directory(action)
-        )
-        verdict = self._verdict(matched, action, str(action))
+        if action.category == NET:
+            from paddock.policy.network import judge_net  # noqa: PLC0415 - late on purpose
+
+            verdict = judge_net(self, action)
+        else:
+            is_directory = names_directory(action)
+            matched = find_rules(
+                self.table, action.category, action.operation, action.target, is_directory
+            )
+            verdict = self.verdict(matched, action, str(action))
         if self.overlay is None:
             return verdict
         return _stricter(verdict, self.overlay.judge(action))
@@ -162,10 +174,10 @@ class CompiledProfile:
             and means(self.table["rules"][number], action.category, action.operation)
         ]
         asked = f"{action.head} {action.target if command is None else command.text}"
-        verdict = self._verdict(matched, action, asked)
+        verdict = self.verdict(matched, action, asked)
         if verdict.finding.outcome is Outcome.CONFINE and not _is_named(verdict.matched, command):
             # Threat: a reading that only may be meant makes an allow stricter, and nothing milder.
-            unmatched = self._verdict([], action, asked).finding
+            unmatched = self.verdict([], action, asked).finding
             finding = min(verdict.finding, unmatched, key=strictness)
             verdict = Verdict(finding, verdict.matched)
         if self.overlay is None:
@@ -183,7 +195,7 @@ class CompiledProfile:
             return False
         return conclude(self.table, [], category, operation, "")[0] == Outcome.DENY
 
-    def _verdict(self, matched: list[int], action: Action, asked: str) -> Verdict:
+    def verdict(self, matched: list[int], action: Action, asked: str) -> Verdict:
         outcome, rank, row, reason = conclude(
             self.table, matched, action.category, action.operation, asked
         )

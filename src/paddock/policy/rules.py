@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import UsageError
-from paddock.policy.compiled import matches_text
+from paddock.policy.compiled import NET, matches_text
 from paddock.policy.pathset import PathPattern, compile_target
 from paddock.policy.places import (
     BUILT_IN_PLACE,
@@ -33,7 +33,10 @@ from paddock.policy.settings import NETWORKS, Network, ShellChanges, lay_over, r
 from paddock.values.decisions import OPERATIONS, PATH_CATEGORIES, Action, Outcome, RuleMatch
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
+
     from paddock.policy.commands import CommandPattern
+    from paddock.policy.network import NetPattern
 
 # Pure.
 #
@@ -81,6 +84,7 @@ class TargetKind(Enum):
     PATH = "path"
     COMMAND = "command"
     NAME = "name"
+    NET = "net"
 
 
 class NamePattern(Struct, frozen=True):
@@ -121,6 +125,7 @@ class ActionPattern(Struct, frozen=True):
     kind: TargetKind | None = None
     path: PathPattern | None = None
     name: NamePattern | None = None
+    net: "NetPattern | None" = None
 
     @property
     def has_target(self) -> bool:
@@ -130,7 +135,8 @@ class ActionPattern(Struct, frozen=True):
 def target_kind(category: str) -> TargetKind:
     if category in PATH_CATEGORIES:
         return TargetKind.PATH
-    return TargetKind.COMMAND if category == "shell" else TargetKind.NAME
+    kinds = {"shell": TargetKind.COMMAND, NET: TargetKind.NET}
+    return kinds.get(category, TargetKind.NAME)
 
 
 def parse_head(text: str) -> HeadPattern:
@@ -161,7 +167,7 @@ def parse_pattern(text: str) -> ActionPattern:
     head_text, _, target = text.strip().partition(" ")
     head = parse_head(head_text)
     target = target.strip() if head.category != "shell" else target.strip(" \t")
-    if target in ("", ANY) and (target == "" or head.category != "shell"):
+    if target in ("", ANY) and (target == "" or head.category not in ("shell", NET)):
         # `tool:file:create *` is every file, not every file in the root alone.
         return ActionPattern(text, head, target)
     kinds = {target_kind(category) for category in head.categories}
@@ -176,6 +182,10 @@ def parse_pattern(text: str) -> ActionPattern:
     if kind is TargetKind.NAME:
         _check_target(head, target)
         return ActionPattern(text, head, target, kind, name=NamePattern(target))
+    if kind is TargetKind.NET:
+        from paddock.policy.network import parse_target  # noqa: PLC0415 - late on purpose
+
+        return ActionPattern(text, head, target, kind, net=parse_target(head.operation, target))
     return ActionPattern(text, head, target, kind)
 
 
@@ -204,6 +214,10 @@ def parse_concrete(text: str) -> Action:
     head = parse_head(head_text)
     if target_kind(category) is TargetKind.PATH:
         return Action(category, operation, _normal_path(target))
+    if target_kind(category) is TargetKind.NET:
+        from paddock.policy.network import read_target  # noqa: PLC0415 - late on purpose
+
+        return read_target(operation, target.strip()).as_action()
     if target_kind(category) is TargetKind.NAME and target.strip():
         _check_target(head, target.strip())
     return Action(category, operation, target.strip() if category != "shell" else target)
@@ -292,7 +306,11 @@ OUTCOME_WORDS: Final = tuple(outcome.word for outcome in Outcome)
 
 
 class Rule(Struct, frozen=True, dict=True):
-    """`network` holds for just this command; the load stops where an example is false."""
+    """The load stops where an example is false.
+
+    `network` holds for just this command. Of a rule for the network `addresses` are where its name
+    may lead besides public ones, and `commands` those that it counts for, empty for all.
+    """
 
     pattern: ActionPattern
     outcome: Outcome
@@ -302,10 +320,18 @@ class Rule(Struct, frozen=True, dict=True):
     network: Network | None = None
     match: tuple[Text, ...] = ()
     not_match: tuple[Text, ...] = ()
+    addresses: "tuple[IPv4Network | IPv6Network, ...]" = ()
+    commands: tuple[str, ...] = ()
 
     @cached_property
     def command(self) -> "CommandPattern | None":
         return _command_of(self.pattern, self.outcome)
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """What it says besides its pattern and its outcome, as text."""
+        network = () if self.network is None else (self.network,)
+        return (*network, *map(str, self.addresses), *self.commands)
 
     @property
     def shown(self) -> RuleMatch:
@@ -339,7 +365,7 @@ class Profile(Struct, frozen=True):
 
     def joined(self, bases: Sequence["Profile"]) -> "Profile":
         """Join lists, merge tables; what one base denies stays denied, also under `otherwise`."""
-        rules = {(rule.shown, rule.network): rule for each in (*bases, self) for rule in each.rules}
+        rules = {(rule.shown, rule.extras): rule for each in (*bases, self) for rule in each.rules}
         own = {entry.head.text for entry in self.otherwise}
         kept = (
             entry
@@ -368,6 +394,10 @@ def compile_rule(
 ) -> Rule:
     pattern = parse_pattern(text)
     check_confined(pattern.head, outcome)
+    if pattern.head.category == NET and outcome is not Outcome.DENY:
+        from paddock.policy.network import check_opening  # noqa: PLC0415 - late on purpose
+
+        check_opening(text, pattern.net)
     rule = Rule(pattern, outcome, source, place, reason, network, match, not_match)
     # What no command can match is found now, not at the first command.
     _ = rule.command
@@ -443,6 +473,8 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     reason = table.string("reason")
     network = cast("Network", table.word("network", NETWORKS)) if table.has("network") else None
     match, not_match = table.texts("match") or (), table.texts("not_match") or ()
+    addresses = _read_addresses(table) if table.has("addresses") else ()
+    commands = command_patterns(table, "commands")
     table.finish()
     for name, value in (("action", action), ("outcome", word)):
         if not value and not table.has(name):
@@ -458,6 +490,14 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     except PatternError as problem:
         table.report.add_at(place, problem)
         return None
+    is_net = rule.pattern.head.category == NET and outcome is not Outcome.DENY
+    for name in ("addresses", "commands"):
+        if table.has(name) and not is_net:
+            table.problem(
+                name,
+                f"{name} stands in a rule for {quote_toml(action)} that opens no network",
+                "only a rule that allows or asks for tool:net:connect or tool:net:request has it",
+            )
     is_shell = rule.pattern.head.category == "shell"
     if network is not None and (not is_shell or outcome is Outcome.DENY):
         table.problem(
@@ -465,7 +505,33 @@ def _long_rule(table: Table, source: str) -> Rule | None:
             f"network stands in a rule for {quote_toml(action)} that runs no command",
             "only a rule that allows or asks for tool:shell:run sets the network",
         )
-    return rule
+    return replace(rule, addresses=addresses, commands=commands)
+
+
+def _read_addresses(table: Table) -> "tuple[IPv4Network | IPv6Network, ...]":
+    from paddock.policy.network import parse_networks  # noqa: PLC0415 - late on purpose
+
+    try:
+        return parse_networks(table.strings("addresses") or ())
+    except PatternError as problem:
+        table.problem("addresses", problem.message, problem.hint)
+        return ()
+
+
+def command_patterns(table: Table, name: str) -> tuple[str, ...]:
+    """Read patterns of commands, none of which is any command."""
+    texts = table.texts(name) or ()
+    for text in texts:
+        try:
+            rule = compile_rule(f"tool:shell:run {text.text}", Outcome.ALLOW, name, text.place)
+            if rule.command is None or rule.command.is_any:
+                raise PatternError(
+                    f"{name} in {table.title} holds {quote_toml(text.text)}, which is any command",
+                    "name the programs, or leave it out",
+                )
+        except PatternError as problem:
+            table.report.add_at(text.place, problem)
+    return tuple(text.text for text in texts)
 
 
 def _read_otherwise(table: Table, source: str) -> tuple[Otherwise, ...]:

@@ -14,7 +14,7 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.places import Table, quote_toml
 from paddock.values.decisions import Permissions
 
-Network = Literal["none", "loopback", "host"]
+Network = Literal["none", "loopback", "policy", "host"]
 Git = Literal["safe", "read-only", "none"]
 EnforcementMode = Literal["required", "best-effort"]
 Approve = Literal["command", "diff"]
@@ -24,7 +24,7 @@ HookWarnings = Literal["all", "once", "off"]
 HookShell = Literal["confine", "read"]
 
 NETWORKS: Final[tuple[Network, ...]] = get_args(Network)
-"""From the strictest to the loosest."""
+"""From the strictest to the loosest. `policy`: what rules of `tool:net:` say, else `loopback`."""
 GITS: Final[tuple[Git, ...]] = get_args(Git)
 ENFORCEMENTS: Final[tuple[EnforcementMode, ...]] = get_args(EnforcementMode)
 COMMITS: Final[tuple[Commit, ...]] = get_args(Commit)
@@ -91,7 +91,7 @@ class ConfineMax(Struct, frozen=True):
 class ShellSettings(Struct, frozen=True):
     """`[shell]`: what a command may see and reach, and what an ask is about."""
 
-    network: Network = "loopback"
+    network: Network = "policy"
     git: Git = "safe"
     read: tuple[str, ...] = SYSTEM_READ
     write: tuple[str, ...] = ()

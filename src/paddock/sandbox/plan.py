@@ -34,7 +34,7 @@ from paddock.sandbox.host.host_facts import (
     is_led_by,
     topmost,
 )
-from paddock.sandbox.values import SandboxPlan, strictest_shell
+from paddock.sandbox.values import SandboxPlan, line_network, strictest_shell
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain, Outcome
 from paddock.values.entries import digest_of
@@ -82,6 +82,7 @@ def compile_plan(
     """Compile one agent's plan; `hidden`: from `hidden.NameIndex`. ConfigError: bad chain."""
     making = _Making(facts)
     shell = strictest_shell(policy, chain, making.readable, making.writable)
+    network = line_network(policy, chain, None)
     writable = topmost(shell.write)
     toolchains, names = making.toolchains()
     downloads = making.downloads() if shell.caches else ()
@@ -100,7 +101,7 @@ def compile_plan(
         readable=readable,
         writable=writable,
         hidden=hidden,
-        network=shell.network,
+        network=network,
         git=shell.git,
         commit=shell.commit,
         enforcement=shell.enforcement,
@@ -112,9 +113,7 @@ def compile_plan(
         caches=facts.caches if shell.caches else "",
         downloads=downloads,
         git_outside=git_outside,
-        unix_sockets=_has_sockets(
-            shell.read, making.readable(SYSTEM_READ), writable, shell.network
-        ),
+        unix_sockets=_has_sockets(shell.read, making.readable(SYSTEM_READ), writable, network),
     )
     left_out = tuple(dict.fromkeys((*making.left_out, *without)))
     return CompiledPlan(plan, left_out, names, moved_last)
@@ -145,7 +144,7 @@ def contained(plan: SandboxPlan) -> SandboxPlan:
         readable=topmost((*plan.readable, *plan.writable)),
         writable=(),
         caches_read_only=True,
-        network="loopback" if plan.network == "host" else plan.network,
+        network="none" if plan.network == "none" else "loopback",
     )
 
 

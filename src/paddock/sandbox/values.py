@@ -26,7 +26,7 @@ from paddock.policy.settings import (
 )
 from paddock.sandbox.host.host_facts import GitOutside, shared
 from paddock.values.calls import Json
-from paddock.values.decisions import HELD_WHOLE, Action, AgentChain, Held
+from paddock.values.decisions import HELD_WHOLE, OPERATIONS, Action, AgentChain, Held
 from paddock.workspace.states import ChangedPath
 
 
@@ -322,4 +322,14 @@ def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network
     # Threat: in `npm install && curl …` the second must not get what a rule gives to the first; nor
     # `env X=1 npm install` what a rule that asks about it gives.
     action = None if line is None else Action("shell", "run", line)
-    return shell_for(policy, chain, action).network
+    network = shell_for(policy, chain, action).network
+    return network if network != "policy" or _can_reach(policy, chain, line) else "loopback"
+
+
+def _can_reach(policy: Policy, chain: AgentChain, line: str | None) -> bool:
+    profiles = judge_for(policy, chain).profiles()
+    if any(all(each.closes("net", act) for act in OPERATIONS["net"]) for each in profiles):
+        return False
+    from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few policies have its rules
+
+    return NetworkJudge(policy, chain, line).can_reach

@@ -170,6 +170,7 @@ OPERATIONS: Final = MappingProxyType(
         "package": frozenset({"list", "run"}),
         "gate": frozenset({"check"}),
         "mcp": frozenset({"call"}),
+        "net": frozenset({"connect", "request"}),
         # A client's own tool, named by its operation: any name is known here.
         "client": frozenset[str](),
     }
@@ -196,8 +197,9 @@ class Action(NamedTuple):
     """One thing that a call would do.
 
     `target` is a workspace-relative path with `/` between components and no
-    leading slash (`.` is the root), a command line for `shell:run`, a name
-    otherwise. It may be empty where an operation has no target.
+    leading slash (`.` is the root), a command line for `shell:run`, HOST:PORT for
+    `net:connect`, METHOD HOST:PORT/PATH for `net:request`, a name otherwise. It may be
+    empty where an operation has no target.
     """
 
     category: str

@@ -476,7 +476,7 @@ def test_a_rule_that_closed_the_network_and_is_not_repeated_is_named(outcome, ke
 
 
 def test_a_network_that_the_file_itself_opens_counts():
-    users = f"{COMMANDS}{narrow('allow', 'loopback')}"
+    users = f'[shell]\nnetwork = "loopback"\n{COMMANDS}{narrow("allow", "loopback")}'
     again = COMMANDS.replace("allow", "allow ")
 
     assert under(users, again) == []

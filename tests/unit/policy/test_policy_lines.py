@@ -519,14 +519,14 @@ network = "none"
     [
         ("npm install x", "host"),
         ("npm install x && npm install y", "host"),
-        ("npm install x && ls", "loopback"),
-        ("npm install x; curl y", "loopback"),
-        ("env A=1 npm install x", "loopback"),
-        ("npm install $(x)", "loopback"),
+        ("npm install x && ls", "policy"),
+        ("npm install x; curl y", "policy"),
+        ("env A=1 npm install x", "policy"),
+        ("npm install $(x)", "policy"),
         ("quiet a", "none"),
         ("env A=1 quiet a", "none"),
         ("npm install x | quiet", "none"),
-        ("ls", "loopback"),
+        ("ls", "policy"),
     ],
 )
 def test_a_rule_sets_the_network_for_just_its_command(line: str, network: str) -> None:

@@ -299,7 +299,7 @@ def _profiles_without(policy: Policy, other: Policy) -> Iterator[Item]:
 
 def _profile_items(profile: Profile) -> Iterator[Item]:
     for rule in profile.rules:
-        says = rule.outcome.word if rule.network is None else f"{rule.outcome.word}+{rule.network}"
+        says = "+".join((rule.outcome.word, *rule.extras))
         pattern, parts = rule.pattern, _parts(rule.pattern)
         yield Item(profile.name, pattern.text, says, rule.place, pattern.head, pattern.kind, parts)
     for entry in profile.otherwise:
@@ -426,6 +426,8 @@ def _met(item: Item, partner: Item | None) -> Iterator[Action]:
             yield from _path_actions(item, other, heads)
         elif each is TargetKind.COMMAND:
             yield from _command_actions(item, other, heads)
+        elif each is TargetKind.NET:
+            yield from _net_actions(item, partner)
         else:
             yield from _name_actions(item, partner, heads)
 
@@ -470,6 +472,13 @@ def _command_actions(item: Item, other: Parts, heads: list[tuple[str, str]]) -> 
     for category, operation in heads:
         for line in lines:
             yield Action(category, operation, line)
+
+
+def _net_actions(item: Item, partner: Item | None) -> Iterator[Action]:
+    from paddock.policy.network import sample_actions  # noqa: PLC0415 - late on purpose
+
+    both = (item,) if partner is None else (item, partner)
+    yield from sample_actions([each.text for each in both if each.kind is TargetKind.NET])
 
 
 def _as_written(item: Item) -> list[str]:

@@ -56,7 +56,7 @@ from paddock.workspace.search.ripgrep import (
     require_enterable,
     tree_command,
 )
-from paddock.workspace.search.walk import Reach, Walk, WalkTerms
+from paddock.workspace.search.walk import SearchReach, Walk, WalkTerms
 from paddock.workspace.workspace import Workspace
 
 SKIPPED_NAMES: Final = frozenset({".git", "__pycache__", "node_modules", ".DS_Store"})
@@ -269,7 +269,7 @@ class Search:
             require_enterable(fd)
             # ripgrep reads no rules above its directory, for it would not stop at the workspace's
             # root, and takes rules for less than git does. So all are ours to apply, as in a walk.
-            reach = Reach(workspace, path, glob)
+            reach = SearchReach(workspace, path, glob)
             prefix = "" if path.is_root else path.relative + "/"
             is_all = self._take_all(self._run(command, fd, prefix, reach.holds))
         if is_all:

@@ -256,7 +256,7 @@ def search_names(
     return found
 
 
-class Reach:
+class SearchReach:
     """Whether a walk would come to single files below a directory; each directory is read once."""
 
     __slots__ = ("_base", "_glob", "_scopes", "_workspace", "too_deep")

@@ -132,7 +132,7 @@ def test_a_change_without_effect_finds_none_and_says_what_that_does_not_prove() 
 def test_settings_that_no_decision_shows_are_listed() -> None:
     report = compared(BASE + '[shell]\nnetwork = "host"\n[hook]\nparanoid = true\n')
     shown = [(change.key, change.old, change.new) for change in report.differences.settings]
-    assert shown == [("shell.network", "loopback", "host"), ("hook.paranoid", "False", "True")]
+    assert shown == [("shell.network", "policy", "host"), ("hook.paranoid", "False", "True")]
 
 
 PROTECTED = '[paths]\nprotected = [".git/", "*.pem", "/db/"]\n'

@@ -5,7 +5,7 @@ from paddock.errors import InvalidPatternError
 from paddock.policy.places import PatternError
 from paddock.workspace.paths import ROOT
 from paddock.workspace.search.globs import compile_glob, expand_braces
-from paddock.workspace.search.walk import Reach
+from paddock.workspace.search.walk import SearchReach
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_an_argument_of_a_great_many_braces_is_an_error_that_says_what_is_too_mu
 
 def test_what_a_turned_round_glob_leaves_out_is_left_out_with_all_that_is_in_it(workspace):
     def held(glob, *paths):
-        reach = Reach(workspace, ROOT, compile_glob(glob))
+        reach = SearchReach(workspace, ROOT, compile_glob(glob))
         return [reach.holds(path) for path in paths]
 
     assert held("!src", "a", "d/a", "d/src", "src/a", "d/src/e/a") == [True, True, *[False] * 3]

@@ -7,7 +7,7 @@ from paddock.workspace.paths import ROOT
 from paddock.workspace.search.asked import Until
 from paddock.workspace.search.globs import EVERYTHING
 from paddock.workspace.search.ignore import IgnoreRules, compile_rules
-from paddock.workspace.search.walk import Reach, Walk, WalkTerms
+from paddock.workspace.search.walk import SearchReach, Walk, WalkTerms
 
 
 def ignored(rules, names):
@@ -90,7 +90,7 @@ def test_a_file_of_rules_that_is_too_large_is_never_cut_within_a_rule(workspace,
 
 def test_a_path_of_any_depth_is_looked_up(workspace, root):
     (root / ".gitignore").write_text("no\n")
-    reach = Reach(workspace, ROOT, EVERYTHING)
+    reach = SearchReach(workspace, ROOT, EVERYTHING)
     assert reach.holds("d/" * (limits.path_depth_max - 1) + "yes") is True
     # Of what a rule leaves out nobody needs to know how deep it is.
     assert reach.holds("no/" + "d/" * 2_000 + "yes") is False
