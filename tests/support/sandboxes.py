@@ -2,13 +2,14 @@
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from paddock.network.outside import Outside
 from paddock.policy.settings import SYSTEM_READ, Network, ShellLimits
 from paddock.sandbox.changes.upper import RawChange, read_changes
 from paddock.sandbox.launcher import Launcher
@@ -48,6 +49,7 @@ class Room(Struct, dict=True):
     limits: ShellLimits = field(default_factory=usual)
     network: Network = "loopback"
     hidden: tuple[str, ...] = ()
+    literals: tuple[str, ...] = ()
 
     def plan(self) -> SandboxPlan:
         readable, links = system_places()
@@ -65,6 +67,7 @@ class Room(Struct, dict=True):
             policy_digest="",
             git_config=GitConfig((("user.name", "A Tester"), ("user.email", "tester@example.org"))),
             links=links,
+            literals=self.literals,
         )
 
     def request(
@@ -106,13 +109,15 @@ def complained(end: CommandEnd) -> str:
 
 
 @contextmanager
-def a_room(home: Path) -> Generator[Room, None, None]:
+def a_room(
+    home: Path, outside: "Callable[[], Outside] | None" = None
+) -> Generator[Room, None, None]:
     """A room below `home`, taken down with everything that still runs in it."""
     workspace = home / "workspace"
     workspace.mkdir(exist_ok=True)
     fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY)
     try:
-        with Launcher(home / "staging") as launcher:
+        with Launcher(home / "staging", outside) as launcher:
             yield Room(home, launcher, workspace, fd)
     finally:
         os.close(fd)

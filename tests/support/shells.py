@@ -87,8 +87,8 @@ class Yard(Struct, dict=True):
         with open_runtime(project, agent=None, approver=approver) as runtime:
             yield Terminal(self, runtime)
 
-    def entries(self, kind: str) -> list[dict[str, Any]]:
-        ran = self.cli("ledger", "query", "--ledger", "ho1m", "--type", kind, "--json")
+    def entries(self, kind: str, ledger: str = "ho1m") -> list[dict[str, Any]]:
+        ran = self.cli("ledger", "query", "--ledger", ledger, "--type", kind, "--json")
         return [json.loads(line) for line in ran.out.splitlines()]
 
     def calls(self) -> list[dict[str, Any]]:

@@ -36,14 +36,16 @@ from paddock.assembly.project import (
     new_call_id,
     new_session_id,
     packages_of,
+    read_project,
 )
-from paddock.errors import SandboxUnavailableError, UsageError
+from paddock.errors import PaddockError, SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
-from paddock.plane.environment import process_environment
+from paddock.plane.environment import Environment, process_environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
+from paddock.plane.trust import read_policy_files
 from paddock.policy.decide import may_ever, names_line, shell_for
 from paddock.policy.engine import Policy
 from paddock.policy.pathset import compile_permissions
@@ -64,6 +66,8 @@ from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult, Gates
+    from paddock.network.outside import Outside
+    from paddock.network.wall import Witness
     from paddock.sandbox.host.host_facts import HostFacts
     from paddock.sandbox.shell import SandboxShell
     from paddock.sandbox.values import (
@@ -118,14 +122,22 @@ class LazyShell:
         return self._open().asks_about_diff(prepared)
 
     def run(
-        self, prepared: "PreparedLine", cancel: Cancel, on_output: "OnOutput | None" = None
+        self,
+        prepared: "PreparedLine",
+        cancel: Cancel,
+        on_output: "OnOutput | None" = None,
+        network: "Witness | None" = None,
     ) -> "ShellOutcome":
-        return self._open().run(prepared, cancel, on_output)
+        return self._open().run(prepared, cancel, on_output, network)
 
     def stage(
-        self, prepared: "PreparedLine", cancel: Cancel, on_output: "OnOutput | None" = None
+        self,
+        prepared: "PreparedLine",
+        cancel: Cancel,
+        on_output: "OnOutput | None" = None,
+        network: "Witness | None" = None,
     ) -> "HeldLine":
-        return self._open().stage(prepared, cancel, on_output)
+        return self._open().stage(prepared, cancel, on_output, network)
 
     def keep(self, content: bytes) -> str:
         return self._open().keep(content)
@@ -147,7 +159,8 @@ class LazyShell:
 
         ground = self._ground
         place = CommitPlace(ground.workspace, ground.history, self._open_journal, ground.policy)
-        staging = ground.project.environment.paddock_home / STAGING
+        environment = ground.project.environment
+        staging = environment.paddock_home / STAGING
         shell = SandboxShell(
             SandboxGround(
                 ground.chain,
@@ -156,6 +169,8 @@ class LazyShell:
                 staging,
                 ground.progress,
                 ground.on_directory,
+                policy_now=PolicyNow(ground).read,
+                outside=lambda: _way_out(environment),
             )
         )
         self._held.callback(shell.close)
@@ -175,6 +190,37 @@ class LazyShell:
             if self._journal is None:
                 self._journal = self._held.enter_context(open_journal(self._ground.project))
             return self._journal
+
+
+class PolicyNow:
+    """The policy of a runtime as its files have it by now."""
+
+    def __init__(self, ground: ShellGround) -> None:
+        self._ground = ground
+        self._files = ground.project.files
+        self._policy: Policy | None = ground.policy
+
+    def read(self) -> Policy | None:
+        """Return the very policy that was read before where no file has changed.
+
+        None where it cannot be read: nobody knows what it allows.
+        """
+        project = self._ground.project
+        try:
+            files = read_policy_files(project.root, project.environment)
+            if files != self._files:
+                now = read_project(project.root, project.environment)
+                (record, *_) = now.agents.lineage(self._ground.agent)
+                self._files, self._policy = files, now.policy_for(record)
+        except PaddockError:
+            return None
+        return self._policy
+
+
+def _way_out(environment: Environment) -> "Outside":
+    from paddock.network.outside import Outside  # noqa: PLC0415 - few commands go out
+
+    return Outside(dict(environment.variables))
 
 
 # Nothing of it is run.

@@ -84,6 +84,9 @@ _mount.restype = _int
 _umount2 = _libc["umount2"]
 _umount2.argtypes = (_text, _int)
 _umount2.restype = _int
+_setns = _libc["setns"]
+_setns.argtypes = (_int, _int)
+_setns.restype = _int
 
 
 def clone_tree(dir_fd: int, path: bytes, *, recursive: bool) -> int:
@@ -197,6 +200,12 @@ def clone_process(flags: int) -> int:
     if pid < 0:
         raise OSError(code, f"clone: {os.strerror(code)}")
     return int(pid)
+
+
+def enter_namespace(fd: int, kind: int) -> None:
+    """Move this process, which has one thread alone, for good: setns(2). Raises: OSError."""
+    if _setns(fd, kind) != 0:
+        raise failure("setns")
 
 
 def write_id_maps(pid: int | None, users: bytes, groups: bytes, *, keep_groups: bool) -> None:

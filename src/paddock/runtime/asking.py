@@ -36,13 +36,24 @@ from paddock.runtime.contents import DigestsAlone
 from paddock.runtime.judge import Context
 from paddock.runtime.prepared import Bounds, Judged
 from paddock.runtime.records import Recorder, kept_arguments
-from paddock.tools.spec import Pinning, Plan, Staging, Tool, ToolOutput
-from paddock.values.calls import Refusal, ToolCall
-from paddock.values.decisions import Decision
+from paddock.tools.spec import Confining, Pinning, Plan, Ports, Staging, Tool, ToolOutput
+from paddock.values.calls import (
+    ClosedConnection,
+    OpenedConnection,
+    Refusal,
+    RefusedConnection,
+    ToolCall,
+)
+from paddock.values.decisions import Action, Decision
 
 if TYPE_CHECKING:
+    from paddock.policy.network import Reach
     from paddock.runtime.inbox import BrokenRequest, Inbox
     from paddock.sandbox.values import HeldLine
+
+
+CONNECTION_ASK_S: Final = 120.0
+"""So long a connection is held open for an answer."""
 
 
 class AskedQuestion(NamedTuple):
@@ -80,7 +91,7 @@ def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Grante
         ):
             return _put(context, question, target_digest, None)
         _record_staging(context, recorder, question)
-        ports = question.bounds.over(context.ports)
+        ports = ports_for(context, recorder, question.call, question.tool, question.bounds)
         plan, held = handler.stage(question.plan, ports)
     except ToolError as error:
         return Withheld(refusal_of(error), judged)
@@ -182,6 +193,69 @@ def _request(
         parking=held,
         cancel=question.bounds.cancel,
     )
+
+
+def ports_for(
+    context: Context, recorder: Recorder, call: ToolCall, tool: Tool[Any], bounds: Bounds
+) -> Ports:
+    ports = bounds.over(context.ports)
+    if tool.reads_only or not isinstance(tool.handler, Confining):
+        return ports
+    return replace(ports, network=CallNetwork(context, recorder, call, tool, bounds))
+
+
+class CallNetwork(Struct, frozen=True):
+    """The connections of one call: who is asked about them, and their record."""
+
+    context: Context
+    recorder: Recorder
+    call: ToolCall
+    tool: Tool[Any]
+    bounds: Bounds
+
+    def ask(self, host: str, port: int, reach: "Reach") -> bool:
+        """Ask whoever answers for this door. Nobody, too late, or not to be recorded: no."""
+        context, call = self.context, self.call
+        decision = context.judge.decide([Action("net", "connect", f"{host}:{port}")])
+        actions = (decision.action,)
+        bound = self.tool.binder.values(call.arguments)
+        request = ApprovalRequest(
+            digest=approval_digest(
+                tool=call.tool,
+                arguments=bound,
+                agents=context.caller.chain_json(),
+                policy_digest=decision.policy_digest,
+                target_digest="",
+                actions=actions,
+            ),
+            tool=call.tool,
+            arguments=dict(call.arguments),
+            actions=actions,
+            agent=context.caller.agent,
+            reason="the command wants to open this connection, and waits for the answer",
+            rule="" if reach.rule is None else f"{reach.rule.text} ({reach.rule.place})",
+            policy_digest=decision.policy_digest,
+            call_id=call.id,
+            session_id=context.caller.session_id,
+            cancel=self.bounds.cancel,
+        )
+        try:
+            context.approvals.asked(request)
+            approval = answer_of(Limited(context.approver, CONNECTION_ASK_S), request)
+            context.approvals.answered(request, approval)
+        except PaddockError:
+            return False
+        return approval.is_granted
+
+    def opened(self, event: OpenedConnection) -> None:
+        """Return when it is durable. Raises: PaddockError; then nothing is to be opened."""
+        self.context.ledger.append([self.recorder.opened(self.call, event, self.bounds)])
+
+    def closed(self, event: ClosedConnection) -> None:
+        self.context.ledger.append([self.recorder.closed(self.call, event, self.bounds)])
+
+    def refused(self, event: RefusedConnection) -> None:
+        self.context.ledger.append([self.recorder.unreached(self.call, event, self.bounds)])
 
 
 POLICY_CHANGED: Final = "the policy has changed since it was asked about"

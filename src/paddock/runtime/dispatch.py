@@ -35,7 +35,7 @@ from paddock.runtime.answers import (
     unless_allowed,
     with_question,
 )
-from paddock.runtime.asking import AskedQuestion, Granted, ask, keep_waiting
+from paddock.runtime.asking import AskedQuestion, Granted, ask, keep_waiting, ports_for
 from paddock.runtime.contents import Contents, DigestsAlone
 from paddock.runtime.judge import Context
 from paddock.runtime.messages import Asked, Malformed
@@ -229,7 +229,8 @@ class Dispatcher:
 
     def _run(self, ready: Prepared) -> Ran:
         try:
-            output = ready.tool.handler.run(ready.plan, ready.bounds.over(self._context.ports))
+            ports = ports_for(self._context, self._recorder, ready.call, ready.tool, ready.bounds)
+            output = ready.tool.handler.run(ready.plan, ports)
             return output if output.waiting is None else self._keep(ready, output)
         except StoppedCallError as stopped:
             return Failed(refusal_of(stopped), (), stopped.effect, stopped.changes)

@@ -20,12 +20,23 @@ from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.spec import Change, RefusedPath, Tool, ToolOutput
-from paddock.values.calls import Json, LeftEffect, Refusal, ToolCall
+from paddock.values.calls import (
+    ClosedConnection,
+    Json,
+    LeftEffect,
+    OpenedConnection,
+    Refusal,
+    RefusedConnection,
+    ToolCall,
+)
 from paddock.values.decisions import AgentChain, match_in_brief, rule_in_brief
 from paddock.values.entries import (
     APPROVAL_ANSWERED,
     APPROVAL_ASKED,
     DIGEST_PREFIX,
+    NET_CLOSED,
+    NET_CONNECT,
+    NET_REFUSED,
     TOOL_DENIED,
     TOOL_INTENT,
     TOOL_RESULT,
@@ -225,6 +236,26 @@ class Recorder:
         order_id = bounds.order_id
         return Entry(event, order_id, decision, reason, session, agent, call_id, metadata, shared)
 
+    def opened(self, call: ToolCall, event: OpenedConnection, bounds: Bounds = FREE) -> Entry:
+        metadata = _connection_json(event) | {"server_name": clean(event.server_name)}
+        return self._entry(NET_CONNECT, call, "allow", clean(event.rule), metadata, None, bounds)
+
+    def closed(self, call: ToolCall, event: ClosedConnection, bounds: Bounds = FREE) -> Entry:
+        metadata: dict[str, Json] = {
+            **_connection_json(event.opened),
+            "server_name": clean(event.server_name),
+            "sent_bytes": event.sent_bytes,
+            "received_bytes": event.received_bytes,
+            "duration_us": int(event.duration_s * 1_000_000),
+        }
+        return self._entry(NET_CLOSED, call, "", event.ending, metadata, None, bounds)
+
+    def unreached(self, call: ToolCall, event: RefusedConnection, bounds: Bounds = FREE) -> Entry:
+        metadata: dict[str, Json] = {"host": clean(event.host), "port": event.port}
+        if event.count > 1:
+            metadata["count"] = event.count
+        return self._entry(NET_REFUSED, call, "deny", clean(event.why), metadata, None, bounds)
+
     def mark(self, call: ToolCall, intent: str) -> "CallMark":
         from paddock.storage.notes import CallMark  # noqa: PLC0415 - for what writes
 
@@ -250,6 +281,10 @@ class Recorder:
         if shared is None:
             shared = self._keep(key, {**_decision_json(judged), "agents": self._chain})
         return shared
+
+
+def _connection_json(event: OpenedConnection) -> dict[str, Json]:
+    return {"host": clean(event.host), "port": event.port, "address": event.address}
 
 
 def _digest_of(content: str) -> str:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
@@ -23,8 +23,12 @@ from paddock.sandbox.caches import cache_variables
 from paddock.sandbox.inside import protocol
 from paddock.sandbox.inside.protocol import CommandReport, Start
 from paddock.sandbox.values import Captured, CommandEnd, CommandRequest, Ending, OnOutput, Progress
-from paddock.storage.atomic import held_open
+from paddock.storage.atomic import held_open, host_error
 from paddock.values.calls import Cancel
+
+if TYPE_CHECKING:
+    from paddock.network.wall import HeldNetwork, Latest, Witness
+    from paddock.policy.network import NetworkJudge
 
 # Memory is constant: one buffer. Small pieces cost a system call and two additions; looking at
 # what came waits until the buffer is full. A spool takes the whole stream, up to its limit.
@@ -144,7 +148,17 @@ _PROGRESS_S: Final = 1.0
 _LATE_S: Final = 15.0
 """Over the command's time: then its first process, which keeps the time, must be broken."""
 _DRAIN_S: Final = 2.0
+_SERVED_COUNT: Final = 3
 _STOP_WAIT_S: Final = 10.0
+
+
+class NetworkTerms(Struct, frozen=True):
+    """What decides for one command's connections, and who is asked and keeps the record."""
+
+    judge: "NetworkJudge"
+    latest: "Latest"
+    """What policy says by now."""
+    witness: "Witness"
 
 
 class Observed(Struct, frozen=True):
@@ -153,6 +167,8 @@ class Observed(Struct, frozen=True):
     progress: Progress | None = None
     cancel: Cancel | None = None
     on_output: OnOutput | None = None
+    network: NetworkTerms | None = None
+    """For a plan whose network is `policy`."""
 
 
 NOBODY: Final = Observed()
@@ -197,6 +213,26 @@ class ConfinementError(SandboxUnavailableError):
         self.number = number
 
 
+def receive_served(control: socket.socket) -> tuple[int, int, int]:
+    """Wait for a sandbox with a network of its own, and return what is to be served.
+
+    See `inside.sockets.open_network`. Raises: SandboxUnavailableError, HostError.
+    """
+    with host_error("a sandbox cannot be listened to"):
+        said, fds, _, _ = socket.recv_fds(
+            control, _REPORT_BYTES_MAX, _SERVED_COUNT, socket.MSG_CMSG_CLOEXEC
+        )
+    if said == protocol.SERVED and len(fds) == _SERVED_COUNT:
+        user, network, questions = fds
+        return user, network, questions
+    for fd in fds:
+        os.close(fd)
+    if not said:
+        raise HostError("a sandbox ended without a report")
+    report = CommandReport.decode(said)
+    raise ConfinementError(os.fsdecode(report.where), report.code)
+
+
 class CommandConversation:
     def __init__(
         self,
@@ -204,6 +240,7 @@ class CommandConversation:
         request: CommandRequest,
         observed: Observed,
         user: tuple[int, int] | None = None,
+        network: "HeldNetwork | None" = None,
     ) -> None:
         """`user` is who the command will be on the host. Raises: ValueError for a NUL, OSError."""
         order = _start(request).encode()
@@ -215,6 +252,8 @@ class CommandConversation:
         self._waiting: set[int] = set()
         self._heeded_s = 0.0
         self._observed = observed
+        self._network = network
+        self._granted_s = 0.0
         most = request.output_bytes_max
         with contextlib.ExitStack() as undo:
             out, out_end = _pipe(undo, user)
@@ -268,6 +307,8 @@ class CommandConversation:
                     self._forget(control)
                 elif not self._sources[fd].read():
                     self._forget(fd)
+            if self._network is not None:
+                self._hear_network(self._network)
             now = time.monotonic()
             heard = heard if control in self._waiting else min(heard, now)
             if now - heard > _DRAIN_S:
@@ -278,6 +319,20 @@ class CommandConversation:
             if progress is not None and now - told >= _PROGRESS_S:
                 told = now
                 progress(now - self._began, self._stdout.total_bytes + self._stderr.total_bytes)
+
+    def _hear_network(self, network: "HeldNetwork") -> None:
+        """Pass on what was refused; while somebody is asked, the command's time stands still."""
+        on_output = self._observed.on_output
+        for line in network.notices():
+            if on_output is not None:
+                self._pass_on(on_output, "stderr", line)
+        more_s = network.granted_s() - self._granted_s
+        if more_s:
+            self._granted_s += more_s
+            self._heeded_s += more_s
+            with contextlib.suppress(OSError):
+                # It has ended, and needs none.
+                self._control.send(b"%d" % (more_s * 1000))
 
     def _forget(self, fd: int) -> None:
         self._events.unregister(fd)

@@ -137,7 +137,7 @@ def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
         ),
         (plan.commit == "all", 'commit = "all" is not held: there is nothing to take back'),
         (
-            plan.network == "loopback",
+            plan.network in ("loopback", "policy"),
             "there is no private loopback: sockets of the network are refused",
         ),
         (plan.network == "host", "the host's own services on its loopback can be reached"),

@@ -13,11 +13,13 @@ import stat
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.area import Overlaid, StagingArea
@@ -27,16 +29,29 @@ from paddock.sandbox.conversation import (
     CommandConversation,
     Observed,
     await_end,
+    receive_served,
     start_inside,
 )
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.host.host_facts import is_covered
-from paddock.sandbox.inside.protocol import GIT, HOST_IDS_FIRST, ROOT_MODE, WORKSPACE, Base
+from paddock.sandbox.inside.protocol import (
+    GIT,
+    HOST_IDS_FIRST,
+    NAME_FILES,
+    ROOT_MODE,
+    WORKSPACE,
+    Base,
+)
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import host_error
 from paddock.storage.disk import DIRECTORY
 
+if TYPE_CHECKING:
+    from paddock.network.outside import Outside
+    from paddock.network.wall import HeldNetwork, WallThread
+
 _ETC: Final = "/etc"
+_NAME_FILES: Final = tuple(f"{_ETC}/{os.fsdecode(name)}" for name, _ in NAME_FILES)
 _SAID_BYTES_MAX: Final = 2000
 
 
@@ -72,6 +87,10 @@ class RunningLauncher:
         self._tell(b"make", fds)
         with self._lock:
             self._stages += 1
+
+    def listen(self, user: int, network: int, wanted: bytes, reply: int) -> None:
+        """Have sockets made in a sandbox's network, and sent to `reply`. Raises: HostError."""
+        self._tell(b"listen " + wanted, [reply, user, network])
 
     def drop(self, stage: str, hidden: tuple[str, ...]) -> None:
         """Have an ended sandbox's directory removed, with layers that nobody else uses.
@@ -250,9 +269,14 @@ class GitLayer(Struct, frozen=True):
 
 
 class Launcher:
-    def __init__(self, staging: Path) -> None:
-        """`staging` is ours, on a real file system, and no agent reaches it."""
+    def __init__(self, staging: Path, outside: "Callable[[], Outside] | None" = None) -> None:
+        """`staging` is ours, on a real file system, and no agent reaches it.
+
+        `outside`: the way out for plans whose network is `policy`.
+        """
         self._staging = staging
+        self._outside = outside
+        self._wall: WallThread | None = None
         self._lock = threading.Lock()
         self._running: RunningLauncher | None = None
         self._spare: StageDirectories | None = None
@@ -320,20 +344,45 @@ class Launcher:
             raise ValueError("a stage runs one command")
         stage.is_used = True
         # Too few descriptors, or a disk too full for what is kept of the output.
-        with host_error("a command cannot be listened to"):
+        with contextlib.ExitStack() as held, host_error("a command cannot be listened to"):
             user = (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
-            talk = CommandConversation(stage.control, request, observed, user)
+            network = self._hold_network(request.plan, stage, observed)
+            if network is not None:
+                held.callback(network.end)
+            talk = CommandConversation(stage.control, request, observed, user, network)
             with contextlib.closing(talk):
                 end = talk.hold()
+        if network is not None:
+            end = replace(end, network=network.connections())
         self._prepare_next(stage)
         self._close_stale()
         return end
+
+    def _hold_network(
+        self, plan: SandboxPlan, stage: StageDirectories, observed: Observed
+    ) -> "HeldNetwork | None":
+        if plan.network != "policy":
+            return None
+        if observed.network is None or self._outside is None:
+            raise AssertionError("a command with a network, and nobody who decides for it")
+        from paddock.network.wall import Served, WallThread  # noqa: PLC0415 - few commands have one
+
+        served = Served(*receive_served(stage.control))
+        with self._lock:
+            if self._wall is None or self._wall.owner != os.getpid():
+                self._wall = WallThread(self._outside())
+        terms = observed.network
+        listen = partial(stage.running.listen, served.user, served.network)
+        return self._wall.hold(served, listen, terms.judge, terms.latest, terms.witness)
 
     def close(self) -> None:
         """End the launcher and every sandbox. A later call starts a new one."""
         with self._lock:
             running, self._running = self._running, None
             self._drop_spare(running)
+            wall, self._wall = self._wall, None
+        if wall is not None:
+            wall.close()
         if running is not None and running.owner == os.getpid():
             self._close_stale()
             running.stop()
@@ -390,6 +439,7 @@ def _encode(plan: SandboxPlan, git: GitLayer | None) -> bytes:
         )
     limits = plan.limits
     encode = os.fsencode
+    covered = _NAME_FILES if plan.network == "policy" else ()
     files = [(encode(name), content) for name, content in private_files(plan.git_config)]
     return Base(
         workspace=encode(plan.workspace),
@@ -400,7 +450,7 @@ def _encode(plan: SandboxPlan, git: GitLayer | None) -> bytes:
         git_pointer=[] if git is None else [encode(text) for text in git.pointer],
         home=encode(HOME),
         network=encode(plan.network),
-        readable=[encode(path) for path in plan.readable],
+        readable=[encode(path) for path in plan.readable if path not in covered],
         writable=[encode(path) for path in plan.writable],
         links=[encode(text) for link in plan.links for text in link],
         files=[part for file in files for part in file],
@@ -409,6 +459,7 @@ def _encode(plan: SandboxPlan, git: GitLayer | None) -> bytes:
         memory_mb=limits.memory_mb,
         file_mb=limits.file_mb,
         cpu_s=limits.cpu_s,
+        literals=[encode(text) for text in plan.literals] if plan.network == "policy" else [],
         sockets=int(plan.unix_sockets and not _is_listened_in(plan.readable)),
     ).encode()
 

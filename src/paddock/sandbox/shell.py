@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from paddock.errors import (
 )
 from paddock.pattern import lazy_pattern
 from paddock.policy.decide import names_line, shell_for
+from paddock.policy.engine import Policy
 from paddock.policy.settings import ConfineMax, covers
 from paddock.sandbox.area import lay_over
 from paddock.sandbox.backends import Attempt, Backends, attempt_here
@@ -54,7 +55,7 @@ from paddock.sandbox.changes.settling import (
     settle,
 )
 from paddock.sandbox.changes.upper import Look, read_changes
-from paddock.sandbox.conversation import ConfinementError, Observed
+from paddock.sandbox.conversation import ConfinementError, NetworkTerms, Observed
 from paddock.sandbox.git_layer import GitRoom, OpenedGit, ShownNames, TrackedView, differing
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
@@ -100,6 +101,10 @@ from paddock.values.decisions import Action, AgentChain
 from paddock.values.entries import digest_of
 from paddock.workspace.resolve import Beside
 
+if TYPE_CHECKING:
+    from paddock.network.outside import Outside
+    from paddock.network.wall import Witness
+
 _SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
 """Before a line of shell: when that shell ends, it leaves behind where."""
 _OVER: Final = "the command changed too much"
@@ -116,6 +121,10 @@ class SandboxGround(Struct, frozen=True):
     progress: Progress | None = None
     on_directory: Callable[[str], None] | None = None
     attempt: Attempt | None = None
+    policy_now: Callable[[], Policy | None] | None = None
+    """The policy as it is by now, which connections are judged by besides; None: it is broken."""
+    outside: "Callable[[], Outside] | None" = None
+    """The way out for commands that policy lets connect; None: they have none."""
 
 
 class _Ran(Struct, frozen=True):
@@ -287,7 +296,7 @@ class HeldCommand:
 class SandboxShell:
     def __init__(self, ground: SandboxGround) -> None:
         self._ground = ground
-        self._launcher = Launcher(ground.staging)
+        self._launcher = Launcher(ground.staging, ground.outside)
         self._backends = Backends(ground.attempt or attempt_here(self._launcher, ground.staging))
         self._plan: SandboxPlan | None = None
         self._lock = threading.Lock()
@@ -354,11 +363,16 @@ class SandboxShell:
         return self._ground.place.history.keep_for_ledger(content)
 
     def run(
-        self, prepared: PreparedLine, cancel: Cancel = NEVER, on_output: OnOutput | None = None
+        self,
+        prepared: PreparedLine,
+        cancel: Cancel = NEVER,
+        on_output: OnOutput | None = None,
+        network: "Witness | None" = None,
     ) -> ShellOutcome:
+        observed = self._observed(prepared, cancel, on_output, network)
         if prepared.enforced.backend != STAGE:
-            return self._run_in_place(prepared, cancel, on_output)
-        command, streams = self._run_staged(prepared, cancel, on_output)
+            return self._run_in_place(prepared, observed)
+        command, streams = self._run_staged(prepared, observed)
         with ExitStack() as held:
             held.callback(command.close)
             with _host_failures():
@@ -394,9 +408,14 @@ class SandboxShell:
         return command.find_excess(settled, most)
 
     def stage(
-        self, prepared: PreparedLine, cancel: Cancel = NEVER, on_output: OnOutput | None = None
+        self,
+        prepared: PreparedLine,
+        cancel: Cancel = NEVER,
+        on_output: OnOutput | None = None,
+        network: "Witness | None" = None,
     ) -> HeldCommand:
-        command, streams = self._run_staged(prepared, cancel, on_output)
+        observed = self._observed(prepared, cancel, on_output, network)
+        command, streams = self._run_staged(prepared, observed)
         try:
             with _host_failures():
                 told = self._told(prepared, command, streams)
@@ -437,12 +456,37 @@ class SandboxShell:
             self._told_once.add(word)
         return is_first
 
+    def _observed(
+        self,
+        prepared: PreparedLine,
+        cancel: Cancel,
+        on_output: OnOutput | None,
+        network: "Witness | None",
+    ) -> Observed:
+        terms = None
+        if network is not None and prepared.plan.network == "policy":
+            from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands have one
+
+            policy, chain = self._ground.place.policy, self._ground.chain
+            policy_now = self._ground.policy_now
+            line = prepared.line.text
+            judge = NetworkJudge(policy, chain, line)
+
+            def latest() -> NetworkJudge | None:
+                now = policy if policy_now is None else policy_now()
+                if now is policy:
+                    return judge
+                return None if now is None else NetworkJudge(now, chain, line)
+
+            terms = NetworkTerms(judge, latest, network)
+        return Observed((None, None), self._ground.progress, cancel, on_output, terms)
+
     def _run_staged(
-        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None
+        self, prepared: PreparedLine, observed: Observed
     ) -> tuple[StagedCommand, Streams]:
         ground = self._ground
         with _host_failures(), closing(Spooling(ground.staging, ground.place.history)) as spooling:
-            observed = Observed(spooling.spools, ground.progress, cancel, on_output)
+            observed = replace(observed, spools=spooling.spools)
             request = _request(prepared)
             if ground.on_directory is not None:
                 request = replace(request, argv=(*request.argv[:2], _SAYS_WHERE + request.argv[2]))
@@ -457,12 +501,10 @@ class SandboxShell:
                 command.close()
                 raise
 
-    def _run_in_place(
-        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None
-    ) -> ShellOutcome:
+    def _run_in_place(self, prepared: PreparedLine, observed: Observed) -> ShellOutcome:
         ground = self._ground
         with _host_failures(), closing(Spooling(ground.staging, ground.place.history)) as spooling:
-            observed = Observed(spooling.spools, ground.progress, cancel, on_output)
+            observed = replace(observed, spools=spooling.spools)
             request, fd = _request(prepared), ground.place.workspace.root_fd
             if prepared.enforced.backend == LANDLOCK:
                 read, write = self._read_index, self._write_index
@@ -539,6 +581,13 @@ class SandboxShell:
             if self._plan is None:
                 self._plan = compile_plan(policy, chain, self._ground.facts()).plan
             network = line_network(policy, chain, line)
+            if network == "policy":
+                from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands ask
+
+                found = NetworkJudge(policy, chain, line).literals()
+                return replace(
+                    self._plan, network=network, literals=tuple(str(each) for each, _ in found)
+                )
             return (
                 self._plan
                 if network == self._plan.network

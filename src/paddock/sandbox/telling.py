@@ -79,6 +79,7 @@ def tell(
         duration_s=end.duration_s,
         enforced=enforced,
         notes=tuple(notes),
+        network=end.network,
     )
 
 
@@ -235,7 +236,14 @@ class FenceWords:
             rest = f" and {more} more changes" if more else ""
             what = f"the change of {show_name(first.path)}{rest}: {show_name(first.rule)}"
             yield _Cause("changes", first.rule, what, _explain("file:create", first.path))
-        if end.unreached and prepared.plan.network == "loopback":
+        if end.network.refused:
+            first = end.network.refused[0]
+            more = len(end.network.refused) - 1 + end.network.more_refused
+            rest = f" and {more} more" if more else ""
+            place = f"{first.host}:{first.port}" if first.port else first.host
+            what = f"the connection to {show_name(place)}{rest}: {show_name(first.why)}"
+            yield _Cause("network", first.why, what, f"paddock network allow {shlex.quote(place)}")
+        elif end.unreached and prepared.plan.network == "loopback":
             rule = f'network = "loopback" ([shell], {self._place("shell", "network")})'
             what = f"connections to the network ({end.unreached} tries): {rule}"
             yield _Cause("network", rule, what, _explain("shell:run", prepared.line.text))

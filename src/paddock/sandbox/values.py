@@ -25,7 +25,7 @@ from paddock.policy.settings import (
     ShellSettings,
 )
 from paddock.sandbox.host.host_facts import GitOutside, shared
-from paddock.values.calls import Json
+from paddock.values.calls import NO_CONNECTIONS, Connections, Json
 from paddock.values.decisions import HELD_WHOLE, OPERATIONS, Action, AgentChain, Held
 from paddock.workspace.states import ChangedPath
 
@@ -70,6 +70,8 @@ class SandboxPlan(Struct, frozen=True):
     caches_read_only: bool = False
     downloads: tuple[str, ...] = ()
     """What of the user's own downloads tools read besides; among the readable places."""
+    literals: tuple[str, ...] = ()
+    """Networks, as `ADDRESS/BITS`, whose addresses rules name by number."""
     unix_sockets: bool = False
     """Whether a command has sockets with a path: nothing of the host's is in its reach."""
 
@@ -136,6 +138,7 @@ class CommandEnd(Struct, frozen=True):
     """Of one that failed: how often its own network had no way to where it wanted."""
     reason: str = ""
     directory: str = ""
+    network: Connections = NO_CONNECTIONS
 
 
 class Enforcement(Enum):
@@ -272,6 +275,7 @@ class ShellOutcome(Struct, frozen=True):
     diff: str | None = None
     discarded: int = 0
     fence: tuple[str, ...] = ()
+    network: Connections = NO_CONNECTIONS
     waiting: WaitingChanges | None = None
 
 

@@ -1,11 +1,14 @@
 """The ports by which the shell tools run commands, and tell what a file held before."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.values import HeldLine, OnOutput, PreparedLine, ShellLine, ShellOutcome
 from paddock.tools.spec import Ports
 from paddock.values.calls import Cancel
+
+if TYPE_CHECKING:
+    from paddock.network.wall import Witness
 
 
 class Shell(Protocol):
@@ -24,13 +27,21 @@ class Shell(Protocol):
         ...
 
     def run(
-        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
+        self,
+        prepared: PreparedLine,
+        cancel: Cancel,
+        on_output: OnOutput | None = None,
+        network: "Witness | None" = None,
     ) -> ShellOutcome:
         """Run it and keep what policy allows of what it changed."""
         ...
 
     def stage(
-        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
+        self,
+        prepared: PreparedLine,
+        cancel: Cancel,
+        on_output: OnOutput | None = None,
+        network: "Witness | None" = None,
     ) -> HeldLine:
         """Run it and hold back what it changed, to be closed or committed."""
         ...

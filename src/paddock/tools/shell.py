@@ -104,6 +104,7 @@ def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
         said.append("look at those files again, then repeat the command")
     said += _changed(outcome, changes)
     said += _refused(outcome)
+    said += _network(outcome)
     said += _warnings(outcome)
     said += [f"[{show_name(note)}]" for note in outcome.notes]
     enforced = outcome.enforced
@@ -142,6 +143,21 @@ def _refused(outcome: ShellOutcome) -> list[str]:
     if any(each.code == ApprovalUnavailableError.code for each in refused):
         said.append(_NOT_ASKED)
     return said
+
+
+def _network(outcome: ShellOutcome) -> list[str]:
+    used = outcome.network
+    if not used.refused:
+        return []
+    count = len(used.refused) + used.more_refused
+    said = [
+        f"connections refused: {count} (a person can allow one: paddock network allow HOST:PORT)"
+    ]
+    said += [
+        f"  {show_name(each.host)}{f':{each.port}' if each.port else ''}: {show_name(each.why)}"
+        for each in used.refused
+    ]
+    return [*said, *_more(count)]
 
 
 def _warnings(outcome: ShellOutcome) -> Iterator[str]:
@@ -220,6 +236,16 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
         details["shown_from_git"] = [show_name(path) for path in outcome.shown_from_git[:most]]
     if outcome.diff is not None:
         details["diff"] = outcome.diff
+    used = outcome.network
+    if used.opened or used.refused:
+        details["network"] = {
+            "connections": used.opened,
+            "refused": [
+                {"host": each.host, "port": each.port, "why": each.why, "count": each.count}
+                for each in used.refused
+            ],
+            "not_listed": used.more_refused,
+        }
     if outcome.discarded:
         details["changes_discarded"] = outcome.discarded
     if outcome.fence:
@@ -266,6 +292,11 @@ SHELL_SCHEMA: Final = result_schema(
             "type": "array",
             "items": _TEXT,
             "description": "How policy caused the failure; stderr ends with it.",
+        },
+        "network": {
+            "type": "object",
+            "description": "How many connections it opened, and which were refused (port 0: at "
+            "the question for the name).",
         },
         "changes_discarded": {
             "type": "integer",
@@ -363,7 +394,7 @@ class RunShell:
 
     def stage(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, HeldLine]:
         prepared = plan.prepared or shell_of(ports).prepare(plan.line)
-        held = shell_of(ports).stage(prepared, ports.cancel, ports.on_output)
+        held = shell_of(ports).stage(prepared, ports.cancel, ports.on_output, ports.network)
         return replace(plan, held=held), held
 
     def run(self, plan: ShellPlan, ports: Ports) -> ToolOutput:
@@ -371,7 +402,7 @@ class RunShell:
             outcome = plan.held.commit()
         else:
             prepared = plan.prepared or shell_of(ports).prepare(plan.line)
-            outcome = shell_of(ports).run(prepared, ports.cancel, ports.on_output)
+            outcome = shell_of(ports).run(prepared, ports.cancel, ports.on_output, ports.network)
         _require_not_cancelled(outcome)
         return shell_output(outcome, shell_of(ports))
 

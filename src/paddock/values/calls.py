@@ -117,3 +117,43 @@ class LeftEffect(StrEnum):
     PARTIAL = "partial"
     """Some of it: what is known stands in the effects."""
     UNKNOWN = "unknown"
+
+
+class OpenedConnection(Struct, frozen=True):
+    """A way out that is about to be opened for a command."""
+
+    host: str
+    port: int
+    address: str
+    """`via proxy` where a proxy of the host finds it."""
+    server_name: str
+    """What the client's first words name; empty where they name nothing, or are not known yet."""
+    rule: str
+
+
+class ClosedConnection(Struct, frozen=True):
+    opened: OpenedConnection
+    server_name: str
+    sent_bytes: int
+    received_bytes: int
+    duration_s: float
+    ending: str
+
+
+class RefusedConnection(Struct, frozen=True):
+    host: str
+    port: int
+    """0: the name was asked for, and has no port that policy lets through."""
+    why: str
+    count: int = 1
+
+
+class Connections(Struct, frozen=True):
+    """What a command's connections came to; refusals beyond the first fifty are counted."""
+
+    opened: int = 0
+    refused: tuple[RefusedConnection, ...] = ()
+    more_refused: int = 0
+
+
+NO_CONNECTIONS: Final = Connections()

@@ -79,6 +79,13 @@ TOOL_STAGED: Final = "TOOL_STAGED"
 """A call acts on a stage, so that somebody can be asked about what it would change: nothing
 of it stands. An intent and a result follow, or a denial."""
 
+NET_CONNECT: Final = "NET_CONNECT"
+"""A command's connection is about to be opened: to which name, port and address, by which rule."""
+NET_CLOSED: Final = "NET_CLOSED"
+"""What that connection came to: bytes both ways, how long, how it ended."""
+NET_REFUSED: Final = "NET_REFUSED"
+"""A name or a connection that a command wanted and did not get, and why."""
+
 PLANE_CREATED: Final = "PLANE_CREATED"
 POLICY_LOADED: Final = "POLICY_LOADED"
 POLICY_TRUSTED: Final = "POLICY_TRUSTED"
@@ -140,6 +147,9 @@ EVENT_TYPES: Final = frozenset(
         TOOL_RESULT,
         TOOL_DENIED,
         TOOL_STAGED,
+        NET_CONNECT,
+        NET_CLOSED,
+        NET_REFUSED,
         PLANE_CREATED,
         POLICY_LOADED,
         POLICY_TRUSTED,

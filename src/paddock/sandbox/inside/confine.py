@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import _socket
 import errno
-import fcntl
 import os
 import stat
-import struct
 
 from paddock.kernel import mounts, processes, seccomp
+from paddock.sandbox.inside import sockets
 from paddock.sandbox.inside.init import KILL_SIGNAL, limit_resources
-from paddock.sandbox.inside.protocol import GIT, WORKSPACE, Base
+from paddock.sandbox.inside.protocol import GIT, NAME_FILES, WORKSPACE, Base
 
 SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
 
@@ -124,10 +123,6 @@ _MASKED = (b"keys", b"key-users")
 """In /proc, by no namespace of one's own: the names of the user's keys, whose else they are."""
 _PRIVATE = (b"/dev/shm", b"/run", b"/tmp", b"/var/tmp")
 """Directories that the command may write and nobody else sees."""
-_INTERFACE_UP = 0x1 | 0x40
-"""IFF_UP and IFF_RUNNING (linux/if.h)."""
-_SET_INTERFACE_FLAGS = 0x8914
-"""SIOCSIFFLAGS, one number on every machine (linux/sockios.h)."""
 
 
 class Confinement:
@@ -148,6 +143,8 @@ class Confinement:
         self._as_root = released >= 0
         self._slash = -1
         self._root = -1
+        self.served: list[int] = []
+        """What the runtime is to serve, see `sockets.open_network`."""
 
     def confine(self) -> None:
         for name, act in (
@@ -266,6 +263,22 @@ class Confinement:
             if not os.path.lexists(name):
                 os.makedirs(b"etc", 0o755, exist_ok=True)
                 _write(name, line)
+        if self._base.network == b"policy":
+            for name, content in NAME_FILES:
+                self._cover(b"/etc/" + name, content)
+
+    def _cover(self, path: bytes, content: bytes) -> None:
+        """Show ours, also where the host's whole directory is shown."""
+        if os.path.islink(path[1:]):
+            # systemd's leads below /run, which is private here.
+            text = os.readlink(path[1:])
+            path = os.path.normpath(os.path.join(os.path.dirname(path), text))
+        made = b"run/" + os.path.basename(path) + b".new"
+        _write(made, content)
+        tree = mounts.clone_tree(self._root, made, recursive=False)
+        mounts.set_tree(tree, SHIELDED, recursive=False)
+        self._attach(tree, path)
+        os.unlink(made)
 
     def _mount_workspace(self) -> None:
         self._mount_overlay("workspace", "hidden", WORKSPACE)
@@ -308,13 +321,10 @@ class Confinement:
     def _set_network(self) -> None:
         # A name that resolves, for programs that look up their own.
         _socket.sethostname("localhost")
-        if self._base.network != b"loopback":
-            return
-        door = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
-        # struct ifreq: a name of 16 bytes, then a union of 24.
-        wanted = struct.pack("16sh22x", b"lo", _INTERFACE_UP)
-        fcntl.ioctl(door.fileno(), _SET_INTERFACE_FLAGS, wanted)
-        door.close()
+        if self._base.network == b"loopback":
+            sockets.raise_loopback()
+        elif self._base.network == b"policy":
+            self.served = sockets.open_network(self._base.literals)
 
     def _enter(self) -> None:
         mounts.set_tree(self._root, mounts.READ_ONLY, recursive=False)

@@ -77,7 +77,8 @@ def watch(
     """Watch until it ends, its time is up, its memory too large, or nobody waits (`waiting`).
 
     Return which, and the most memory that was seen, in KiB. Orphans are reaped meanwhile: each
-    counts as a process, of which a command has only so many.
+    counts as a process, of which a command has only so many. Who waits at the first of `waiting`
+    may give it more time, or take some back: milliseconds as text.
     """
     events = select.poll()
     ended = os.pidfd_open(pid)
@@ -92,7 +93,11 @@ def watch(
             if ended in ready:
                 return EXITED, seen_kb
             if ready:
-                return CANCELLED, seen_kb
+                more = read_more(ready, waiting[0])
+                if more is None:
+                    return CANCELLED, seen_kb
+                deadline_s += more
+                continue
             began = time.monotonic()
             if began >= deadline_s:
                 return TIMED_OUT, seen_kb
@@ -107,6 +112,17 @@ def watch(
             look_at_s = now + _TICK_SHARE * (now - began)
     finally:
         os.close(ended)
+
+
+def read_more(ready: list[int], control: int) -> float | None:
+    """Return the seconds that its time is longer; None where nobody waits for it."""
+    if ready != [control]:
+        return None
+    try:
+        said = os.read(control, 32)
+    except OSError:
+        return None
+    return int(said) / 1000 if said else None
 
 
 def count_unreached() -> int:

@@ -22,7 +22,7 @@ for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/san
         sys.modules[_name].__path__ = [_path]
 
 from paddock.kernel import mounts, processes, seccomp  # noqa: E402 - after the path
-from paddock.sandbox.inside import confine, protocol  # noqa: E402 - after the path
+from paddock.sandbox.inside import confine, protocol, sockets  # noqa: E402 - after the path
 from paddock.sandbox.inside.confine import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.init import (  # noqa: E402 - after the path
     KILL_SIGNAL,
@@ -33,8 +33,9 @@ from paddock.sandbox.inside.init import (  # noqa: E402 - after the path
 from paddock.sandbox.inside.protocol import NOT_CONFINED, Base, CommandReport  # noqa: E402 - after the path
 
 _DESCRIPTORS_MAX = 8
-_ORDER_BYTES_MAX = 256
+_ORDER_BYTES_MAX = 2048
 _DROP = b"drop "
+_LISTEN = b"listen "
 _MORE_LAYERS = ("hidden", "git", "git_shown")
 _INTERRUPT_SIGNAL = 2
 _MAPS = b"0 %d %d" % (protocol.HOST_IDS_FIRST, protocol.HOST_IDS_COUNT)
@@ -102,6 +103,10 @@ class Loop:
         if content.startswith(_DROP):
             self._drop(fds[0], content[len(_DROP) :])
             return True
+        if content.startswith(_LISTEN):
+            reply, user, network = fds
+            self._listen_within(reply, user, network, content[len(_LISTEN) :])
+            return True
         control, order, *layers = fds
         base = Base.decode(os.pread(order, os.fstat(order).st_size, 0))
         self._step = b"stage"
@@ -135,6 +140,20 @@ class Loop:
             finally:
                 processes.end_process(0)
         os.close(area)
+        self._keep(pid)
+
+    def _listen_within(self, reply: int, user: int, network: int, wanted: bytes) -> None:
+        """In a child, which cannot come back from there. It ends as soon as it has answered."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                processes.set_death_signal(KILL_SIGNAL)
+                os.close(self._life_kept)
+                sockets.listen_within(user, network, wanted, reply)
+            finally:
+                processes.end_process(0)
+        for fd in (reply, user, network):
+            os.close(fd)
         self._keep(pid)
 
     def _make(self, base: Base, control: int, fds: list[int]) -> None:
@@ -197,6 +216,8 @@ class Loop:
             try:
                 is_private, memory_kb = base.network != b"host", base.memory_mb * 1024
                 room.confine()
+                if room.served:
+                    sockets.send_descriptors(control, protocol.SERVED, room.served)
                 close_all_but({control, self._life})
                 door = _socket.socket(fileno=control)
                 First(door, self._life, memory_kb, has_own_network=is_private).serve()

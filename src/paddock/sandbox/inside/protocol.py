@@ -61,8 +61,9 @@ class Base(_Record):
     layers; `hidden` is a directory of whiteouts, or empty. At `git` a second overlay appears over a
     git directory outside, `git_shown` with what it shows there; `git_pointer` is a file that leads
     there, and where to. `home` is private. By turns: `links` names with texts, `files` names below
-    `home` with contents. `caches` appears in `home`, `b"read"` behind it: read-only. `sockets`
-    (0 or 1): unix sockets with a path.
+    `home` with contents. `caches` appears in `home`, `b"read"` behind it: read-only. `literals`:
+    networks whose addresses a command may use by number. `sockets` (0 or 1): unix sockets with a
+    path.
     """
 
     workspace: bytes
@@ -82,6 +83,7 @@ class Base(_Record):
     memory_mb: int
     file_mb: int
     cpu_s: int
+    literals: list[bytes]
     sockets: int = 0
 
 
@@ -105,6 +107,19 @@ ENDED_IN = b"/run/ended-in"
 
 UNHELD = "unheld"
 """To a keeper, in place of a rule set's and a filter's descriptor: nothing holds the command."""
+
+
+NAME_FILES = (
+    (b"hosts", b"127.0.0.1 localhost\n::1 localhost\n"),
+    (b"resolv.conf", b"nameserver 127.0.0.53\n"),
+    (b"nsswitch.conf", b"passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"),
+    (b"host.conf", b"multi on\n"),
+    (b"gai.conf", b"precedence ::ffff:0:0/96 100\n"),
+)
+"""Below /etc: by these a program asks for names here and nowhere else."""
+
+SERVED = b"served"
+"""Before any report, with the descriptors of `sockets.open_network`."""
 
 
 class CommandReport(_Record):

@@ -1,0 +1,372 @@
+"""The way out of this host: names resolved, addresses judged, connections made, bytes relayed.
+
+A connection goes to exactly the address that was judged, so that no second answer for the name
+counts. Through a proxy of the host's own environment every connection is asked of the proxy.
+
+The first megabyte is received and sent, so that short exchanges need no pipe; what flows on goes
+through a pipe by splice(2), and is never copied into this process. Half a close is passed on.
+
+Threat: a name that policy lets through leads to this machine, to its network, or to the service
+that gives a cloud's machines their keys. Its owner decides where it leads, and may decide anew.
+"""
+
+import asyncio
+import base64
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_interface,
+    ip_network,
+)
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from paddock.network.addresses import judge_address
+from paddock.policy.network import NetworkJudge
+from paddock.values.decisions import Outcome
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+Resolve = Callable[[str, int], Awaitable[list[Address]]]
+
+_CONNECT_S: Final = 30.0
+_TRIED_MAX: Final = 4
+_PROXY_HEAD_BYTES_MAX: Final = 16_384
+VIA_PROXY: Final = "via proxy"
+
+
+class NoWayError(Exception):
+    """A connection that is refused; the text says why, for the result and the record."""
+
+
+class Way(Struct, frozen=True):
+    address: Address | None
+    """None: a proxy finds it."""
+
+    @property
+    def shown(self) -> str:
+        return VIA_PROXY if self.address is None else str(self.address)
+
+
+class Outside:
+    def __init__(self, environment: Mapping[str, str], resolve: "Resolve | None" = None) -> None:
+        """`environment`: of the host's own user, for the proxy that connections go through.
+
+        `resolve` finds the addresses of a name: the host's own resolver, if nothing is given.
+        """
+        self._environment = environment
+        self._resolve = resolve or resolve_here
+
+    async def find(
+        self, host: str, port: int, allowed: tuple[Network, ...], judge: NetworkJudge
+    ) -> list[Way]:
+        """Return where a connection may go, best first. Raises: NoWayError."""
+        if self._proxy_for(host) is not None:
+            return [Way(None)]
+        literal = _literal(host)
+        if literal is not None:
+            # Its own rule named it.
+            found = [literal]
+            allowed = (*allowed, ip_network(literal))
+        else:
+            found = await self._resolve(host, port)
+        own = tuple(_own_networks())
+        ways: list[Way] = []
+        why = ""
+        for address in found:
+            reach = judge.address(address, port)
+            if reach.outcome is Outcome.DENY and reach.rule is not None:
+                why = why or f"it leads to {address}: {reach.rule.said}"
+                continue
+            problem = judge_address(address, allowed, own)
+            if problem:
+                why = why or f"it leads to {address}, which is {problem}"
+                continue
+            ways.append(Way(address))
+        if not ways:
+            raise NoWayError(why or "the name has no address")
+        return ways[:_TRIED_MAX]
+
+    async def connect(self, way: Way, host: str, port: int) -> socket.socket:
+        """Connect to the very address, or through the proxy. Raises: OSError."""
+        async with asyncio.timeout(_CONNECT_S):
+            if way.address is not None:
+                return await _connect(str(way.address), port, way.address.version)
+            return await self._connect_by_proxy(host, port)
+
+    async def _connect_by_proxy(self, host: str, port: int) -> socket.socket:
+        proxy = self._proxy_for(host)
+        if proxy is None:
+            raise ConnectionRefusedError("the proxy is gone")
+        name, proxy_port, user = proxy
+        loop = asyncio.get_running_loop()
+        places = await loop.getaddrinfo(name, proxy_port, type=socket.SOCK_STREAM)
+        family, *_, place = places[0]
+        made = await _connect(str(place[0]), proxy_port, 6 if family == socket.AF_INET6 else 4)
+        try:
+            target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"
+            if user:
+                head += f"Proxy-Authorization: Basic {base64.b64encode(user.encode()).decode()}\r\n"
+            await loop.sock_sendall(made, f"{head}\r\n".encode("ascii"))
+            await _require_granted(made)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _proxy_for(self, host: str) -> tuple[str, int, str] | None:
+        given = self._variable("https_proxy") or self._variable("all_proxy")
+        if not given or _is_excepted(host, self._variable("no_proxy")):
+            return None
+        parts = urlsplit(given if "//" in given else f"http://{given}")
+        if parts.scheme != "http" or not parts.hostname:
+            raise NoWayError(f"this host's proxy is of an unknown kind: {parts.scheme}")
+        user = (
+            f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
+        )
+        return parts.hostname, parts.port or 80, user
+
+    def _variable(self, name: str) -> str:
+        return self._environment.get(name) or self._environment.get(name.upper()) or ""
+
+
+def _is_excepted(host: str, exceptions: str) -> bool:
+    literal = _literal(host)
+    for word in exceptions.lower().replace(",", " ").split():
+        if word == "*":
+            return True
+        if literal is not None:
+            try:
+                if literal in ip_network(word, strict=False):
+                    return True
+            except ValueError:
+                continue
+        name = word.removeprefix("*").removeprefix(".")
+        if name and (host == name or host.endswith(f".{name}")):
+            return True
+    return False
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+async def resolve_here(host: str, port: int) -> list[Address]:
+    """Ask the resolver of this host. Raises: NoWayError."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            # With the final dot it is absolute: no search list makes another name of it.
+            found = await loop.getaddrinfo(
+                host if "." not in host else f"{host}.",
+                port,
+                type=socket.SOCK_STREAM,
+                flags=socket.AI_ADDRCONFIG,
+            )
+    except (socket.gaierror, TimeoutError) as error:
+        raise NoWayError("the name is not known outside") from error
+    places = (str(place[0]).partition("%")[0] for *_, place in found)
+    return [ip_address(text) for text in dict.fromkeys(places)]
+
+
+async def _connect(address: str, port: int, version: int) -> socket.socket:
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setblocking(False)
+    try:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(made, (address, port))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+async def _require_granted(made: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    head = b""
+    # Byte by byte: what stands behind the head is the server's already.
+    while not head.endswith(b"\r\n\r\n"):
+        piece = await loop.sock_recv(made, 1)
+        head += piece
+        if not piece or len(head) > _PROXY_HEAD_BYTES_MAX:
+            raise ConnectionRefusedError("the proxy of this host gave no answer")
+    status = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(status) < 2 or not status[1].startswith(b"2"):
+        raise ConnectionRefusedError("the proxy of this host refused the connection")
+
+
+def _own_networks() -> Iterator[Network]:
+    """Yield this machine's addresses and the networks that it is directly on (proc(5), net)."""
+    address = ""
+    for line in _lines("/proc/net/fib_trie"):
+        word = line.split()
+        if word[:1] == ["|--"]:
+            address = word[1]
+        elif word[-1:] == ["LOCAL"] and word[:1] == ["/32"]:
+            yield ip_network(address)
+    for line in _lines("/proc/net/route")[1:]:
+        _, destination, gateway, *_, mask = (line.split() + [""] * 8)[:8]
+        # Of the machine's own byte order; a default route has no mask.
+        if int(gateway, 16) == 0 and int(mask, 16):
+            start, bits = (int(part, 16).to_bytes(4, "little") for part in (destination, mask))
+            yield ip_network(f"{IPv4Address(start)}/{IPv4Address(bits)}")
+    for line in _lines("/proc/net/if_inet6"):
+        digits, _, bits, *_ = line.split()
+        found = ip_interface((int(digits, 16).to_bytes(16, "big"), int(bits, 16)))
+        yield found.network
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text("ascii").splitlines()
+    except OSError:
+        # A kernel without that protocol.
+        return []
+
+
+_PIECE_BYTES: Final = 262_144
+_SPLICED_FROM_BYTES: Final = 1_048_576
+_PIPE_BYTES: Final = 1_048_576
+IDLE_S: Final = 3600.0
+HALF_CLOSED_S: Final = 300.0
+_LOOK_S: Final = 5.0
+_RESET: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER, on, for no second: close(2) resets (socket(7))."""
+
+
+class Flow:
+    """What passed in one direction."""
+
+    def __init__(self, source: socket.socket, target: socket.socket) -> None:
+        self.source = source
+        self.target = target
+        self.bytes = 0
+        self.is_over = False
+
+
+class Relay:
+    """One connection of a command, `inside`, and its way out, `outside`; both non-blocking."""
+
+    def __init__(self, inside: socket.socket, outside: socket.socket) -> None:
+        self.sent = Flow(inside, outside)
+        self.received = Flow(outside, inside)
+        self._moved_s = 0.0
+
+    async def run(self, until: "asyncio.Task[Any] | None" = None) -> str:
+        """Return how it ended: `closed`, `reset` or `idle`.
+
+        Nothing is sent before `until` has come to a result. Raises what that raised.
+        """
+        loop = asyncio.get_running_loop()
+        self._moved_s = loop.time()
+        pumps = [
+            asyncio.create_task(self._pump(self.sent, until)),
+            asyncio.create_task(self._pump(self.received)),
+        ]
+        try:
+            while True:
+                done, waiting = await asyncio.wait(
+                    pumps, timeout=_LOOK_S, return_when=asyncio.FIRST_EXCEPTION
+                )
+                problem = next(filter(None, (pump.exception() for pump in done)), None)
+                if isinstance(problem, OSError):
+                    return "reset"
+                if problem is not None:
+                    raise problem
+                if not waiting:
+                    return "closed"
+                most = HALF_CLOSED_S if self.sent.is_over or self.received.is_over else IDLE_S
+                if loop.time() - self._moved_s > most:
+                    return "idle"
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _pump(self, flow: Flow, until: "asyncio.Task[Any] | None" = None) -> None:
+        if until is not None:
+            await until
+        loop = asyncio.get_running_loop()
+        while flow.bytes < _SPLICED_FROM_BYTES:
+            piece = await loop.sock_recv(flow.source, _PIECE_BYTES)
+            if not piece:
+                break
+            await loop.sock_sendall(flow.target, piece)
+            self._moved(flow, len(piece))
+        else:
+            await self._splice(flow)
+        flow.is_over = True
+        with contextlib.suppress(OSError):
+            # The other side may have closed for good already.
+            flow.target.shutdown(socket.SHUT_WR)
+
+    async def _splice(self, flow: Flow) -> None:
+        out, into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(PermissionError):
+                # The user's pipes together have their limit: smaller pieces only cost time.
+                fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            source, target = flow.source.fileno(), flow.target.fileno()
+            while True:
+                taken = await _splice_when(source, into, wait_for=source, is_reading=True)
+                if not taken:
+                    return
+                while taken:
+                    given = await _splice_when(out, target, wait_for=target, is_reading=False)
+                    taken -= given
+                    self._moved(flow, given)
+        finally:
+            os.close(out)
+            os.close(into)
+
+    def _moved(self, flow: Flow, count: int) -> None:
+        flow.bytes += count
+        self._moved_s = asyncio.get_running_loop().time()
+
+
+async def _splice_when(source: int, target: int, *, wait_for: int, is_reading: bool) -> int:
+    while True:
+        try:
+            # The numbers of SPLICE_F_MOVE and SPLICE_F_NONBLOCK (splice(2)).
+            return os.splice(source, target, _PIPE_BYTES, flags=3)
+        except BlockingIOError:
+            await until_ready(wait_for, is_reading=is_reading)
+
+
+async def until_ready(fd: int, *, is_reading: bool) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    add, remove = (
+        (loop.add_reader, loop.remove_reader)
+        if is_reading
+        else (loop.add_writer, loop.remove_writer)
+    )
+    add(fd, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        remove(fd)
+
+
+def reset(connection: socket.socket) -> None:
+    """Close it as an error, so that nobody takes it for an answer that ended well."""
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    connection.close()

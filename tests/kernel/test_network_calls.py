@@ -1,0 +1,99 @@
+"""A command's connections through the door: asked about, on record, told to the model."""
+
+from pathlib import Path
+
+import pytest
+
+from paddock.runtime.approvals import Approval, ApprovalRequest
+from tests.support.networks import TALK, a_proxy, a_server, echo
+from tests.support.shells import Yard
+
+pytestmark = [
+    pytest.mark.needs("stage"),
+    pytest.mark.needs("bash"),
+    pytest.mark.loopback,
+]
+
+READ = """
+[shell]
+read = ["/usr", "/lib", "/lib64", "/bin"]
+"""
+
+
+def policy(rule: str) -> str:
+    return f'[profiles.standard]\nextends = "standard"\n{rule} = ["tool:net:connect db.example.org:5432"]\n'
+
+
+class Answering:
+    """Answers each question alike, and keeps what it was asked."""
+
+    def __init__(self, is_granted: bool) -> None:
+        self.is_granted = is_granted
+        self.asked: list[ApprovalRequest] = []
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        self.asked.append(request)
+        return Approval(self.is_granted, "a tester")
+
+
+def talk(base: Path, rule: str, approver: Answering | None = None, host: str = "db.example.org"):
+    with a_server(echo) as port, a_server(a_proxy({"db.example.org:5432": port})) as proxy:
+        yard = Yard(base, policy(rule), {"HTTPS_PROXY": f"http://127.0.0.1:{proxy}"}).make()
+        with yard.opened(approver) as terminal:
+            said = terminal.run(f"python3 -c '{TALK}' {host} 5432")
+    return yard, said
+
+
+def test_an_allowed_connection_is_on_record_before_and_after(tmp_path: Path):
+    yard, said = talk(tmp_path, "allow")
+
+    assert said["stdout"] == "hello\none\n"
+    assert said["network"] == {"connections": 1, "refused": [], "not_listed": 0}
+    (opened,), (closed,) = yard.entries("NET_CONNECT"), yard.entries("NET_CLOSED")
+    (intent,) = yard.entries("TOOL_INTENT")
+    assert opened["call_id"] == closed["call_id"] == intent["call_id"]
+    assert opened["metadata"] == {
+        "host": "db.example.org",
+        "port": 5432,
+        "address": "via proxy",
+        "server_name": "",
+    }
+    assert "tool:net:connect db.example.org:5432" in opened["reason"]
+    assert closed["metadata"] | {"duration_us": 0} == {
+        "host": "db.example.org",
+        "port": 5432,
+        "address": "via proxy",
+        "server_name": "",
+        "sent_bytes": 4,
+        "received_bytes": 10,
+        "duration_us": 0,
+    }
+
+
+def test_a_refused_name_is_on_record_and_told(tmp_path: Path):
+    yard, said = talk(tmp_path, "allow", host="other.example.org")
+
+    assert said["network"] == {
+        "connections": 0,
+        "refused": [
+            {"host": "other.example.org", "port": 0, "why": "no rule allows it", "count": 2}
+        ],
+        "not_listed": 0,
+    }
+    assert "paddock network allow other.example.org" in said["stderr"]
+    (refused,) = yard.entries("NET_REFUSED")
+    assert refused["metadata"] == {"host": "other.example.org", "port": 0}
+    assert yard.entries("NET_CONNECT") == []
+
+
+@pytest.mark.parametrize("is_granted", [True, False])
+def test_a_connection_that_is_asked_about_waits_for_the_answer(tmp_path: Path, is_granted: bool):
+    approver = Answering(is_granted)
+    yard, said = talk(tmp_path, "ask", approver)
+
+    (request,) = approver.asked
+    assert request.actions == ("tool:net:connect db.example.org:5432",)
+    assert (said["exit_code"] == 0) is is_granted
+    assert len(yard.entries("NET_CONNECT")) == is_granted
+    answered = yard.entries("APPROVAL_ANSWERED", "governance")
+    assert [entry["decision"] for entry in answered] == ["allow" if is_granted else "deny"]
