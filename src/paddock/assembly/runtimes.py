@@ -152,6 +152,9 @@ class LazyShell:
 
     def _make(self) -> "SandboxShell":
         from paddock.sandbox.changes.commit import CommitPlace  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.host.known_hosts import (  # noqa: PLC0415 - late on purpose
+            read_known_hosts,
+        )
         from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
             SandboxGround,
             SandboxShell,
@@ -169,6 +172,7 @@ class LazyShell:
                 staging,
                 ground.progress,
                 ground.on_directory,
+                known_hosts=lambda: read_known_hosts(environment.home),
                 policy_now=PolicyNow(ground).read,
                 outside=lambda: _way_out(environment),
             )

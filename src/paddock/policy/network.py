@@ -494,6 +494,11 @@ class NetworkJudge:
                     return Reach(Outcome.DENY, rule.shown)
         return Reach(Outcome.ALLOW, None)
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names that rules write out, without those that a pattern stands for."""
+        found = {pattern.name for each in self._all for _, _, pattern in each.rules}
+        return tuple(sorted(found - {""}))
+
     def literals(self) -> tuple[tuple[IPv4Network, tuple[int, ...]], ...]:
         """Return the IPv4 networks that rules of every member name, each with its ports."""
         named = [

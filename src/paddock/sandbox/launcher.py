@@ -459,6 +459,7 @@ def _encode(plan: SandboxPlan, git: GitLayer | None) -> bytes:
         memory_mb=limits.memory_mb,
         file_mb=limits.file_mb,
         cpu_s=limits.cpu_s,
+        known_hosts=encode(plan.known_hosts),
         literals=[encode(text) for text in plan.literals] if plan.network == "policy" else [],
         sockets=int(plan.unix_sockets and not _is_listened_in(plan.readable)),
     ).encode()

@@ -59,6 +59,7 @@ from paddock.sandbox.conversation import ConfinementError, NetworkTerms, Observe
 from paddock.sandbox.git_layer import GitRoom, OpenedGit, ShownNames, TrackedView, differing
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
+from paddock.sandbox.host.known_hosts import select_entries
 from paddock.sandbox.inside.protocol import ENDED_IN
 from paddock.sandbox.landlock import LANDLOCK, run_landlocked, run_unheld
 from paddock.sandbox.launcher import Launcher, StageDirectories
@@ -97,13 +98,14 @@ from paddock.storage.atomic import host_error
 from paddock.storage.locks import Late
 from paddock.text.show import quote
 from paddock.values.calls import NEVER, Cancel, Json
-from paddock.values.decisions import Action, AgentChain
+from paddock.values.decisions import Action, AgentChain, Outcome
 from paddock.values.entries import digest_of
 from paddock.workspace.resolve import Beside
 
 if TYPE_CHECKING:
     from paddock.network.outside import Outside
     from paddock.network.wall import Witness
+    from paddock.policy.network import NetworkJudge
 
 _SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
 """Before a line of shell: when that shell ends, it leaves behind where."""
@@ -123,6 +125,8 @@ class SandboxGround(Struct, frozen=True):
     attempt: Attempt | None = None
     policy_now: Callable[[], Policy | None] | None = None
     """The policy as it is by now, which connections are judged by besides; None: it is broken."""
+    known_hosts: Callable[[], str] | None = None
+    """What the user's ssh knows of servers."""
     outside: "Callable[[], Outside] | None" = None
     """The way out for commands that policy lets connect; None: they have none."""
 
@@ -574,6 +578,15 @@ class SandboxShell:
             undo.pop_all()
             return command
 
+    def _known_hosts(self, judge: "NetworkJudge") -> str:
+        if self._ground.known_hosts is None:
+            return ""
+
+        def may_reach(host: str, port: int) -> bool:
+            return judge.connect(host, port).outcome is not Outcome.DENY
+
+        return select_entries(self._ground.known_hosts(), judge.names(), may_reach)
+
     def _plan_of(self, line: str) -> SandboxPlan:
         """Of all that is in a plan, a line decides the network alone."""
         policy, chain = self._ground.place.policy, self._ground.chain
@@ -584,9 +597,12 @@ class SandboxShell:
             if network == "policy":
                 from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands ask
 
-                found = NetworkJudge(policy, chain, line).literals()
+                judge = NetworkJudge(policy, chain, line)
                 return replace(
-                    self._plan, network=network, literals=tuple(str(each) for each, _ in found)
+                    self._plan,
+                    network=network,
+                    literals=tuple(str(each) for each, _ in judge.literals()),
+                    known_hosts=self._known_hosts(judge),
                 )
             return (
                 self._plan

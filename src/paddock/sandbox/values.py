@@ -70,6 +70,8 @@ class SandboxPlan(Struct, frozen=True):
     caches_read_only: bool = False
     downloads: tuple[str, ...] = ()
     """What of the user's own downloads tools read besides; among the readable places."""
+    known_hosts: str = ""
+    """Of servers that it may connect to by ssh: their keys, as ssh keeps them."""
     literals: tuple[str, ...] = ()
     """Networks, as `ADDRESS/BITS`, whose addresses rules name by number."""
     unix_sockets: bool = False

@@ -264,7 +264,8 @@ class Confinement:
                 os.makedirs(b"etc", 0o755, exist_ok=True)
                 _write(name, line)
         if self._base.network == b"policy":
-            for name, content in NAME_FILES:
+            files = (*NAME_FILES, (b"ssh/ssh_known_hosts", self._base.known_hosts))
+            for name, content in files:
                 self._cover(b"/etc/" + name, content)
 
     def _cover(self, path: bytes, content: bytes) -> None:

@@ -62,8 +62,8 @@ class Base(_Record):
     git directory outside, `git_shown` with what it shows there; `git_pointer` is a file that leads
     there, and where to. `home` is private. By turns: `links` names with texts, `files` names below
     `home` with contents. `caches` appears in `home`, `b"read"` behind it: read-only. `literals`:
-    networks whose addresses a command may use by number. `sockets` (0 or 1): unix sockets with a
-    path.
+    networks whose addresses a command may use by number. `known_hosts`:
+    for ssh. `sockets` (0 or 1): unix sockets with a path.
     """
 
     workspace: bytes
@@ -84,6 +84,7 @@ class Base(_Record):
     file_mb: int
     cpu_s: int
     literals: list[bytes]
+    known_hosts: bytes
     sockets: int = 0
 
 
