@@ -694,5 +694,16 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
             mutants=("half-open-connections-stay.toml", "another-agents-token-counts.toml"),
         ),
+        "G47": Guarantee(
+            tests=("tests/kernel/test_network.py", "tests/kernel/test_network_calls.py"),
+            mutants=(
+                "denied-names-are-known.toml",
+                "names-lead-anywhere.toml",
+                "other-hosts-are-asked-for.toml",
+                "connections-are-recorded-late.toml",
+                "connections-outlive-their-policy.toml",
+                "network-outlives-its-command.toml",
+            ),
+        ),
     }
 )

@@ -1,5 +1,6 @@
 """The network of a command: what policy names is reached, on record, and nothing else is."""
 
+import os
 import queue
 import socket
 import time
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from paddock.values.calls import RefusedConnection
-from tests.support.networks import HERE, TALK, a_server, echo, walled
+from paddock.errors import HostError
+from paddock.values.calls import OpenedConnection, RefusedConnection
+from tests.support.networks import HERE, TALK, Seen, a_server, echo, walled
 from tests.support.sandboxes import said
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.loopback]
@@ -108,3 +110,143 @@ def test_the_way_out_is_closed_when_the_command_has_ended(tmp_path: Path):
 
     assert end.exit_code == 0
     assert words == [b"last words", b""]
+
+
+HELLO = """
+import socket, ssl, sys
+made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+try:
+    context.wrap_socket(made, server_hostname=sys.argv[3])
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def receiving(got: "queue.Queue[bytes]"):
+    def serve(client: socket.socket) -> None:
+        try:
+            got.put(client.recv(65536))
+        except ConnectionResetError:
+            got.put(b"")
+
+    return serve
+
+
+@pytest.mark.parametrize(("name", "arrives"), [("db.example.org", True), ("b.example.org", False)])
+def test_a_tls_hello_names_the_host_that_was_asked_for_or_does_not_leave(
+    tmp_path: Path, name: str, arrives: bool
+):
+    got: queue.Queue[bytes] = queue.Queue()
+    with (
+        a_server(receiving(got)) as port,
+        walled(tmp_path, rules(port), {"db.example.org": "127.0.0.1"}) as behind,
+    ):
+        behind.python(HELLO, "db.example.org", str(port), name)
+        first = got.get(timeout=30)
+
+    assert (name.encode() in first) is arrives
+    assert [event.why for event in behind.seen.refused_] == (
+        [] if arrives else ["it asks for b.example.org, which is not the name of the connection"]
+    )
+    assert behind.seen.closed_[0].server_name == (name if arrives else "")
+
+
+@pytest.mark.parametrize(("name", "arrives"), [("db.example.org", True), ("b.example.org", False)])
+def test_a_clear_request_names_the_host_that_was_asked_for_or_does_not_leave(
+    tmp_path: Path, name: str, arrives: bool
+):
+    got: queue.Queue[bytes] = queue.Queue()
+    with (
+        a_server(receiving(got)) as port,
+        walled(tmp_path, rules(port), {"db.example.org": "127.0.0.1"}) as behind,
+    ):
+        behind.python(
+            "import socket, sys\n"
+            "made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)\n"
+            "made.sendall(f'GET / HTTP/1.1\\r\\nHost: {sys.argv[3]}\\r\\n\\r\\n'.encode())\n"
+            "try: made.recv(1)\n"
+            "except OSError: pass\n",
+            "db.example.org",
+            str(port),
+            name,
+        )
+        first = got.get(timeout=30)
+
+    assert first == (b"GET / HTTP/1.1\r\nHost: db.example.org\r\n\r\n" if arrives else b"")
+
+
+class Forgetful(Seen):
+    """Cannot put anything on record."""
+
+    def opened(self, event: OpenedConnection) -> None:
+        raise HostError("the disk is full")
+
+
+def test_what_cannot_be_put_on_record_is_not_opened(tmp_path: Path):
+    got: queue.Queue[bytes] = queue.Queue()
+    with (
+        a_server(lambda client: got.put(b"reached")) as port,
+        walled(tmp_path, rules(port), {"db.example.org": "127.0.0.1"}) as behind,
+    ):
+        behind.seen = Forgetful()
+        end = behind.python(TALK, "db.example.org", str(port))
+
+    assert end.exit_code != 0
+    assert got.empty()
+    assert [event.why for event in end.network.refused] == ["it cannot be put on record"]
+
+
+def test_a_denied_address_is_not_reached_by_an_allowed_name(tmp_path: Path):
+    deny = '[profiles.test]\ndeny = ["tool:net:connect 127.0.0.0/8:*"]\n'
+    with (
+        a_server(echo) as port,
+        walled(tmp_path, deny + rules(port), {"db.example.org": "127.0.0.1"}) as behind,
+    ):
+        end = behind.python(TALK, "db.example.org", str(port))
+
+    assert end.exit_code != 0
+    assert "tool:net:connect 127.0.0.0/8:*" in behind.seen.refused_[0].why
+    assert behind.seen.opened_ == []
+
+
+def test_what_policy_denies_by_now_is_cut_off(tmp_path: Path):
+    with (
+        a_server(echo) as port,
+        walled(tmp_path, rules(port), {"db.example.org": "127.0.0.1"}) as behind,
+    ):
+        behind.is_denied_once_opened = True
+        end = behind.python(
+            "import socket, sys\n"
+            "made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)\n"
+            "made.settimeout(30)\n"
+            "print(made.recv(6).decode().strip())\n"
+            "try: print(made.recv(1))\n"
+            "except ConnectionResetError: print('cut off')\n",
+            "db.example.org",
+            str(port),
+        )
+
+    assert said(end) == "hello\ncut off\n"
+    assert [event.why for event in end.network.refused] == ["policy does not allow it any more"]
+
+
+def test_no_descriptor_of_a_commands_network_is_left(tmp_path: Path):
+    with (
+        a_server(echo) as port,
+        walled(tmp_path, rules(port), {"db.example.org": "127.0.0.1"}) as behind,
+    ):
+        behind.python(TALK, "db.example.org", str(port))
+        before = sorted(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            behind.python(TALK, "db.example.org", str(port))
+        after = sorted(os.listdir("/proc/self/fd"))
+        spaces = [
+            os.readlink(f"/proc/self/fd/{fd}")
+            for fd in after
+            if fd.isdigit() and os.path.islink(f"/proc/self/fd/{fd}")
+        ]
+
+    assert len(after) == len(before)
+    assert not any(space.startswith("net:") for space in spaces)

@@ -3,7 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -55,24 +55,31 @@ class Seen(Struct):
         self.refused_.append(event)
 
 
+def judge_of(rules: str) -> NetworkJudge:
+    policy = load_policy(PolicySource("paddock.toml", rules.encode()))
+    return NetworkJudge(policy, (Agent("tester", "test"),), None)
+
+
 class Walled(Struct):
     """Commands in one room, behind the wall of one policy."""
 
     room: Room
     rules: str
     seen: Seen = field(default_factory=Seen)
-    latest: NetworkJudge | None = None
-    """What policy says by now, if it says something else."""
+    is_denied_once_opened: bool = False
+    """Whether policy denies everything from the first open connection on."""
 
     def run(self, *argv: str, timeout_s: float = 60.0) -> CommandEnd:
-        policy = load_policy(
-            PolicySource("paddock.toml", f"[profiles.test]\n{self.rules}".encode())
-        )
-        judge = NetworkJudge(policy, (Agent("tester", "test"),), None)
+        rules = self.rules if "[profiles.test]" in self.rules else f"[profiles.test]\n{self.rules}"
+        judge, denying = judge_of(rules), judge_of("[profiles.test]\n")
+
+        def latest() -> NetworkJudge:
+            return denying if self.is_denied_once_opened and self.seen.opened_ else judge
+
         self.room.network = "policy"
         self.room.literals = tuple(str(network) for network, _ in judge.literals())
         request = self.room.request(*argv, timeout_s=timeout_s)
-        observed = Observed(network=NetworkTerms(judge, lambda: self.latest or judge, self.seen))
+        observed = Observed(network=NetworkTerms(judge, latest, self.seen))
         with self.room.launcher.open_stage(request.plan, self.room.fd) as stage:
             return self.room.launcher.run(request, stage, observed)
 
@@ -119,7 +126,8 @@ def a_server(serve: Callable[[socket.socket], None]) -> Generator[int, None, Non
 
 
 def _hold(serve: Callable[[socket.socket], None], client: socket.socket) -> None:
-    with client:
+    # A wall that cuts a connection off is an error for the server, too.
+    with client, suppress(ConnectionError):
         serve(client)
 
 

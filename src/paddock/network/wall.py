@@ -28,6 +28,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
+from paddock.errors import PaddockError
 from paddock.network.greeting import Greeting, read_greeting
 from paddock.network.names import SyntheticNames, answer, read_question
 from paddock.network.outside import NoWayError, Outside, Relay, Way, reset, until_ready
@@ -446,7 +447,10 @@ class Wall:
                 host, port, way.shown, greeting.name if greeting else "", _why(reach)
             )
             self._count += 1
-            await self._record(self._witness.opened, opened)
+            try:
+                await self._record(self._witness.opened, opened)
+            except PaddockError as error:
+                raise NoWayError("it cannot be put on record") from error
             if await self._relay(client, way, opened, is_known=greeting is not None):
                 return
         raise NoWayError("nothing answers there")
