@@ -147,6 +147,8 @@ PROBES: Final = MappingProxyType(
         "node": _program("node"),
         "npm": _program("npm"),
         "chromium": _program("chromium"),
+        "java": _program("java"),
+        "sshd": _program("/usr/sbin/sshd"),
         "postgresql": _postgresql,
         "claude": _client("claude"),
         "codex": _client("codex"),

@@ -33,15 +33,19 @@ def missing() -> str | None:
 
 
 @contextmanager
-def running_server() -> Generator[str]:
-    """The directory of its socket, while it runs. It refuses to be root's, so it never is."""
+def running_server(port: int = 0) -> Generator[str]:
+    """The directory of its socket, while it runs; with a port, it listens on the loopback, too.
+
+    It refuses to be root's, so it never is.
+    """
     folder = Path(tempfile.mkdtemp(prefix="pg-"))  # a socket's path has 107 bytes
     give_to_plain_user(folder)
     data = folder / "data"
     try:
         # It is thrown away: nothing of it has to reach a disk.
         _run("initdb", "--auth=trust", "--no-sync", f"--username={OWNER}", "-D", data)
-        options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
+        address = "127.0.0.1" if port else ""
+        options = f"-c listen_addresses='{address}' -p {port or 5432} -c unix_socket_directories='{folder}' -c fsync=off"
         _run("pg_ctl", "-D", data, "-o", options, "-l", folder / "log", "-w", "start")
         try:
             yield str(folder)
