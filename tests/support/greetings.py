@@ -1,6 +1,7 @@
 """What real clients say first, and what other readers than ours take it for."""
 
 import contextlib
+import functools
 import io
 import ssl
 from http.server import BaseHTTPRequestHandler
@@ -22,11 +23,17 @@ def client_hello(name: str | None, *, alpn: tuple[str, ...] = ()) -> bytes:
     raise AssertionError("a handshake that needs no answer")
 
 
+@functools.cache
+def _server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    return context
+
+
 def openssl_server_names(first: bytes) -> list[str | None]:
     """The names that a server of OpenSSL is asked for; none where it takes it for no hello."""
     asked: list[str | None] = []
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    context = _server_context()
     context.sni_callback = lambda _, name, __: asked.append(name)
     received = ssl.MemoryBIO()
     received.write(first)

@@ -37,7 +37,6 @@ _CONTROL: Final = re.compile(rb"[\0-\x08\x0e-\x1f\x7f]")
 _REQUEST: Final = re.compile(
     rb"(" + _TOKEN.pattern + rb") ([\x21-\x7e\x80-\xff]+) HTTP/1\.([01])\r"
 )
-_OTHER_LINE_END: Final = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\0")
 _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 _AUTHORITY: Final = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::[0-9]{0,5})?")
 
@@ -71,11 +70,10 @@ def _read_host(raw: bytes) -> str:
     """Return a canonical name or a literal address. Raises: ValueError."""
     if not raw.isascii():
         raise ValueError(f"it asks for {raw[:40]!r}, which is no name in ASCII")
-    text = raw.decode("ascii")
     try:
-        return str(ip_address(text))
+        return str(ip_address(raw.decode()))
     except ValueError:
-        return canonical_host(text)
+        return canonical_host(raw.decode())
 
 
 # --- TLS (RFC 8446, RFC 6066) ---------------------------------------------------
@@ -199,8 +197,7 @@ def _read_http(first: bytes) -> Greeting | None:
         return None
     if not _is_request(words):
         return Greeting("other")
-    name = _read_head(line, text)
-    return None if name is None else Greeting("http", name)
+    return _read_head(line, text)
 
 
 def _is_request(words: list[str]) -> bool:
@@ -211,8 +208,8 @@ def _is_request(words: list[str]) -> bool:
     return is_old and (words[1].startswith("/") or "://" in words[1])
 
 
-def _read_head(line: bytes, text: bytes) -> str | None:
-    """Return the one host that a request asks for; None: its head has not ended."""
+def _read_head(line: bytes, text: bytes) -> Greeting | None:
+    """Read the head of a request. None: it has not ended."""
     if line.split()[-1] == b"HTTP/2.0":
         # Its requests name their hosts in compressed frames: safer closed than passed unread.
         raise ValueError("it speaks HTTP/2 without TLS, where no host can be looked at")
@@ -220,20 +217,23 @@ def _read_head(line: bytes, text: bytes) -> str | None:
     if request is None:
         raise ValueError("its request line is not METHOD TARGET HTTP/1.1, ended by CRLF")
     method, target, minor = request.groups()
-    head, end, _ = text.partition(b"\r\n\r\n")
-    if _OTHER_LINE_END.search(head):
-        raise ValueError("a line of its head does not end in CRLF, or holds a NUL")
+    # One quick pass: what comes in one-byte pieces is looked at with each of them.
+    *lines, _ = text.split(b"\n", _HEADERS_MAX + 2)
+    end = next((at for at, each in enumerate(lines) if each in (b"\r", b"")), 0)
     if not end:
+        if len(lines) > _HEADERS_MAX + 1:
+            raise ValueError(f"it has more than {_HEADERS_MAX} headers")
         return None
-    headers = head.split(b"\r\n")[1:]
-    if len(headers) > _HEADERS_MAX:
-        raise ValueError(f"it has more than {_HEADERS_MAX} headers")
-    parts = [header.partition(b":") for header in headers]
-    for number, (name, colon, _) in enumerate(parts, 1):
+    hosts: list[bytes] = []
+    for number, header in enumerate(lines[1 : end + 1], 1):
+        if header.partition(b"\r")[1:] != (b"\r", b"") or b"\0" in header:
+            raise ValueError("a line of its head does not end in CRLF, or holds a NUL")
+        name, colon, value = header.partition(b":")
         # Also a line that begins with a space: a fold, which servers read in two ways.
-        if not colon or not _TOKEN.fullmatch(name):
+        if number < end and not (colon and _TOKEN.fullmatch(name)):
             raise ValueError(f"header {number} is not NAME: VALUE")
-    hosts = [value.strip(b" \t") for name, _, value in parts if name.lower() == b"host"]
+        if name.lower() == b"host":
+            hosts.append(value.strip(b" \t\r"))
     if len(hosts) > 1:
         raise ValueError(f"it has {len(hosts)} Host headers")
     if not hosts and minor == b"1":
@@ -241,7 +241,7 @@ def _read_head(line: bytes, text: bytes) -> str | None:
     names = {_read_authority(value) for value in (*hosts, *_target_authority(method, target))}
     if len(names) > 1:
         raise ValueError("its target and its Host header name two hosts")
-    return names.pop() if names else ""
+    return Greeting("http", names.pop() if names else "")
 
 
 def _target_authority(method: bytes, target: bytes) -> tuple[bytes, ...]:

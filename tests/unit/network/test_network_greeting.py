@@ -285,6 +285,7 @@ def test_a_request_asks_for_the_host_that_it_has(head: bytes, name: str):
         (b"GET http:///x HTTP/1.1\r\nHost: a.example\r\n\r\n", "it asks for b'', which is not HOST or HOST:PORT"),
         (GET + b"Host: a.example\nHost: b.example\r\n\r\n", "a line of its head does not end in CRLF, or holds a NUL"),
         (GET + b"Host: a.example\rHost: b.example\r\n\r\n", "a line of its head does not end in CRLF, or holds a NUL"),
+        (GET + b"Host: a.example\r\r\n\r\n", "a line of its head does not end in CRLF, or holds a NUL"),
         (GET + b"Host: a.example\r\nX: \0\r\n\r\n", "a line of its head does not end in CRLF, or holds a NUL"),
         (GET + b"\n", "a line of its head does not end in CRLF, or holds a NUL"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "it speaks HTTP/2 without TLS, where no host can be looked at"),
@@ -308,7 +309,7 @@ def test_a_request_whose_host_is_not_certain_is_refused(head: bytes, problem: st
         ),
         *(
             b"GET\x0b/\x0cHTTP/1.1\r\n",
-            b"GET / http/1.1\r\n",
+            b"POST / http/1.1\r\n",
             b"\xa0GET\xa0/\x1cHTTP/1.1\r\n",
             b"GET / HTTP/1.1 \r\n",
             b"GET / HTTP/1.2\r\n",
