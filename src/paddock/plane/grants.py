@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from paddock.plane.trust import PolicyFile
+from paddock.policy.compiled import NET
 from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
 from paddock.policy.pathset import Comparison, PathList, PathPattern
 from paddock.policy.places import Place
@@ -188,9 +189,9 @@ def _added(
 def _profile_grants(profile: Profile, held: _Held, shell: ShellSettings) -> Iterator[Grant]:
     before = held.profile(profile.name)
     name = f"profile {show_name(profile.name)}"
-    known = {(rule.pattern.text, rule.outcome, rule.network) for rule in before.rules}
+    known = {(rule.pattern.text, rule.outcome, rule.extras) for rule in before.rules}
     for rule in profile.rules:
-        if (rule.pattern.text, rule.outcome, rule.network) not in known:
+        if (rule.pattern.text, rule.outcome, rule.extras) not in known:
             yield from _rule_grants(name, rule, before)
     for entry in profile.otherwise:
         if entry.outcome < _usual_answer(before, entry.head, profile.otherwise):
@@ -254,6 +255,10 @@ def _rule_grants(name: str, rule: Rule, before: Profile) -> Iterator[Grant]:
 
 def _rule_grant(name: str, rule: Rule) -> Grant:
     text = f"{name} {_VERBS[rule.outcome]} {show_name(rule.pattern.text)}"
+    if rule.commands:
+        text += f", for commands like {', '.join(map(show_name, rule.commands))}"
+    if rule.addresses:
+        text += f", also where that leads to {', '.join(map(show_name, rule.addresses))}"
     return Grant(text, _where(rule.place))
 
 
@@ -410,7 +415,9 @@ def _is_kept(entry: Otherwise, kept: tuple[Otherwise, ...]) -> bool:
 
 
 def _covers(one: HeadPattern, other: HeadPattern) -> bool:
-    return one.matches(other.category, other.operation)
+    # `tool:*` opens no network: only a rule that names it does.
+    is_named = NET not in (one.category, other.category) or one.category == other.category
+    return is_named and one.matches(other.category, other.operation)
 
 
 def _meets(one: HeadPattern, other: HeadPattern) -> bool:

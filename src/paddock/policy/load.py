@@ -31,7 +31,7 @@ from paddock.policy.places import (
     suggest,
 )
 from paddock.policy.profiles import rule_matches
-from paddock.policy.rules import Profile, Rule, command_patterns, parse_concrete, read_profile
+from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete, read_profile
 from paddock.policy.settings import (
     AgentBinding,
     AnchorSettings,
@@ -71,7 +71,22 @@ def read_hook(table: Table, base: HookSettings) -> HookSettings:
                 "sandbox_shell and shell stand both in [hook], and say the same thing",
                 f'keep shell = "{base.shell}", and remove sandbox_shell',
             )
-    return table.fill(base, {"also_write": host_patterns, "outside": command_patterns})
+    return table.fill(base, {"also_write": host_patterns, "outside": _command_patterns})
+
+
+def _command_patterns(table: Table, name: str) -> tuple[str, ...]:
+    texts = table.texts(name) or ()
+    for text in texts:
+        try:
+            pattern = compile_rule(f"tool:shell:run {text.text}", Outcome.ALLOW, name, text.place)
+            if pattern.command is None or pattern.command.is_any:
+                raise PatternError(
+                    f"{name} in {table.title} holds {quote_toml(text.text)}, which is any command",
+                    'name the programs; with shell = "read" every command runs outside',
+                )
+        except PatternError as problem:
+            table.report.add_at(text.place, problem)
+    return tuple(text.text for text in texts)
 
 
 def read_agents(

@@ -7,16 +7,15 @@
     PORTS    443, or 80,443, or 8000-8010; in a deny also `*`
     PATH     by components: `*` for any part of one, `**` for any number; without the query
 
-Where no port is given an allow or ask of a connection means 443 and 80, one of a request 443, and a
-deny every port. Only a rule that names the category `net` opens anything; a deny may say `tool:*`.
+Without a port an allow or ask of a connection means 443 and 80, one of a request 443, and a deny
+every port. Only a rule that names the category `net` opens anything; a deny may say `tool:*`.
 
 A connection to a host and port that a request rule of a profile allows or asks about carries
-requests, each judged by itself. Where none does, requests are not seen: a deny of any of them
+requests, each judged by itself. Where none does, nobody sees the requests: a deny of any of them
 denies the connection.
 
 Threat: one thing has many spellings (`EXAMPLE.org.`, `::ffff:10.0.0.1`, `/v1/%2e%2e/admin`). A host
-is compared in one form. An allow has to match every reading of a path; a deny or an ask any of
-them, whatever the case of its letters.
+is compared in one form. An allow has to match every reading of a path, a deny or an ask any.
 """
 
 import re
@@ -35,9 +34,9 @@ from paddock.policy.commands import compile_command_pattern, parse_line
 from paddock.policy.compiled import ONE, OTHERWISE, RUN, conclude, find_rules, matches_path
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
-from paddock.policy.places import PatternError, quote_toml
+from paddock.policy.places import PatternError, Table, quote_toml
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict, strictness
-from paddock.policy.rules import ANY, Rule, parse_pattern
+from paddock.policy.rules import ANY, Rule, compile_rule, parse_pattern
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain, Outcome, RuleMatch
 
@@ -51,15 +50,19 @@ NAME_CHARS_MAX: Final = 253
 EVERY_PORT: Final = range(1, 65_536)
 WEB_PORTS: Final = (80, 443)
 _HOSTS: Final = lazy_pattern(r"(?:\[([^\[\]]+)\]|([^\[\]:]+))(?::([^:]+))?")
-_PORTS: Final = lazy_pattern(r"[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?)*")
+_REQUEST: Final = lazy_pattern(r"([A-Za-z]{1,32}|\*) +([^/ ]+)(/.*)", re.DOTALL)
+_PORTS: Final = lazy_pattern(r"[0-9]{1,5}(?:-[0-9]{1,5})?")
 _LABEL: Final = lazy_pattern(r"[a-z0-9_-]{1,63}")
-_METHOD: Final = lazy_pattern(r"[A-Z]{1,32}|\*")
-_PATH: Final = lazy_pattern(r"/[A-Za-z0-9._~!$&'()*+,=:@/-]*")
+_PATH: Final = lazy_pattern(
+    r"(?:/(?:\*\*|(?!\.\.?(?:/|$)|[^/]*\*\*)[A-Za-z0-9._~!$&'()*+,=:@-]+))*/?"
+)
 _SENT: Final = lazy_pattern(r"/[!\"$->@-~]*")
 """A path as it is sent: printable ASCII, without `#` and `?`."""
 _HOLD_IPV4: Final = (ip_network("64:ff9b::/96"), ip_network("::/96"))
-_CONNECT_HINT: Final = "write HOST:PORT, as in example.org:443, 10.0.0.1:80 or [2001:db8::1]:443"
-_REQUEST_HINT: Final = "write METHOD HOST[:PORT]/PATH, as in GET api.example.org/repos"
+_HINTS: Final = {
+    "connect": "write HOST:PORT, as example.org:443, *.example.org:443 or [2001:db8::1]:443",
+    "request": "write METHOD HOST/PATH, as GET api.example.org/repos/**, the path without % and ?",
+}
 
 
 def canonical_host(text: str) -> str:
@@ -87,14 +90,14 @@ def _ascii_label(label: str) -> str:
     if folded.isascii():
         return folded
     try:
-        ascii_form = folded.encode("idna")
-        is_same = ascii_form.decode("idna") == folded
+        encoded = folded.encode("idna")
+        is_same = encoded.decode("idna") == folded
     except UnicodeError:
         raise ValueError(f"{quote_toml(label)} is no part of a name") from None
     if not is_same:
         # Threat: `faß.example` is one name for IDNA 2003, and another one for IDNA 2008.
         raise ValueError(f"{quote_toml(label)} can be read in two ways: write it as xn--…")
-    return ascii_form.decode("ascii")
+    return encoded.decode("ascii")
 
 
 def _read_host(text: str) -> Host:
@@ -131,11 +134,6 @@ class NetPattern(Struct, frozen=True):
     """Empty for a connection."""
     path: str = ""
 
-    def sample_hosts(self) -> tuple[Host, ...]:
-        if self.network is not None:
-            return (self.network[0], self.network[-1])
-        return (self.name,) if self.name else (f"example{self.suffix}", f"a.example{self.suffix}")
-
     def ports_for(self, outcome: Outcome) -> tuple[range, ...]:
         if self.ports or outcome is Outcome.DENY:
             return self.ports or (EVERY_PORT,)
@@ -150,18 +148,15 @@ class NetPattern(Struct, frozen=True):
         return self.network is not None and any(each in self.network for each in forms)
 
     def matches_request(self, method: str, path: str, outcome: Outcome) -> bool:
-        if outcome is Outcome.ALLOW:
-            pattern, readings = _components(self.path), _readings(path)
-            return self.method in (ANY, method) and all(_matches(pattern, r) for r in readings)
-        pattern = _components(self.path.lower())
-        readings = _readings(path.lower())
-        readings |= {reading.removesuffix("/") for reading in readings}
-        is_meant = self.method in (ANY, method.upper())
-        return is_meant and any(_matches(pattern, reading) for reading in readings)
-
-
-def _matches(pattern: Json, reading: str) -> bool:
-    return matches_path(pattern, reading[1:].split("/"))
+        pattern, is_exact = self.path, outcome is Outcome.ALLOW
+        readings = _readings(path)
+        if not is_exact:
+            pattern, method = pattern.lower(), method.upper()
+            readings = {each.lower() for each in readings}
+            readings |= {each.removesuffix("/") for each in readings}
+        parts = _components(pattern)
+        found = (matches_path(parts, each[1:].split("/")) for each in readings)
+        return self.method in (ANY, method) and (all(found) if is_exact else any(found))
 
 
 def _components(path: str) -> Json:
@@ -201,87 +196,82 @@ def _plain(path: str) -> str:
     return f"/{'/'.join(kept)}{end}"
 
 
+def _split(operation: str, text: str) -> tuple[str, str, str, str]:
+    """Return method, host, ports and path, as far as they are given."""
+    request = _REQUEST.fullmatch(text) if operation == "request" else None
+    hosts = _HOSTS.fullmatch(request[2] if request is not None else text)
+    if hosts is None or (request is None) is not (operation == "connect"):
+        hint = _HINTS.get(operation, "write tool:net:connect or tool:net:request")
+        raise PatternError(f"{quote_toml(text)} is no target of tool:net:{operation}", hint)
+    method, path = ("", "") if request is None else (request[1], request[3])
+    return method, hosts[1] or hosts[2], hosts[3] or "", path
+
+
 def parse_target(operation: str, target: str) -> NetPattern:
     """Parse the target of a rule; PatternError where it can match nothing."""
-    if operation == "connect":
-        return _parse_hosts(target)
-    method, _, rest = target.partition(" ")
-    hosts, slash, path = rest.strip().partition("/")
-    path = slash + path
-    parts = path.split("/")
-    is_path = _PATH.fullmatch(path) is not None and "//" not in path
-    is_path = is_path and all(p == "**" or ("**" not in p and p not in (".", "..")) for p in parts)
-    if operation != "request" or _METHOD.fullmatch(method) is None or not is_path:
-        raise PatternError(
-            f"{quote_toml(target)} can match no request of tool:net:{operation}",
-            f"{_REQUEST_HINT}/**, the path without query, % and dots; * is any part of a component",
-        )
-    pattern = _parse_hosts(hosts)
-    if pattern.network is not None and re.match(r"\d+(?::|$)", parts[1]):
-        raise PatternError(f"{quote_toml(target)} names a network", "name one host for requests")
-    return replace(pattern, method=method, path=path)
-
-
-def _split(text: str, hint: str = _CONNECT_HINT) -> tuple[str, str]:
-    found = _HOSTS.fullmatch(text)
-    if found is None:
-        raise PatternError(f"{quote_toml(text)} is not one host and its port", hint)
-    return found[1] or found[2], found[3] or ""
-
-
-def _parse_hosts(text: str) -> NetPattern:
-    host, given = _split(text)
-    ports = _parse_ports(text, given)
-    if host == ANY:
-        return NetPattern(suffix="", ports=ports)
+    method, host, given, path = _split(operation, target)
     try:
-        if "/" in host and "%" not in host:
-            return NetPattern(network=ip_network(host), ports=ports)
-        found = _read_host(host.removeprefix("*."))
-        if isinstance(found, str):
-            is_name = not host.startswith("*.")
-            return NetPattern(
-                found if is_name else "", None if is_name else f".{found}", None, ports
-            )
-        return NetPattern(network=ip_network(host), ports=ports)
+        pattern, ports = _parse_host(host), tuple(map(_parse_ports, given.split(",")))
+        is_network = pattern.network is not None and re.match(r"/\d+(?::|/|$)", path)
+        if method != method.upper() or _PATH.fullmatch(path) is None or is_network:
+            raise ValueError("no request has such a method or path")
     except ValueError as error:
-        hint = "write a name, *.NAME for names below it, * for every name, an address, or a network"
-        raise PatternError(f"{quote_toml(host)} is no host: {error}", hint) from error
+        said = f"{quote_toml(target)} can match nothing: {error}"
+        raise PatternError(said, _HINTS[operation]) from error
+    return replace(pattern, ports=ports if given else (), method=method, path=path)
 
 
-def _parse_ports(text: str, given: str) -> tuple[range, ...]:
-    if given in ("", ANY):
-        return (EVERY_PORT,) if given else ()
-    found: list[range] = []
-    for part in given.split(",") if _PORTS.fullmatch(given) else ():
-        first, _, last = part.partition("-")
-        found.append(range(int(first), int(last or first) + 1))
-    if not found or not all(each and each[0] > 0 and each[-1] in EVERY_PORT for each in found):
-        hint = "write a number, several (80,443), or a range (8000-8010)"
-        raise PatternError(f"{quote_toml(given)} in {quote_toml(text)} names no ports", hint)
-    return tuple(found)
+def _parse_host(host: str) -> NetPattern:
+    if host == ANY:
+        return NetPattern(suffix="")
+    if "/" in host and "%" not in host:
+        return NetPattern(network=ip_network(host))
+    found = _read_host(host.removeprefix("*."))
+    if not isinstance(found, str):
+        return NetPattern(network=ip_network(host))
+    return NetPattern(suffix=f".{found}") if host.startswith("*.") else NetPattern(name=found)
+
+
+def _parse_ports(text: str) -> range:
+    if text in ("", ANY):
+        return EVERY_PORT
+    first, _, last = text.partition("-")
+    found = range(int(first), int(last or first) + 1) if _PORTS.fullmatch(text) else range(0)
+    if not found or found[0] not in EVERY_PORT or found[-1] not in EVERY_PORT:
+        raise ValueError(f"{quote_toml(text)} is no port, and no range of them")
+    return found
 
 
 def check_opening(text: str, pattern: NetPattern | None) -> None:
     """Raise PatternError for what a deny may say, and an allow or an ask may not."""
     if pattern is None:
-        hint = "write tool:net:connect * for every name, or better the names"
-        raise PatternError(f"{quote_toml(text)} names no host, as only a deny may", hint)
-    if sum(map(len, pattern.ports)) > PORTS_MAX:
-        hint = "name the ports; only a deny has * or a long range"
-        raise PatternError(f"{quote_toml(text)} names more than {PORTS_MAX} ports", hint)
-    if pattern.network is not None and pattern.network.is_loopback:
-        hint = "a command needs no rule for what it serves itself, and has nothing of this machine"
-        raise PatternError(f"{quote_toml(text)} is the sandbox's own loopback", hint)
+        said, hint = "names no host, as only a deny may", "write tool:net:connect * for every name"
+    elif sum(map(len, pattern.ports)) > PORTS_MAX:
+        said, hint = f"names more than {PORTS_MAX} ports, as only a deny may", "name the ports"
+    elif pattern.network is not None and pattern.network.is_loopback:
+        said, hint = "is the sandbox's own loopback", "it needs no rule; this machine's has none"
+    else:
+        return
+    raise PatternError(f"{quote_toml(text)} {said}", hint)
 
 
-def parse_networks(texts: tuple[str, ...]) -> tuple[Network, ...]:
-    """Parse `addresses` of a rule; PatternError for the first that is no network."""
+def check_extras(table: Table, rule: Rule) -> None:
+    """Report what is wrong with `addresses` and `commands` of a rule."""
+    name = "commands" if table.has("commands") else "addresses"
+    problem = "no command is named" if table.has("commands") and not rule.commands else ""
     try:
-        return tuple(map(ip_network, texts))
+        _ = [ip_network(text) for text in rule.addresses]
+        for text in rule.commands:
+            shell = compile_rule(f"tool:shell:run {text}", Outcome.ALLOW, name)
+            if shell.command is None or shell.command.is_any:
+                problem = f"{quote_toml(text)} is any command"
     except ValueError as error:
-        hint = 'write addresses or networks, as in ["10.0.0.0/8", "fd00::/8"]'
-        raise PatternError(f"addresses holds what is no network: {error}", hint) from error
+        problem = str(error)
+    if rule.pattern.net is None or rule.outcome is Outcome.DENY:
+        problem = f"{quote_toml(rule.pattern.text)} opens no network"
+    if problem:
+        hint = 'of a rule that allows or asks: addresses = ["10.0.0.0/8"], commands = ["psql *"]'
+        table.problem(name, f"{name} cannot stand here: {problem}", hint)
 
 
 class NetTarget(Struct, frozen=True):
@@ -302,19 +292,13 @@ class NetTarget(Struct, frozen=True):
 
 def read_target(operation: str, target: str) -> NetTarget:
     """Read the target of an action: one host, one port, one request; PatternError else."""
-    method, slash, path, hosts, hint = "", "", "", target, _CONNECT_HINT
-    if operation == "request":
-        method, _, rest = target.partition(" ")
-        hosts, slash, path = rest.strip().partition("/")
-        hint = _REQUEST_HINT
-    host, port = _split(hosts, hint)
+    method, host, port, path = _split(operation, target)
     try:
-        if slash:
-            port = port or "443"
-        number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else 0
-        return _target(host, number, method or slash, slash + path)
+        port = port or ("443" if method else "")
+        return _target(host, int(port) if port.isascii() and port.isdigit() else 0, method, path)
     except ValueError as error:
-        raise PatternError(f"{quote_toml(target)} cannot be judged: {error}", hint) from error
+        said = f"{quote_toml(target)} is not one host and port: {error}"
+        raise PatternError(said, _HINTS[operation]) from error
 
 
 def _target(host: str, port: int, method: str = "", target: str = "") -> NetTarget:
@@ -323,11 +307,11 @@ def _target(host: str, port: int, method: str = "", target: str = "") -> NetTarg
     if port not in EVERY_PORT:
         raise ValueError("a port is a number from 1 to 65535")
     if method or target:
-        decoded = _decoded(_decoded(path))
-        if re.fullmatch(r"[A-Za-z]{1,32}", method) is None:
-            raise ValueError(f"{quote_toml(method)} is no method")
-        if _SENT.fullmatch(path) is None or re.search(r"[\0-\x1f\x7f]", decoded):
-            raise ValueError(f"{quote_toml(path)} is no path of printable ASCII characters")
+        is_path = _SENT.fullmatch(path) and not re.search(
+            r"[\0-\x1f\x7f]", _decoded(_decoded(path))
+        )
+        if not is_path or re.fullmatch(r"[A-Za-z]{1,32}", method) is None:
+            raise ValueError("a request has a method, and a path of printable ASCII characters")
     return NetTarget(_read_host(host), port, method, path)
 
 
@@ -341,17 +325,51 @@ def net_matches(rule: Rule, target: NetTarget) -> bool:
     )
 
 
+def find_miss(rule: Rule, action: Action) -> str:
+    """Tell what keeps a rule from matching an action of its kind; empty where that is a guess."""
+    net, target = rule.pattern.net, read_target(action.operation, action.target)
+    if net is None or bool(net.method) is not bool(target.method):
+        return ""
+    if net_matches(rule, target):
+        return (
+            f"it counts only for commands like {', '.join(rule.commands)}" if rule.commands else ""
+        )
+    if net.suffix == f".{target.host}":
+        return "it is for the names below, not for this one"
+    if net.names(target.host, target.port, rule.outcome):
+        return "its method or its path differs in one of the readings"
+    everywhere = replace(net, ports=(EVERY_PORT,))
+    return (
+        "it is for other ports" if everywhere.names(target.host, target.port, rule.outcome) else ""
+    )
+
+
+def describe_width(rule: Rule) -> str:
+    """Say why an allow is for more than its author may mean; empty where it is not."""
+    net = rule.pattern.net
+    if net is None:
+        return ""
+    if net.suffix is not None and net.suffix.count(".") < 2:
+        return "allows hosts that anybody may have: what a command can read can leave"
+    given = (net.network, *map(ip_network, rule.addresses))
+    if any(each is not None and each.prefixlen < 8 for each in given):
+        return "opens more addresses than a network of one's own has"
+    is_ssh = any(22 in ports for ports in net.ports_for(rule.outcome))
+    return "allows ssh, which carries anything and has no requests to judge" if is_ssh else ""
+
+
 def sample_actions(texts: Sequence[str]) -> Iterator[Action]:
     """Yield connections and requests that these patterns, or none of them, may match."""
     patterns = [net for text in texts if (net := parse_pattern(text).net) is not None]
-    hosts = dict.fromkeys(str(host) for each in patterns for host in each.sample_hosts())
-    ports = dict.fromkeys((*WEB_PORTS, *(each[0] for net in patterns for each in net.ports)))
-    requests = dict.fromkeys((net.method, net.path) for net in patterns if net.method)
-    for host, port in product((*hosts, "example.org"), ports):
-        yield NetTarget(_read_host(host), port).as_action()
-        for method, path in (*requests, ("GET", "/")):
-            method = "GET" if method == ANY else method
-            yield NetTarget(_read_host(host), port, method, path.replace("*", "x")).as_action()
+    hosts: list[Host] = ["example.org"]
+    for net in patterns:
+        suffixed = "" if net.suffix is None else f"a.example{net.suffix}"
+        hosts += [net.name or suffixed] if net.network is None else [net.network[0]]
+    ports = (*WEB_PORTS, *(each[0] for net in patterns for each in net.ports))
+    requests = [("", ""), ("GET", "/")]
+    requests += [(net.method.replace(ANY, "GET"), net.path.replace(ANY, "x")) for net in patterns]
+    for host, port, (method, path) in dict.fromkeys(product(hosts, ports, requests)):
+        yield NetTarget(host, port, method, path).as_action()
 
 
 def judge_net(profile: CompiledProfile, action: Action) -> Verdict:
@@ -375,41 +393,42 @@ class _Rules:
             for number, rule in enumerate(profile.profile.rules)
             if rule.pattern.net is not None and _counts(rule, line)
         ]
-        is_opened = any(rule.outcome is not Outcome.DENY for _, rule, _ in self.rules)
-        otherwise = conclude(profile.table, [], "net", "connect", "")[0]
         # A rule without a target is a deny of all.
         is_closed = find_rules(profile.table, "net", "connect", "") != []
-        self.opens = not is_closed and (is_opened or otherwise != Outcome.DENY)
+        otherwise = conclude(profile.table, [], "net", "connect", "")[0]
+        self.opens = not is_closed and (otherwise != Outcome.DENY or any(self.opening()))
 
-    def naming(self, target: NetTarget, operation: str) -> Iterator[tuple[int, Rule]]:
-        """Rules of an operation that mean host and port, whatever else they say."""
-        for number, rule, pattern in self.rules:
-            is_meant = bool(pattern.method) is (operation == "request")
-            if is_meant and pattern.names(target.host, target.port, rule.outcome):
+    def opening(self) -> Iterator[tuple[Rule, NetPattern]]:
+        return ((rule, net) for _, rule, net in self.rules if rule.outcome is not Outcome.DENY)
+
+    def naming(self, target: NetTarget, is_request: bool) -> Iterator[tuple[int, Rule]]:
+        """Rules for connections or requests that mean host and port, whatever else they say."""
+        for number, rule, net in self.rules:
+            is_meant = bool(net.method) is is_request
+            if is_meant and net.names(target.host, target.port, rule.outcome):
                 yield number, rule
 
     def ending(self, target: NetTarget) -> Rule | None:
         """A rule by which requests to the host and port are judged one by one."""
-        named = (rule for _, rule in self.naming(target, "request"))
+        named = (rule for _, rule in self.naming(target, is_request=True))
         return next((rule for rule in named if rule.outcome is not Outcome.DENY), None)
 
     def judge(self, target: NetTarget) -> Verdict:
         ending = self.ending(target)
         is_request = bool(target.method) and ending is not None
-        connects, requests = self.naming(target, "connect"), self.naming(target, "request")
         # What is allowed of connections says nothing of a request that a rule looks at.
+        connects = self.naming(target, is_request=False)
         matched = [n for n, rule in connects if not is_request or rule.outcome is Outcome.DENY]
         # Threat: `deny = ["tool:net:request DELETE */**"]`, and nobody looks at the requests.
         matched += [
             number
-            for number, rule in requests
+            for number, rule in self.naming(target, is_request=True)
             if (ending is None and rule.outcome is Outcome.DENY)
             or (is_request and net_matches(rule, target))
         ]
-        table = self._profile.table
-        matched += find_rules(table, "net", "connect", "")
+        matched += find_rules(self._profile.table, "net", "connect", "")
         if is_request or ending is None:
-            matched += find_rules(table, "net", "request", "")
+            matched += find_rules(self._profile.table, "net", "request", "")
         action = target.as_action()
         judged = action if is_request else action._replace(operation="connect")
         verdict = self._profile.verdict(list(dict.fromkeys(matched)), judged, str(action))
@@ -425,14 +444,12 @@ class _Rules:
 
     def lead_to(self, target: NetTarget) -> set[Network]:
         """Where what may be allowed or asked about may lead, besides public addresses."""
-        return {
-            network
-            for operation in ("connect", "request")
-            for _, rule in self.naming(target, operation)
-            if rule.outcome is not Outcome.DENY and rule.pattern.net is not None
-            for network in (*rule.addresses, rule.pattern.net.network)
-            if network is not None
-        }
+        found: set[Network] = set()
+        for rule, net in self.opening():
+            if net.names(target.host, target.port, rule.outcome):
+                found.update(map(ip_network, rule.addresses))
+                found.update(() if net.network is None else (net.network,))
+        return found
 
 
 def _counts(rule: Rule, line: str | None) -> bool:
@@ -479,17 +496,12 @@ class NetworkJudge:
 
     def connect(self, host: str, port: int) -> Reach:
         """Judge a connection, before anything is resolved."""
-        try:
-            target = _target(host, port)
-        except ValueError:
-            return Reach(Outcome.DENY, None)
-        return self._reach(target, [each.judge(target).finding for each in self._all])
+        return self._reach(_find_target(host, port))
 
     def address(self, address: Address, port: int) -> Reach:
         """Judge where a name leads: DENY with its rule where a deny by address holds."""
-        target = NetTarget(address, port)
         for each in self._all:
-            for _, rule in each.naming(target, "connect"):
+            for _, rule in each.naming(NetTarget(address, port), is_request=False):
                 if rule.outcome is Outcome.DENY:
                     return Reach(Outcome.DENY, rule.shown)
         return Reach(Outcome.ALLOW, None)
@@ -501,65 +513,58 @@ class NetworkJudge:
 
     def literals(self) -> tuple[tuple[IPv4Network, tuple[int, ...]], ...]:
         """Return the IPv4 networks that rules of every member name, each with its ports."""
-        named = [
-            {
-                pattern.network
-                for _, rule, pattern in each.rules
-                if pattern.network and rule.outcome is not Outcome.DENY
-            }
-            for each in self._all
-        ]
-        found: list[tuple[IPv4Network, tuple[int, ...]]] = []
-        for network in sorted(reduce(_common, named), key=str) if named else ():
-            if isinstance(network, IPv4Network):
-                targets = (NetTarget(network[0], port) for port in self._named_ports())
-                ports = tuple(t.port for t in targets if all(each.lead_to(t) for each in self._all))
-                found += [(network, ports)] if ports else []
-        return tuple(found)
+        named = [{net.network for _, net in each.opening() if net.network} for each in self._all]
+        found: dict[IPv4Network, tuple[int, ...]] = {}
+        for network in reduce(_common, named) if named else ():
+            targets = [NetTarget(network[0], port) for port in self._named_ports()]
+            ports = [t.port for t in targets if all(each.lead_to(t) for each in self._all)]
+            if ports and isinstance(network, IPv4Network):
+                found[network] = tuple(ports)
+        return tuple(sorted(found.items()))
 
     def ends_tls(self, host: str, port: int) -> bool:
         """Whether a rule allows or asks about requests to this host and port."""
-        try:
-            target = _target(host, port)
-        except ValueError:
-            return False
-        return any(each.ending(target) is not None for each in self._all)
+        target = _find_target(host, port)
+        return target is not None and any(each.ending(target) for each in self._all)
 
     def request(self, method: str, host: str, port: int, target: str) -> Reach:
         """Judge a request of a connection that `connect` has let through; `target` as sent.
 
         A member that names no requests of the host is not asked again.
         """
-        try:
-            wanted = _target(host, port, method or "-", target)
-        except ValueError:
-            return Reach(Outcome.DENY, None)
-        found = [each.judge(wanted).finding for each in self._all]
-        asked = [each.ending(wanted) is None for each in self._all]
-        return self._reach(
-            wanted,
-            [
-                replace(finding, outcome=Outcome.ALLOW)
-                if was_asked and finding.outcome is Outcome.ASK
-                else finding
-                for finding, was_asked in zip(found, asked, strict=True)
-            ],
-        )
+        return self._reach(_find_target(host, port, method, target or "?"))
 
     def _named_ports(self) -> list[int]:
-        opening = (e for e in self._all[:1] for e in e.rules if e[1].outcome is not Outcome.DENY)
-        ranges = (each for _, rule, pattern in opening for each in pattern.ports_for(rule.outcome))
+        opening = (each.opening() for each in self._all[:1])
+        ranges = (
+            p for rules in opening for rule, net in rules for p in net.ports_for(rule.outcome)
+        )
         return sorted({*WEB_PORTS, *(port for each in ranges for port in each)})
 
-    def _reach(self, target: NetTarget, found: list[Finding]) -> Reach:
-        if not found:
+    def _reach(self, target: NetTarget | None) -> Reach:
+        if target is None or not self._all:
             return Reach(Outcome.DENY, None)
+        found = [each.judge(target).finding for each in self._all]
+        if target.method:
+            found = [
+                replace(finding, outcome=Outcome.ALLOW)
+                if finding.outcome is Outcome.ASK and each.ending(target) is None
+                else finding
+                for finding, each in zip(found, self._all, strict=True)
+            ]
         deciding = min(found, key=strictness)
         rule = deciding.rule if deciding.rank == 0 else None
         if deciding.outcome is Outcome.DENY:
             return Reach(Outcome.DENY, rule)
         both = reduce(_common, (each.lead_to(target) for each in self._all))
         return Reach(deciding.outcome, rule, tuple(sorted(both, key=str)))
+
+
+def _find_target(host: str, port: int, method: str = "", target: str = "") -> NetTarget | None:
+    try:
+        return _target(host, port, method, target)
+    except ValueError:
+        return None
 
 
 def _common(some: set[Network], others: set[Network]) -> set[Network]:

@@ -33,8 +33,6 @@ from paddock.policy.settings import NETWORKS, Network, ShellChanges, lay_over, r
 from paddock.values.decisions import OPERATIONS, PATH_CATEGORIES, Action, Outcome, RuleMatch
 
 if TYPE_CHECKING:
-    from ipaddress import IPv4Network, IPv6Network
-
     from paddock.policy.commands import CommandPattern
     from paddock.policy.network import NetPattern
 
@@ -320,7 +318,7 @@ class Rule(Struct, frozen=True, dict=True):
     network: Network | None = None
     match: tuple[Text, ...] = ()
     not_match: tuple[Text, ...] = ()
-    addresses: "tuple[IPv4Network | IPv6Network, ...]" = ()
+    addresses: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
 
     @cached_property
@@ -331,7 +329,7 @@ class Rule(Struct, frozen=True, dict=True):
     def extras(self) -> tuple[str, ...]:
         """What it says besides its pattern and its outcome, as text."""
         network = () if self.network is None else (self.network,)
-        return (*network, *map(str, self.addresses), *self.commands)
+        return (*network, *self.addresses, *self.commands)
 
     @property
     def shown(self) -> RuleMatch:
@@ -473,8 +471,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     reason = table.string("reason")
     network = cast("Network", table.word("network", NETWORKS)) if table.has("network") else None
     match, not_match = table.texts("match") or (), table.texts("not_match") or ()
-    addresses = _read_addresses(table) if table.has("addresses") else ()
-    commands = command_patterns(table, "commands")
+    addresses, commands = table.strings("addresses") or (), table.strings("commands") or ()
     table.finish()
     for name, value in (("action", action), ("outcome", word)):
         if not value and not table.has(name):
@@ -490,14 +487,6 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     except PatternError as problem:
         table.report.add_at(place, problem)
         return None
-    is_net = rule.pattern.head.category == NET and outcome is not Outcome.DENY
-    for name in ("addresses", "commands"):
-        if table.has(name) and not is_net:
-            table.problem(
-                name,
-                f"{name} stands in a rule for {quote_toml(action)} that opens no network",
-                "only a rule that allows or asks for tool:net:connect or tool:net:request has it",
-            )
     is_shell = rule.pattern.head.category == "shell"
     if network is not None and (not is_shell or outcome is Outcome.DENY):
         table.problem(
@@ -505,33 +494,12 @@ def _long_rule(table: Table, source: str) -> Rule | None:
             f"network stands in a rule for {quote_toml(action)} that runs no command",
             "only a rule that allows or asks for tool:shell:run sets the network",
         )
-    return replace(rule, addresses=addresses, commands=commands)
+    rule = replace(rule, addresses=addresses, commands=commands)
+    if table.has("addresses") or table.has("commands"):
+        from paddock.policy.network import check_extras  # noqa: PLC0415 - late on purpose
 
-
-def _read_addresses(table: Table) -> "tuple[IPv4Network | IPv6Network, ...]":
-    from paddock.policy.network import parse_networks  # noqa: PLC0415 - late on purpose
-
-    try:
-        return parse_networks(table.strings("addresses") or ())
-    except PatternError as problem:
-        table.problem("addresses", problem.message, problem.hint)
-        return ()
-
-
-def command_patterns(table: Table, name: str) -> tuple[str, ...]:
-    """Read patterns of commands, none of which is any command."""
-    texts = table.texts(name) or ()
-    for text in texts:
-        try:
-            rule = compile_rule(f"tool:shell:run {text.text}", Outcome.ALLOW, name, text.place)
-            if rule.command is None or rule.command.is_any:
-                raise PatternError(
-                    f"{name} in {table.title} holds {quote_toml(text.text)}, which is any command",
-                    "name the programs, or leave it out",
-                )
-        except PatternError as problem:
-            table.report.add_at(text.place, problem)
-    return tuple(text.text for text in texts)
+        check_extras(table, rule)
+    return rule
 
 
 def _read_otherwise(table: Table, source: str) -> tuple[Otherwise, ...]:

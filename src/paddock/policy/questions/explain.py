@@ -72,6 +72,11 @@ def near_misses(
 
 def _miss(rule: Rule, action: Action) -> tuple[float, str] | None:
     pattern = rule.pattern
+    if pattern.net is not None and action.category == "net":
+        from paddock.policy.network import find_miss  # noqa: PLC0415 - late on purpose
+
+        if why := find_miss(rule, action):
+            return 0.95, why
     if rule_matches(rule, action) or not pattern.has_target:
         return None
     if pattern.head.category not in ("*", action.category):

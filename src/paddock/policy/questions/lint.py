@@ -445,6 +445,12 @@ def _rule_findings(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
             rule.place,
             "what the command can read can leave; keep the pattern as narrow as it can be",
         )
+    if rule.outcome is Outcome.ALLOW and rule.pattern.net is not None:
+        from paddock.policy.network import describe_width  # noqa: PLC0415 - late on purpose
+
+        if width := describe_width(rule):
+            hint = "name the hosts and networks that are meant, or let it ask"
+            yield LintFinding("lint.network_wide", f"{text} {width}", rule.place, hint)
     if rule.outcome is not Outcome.ALLOW or "shell" not in rule.pattern.head.categories:
         return
     if rule.command is None or rule.command.is_any:
