@@ -5,7 +5,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.network.names import SYNTHETIC_NETWORK, answer, canonical_host, read_question
+from paddock.network.names import SYNTHETIC_NETWORK, answer, read_question
+from paddock.policy.network import canonical_host
 from tests.support.hostile_bytes import lines_run, spoilt
 
 VALID = [

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from paddock.network.names import canonical_host
+from paddock.policy.network import canonical_host
 
 _GREETING_BYTES_MAX: Final = 65_536
 _RECORD: Final = struct.Struct(">BBBH")

@@ -6,23 +6,13 @@ nothing that is read can point anywhere.
 """
 
 import hashlib
-import re
-import stringprep
 import struct
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
 from msgspec import Struct
 
-_NAME_MAX: Final = 253
-_LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}")
-_NUMBER: Final = re.compile(r"[0-9]+|0x.*")
-"""What programs read as the last part of an IPv4 address (inet_aton(3), the URL standard)."""
-_READ_TWO_WAYS: Final = frozenset("ßẞς\u200c\u200d")
-"""IDNA 2003 turns these into other letters or nothing, IDNA 2008 keeps them: two hosts.
-
-So it is with what Unicode 3.2, which Python's codec knows, had no letter for.
-"""
+from paddock.policy.network import canonical_host
 
 _HEADER: Final = struct.Struct(">6H")
 _KIND_AND_SPACE: Final = struct.Struct(">2H")
@@ -41,36 +31,6 @@ _TTL_S: Final = 5
 _LOOPBACK: Final = IPv4Address("127.0.0.1")
 SYNTHETIC_NETWORK: Final = IPv4Network("198.18.0.0/15")
 """For measuring networks (RFC 2544), so that nothing is really there."""
-
-
-def canonical_host(text: str) -> str:
-    """Return the name of a host as policy and DNS write it: ASCII, lower case, no last dot.
-
-    Raises: ValueError, saying which part is no name. A literal address is none.
-    """
-    if len(text) > _NAME_MAX + 1:
-        raise ValueError(f"{text[:40]!r}… is longer than the {_NAME_MAX} characters of a name")
-    name = (text if text.isascii() else _to_ascii(text)).removesuffix(".").lower()
-    if len(name) > _NAME_MAX:
-        raise ValueError(f"{name[:40]!r}… is longer than the {_NAME_MAX} characters of a name")
-    labels = name.split(".")
-    for label in labels:
-        if not _LABEL.fullmatch(label):
-            raise ValueError(f"{label!r} in {text!r} is not 1 to 63 letters, digits, - or _")
-    if _NUMBER.fullmatch(labels[-1]):
-        raise ValueError(f"{text!r} ends in a number, as an address does and a name does not")
-    return name
-
-
-def _to_ascii(text: str) -> str:
-    # Threat: a rule for one name that holds for another, because two standards differ.
-    for sign in text:
-        if sign in _READ_TWO_WAYS or stringprep.in_table_a1(sign):
-            raise ValueError(f"{sign!r} in {text!r} is read in two ways: write its xn-- form")
-    try:
-        return text.encode("idna").decode("ascii")
-    except UnicodeError as error:
-        raise ValueError(f"{text!r} has no ASCII form: write its xn-- form ({error})") from error
 
 
 class HostQuestion(Struct, frozen=True):

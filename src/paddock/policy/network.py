@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from itertools import product
+from stringprep import in_table_a1
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -94,7 +95,7 @@ def _ascii_label(label: str) -> str:
         is_same = encoded.decode("idna") == folded
     except UnicodeError:
         raise ValueError(f"{quote_toml(label)} is no part of a name") from None
-    if not is_same:
+    if not is_same or any(map(in_table_a1, folded)):
         # Threat: `faß.example` is one name for IDNA 2003, and another one for IDNA 2008.
         raise ValueError(f"{quote_toml(label)} can be read in two ways: write it as xn--…")
     return encoded.decode("ascii")
