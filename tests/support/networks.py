@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from paddock.network.outside import Address, NoWayError, Outside
+from paddock.network.egress import Address, Egress, NoWayError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.network import NetworkJudge, Reach
 from paddock.sandbox.conversation import NetworkTerms, Observed
@@ -90,7 +90,7 @@ class Walled(Struct):
         return self.run(PYTHON, "-c", code, *arguments, timeout_s=timeout_s)
 
 
-def leading(names: Mapping[str, str]) -> Callable[[], Outside]:
+def leading(names: Mapping[str, str]) -> Callable[[], Egress]:
     """A way out for which these names lead to these addresses, and no other name to any."""
 
     async def resolve(host: str, port: int) -> list[Address]:
@@ -98,7 +98,7 @@ def leading(names: Mapping[str, str]) -> Callable[[], Outside]:
             raise NoWayError("the name is not known outside")
         return [ip_address(address) for address in names[host].split()]
 
-    return lambda: Outside({}, resolve)
+    return lambda: Egress({}, resolve)
 
 
 @contextmanager

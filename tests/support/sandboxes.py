@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.network.outside import Outside
+from paddock.network.egress import Egress
 from paddock.policy.settings import SYSTEM_READ, Network, ShellLimits
 from paddock.sandbox.changes.upper import RawChange, read_changes
 from paddock.sandbox.launcher import Launcher
@@ -110,7 +110,7 @@ def complained(end: CommandEnd) -> str:
 
 @contextmanager
 def a_room(
-    home: Path, outside: "Callable[[], Outside] | None" = None
+    home: Path, outside: "Callable[[], Egress] | None" = None
 ) -> Generator[Room, None, None]:
     """A room below `home`, taken down with everything that still runs in it."""
     workspace = home / "workspace"

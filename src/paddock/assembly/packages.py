@@ -55,11 +55,11 @@ from paddock.plane import records
 from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFile
-from paddock.sandbox.values import Ending, LaidFile, ShellLine, ShellOutcome, Stream
+from paddock.sandbox.values import UNWATCHED, Ending, LaidFile, ShellLine, ShellOutcome, Stream
 from paddock.storage.atomic import make_directories, read_file
 from paddock.storage.history import History
 from paddock.text.show import quote
-from paddock.values.calls import NEVER, Json
+from paddock.values.calls import Json
 from paddock.values.decisions import Agent, PlaneKind
 from paddock.values.entries import PACKAGE_INSTALLED, Entry, digest_of
 from paddock.workspace import Workspace
@@ -87,7 +87,7 @@ class ShellAcceptance:
             is_dry_run=True,
             laid=dict.fromkeys(staged.removed) | laid,
         )
-        outcome = self._shell.run(self._shell.prepare(line), NEVER)
+        outcome = self._shell.run(self._shell.prepare(line), UNWATCHED)
         return AcceptanceResult(
             command=acceptance.command,
             passed=outcome.ending is Ending.EXITED and outcome.exit_code == 0,

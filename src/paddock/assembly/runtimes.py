@@ -60,19 +60,17 @@ from paddock.runtime.runtime import Runtime, has_to_be_awaited
 from paddock.storage.history import History
 from paddock.tools.spec import HEADS, Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
-from paddock.values.calls import Cancel
 from paddock.values.decisions import Action, AgentChain, Held, PlaneKind, client_kind
 from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult, Gates
-    from paddock.network.outside import Outside
-    from paddock.network.wall import Witness
+    from paddock.network.egress import Egress
     from paddock.sandbox.host.host_facts import HostFacts
     from paddock.sandbox.shell import SandboxShell
     from paddock.sandbox.values import (
+        CommandWatch,
         HeldLine,
-        OnOutput,
         PreparedLine,
         Progress,
         ShellLine,
@@ -121,23 +119,11 @@ class LazyShell:
     def asks_about_diff(self, prepared: "PreparedLine") -> bool:
         return self._open().asks_about_diff(prepared)
 
-    def run(
-        self,
-        prepared: "PreparedLine",
-        cancel: Cancel,
-        on_output: "OnOutput | None" = None,
-        network: "Witness | None" = None,
-    ) -> "ShellOutcome":
-        return self._open().run(prepared, cancel, on_output, network)
+    def run(self, prepared: "PreparedLine", watch: "CommandWatch") -> "ShellOutcome":
+        return self._open().run(prepared, watch)
 
-    def stage(
-        self,
-        prepared: "PreparedLine",
-        cancel: Cancel,
-        on_output: "OnOutput | None" = None,
-        network: "Witness | None" = None,
-    ) -> "HeldLine":
-        return self._open().stage(prepared, cancel, on_output, network)
+    def stage(self, prepared: "PreparedLine", watch: "CommandWatch") -> "HeldLine":
+        return self._open().stage(prepared, watch)
 
     def keep(self, content: bytes) -> str:
         return self._open().keep(content)
@@ -152,6 +138,7 @@ class LazyShell:
 
     def _make(self) -> "SandboxShell":
         from paddock.sandbox.changes.commit import CommitPlace  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.conversation import NetworkGround  # noqa: PLC0415 - late on purpose
         from paddock.sandbox.host.known_hosts import (  # noqa: PLC0415 - late on purpose
             read_known_hosts,
         )
@@ -172,9 +159,11 @@ class LazyShell:
                 staging,
                 ground.progress,
                 ground.on_directory,
-                known_hosts=lambda: read_known_hosts(environment.home),
-                policy_now=PolicyNow(ground).read,
-                outside=lambda: _way_out(environment),
+                network=NetworkGround(
+                    lambda: _egress(environment),
+                    PolicyNow(ground).read,
+                    lambda: read_known_hosts(environment.home),
+                ),
             )
         )
         self._held.callback(shell.close)
@@ -221,10 +210,10 @@ class PolicyNow:
         return self._policy
 
 
-def _way_out(environment: Environment) -> "Outside":
-    from paddock.network.outside import Outside  # noqa: PLC0415 - few commands go out
+def _egress(environment: Environment) -> "Egress":
+    from paddock.network.egress import Egress  # noqa: PLC0415 - few commands go out
 
-    return Outside(dict(environment.variables))
+    return Egress(dict(environment.variables))
 
 
 # Nothing of it is run.

@@ -3,6 +3,8 @@
     addresses   which resolved addresses may be reached
     names       names made canonical, DNS questions and answers, synthetic addresses
     greeting    the first bytes of a client: a TLS hello, the head of an HTTP request, neither
+    egress      the way out: names resolved, connections made, bytes relayed
+    wall        one command's network, served from outside it
 
 Sockets are made in the sandbox's network namespace and served from outside it. See
 docs/architecture.md.

@@ -29,9 +29,9 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from paddock.errors import PaddockError
+from paddock.network.egress import Egress, NoWayError, Relay, Way, reset, until_ready
 from paddock.network.greeting import Greeting, read_greeting
 from paddock.network.names import SyntheticNames, answer, read_question
-from paddock.network.outside import NoWayError, Outside, Relay, Way, reset, until_ready
 from paddock.policy.network import NetworkJudge, Reach
 from paddock.text.show import show_name
 from paddock.values.calls import (
@@ -58,7 +58,7 @@ _CLIENT_FIRST: Final = (80, 443)
 """Ports on which the client speaks first: what it says is known before anything goes out."""
 
 
-class Served(Struct, frozen=True):
+class ServedNetwork(Struct, frozen=True):
     """What was made in the sandbox's network: two namespaces, the name server's socket."""
 
     user: int
@@ -93,7 +93,7 @@ Latest = Callable[[], NetworkJudge | None]
 class WallThread:
     """The event loop, in a thread of its own that starts with the first sandbox."""
 
-    def __init__(self, outside: Outside) -> None:
+    def __init__(self, outside: Egress) -> None:
         self.owner = os.getpid()
         self._outside = outside
         self._lock = threading.Lock()
@@ -111,7 +111,12 @@ class WallThread:
         _ours.add(self)
 
     def hold(
-        self, served: Served, listen: Listen, judge: NetworkJudge, latest: Latest, witness: Witness
+        self,
+        served: ServedNetwork,
+        listen: Listen,
+        judge: NetworkJudge,
+        latest: Latest,
+        witness: Witness,
     ) -> "HeldNetwork":
         """Serve one sandbox; what was `served` is taken over."""
         helpers = Helpers(self._outside, SyntheticNames(self._key), self._records, self._questions)
@@ -191,7 +196,7 @@ class HeldNetwork(Struct, frozen=True):
 class Helpers(Struct, frozen=True):
     """What the walls of one thread share, but for the names, of which each has its own."""
 
-    outside: Outside
+    outside: Egress
     names: SyntheticNames
     records: ThreadPoolExecutor
     questions: ThreadPoolExecutor
@@ -200,7 +205,7 @@ class Helpers(Struct, frozen=True):
 class Wall:
     def __init__(
         self,
-        served: Served,
+        served: ServedNetwork,
         listen: Listen,
         judge: NetworkJudge,
         latest: Latest,

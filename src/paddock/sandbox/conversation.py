@@ -16,18 +16,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.kernel.files import start_writing_back
+from paddock.policy.engine import Policy
 from paddock.sandbox.caches import cache_variables
+from paddock.sandbox.host.known_hosts import select_entries
 from paddock.sandbox.inside import protocol
 from paddock.sandbox.inside.protocol import CommandReport, Start
-from paddock.sandbox.values import Captured, CommandEnd, CommandRequest, Ending, OnOutput, Progress
+from paddock.sandbox.values import (
+    Captured,
+    CommandEnd,
+    CommandRequest,
+    Ending,
+    OnOutput,
+    Progress,
+    SandboxPlan,
+)
 from paddock.storage.atomic import held_open, host_error
 from paddock.values.calls import Cancel
+from paddock.values.decisions import AgentChain, Outcome
 
 if TYPE_CHECKING:
-    from paddock.network.wall import HeldNetwork, Latest, Witness
+    from paddock.network.egress import Egress
+    from paddock.network.wall import HeldNetwork, Witness
     from paddock.policy.network import NetworkJudge
 
 # Memory is constant: one buffer. Small pieces cost a system call and two additions; looking at
@@ -156,9 +169,51 @@ class NetworkTerms(Struct, frozen=True):
     """What decides for one command's connections, and who is asked and keeps the record."""
 
     judge: "NetworkJudge"
-    latest: "Latest"
-    """What policy says by now."""
+    latest: "Callable[[], NetworkJudge | None]"
+    """Read what policy says by now: the same judge if nothing changed, None if it is broken."""
     witness: "Witness"
+
+
+class NetworkGround(Struct, frozen=True):
+    """What commands that policy lets connect need of their runtime."""
+
+    egress: "Callable[[], Egress]"
+    policy_now: Callable[[], Policy | None]
+    known_hosts: Callable[[], str]
+    """What the user's ssh knows of servers."""
+
+    def placed(
+        self, plan: SandboxPlan, policy: Policy, chain: AgentChain, line: str
+    ) -> SandboxPlan:
+        """Return the plan for a line that may connect."""
+        from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands connect
+
+        judge = NetworkJudge(policy, chain, line)
+
+        def may_reach(host: str, port: int) -> bool:
+            return judge.connect(host, port).outcome is not Outcome.DENY
+
+        return replace(
+            plan,
+            network="policy",
+            literals=tuple(str(each) for each, _ in judge.literals()),
+            known_hosts=select_entries(self.known_hosts(), judge.names(), may_reach),
+        )
+
+    def terms(
+        self, policy: Policy, chain: AgentChain, line: str, witness: "Witness"
+    ) -> NetworkTerms:
+        from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands connect
+
+        judge = NetworkJudge(policy, chain, line)
+
+        def latest() -> NetworkJudge | None:
+            now = self.policy_now()
+            if now is policy:
+                return judge
+            return None if now is None else NetworkJudge(now, chain, line)
+
+        return NetworkTerms(judge, latest, witness)
 
 
 class Observed(Struct, frozen=True):
@@ -216,7 +271,7 @@ class ConfinementError(SandboxUnavailableError):
 def receive_served(control: socket.socket) -> tuple[int, int, int]:
     """Wait for a sandbox with a network of its own, and return what is to be served.
 
-    See `inside.sockets.open_network`. Raises: SandboxUnavailableError, HostError.
+    See `inside.confine.open_network`. Raises: SandboxUnavailableError, HostError.
     """
     with host_error("a sandbox cannot be listened to"):
         said, fds, _, _ = socket.recv_fds(

@@ -47,7 +47,7 @@ from paddock.storage.atomic import host_error
 from paddock.storage.disk import DIRECTORY
 
 if TYPE_CHECKING:
-    from paddock.network.outside import Outside
+    from paddock.network.egress import Egress
     from paddock.network.wall import HeldNetwork, WallThread
 
 _ETC: Final = "/etc"
@@ -269,7 +269,7 @@ class GitLayer(Struct, frozen=True):
 
 
 class Launcher:
-    def __init__(self, staging: Path, outside: "Callable[[], Outside] | None" = None) -> None:
+    def __init__(self, staging: Path, outside: "Callable[[], Egress] | None" = None) -> None:
         """`staging` is ours, on a real file system, and no agent reaches it.
 
         `outside`: the way out for plans whose network is `policy`.
@@ -365,9 +365,9 @@ class Launcher:
             return None
         if observed.network is None or self._outside is None:
             raise AssertionError("a command with a network, and nobody who decides for it")
-        from paddock.network.wall import Served, WallThread  # noqa: PLC0415 - few commands have one
+        from paddock.network.wall import ServedNetwork, WallThread  # noqa: PLC0415 - few commands have one
 
-        served = Served(*receive_served(stage.control))
+        served = ServedNetwork(*receive_served(stage.control))
         with self._lock:
             if self._wall is None or self._wall.owner != os.getpid():
                 self._wall = WallThread(self._outside())

@@ -24,7 +24,6 @@ from paddock.errors import (
 )
 from paddock.pattern import lazy_pattern
 from paddock.policy.decide import names_line, shell_for
-from paddock.policy.engine import Policy
 from paddock.policy.settings import ConfineMax, covers
 from paddock.sandbox.area import lay_over
 from paddock.sandbox.backends import Attempt, Backends, attempt_here
@@ -55,11 +54,10 @@ from paddock.sandbox.changes.settling import (
     settle,
 )
 from paddock.sandbox.changes.upper import Look, read_changes
-from paddock.sandbox.conversation import ConfinementError, NetworkTerms, Observed
+from paddock.sandbox.conversation import ConfinementError, NetworkGround, Observed
 from paddock.sandbox.git_layer import GitRoom, OpenedGit, ShownNames, TrackedView, differing
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
-from paddock.sandbox.host.known_hosts import select_entries
 from paddock.sandbox.inside.protocol import ENDED_IN
 from paddock.sandbox.landlock import LANDLOCK, run_landlocked, run_unheld
 from paddock.sandbox.launcher import Launcher, StageDirectories
@@ -81,10 +79,11 @@ from paddock.sandbox.telling import (
     with_shown,
 )
 from paddock.sandbox.values import (
+    UNWATCHED,
     CommandEnd,
     CommandRequest,
+    CommandWatch,
     Ending,
-    OnOutput,
     PreparedLine,
     Progress,
     RefusedChange,
@@ -97,15 +96,13 @@ from paddock.sandbox.values import (
 from paddock.storage.atomic import host_error
 from paddock.storage.locks import Late
 from paddock.text.show import quote
-from paddock.values.calls import NEVER, Cancel, Json
-from paddock.values.decisions import Action, AgentChain, Outcome
+from paddock.values.calls import Json
+from paddock.values.decisions import Action, AgentChain
 from paddock.values.entries import digest_of
 from paddock.workspace.resolve import Beside
 
 if TYPE_CHECKING:
-    from paddock.network.outside import Outside
-    from paddock.network.wall import Witness
-    from paddock.policy.network import NetworkJudge
+    pass
 
 _SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
 """Before a line of shell: when that shell ends, it leaves behind where."""
@@ -123,12 +120,8 @@ class SandboxGround(Struct, frozen=True):
     progress: Progress | None = None
     on_directory: Callable[[str], None] | None = None
     attempt: Attempt | None = None
-    policy_now: Callable[[], Policy | None] | None = None
-    """The policy as it is by now, which connections are judged by besides; None: it is broken."""
-    known_hosts: Callable[[], str] | None = None
-    """What the user's ssh knows of servers."""
-    outside: "Callable[[], Outside] | None" = None
-    """The way out for commands that policy lets connect; None: they have none."""
+    network: NetworkGround | None = None
+    """For commands that policy lets connect; None: they cannot."""
 
 
 class _Ran(Struct, frozen=True):
@@ -300,7 +293,9 @@ class HeldCommand:
 class SandboxShell:
     def __init__(self, ground: SandboxGround) -> None:
         self._ground = ground
-        self._launcher = Launcher(ground.staging, ground.outside)
+        self._launcher = Launcher(
+            ground.staging, None if ground.network is None else ground.network.egress
+        )
         self._backends = Backends(ground.attempt or attempt_here(self._launcher, ground.staging))
         self._plan: SandboxPlan | None = None
         self._lock = threading.Lock()
@@ -366,14 +361,8 @@ class SandboxShell:
         """Keep a long text; return its digest. Raises: StorageFullError, HostError."""
         return self._ground.place.history.keep_for_ledger(content)
 
-    def run(
-        self,
-        prepared: PreparedLine,
-        cancel: Cancel = NEVER,
-        on_output: OnOutput | None = None,
-        network: "Witness | None" = None,
-    ) -> ShellOutcome:
-        observed = self._observed(prepared, cancel, on_output, network)
+    def run(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> ShellOutcome:
+        observed = self._observed(prepared, watch)
         if prepared.enforced.backend != STAGE:
             return self._run_in_place(prepared, observed)
         command, streams = self._run_staged(prepared, observed)
@@ -411,14 +400,8 @@ class SandboxShell:
         most = shell_for(policy, self._ground.chain).confine_max
         return command.find_excess(settled, most)
 
-    def stage(
-        self,
-        prepared: PreparedLine,
-        cancel: Cancel = NEVER,
-        on_output: OnOutput | None = None,
-        network: "Witness | None" = None,
-    ) -> HeldCommand:
-        observed = self._observed(prepared, cancel, on_output, network)
+    def stage(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> HeldCommand:
+        observed = self._observed(prepared, watch)
         command, streams = self._run_staged(prepared, observed)
         try:
             with _host_failures():
@@ -460,30 +443,12 @@ class SandboxShell:
             self._told_once.add(word)
         return is_first
 
-    def _observed(
-        self,
-        prepared: PreparedLine,
-        cancel: Cancel,
-        on_output: OnOutput | None,
-        network: "Witness | None",
-    ) -> Observed:
-        terms = None
-        if network is not None and prepared.plan.network == "policy":
-            from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands have one
-
-            policy, chain = self._ground.place.policy, self._ground.chain
-            policy_now = self._ground.policy_now
-            line = prepared.line.text
-            judge = NetworkJudge(policy, chain, line)
-
-            def latest() -> NetworkJudge | None:
-                now = policy if policy_now is None else policy_now()
-                if now is policy:
-                    return judge
-                return None if now is None else NetworkJudge(now, chain, line)
-
-            terms = NetworkTerms(judge, latest, network)
-        return Observed((None, None), self._ground.progress, cancel, on_output, terms)
+    def _observed(self, prepared: PreparedLine, watch: CommandWatch) -> Observed:
+        terms, ground, witness = None, self._ground, watch.network
+        if prepared.plan.network == "policy" and ground.network and witness is not None:
+            policy, line = ground.place.policy, prepared.line.text
+            terms = ground.network.terms(policy, ground.chain, line, witness)
+        return Observed((None, None), ground.progress, watch.cancel, watch.on_output, terms)
 
     def _run_staged(
         self, prepared: PreparedLine, observed: Observed
@@ -578,15 +543,6 @@ class SandboxShell:
             undo.pop_all()
             return command
 
-    def _known_hosts(self, judge: "NetworkJudge") -> str:
-        if self._ground.known_hosts is None:
-            return ""
-
-        def may_reach(host: str, port: int) -> bool:
-            return judge.connect(host, port).outcome is not Outcome.DENY
-
-        return select_entries(self._ground.known_hosts(), judge.names(), may_reach)
-
     def _plan_of(self, line: str) -> SandboxPlan:
         """Of all that is in a plan, a line decides the network alone."""
         policy, chain = self._ground.place.policy, self._ground.chain
@@ -595,15 +551,9 @@ class SandboxShell:
                 self._plan = compile_plan(policy, chain, self._ground.facts()).plan
             network = line_network(policy, chain, line)
             if network == "policy":
-                from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands ask
-
-                judge = NetworkJudge(policy, chain, line)
-                return replace(
-                    self._plan,
-                    network=network,
-                    literals=tuple(str(each) for each, _ in judge.literals()),
-                    known_hosts=self._known_hosts(judge),
-                )
+                if self._ground.network is not None:
+                    return self._ground.network.placed(self._plan, policy, chain, line)
+                network = "loopback"
             return (
                 self._plan
                 if network == self._plan.network

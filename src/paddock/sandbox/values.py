@@ -8,7 +8,7 @@ A plan is compiled from a policy and carried out by a backend; approvals bind to
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,9 +25,12 @@ from paddock.policy.settings import (
     ShellSettings,
 )
 from paddock.sandbox.host.host_facts import GitOutside, shared
-from paddock.values.calls import NO_CONNECTIONS, Connections, Json
+from paddock.values.calls import NEVER, NO_CONNECTIONS, Cancel, Connections, Json
 from paddock.values.decisions import HELD_WHOLE, OPERATIONS, Action, AgentChain, Held
 from paddock.workspace.states import ChangedPath
+
+if TYPE_CHECKING:
+    from paddock.network.wall import Witness
 
 
 class GitConfig(Struct, frozen=True):
@@ -172,6 +175,17 @@ Progress = Callable[[float, int], None]
 
 OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
 """Called in the running thread with what is printed; the command waits. What is raised ends it."""
+
+
+class CommandWatch(Struct, frozen=True):
+    """Who stops a command, hears it, and answers for its connections."""
+
+    cancel: Cancel = NEVER
+    on_output: OnOutput | None = None
+    network: "Witness | None" = None
+
+
+UNWATCHED: Final = CommandWatch()
 
 
 class ShellLine(Struct, frozen=True):

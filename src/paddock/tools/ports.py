@@ -1,14 +1,10 @@
 """The ports by which the shell tools run commands, and tell what a file held before."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from paddock.errors import SandboxUnavailableError
-from paddock.sandbox.values import HeldLine, OnOutput, PreparedLine, ShellLine, ShellOutcome
+from paddock.sandbox.values import CommandWatch, HeldLine, PreparedLine, ShellLine, ShellOutcome
 from paddock.tools.spec import Ports
-from paddock.values.calls import Cancel
-
-if TYPE_CHECKING:
-    from paddock.network.wall import Witness
 
 
 class Shell(Protocol):
@@ -26,23 +22,11 @@ class Shell(Protocol):
         """Whether a question about it is a question about what it would change."""
         ...
 
-    def run(
-        self,
-        prepared: PreparedLine,
-        cancel: Cancel,
-        on_output: OnOutput | None = None,
-        network: "Witness | None" = None,
-    ) -> ShellOutcome:
+    def run(self, prepared: PreparedLine, watch: CommandWatch) -> ShellOutcome:
         """Run it and keep what policy allows of what it changed."""
         ...
 
-    def stage(
-        self,
-        prepared: PreparedLine,
-        cancel: Cancel,
-        on_output: OnOutput | None = None,
-        network: "Witness | None" = None,
-    ) -> HeldLine:
+    def stage(self, prepared: PreparedLine, watch: CommandWatch) -> HeldLine:
         """Run it and hold back what it changed, to be closed or committed."""
         ...
 

@@ -22,7 +22,15 @@ from paddock.errors import (
 )
 from paddock.pattern import lazy_pattern
 from paddock.policy.profiles import written_path
-from paddock.sandbox.values import Ending, HeldLine, PreparedLine, ShellLine, ShellOutcome, Stream
+from paddock.sandbox.values import (
+    CommandWatch,
+    Ending,
+    HeldLine,
+    PreparedLine,
+    ShellLine,
+    ShellOutcome,
+    Stream,
+)
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import (
     ArgumentType,
@@ -394,7 +402,7 @@ class RunShell:
 
     def stage(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, HeldLine]:
         prepared = plan.prepared or shell_of(ports).prepare(plan.line)
-        held = shell_of(ports).stage(prepared, ports.cancel, ports.on_output, ports.network)
+        held = shell_of(ports).stage(prepared, _watch(ports))
         return replace(plan, held=held), held
 
     def run(self, plan: ShellPlan, ports: Ports) -> ToolOutput:
@@ -402,7 +410,7 @@ class RunShell:
             outcome = plan.held.commit()
         else:
             prepared = plan.prepared or shell_of(ports).prepare(plan.line)
-            outcome = shell_of(ports).run(prepared, ports.cancel, ports.on_output, ports.network)
+            outcome = shell_of(ports).run(prepared, _watch(ports))
         _require_not_cancelled(outcome)
         return shell_output(outcome, shell_of(ports))
 
@@ -410,6 +418,10 @@ class RunShell:
         """Let go of what was held back; what was committed stands."""
         if plan.held is not None:
             plan.held.close()
+
+
+def _watch(ports: Ports) -> CommandWatch:
+    return CommandWatch(ports.cancel, ports.on_output, ports.network)
 
 
 def _require_runnable(command: str) -> None:

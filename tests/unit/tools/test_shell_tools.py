@@ -15,6 +15,7 @@ from paddock.errors import (
 )
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.values import (
+    CommandWatch,
     Ending,
     Enforced,
     Enforcement,
@@ -30,7 +31,7 @@ from paddock.sandbox.values import (
 from paddock.tools.effects import changes_from_bytes
 from paddock.tools.shell import run_shell_dev_tool, run_shell_tool
 from paddock.tools.spec import Ports, RefusedPath, StoppedCallError
-from paddock.values.calls import Cancel, LeftEffect
+from paddock.values.calls import LeftEffect
 from paddock.workspace import EntryKind, Workspace
 from paddock.workspace.paths import unchecked_path as at
 from paddock.workspace.states import ChangedPath, EntryState
@@ -61,10 +62,10 @@ class TestShell(Struct, dict=True):
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
         return True
 
-    def run(self, prepared: PreparedLine, cancel: Cancel, on_output=None) -> ShellOutcome:
+    def run(self, prepared: PreparedLine, watch: CommandWatch) -> ShellOutcome:
         return self.outcome
 
-    def stage(self, prepared: PreparedLine, cancel: Cancel, on_output=None) -> "HeldOutcome":
+    def stage(self, prepared: PreparedLine, watch: CommandWatch) -> "HeldOutcome":
         return HeldOutcome(self.outcome)
 
     def keep(self, content: bytes) -> str:

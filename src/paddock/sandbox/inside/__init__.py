@@ -1,7 +1,7 @@
 """What runs in the launcher and inside the sandbox, before the command does.
 
     main, protocol       the launcher; what it is told and answers; a stage's directories
-    confine              a process in new namespaces, and what it finds there
+    confine              a process in new namespaces, what it finds there, its private network
     init                 the first process of its pid namespace: one command, its end and report
     keeper               the same without namespaces: the program that keeps such a command
 

@@ -22,7 +22,7 @@ for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/san
         sys.modules[_name].__path__ = [_path]
 
 from paddock.kernel import mounts, processes, seccomp  # noqa: E402 - after the path
-from paddock.sandbox.inside import confine, protocol, sockets  # noqa: E402 - after the path
+from paddock.sandbox.inside import confine, protocol  # noqa: E402 - after the path
 from paddock.sandbox.inside.confine import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.init import (  # noqa: E402 - after the path
     KILL_SIGNAL,
@@ -149,7 +149,7 @@ class Loop:
             try:
                 processes.set_death_signal(KILL_SIGNAL)
                 os.close(self._life_kept)
-                sockets.listen_within(user, network, wanted, reply)
+                confine.listen_within(user, network, wanted, reply)
             finally:
                 processes.end_process(0)
         for fd in (reply, user, network):
@@ -217,7 +217,7 @@ class Loop:
                 is_private, memory_kb = base.network != b"host", base.memory_mb * 1024
                 room.confine()
                 if room.served:
-                    sockets.send_descriptors(control, protocol.SERVED, room.served)
+                    confine.send_descriptors(control, protocol.SERVED, room.served)
                 close_all_but({control, self._life})
                 door = _socket.socket(fileno=control)
                 First(door, self._life, memory_kb, has_own_network=is_private).serve()

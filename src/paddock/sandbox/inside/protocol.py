@@ -120,7 +120,7 @@ NAME_FILES = (
 """Below /etc: by these a program asks for names here and nowhere else."""
 
 SERVED = b"served"
-"""Before any report, with the descriptors of `sockets.open_network`."""
+"""Before any report, with the descriptors of `confine.open_network`."""
 
 
 class CommandReport(_Record):

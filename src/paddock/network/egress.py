@@ -60,7 +60,7 @@ class Way(Struct, frozen=True):
         return VIA_PROXY if self.address is None else str(self.address)
 
 
-class Outside:
+class Egress:
     def __init__(self, environment: Mapping[str, str], resolve: "Resolve | None" = None) -> None:
         """`environment`: of the host's own user, for the proxy that connections go through.
 
