@@ -610,3 +610,49 @@ def test_an_exception_that_no_longer_takes_anything_out_of_safe_is_named(users, 
         f"[paths] {text} is no longer taken out of safe" for text in expected
     ]
     assert under(users_own, "[paths]\n") == []
+
+
+def net_rule(more: str = "", outcome: str = "allow") -> str:
+    return (
+        '[profiles.standard]\nextends = "standard"\n[[profiles.standard.rules]]\n'
+        f'action = "tool:net:connect db.example.org:5432"\noutcome = "{outcome}"\n{more}\n'
+    )
+
+
+def test_what_opens_the_network_is_named_with_all_that_it_says():
+    assert grants(net_rule()) == [
+        "profile standard allows tool:net:connect db.example.org:5432 (line 4)"
+    ]
+    assert grants(net_rule('addresses = ["10.0.0.0/8"]\ncommands = ["psql *", "pg_dump *"]')) == [
+        (
+            "profile standard allows tool:net:connect db.example.org:5432, for commands like"
+            " psql *, pg_dump *, also where that leads to 10.0.0.0/8 (line 4)"
+        )
+    ]
+    assert grants(net_rule(outcome="deny")) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", 'addresses = ["10.0.0.0/8"]'), ('commands = ["psql *"]', ""), ("", None)],
+)
+def test_a_rule_for_the_network_that_says_more_than_yours_is_named(before, after):
+    users = net_rule(before)
+
+    assert under(users, users) == []
+    assert (under(users, "" if after is None else net_rule(after)) != []) is (after is not None)
+
+
+def test_what_allows_everything_else_hides_no_grant_of_the_network():
+    opening = '[profiles.open]\nextends = "open"\nallow = ["tool:net:connect example.org"]\n'
+
+    assert grants(opening) == ["profile open allows tool:net:connect example.org (line 3)"]
+    asking = '[profiles.open]\nextends = "open"\notherwise = { "tool:net:*" = "ask" }\n'
+    assert grants(asking) == ["profile open otherwise asks about tool:net:* (line 3)"]
+
+
+def test_a_network_that_rules_open_is_more_than_a_loopback():
+    loopback, ruled = (f'[shell]\nnetwork = "{word}"\n' for word in ("loopback", "policy"))
+
+    assert under(loopback, ruled) == ["[shell] network is 'policy'"]
+    assert under(ruled, loopback) == []

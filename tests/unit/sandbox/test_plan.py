@@ -422,6 +422,47 @@ def test_a_parent_without_such_a_rule_keeps_its_childs_command_off_the_network()
     assert line_network(policy(text), chain, "npm install x") == "loopback"
 
 
+OPENED = """
+[profiles.standard]
+extends = "standard"
+allow = ["tool:net:connect example.org"]
+[[profiles.standard.rules]]
+action = "tool:shell:run pytest *"
+outcome = "allow"
+network = "loopback"
+"""
+FOR_PSQL = """
+[profiles.standard]
+extends = "standard"
+[[profiles.standard.rules]]
+action = "tool:net:request GET db.example.org/**"
+outcome = "ask"
+commands = ["psql *"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "network"),
+    [
+        ("", "make", "loopback"),
+        ('[shell]\nnetwork = "policy"\n', "make", "loopback"),
+        (OPENED, None, "policy"),
+        (OPENED, "make", "policy"),
+        (OPENED, "pytest -q", "loopback"),
+        (f'[shell]\nnetwork = "loopback"\n{OPENED}', "make", "loopback"),
+        (f'[shell]\nnetwork = "none"\n{OPENED}', "make", "none"),
+        (f'[shell]\nnetwork = "host"\n{OPENED}', "make", "host"),
+        (OPENED.replace("\nallow", '\ndeny = ["tool:net:*"]\nallow'), "make", "loopback"),
+        (FOR_PSQL, None, "loopback"),
+        (FOR_PSQL, "make", "loopback"),
+        (FOR_PSQL, "psql -h db.example.org", "policy"),
+        (FOR_PSQL, "psql -h db.example.org; make", "loopback"),
+    ],
+)
+def test_a_line_has_the_network_of_policy_only_where_a_rule_opens_it(text, line, network):
+    assert line_network(policy(text), MAIN, line) == network
+
+
 def test_nobody_has_no_plan():
     with pytest.raises(ConfigError, match="a chain of 0 agents"):
         plan(chain=())

@@ -553,3 +553,45 @@ def test_a_rule_of_an_untrusted_file_that_nearly_matches_is_named() -> None:
     assert [(miss.rule.text, miss.rule.place) for miss in misses] == [
         ("tool:file:create Docs/**", "paddock.toml:2")
     ]
+
+
+NETWORK = """[profiles.p]
+allow = ["tool:net:connect *.example.org:443", "tool:net:request GET api.test/v1/**"]
+[[profiles.p.rules]]
+action = "tool:net:connect db.example.org:5432"
+outcome = "allow"
+commands = ["psql *"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        ("connect a.example.org:80", "it is for other ports"),
+        ("connect example.org:443", "it is for the names below, not for this one"),
+        ("connect db.example.org:5432", "it counts only for commands like psql *"),
+        ("request PUT api.test/v1/a", "its method or its path differs in one of the readings"),
+        ("request GET api.test/v1/../a", "its method or its path differs in one of the readings"),
+    ],
+)
+def test_what_keeps_a_rule_for_the_network_from_matching_is_told(action: str, why: str) -> None:
+    explanation = explained(f"tool:net:{action}", decided=policy(NETWORK))
+
+    assert explanation.decision.outcome is Outcome.DENY
+    assert why in [miss.why for miss in explanation.near_misses]
+
+
+def test_a_rule_for_just_that_connection_is_proposed() -> None:
+    assert explained("tool:net:connect new.test:443", decided=policy(NETWORK)).changes == (
+        ProposedChange(
+            'add "tool:net:connect new.test:443" to the list allow of [profiles.p], paddock.toml:2',
+            Outcome.ALLOW,
+        ),
+    )
+    assert explained("tool:net:request PUT api.test/v1/a", decided=policy(NETWORK)).changes == (
+        ProposedChange(
+            'add "tool:net:request PUT api.test:443/v1/a" to the list allow of [profiles.p],'
+            " paddock.toml:2",
+            Outcome.ALLOW,
+        ),
+    )

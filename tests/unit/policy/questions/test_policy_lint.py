@@ -189,6 +189,38 @@ keep_model_contents = true
     ]
 
 
+@pytest.mark.parametrize(
+    ("rule", "is_wide"),
+    [
+        ("connect *", True),
+        ("connect *.org:443", True),
+        ("connect *.example.org:443", False),
+        ("connect 0.0.0.0/0:443", True),
+        ("connect 10.0.0.0/8:443", False),
+        ("connect example.org:22", True),
+        ("connect example.org:443", False),
+        ("request GET *.example.org/**", False),
+    ],
+)
+def test_a_wide_allow_of_the_network_is_found_and_an_ask_is_none(rule: str, is_wide: bool) -> None:
+    text = '[profiles.p]\n{} = ["tool:net:{}", "tool:file:*"]\n'
+    expected = [("lint.network_wide", 2)] if is_wide else []
+
+    assert found(text.format("allow", rule)) == expected
+    assert found(text.format("ask", rule)) == []
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0/0", "::/0"])
+def test_a_name_that_may_lead_everywhere_is_found(address: str) -> None:
+    text = (
+        '[[profiles.p.rules]]\naction = "tool:net:connect example.org"\noutcome = "allow"\n'
+        f'addresses = ["{address}"]\n'
+    )
+
+    assert found(text) == [("lint.network_wide", 2)]
+    assert found(text.replace(address, "10.0.0.0/8")) == []
+
+
 @pytest.mark.parametrize(("value", "word"), [("true", "confine"), ("false", "read")])
 def test_an_old_name_of_a_setting_is_named_with_what_is_written_today(value, word):
     (finding,) = lint(policy(f"[hook]\nsandbox_shell = {value}\n"))
