@@ -303,6 +303,7 @@ def _patterns() -> Iterator[str]:
         yield f"| `{pattern}` | `{match}` | `{other}` |"
     yield ""
     yield from _command_lines()
+    yield from _network()
 
 
 COMMANDS = """
@@ -361,6 +362,36 @@ def _command_lines() -> Iterator[str]:
             raise ValueError(f"{line!r} is shown wrongly: {found}")
         yield f"| `{line.replace('|', chr(92) + '|')}` | {answer} |"
     yield ""
+
+
+NETWORK = """
+[profiles.standard]
+extends = "standard"
+allow   = ["tool:net:connect example.org", "tool:net:request GET api.example.org/repos/**"]
+ask     = ["tool:net:connect git.example.org:22"]
+
+[[profiles.standard.rules]]
+action    = "tool:net:connect db.example.org:5432"
+outcome   = "allow"
+addresses = ["10.0.0.0/8"]
+commands  = ["psql *"]
+"""
+"""The example of rules for the network."""
+
+
+def _network() -> Iterator[str]:
+    load_policy(PolicySource("docs", NETWORK.encode()))
+    yield "### Rules for the network\n"
+    yield f"```toml{NETWORK}```\n"
+    yield 'With `[shell] network = "policy"`, the default, a command reaches what rules allow, or a'
+    yield "person when asked. Where no rule opens anything, that is a loopback of its own. A child"
+    yield "agent reaches only what each of its ancestors may, too.\n"
+    yield "A name leads to public addresses, and to those that `addresses` of its rule name. A"
+    yield "`deny` of an address holds for what names lead to. A rule with `commands` counts for a"
+    yield "line that consists only of simple commands that these match exactly, as an `allow` does."
+    yield "That narrows what is meant, and is no wall between programs: what such a command starts"
+    yield "may connect, too.\n"
+    yield '`otherwise = { "tool:net:*" = "ask" }` has a person asked about every other name.\n'
 
 
 # --- policy -----------------------------------------------------------------------

@@ -135,6 +135,42 @@ def test_settings_that_no_decision_shows_are_listed() -> None:
     assert shown == [("shell.network", "policy", "host"), ("hook.paranoid", "False", "True")]
 
 
+NET = '[profiles.p]\nallow = ["tool:net:connect {}"]\n'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "witness"),
+    [
+        ("example.org", "example.org:22", ("tool:net:connect example.org:22", "deny", "allow")),
+        ("*.test:443", "a.test:443", ("tool:net:connect a.example.test:443", "allow", "deny")),
+        ("10.0.0.0/8:1", "11.0.0.0/8:1", ("tool:net:connect 11.0.0.0:1", "deny", "allow")),
+        ("*", "example.org", ("tool:net:connect a.example:80", "allow", "deny")),
+    ],
+)
+def test_a_rule_for_the_network_that_changes_has_its_connection(old, new, witness) -> None:
+    assert witness in found(compared(NET.format(new), NET.format(old)))
+
+
+def test_a_rule_for_requests_that_changes_has_its_request() -> None:
+    old, new = (
+        f'[profiles.p]\nallow = ["tool:net:request GET api.test/{path}"]\n' for path in ("a", "b/*")
+    )
+
+    assert found(compared(new, old)) == {
+        ("tool:net:request GET api.test:443/a", "allow", "deny"),
+        ("tool:net:request GET api.test:443/b/x", "deny", "allow"),
+    }
+
+
+def test_where_a_name_may_lead_is_a_difference_without_a_call() -> None:
+    rule = '[[profiles.p.rules]]\naction = "tool:net:connect a.test"\noutcome = "allow"\n'
+
+    report = compared(f'{rule}addresses = ["10.0.0.0/8"]\n', rule)
+
+    assert [item.says for item in report.unseen] == ["allow", "allow+10.0.0.0/8"]
+    assert not report.as_json()["alike"]
+
+
 PROTECTED = '[paths]\nprotected = [".git/", "*.pem", "/db/"]\n'
 
 
