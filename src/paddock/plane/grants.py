@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from paddock.plane.trust import PolicyFile
-from paddock.policy.compiled import NET
 from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
 from paddock.policy.pathset import Comparison, PathList, PathPattern
 from paddock.policy.places import Place
@@ -416,7 +415,7 @@ def _is_kept(entry: Otherwise, kept: tuple[Otherwise, ...]) -> bool:
 
 def _covers(one: HeadPattern, other: HeadPattern) -> bool:
     # `tool:*` opens no network: only a rule that names it does.
-    is_named = NET not in (one.category, other.category) or one.category == other.category
+    is_named = "net" not in (one.category, other.category) or one.category == other.category
     return is_named and one.matches(other.category, other.operation)
 
 

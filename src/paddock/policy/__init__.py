@@ -4,9 +4,8 @@
     load, places             a policy file read strictly, or what is wrong
     settings, presets        the tables without rules; what holds without any file
     engine                   files → `Policy`, and what an agent may never do
-    decide                   a call → the strictest answer, and what a command may reach
+    decide, network          a call → the strictest answer, and what a command may reach
     profiles                 rules compiled for judging
-    network                  hosts, ports and requests of a rule; what a command may reach
     globs, pathset           paths by gitignore's rules, lists of them, what agents lay over them
     compiled                 what is left of it to ask: plain values, also of the hook
     commands/, questions/    lines of shell, taken apart; why, what if, what differs

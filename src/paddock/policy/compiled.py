@@ -39,7 +39,6 @@ WORDS = ("allow", "confine", "ask", "deny")
 RULE, OTHERWISE, NOTHING = 0, 1, 2
 """Ranks of what a profile says: among equally strict ones the lowest decides."""
 ANY = "*"
-NET = "net"
 VALUE_CHARS_MAX = 200
 """As `limits.message_value_chars_max`."""
 OWN, STATE, PROTECTED, GENERATED, SECRET = "own", "state", "protected", "generated", "secret"
@@ -73,10 +72,7 @@ def find_rules(
 
 def means(row: "Json", category: str, operation: str) -> bool:
     wanted, named, outcome, *_ = row
-    if wanted not in (ANY, category):
-        return False
-    if category == NET and wanted == ANY and outcome != DENY:
-        # Threat: `allow = ["tool:*"]` was written of files and commands, and opens the network.
+    if wanted != category and (wanted != ANY or (category == "net" and outcome != DENY)):
         return False
     if named in (ANY, operation):
         return True

@@ -148,6 +148,13 @@ class NetPattern(Struct, frozen=True):
         forms = _forms(host) if outcome is Outcome.DENY else (host,)
         return self.network is not None and any(each in self.network for each in forms)
 
+    def matches(self, action: Action, outcome: Outcome) -> bool:
+        target = read_target(action.operation, action.target)
+        is_meant = bool(self.method) is bool(target.method)
+        is_meant = is_meant and self.names(target.host, target.port, outcome)
+        is_request = is_meant and self.method != ""
+        return self.matches_request(target.method, target.path, outcome) if is_request else is_meant
+
     def matches_request(self, method: str, path: str, outcome: Outcome) -> bool:
         pattern, is_exact = self.path, outcome is Outcome.ALLOW
         readings = _readings(path)
@@ -316,33 +323,21 @@ def _target(host: str, port: int, method: str = "", target: str = "") -> NetTarg
     return NetTarget(_read_host(host), port, method, path)
 
 
-def net_matches(rule: Rule, target: NetTarget) -> bool:
-    """Return whether a rule's pattern matches, whatever commands it counts for."""
-    pattern = rule.pattern.net
-    if pattern is None or bool(pattern.method) is not bool(target.method):
-        return False
-    return pattern.names(target.host, target.port, rule.outcome) and (
-        not target.method or pattern.matches_request(target.method, target.path, rule.outcome)
-    )
-
-
 def find_miss(rule: Rule, action: Action) -> str:
     """Tell what keeps a rule from matching an action of its kind; empty where that is a guess."""
     net, target = rule.pattern.net, read_target(action.operation, action.target)
     if net is None or bool(net.method) is not bool(target.method):
         return ""
-    if net_matches(rule, target):
-        return (
-            f"it counts only for commands like {', '.join(rule.commands)}" if rule.commands else ""
-        )
-    if net.suffix == f".{target.host}":
-        return "it is for the names below, not for this one"
+    if net.matches(action, rule.outcome):
+        commands = ", ".join(rule.commands)
+        return f"it counts only for commands like {commands}" if commands else ""
     if net.names(target.host, target.port, rule.outcome):
         return "its method or its path differs in one of the readings"
+    if net.suffix == f".{target.host}":
+        return "it is for the names below, not for this one"
     everywhere = replace(net, ports=(EVERY_PORT,))
-    return (
-        "it is for other ports" if everywhere.names(target.host, target.port, rule.outcome) else ""
-    )
+    is_named = everywhere.names(target.host, target.port, rule.outcome)
+    return "it is for other ports" if is_named else ""
 
 
 def describe_width(rule: Rule) -> str:
@@ -382,6 +377,9 @@ def judge_net(profile: CompiledProfile, action: Action) -> Verdict:
     return _Rules(profile, None).judge(target)
 
 
+_Numbered: TypeAlias = tuple[int, Rule, NetPattern]
+
+
 class _Rules:
     """The rules of one profile that count for one command."""
 
@@ -402,16 +400,16 @@ class _Rules:
     def opening(self) -> Iterator[tuple[Rule, NetPattern]]:
         return ((rule, net) for _, rule, net in self.rules if rule.outcome is not Outcome.DENY)
 
-    def naming(self, target: NetTarget, is_request: bool) -> Iterator[tuple[int, Rule]]:
+    def naming(self, target: NetTarget, is_request: bool) -> Iterator[_Numbered]:
         """Rules for connections or requests that mean host and port, whatever else they say."""
         for number, rule, net in self.rules:
             is_meant = bool(net.method) is is_request
             if is_meant and net.names(target.host, target.port, rule.outcome):
-                yield number, rule
+                yield number, rule, net
 
     def ending(self, target: NetTarget) -> Rule | None:
         """A rule by which requests to the host and port are judged one by one."""
-        named = (rule for _, rule in self.naming(target, is_request=True))
+        named = (rule for _, rule, _ in self.naming(target, is_request=True))
         return next((rule for rule in named if rule.outcome is not Outcome.DENY), None)
 
     def judge(self, target: NetTarget) -> Verdict:
@@ -419,13 +417,13 @@ class _Rules:
         is_request = bool(target.method) and ending is not None
         # What is allowed of connections says nothing of a request that a rule looks at.
         connects = self.naming(target, is_request=False)
-        matched = [n for n, rule in connects if not is_request or rule.outcome is Outcome.DENY]
+        matched = [n for n, rule, _ in connects if not is_request or rule.outcome is Outcome.DENY]
         # Threat: `deny = ["tool:net:request DELETE */**"]`, and nobody looks at the requests.
         matched += [
             number
-            for number, rule in self.naming(target, is_request=True)
+            for number, rule, net in self.naming(target, is_request=True)
             if (ending is None and rule.outcome is Outcome.DENY)
-            or (is_request and net_matches(rule, target))
+            or (is_request and net.matches_request(target.method, target.path, rule.outcome))
         ]
         matched += find_rules(self._profile.table, "net", "connect", "")
         if is_request or ending is None:
@@ -502,7 +500,7 @@ class NetworkJudge:
     def address(self, address: Address, port: int) -> Reach:
         """Judge where a name leads: DENY with its rule where a deny by address holds."""
         for each in self._all:
-            for _, rule in each.naming(NetTarget(address, port), is_request=False):
+            for _, rule, _ in each.naming(NetTarget(address, port), is_request=False):
                 if rule.outcome is Outcome.DENY:
                     return Reach(Outcome.DENY, rule.shown)
         return Reach(Outcome.ALLOW, None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.compiled import NET, conclude, find_rules, means
+from paddock.policy.compiled import conclude, find_rules, means
 from paddock.policy.pathset import build_index, comparison_of, names_directory
 from paddock.policy.places import BUILT_IN, quote_toml
 from paddock.policy.rules import ANY, HeadPattern, NamePattern, Profile, Rule, TargetKind
@@ -99,12 +99,8 @@ def rule_matches(rule: Rule, action: Action) -> bool:
     if rule.pattern.kind is TargetKind.COMMAND:
         is_meant = rule.pattern.head.matches(action.category, action.operation)
         return is_meant and _line_matches(rule, action.target)
-    if rule.pattern.kind is TargetKind.NET:
-        from paddock.policy.network import net_matches, read_target  # noqa: PLC0415 - as above
-
-        if action.category != NET:
-            return False
-        return net_matches(rule, read_target(action.operation, action.target))
+    if rule.pattern.net is not None:
+        return action.category == "net" and rule.pattern.net.matches(action, rule.outcome)
     table, is_directory = compile_profile(Profile("", (rule,))), names_directory(action)
     found = find_rules(table, action.category, action.operation, action.target, is_directory)
     return found != []
@@ -150,7 +146,7 @@ class CompiledProfile:
         return self if self.overlay is None else CompiledProfile(self.profile, note=self._note)
 
     def judge(self, action: Action) -> Verdict:
-        if action.category == NET:
+        if action.category == "net":
             from paddock.policy.network import judge_net  # noqa: PLC0415 - late on purpose
 
             verdict = judge_net(self, action)

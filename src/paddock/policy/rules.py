@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import UsageError
-from paddock.policy.compiled import NET, matches_text
+from paddock.policy.compiled import matches_text
 from paddock.policy.pathset import PathPattern, compile_target
 from paddock.policy.places import (
     BUILT_IN_PLACE,
@@ -133,7 +133,7 @@ class ActionPattern(Struct, frozen=True):
 def target_kind(category: str) -> TargetKind:
     if category in PATH_CATEGORIES:
         return TargetKind.PATH
-    kinds = {"shell": TargetKind.COMMAND, NET: TargetKind.NET}
+    kinds = {"shell": TargetKind.COMMAND, "net": TargetKind.NET}
     return kinds.get(category, TargetKind.NAME)
 
 
@@ -165,7 +165,7 @@ def parse_pattern(text: str) -> ActionPattern:
     head_text, _, target = text.strip().partition(" ")
     head = parse_head(head_text)
     target = target.strip() if head.category != "shell" else target.strip(" \t")
-    if target in ("", ANY) and (target == "" or head.category not in ("shell", NET)):
+    if target in ("", ANY) and (target == "" or head.category not in ("shell", "net")):
         # `tool:file:create *` is every file, not every file in the root alone.
         return ActionPattern(text, head, target)
     kinds = {target_kind(category) for category in head.categories}
@@ -304,10 +304,9 @@ OUTCOME_WORDS: Final = tuple(outcome.word for outcome in Outcome)
 
 
 class Rule(Struct, frozen=True, dict=True):
-    """The load stops where an example is false.
+    """`network` holds for just this command; the load stops where an example is false.
 
-    `network` holds for just this command. Of a rule for the network `addresses` are where its name
-    may lead besides public ones, and `commands` those that it counts for, empty for all.
+    `addresses` are where a name may lead besides public ones; `commands` empty: for all of them.
     """
 
     pattern: ActionPattern
@@ -392,7 +391,7 @@ def compile_rule(
 ) -> Rule:
     pattern = parse_pattern(text)
     check_confined(pattern.head, outcome)
-    if pattern.head.category == NET and outcome is not Outcome.DENY:
+    if pattern.head.category == "net" and outcome is not Outcome.DENY:
         from paddock.policy.network import check_opening  # noqa: PLC0415 - late on purpose
 
         check_opening(text, pattern.net)

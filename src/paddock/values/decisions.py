@@ -197,9 +197,8 @@ class Action(NamedTuple):
     """One thing that a call would do.
 
     `target` is a workspace-relative path with `/` between components and no
-    leading slash (`.` is the root), a command line for `shell:run`, HOST:PORT for
-    `net:connect`, METHOD HOST:PORT/PATH for `net:request`, a name otherwise. It may be
-    empty where an operation has no target.
+    leading slash (`.` is the root), a command line for `shell:run`, HOST:PORT or
+    METHOD HOST:PORT/PATH for `net`, a name otherwise; empty where there is no target.
     """
 
     category: str
