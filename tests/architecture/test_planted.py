@@ -108,6 +108,16 @@ LAYERS = (
         "paddock.runtime.p_http -> httpx2",
     ),
     Plant(
+        "sandbox/p_tls.py",
+        "import ssl\n",
+        "paddock.sandbox.p_tls -> ssl",
+    ),
+    Plant(
+        "runtime/p_loop.py",
+        "import asyncio\n",
+        "paddock.runtime.p_loop -> asyncio",
+    ),
+    Plant(
         "assembly/p_database.py",
         "import psycopg\n",
         "paddock.assembly.p_database -> psycopg",
