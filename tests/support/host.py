@@ -144,6 +144,7 @@ PROBES: Final = MappingProxyType(
         "git-lfs": _program("git-lfs"),
         "make": _program("make"),
         "bwrap": _program("bwrap"),
+        "curl": _program("curl"),
         "node": _program("node"),
         "npm": _program("npm"),
         "chromium": _program("chromium"),

@@ -5,6 +5,8 @@
     greeting    the first bytes of a client: a TLS hello, the head of an HTTP request, neither
     egress      the way out: names resolved, connections made, bytes relayed
     wall        one command's network, served from outside it
+    credentials placeholders, and the values that they stand for
+    requests    TLS ended where requests are judged, and hosts verified on the way out
 
 Sockets are made in the sandbox's network namespace and served from outside it. See
 docs/architecture.md.

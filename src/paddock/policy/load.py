@@ -13,10 +13,11 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Final, cast
 
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import astuple, fields, replace
 
 from paddock import limits as hard
 from paddock.limits import policy_rules_max
+from paddock.pattern import lazy_pattern
 from paddock.policy.pathset import PathPattern, compile_pattern
 from paddock.policy.places import (
     Document,
@@ -35,12 +36,15 @@ from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete, re
 from paddock.policy.settings import (
     AgentBinding,
     AnchorSettings,
+    CredentialSettings,
+    CredentialSource,
     HookSettings,
     LoweredLimits,
     ProviderSettings,
     Settings,
     host_paths,
     read_shell_changes,
+    reserved_problem,
 )
 from paddock.values.decisions import Outcome, Permissions
 
@@ -142,7 +146,7 @@ def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
 def _of_user_alone(table: Table, name: str) -> None:
     # Threat: a cloned project that names a command runs it on the host, and one that names a
     # server gets the conversation and the key.
-    said = f"[{name}]" if name == "providers" else name
+    said = f"[{name}]" if name in _USERS_TABLES else name
     table.problem(
         name,
         f"{said} stands in the user's own configuration, never in a project",
@@ -160,6 +164,61 @@ def read_providers(table: Table) -> tuple[ProviderSettings, ...]:
 
 def _word_of(known: tuple[str, ...]) -> Reader:
     return lambda table, name: table.word(name, known)
+
+
+_TLS_HOST: Final = lazy_pattern(
+    r"((?:[a-z0-9_-]{1,63}\.)*[a-z_-][a-z0-9_-]{0,62})(?::([0-9]{1,5}))?"
+)
+
+
+def read_credentials(table: Table) -> tuple[CredentialSettings, ...]:
+    entries = ((name, table.table(name)) for name in table.names())
+    found = [_read_credential(name, entry) for name, entry in entries if entry is not None]
+    variables = [each.variable for each in found]
+    for each in found:
+        if each.variable and variables.count(each.variable) > 1:
+            said = f"more than one credential has the variable {quote_toml(each.variable)}"
+            table.report.add((*table.key, each.name, "variable"), said, "give each its own")
+    return tuple(found)
+
+
+def _read_credential(name: str, entry: Table) -> CredentialSettings:
+    # Threat: whoever writes the value itself there finds it in no message.
+    kept = None if entry.is_text("from") else entry.table("from")
+    source = CredentialSource() if kept is None else kept.fill(CredentialSource())
+    if sum(map(bool, astuple(source))) != 1:
+        said = f"from in {entry.title} names not exactly one place"
+        entry.problem("from", said, "give one of env, file, command or keyring")
+    elif source.file and not source.file.startswith(("/", "~/")):
+        said = f"file in {entry.title} is {quote_toml(source.file)}, not an absolute path"
+        entry.problem("from", said, "write it from / or ~/")
+    variable = entry.string("variable")
+    why = reserved_problem(variable)
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable) is None:
+        why = "which is no name of a variable"
+    if why:
+        said = f"variable in {entry.title} is {quote_toml(variable)}, {why}"
+        entry.problem("variable", said, 'name one, as "ISSUES_TOKEN"')
+    hosts = _read_tls_hosts(entry)
+    entry.finish()
+    return CredentialSettings(name, hosts, variable, source)
+
+
+def _read_tls_hosts(entry: Table) -> tuple[tuple[str, int], ...]:
+    # Threat: a name that others may take below a wildcard would get the value.
+    found: list[tuple[str, int]] = []
+    for text in entry.texts("hosts") or ():
+        match = _TLS_HOST.fullmatch(text.text)
+        port = int(match[2] or 443) if match else 0
+        if match is None or len(match[1]) > 253 or not 0 < port < 65536:
+            said = f"hosts in {entry.title} holds {quote_toml(text.text)}, not a name and a port"
+            hint = 'write each host in lower case and without *, as "api.example.org:443"'
+            entry.report.add_at(text.place, PatternError(said, hint))
+        else:
+            found.append((match[1], port))
+    if not entry.has("hosts") or entry.texts("hosts") == ():
+        entry.problem("hosts", f"{entry.title} names no hosts", 'as ["api.example.org:443"]')
+    return tuple(found)
 
 
 def host_patterns(table: Table, name: str) -> tuple[str, ...] | None:
@@ -212,7 +271,7 @@ BARE_PATHS_KEYS: Final = frozenset({"protected", "warned", "safe"})
 
 
 class Scope(Enum):
-    """Whose file it is: `anchor` and `[providers]` stand in the user's alone."""
+    """Whose file it is: `anchor`, `[providers]` and `[credentials]` stand in the user's alone."""
 
     PROJECT = "project"
     USER = "user"
@@ -328,6 +387,12 @@ def _check_lifted(report: Report, profile: Profile, bases: list[Profile]) -> Non
             report.add_at(entry.place, PatternError(said, "leave it out, or extend another one"))
 
 
+_USERS_TABLES: Final[dict[str, Callable[[Table], object]]] = {
+    "providers": read_providers,
+    "credentials": read_credentials,
+}
+
+
 def _read_settings(
     top: Table, base: Settings, profiles: AbstractSet[str], scope: Scope
 ) -> Settings:
@@ -343,15 +408,15 @@ def _read_settings(
         "history": lambda table: table.fill(base.history),
         "mcp": lambda table: table.fill(base.mcp),
         "ledger": lambda table: table.fill(base.ledger, ledger_readers),
-        "providers": read_providers,
     }
-    if not is_users:
-        del readers["providers"]
+    if is_users:
+        readers |= _USERS_TABLES
     tables = ((name, top.table(name), read) for name, read in readers.items())
     given = {name: read(table) for name, table, read in tables if table is not None}
     settings = replace(base, **given)
-    if not is_users and top.has("providers"):
-        _of_user_alone(top, "providers")
+    for name in _USERS_TABLES:
+        if not is_users and top.has(name):
+            _of_user_alone(top, name)
     for binding in settings.agents if is_users else ():
         if binding.is_declared:
             said = "workspace and parent stand in a project's own file: its plane has the agent"

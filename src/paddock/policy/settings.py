@@ -219,6 +219,30 @@ class ProviderSettings(Struct, frozen=True):
     api_key_command: tuple[str, ...] = ()
 
 
+class CredentialSource(Struct, frozen=True):
+    """`from` of a credential: a variable, a file, a program that prints it, or a keyring's entry.
+
+    Exactly one is given; of a keyring's, `SERVICE` or `SERVICE/USER`.
+    """
+
+    env: str = ""
+    file: str = ""
+    command: tuple[str, ...] = ()
+    keyring: str = ""
+
+
+class CredentialSettings(Struct, frozen=True):
+    """`[credentials.NAME]`: which hosts get a value that commands never have.
+
+    In the sandbox `variable` holds what stands for it.
+    """
+
+    name: str
+    hosts: tuple[tuple[str, int], ...] = ()
+    variable: str = ""
+    source: CredentialSource = field(default_factory=CredentialSource)
+
+
 class Settings(Struct, frozen=True):
     """All tables that are no rules, as they hold together."""
 
@@ -230,6 +254,7 @@ class Settings(Struct, frozen=True):
     mcp: McpSettings = field(default_factory=McpSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     providers: tuple[ProviderSettings, ...] = ()
+    credentials: tuple[CredentialSettings, ...] = ()
 
     def profile_for(self, agent: str) -> str | None:
         return next((each.profile for each in self.agents if each.name == agent), None)
@@ -285,13 +310,9 @@ def covers(pattern: str, name: str) -> bool:
 def _env_names(table: Table, name: str) -> tuple[str, ...] | None:
     found = table.strings(name)
     for position, pattern in enumerate(found or ()):
-        why = ""
+        why = reserved_problem(pattern)
         if _ENV_PATTERN.fullmatch(pattern) is None:
             why = "which is no name of a variable; a * may stand at its end"
-        for reserved in _ENV_RESERVED:
-            if covers(pattern, reserved) or covers(reserved, pattern):
-                why = f"which would cover {reserved}: that changes what a command's names run"
-                break
         if why:
             table.report.add(
                 (*table.key, name, position),
@@ -299,6 +320,13 @@ def _env_names(table: Table, name: str) -> tuple[str, ...] | None:
                 'name what tests read, as ["CI", "PYTEST_*"]',
             )
     return found
+
+
+def reserved_problem(pattern: str) -> str:
+    for reserved in _ENV_RESERVED:
+        if covers(pattern, reserved) or covers(reserved, pattern):
+            return f"which would cover {reserved}: that changes what a command's names run"
+    return ""
 
 
 def host_paths(table: Table, name: str) -> tuple[str, ...] | None:
