@@ -26,9 +26,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from msgspec.structs import replace
 
+from paddock.network.decisions import NetworkTerms
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.network import NetworkJudge
-from paddock.sandbox.conversation import NOBODY, NetworkTerms, Observed
+from paddock.sandbox.conversation import NOBODY, Observed
 from paddock.sandbox.values import CommandEnd
 from paddock.values.decisions import Agent
 from tests.support.networks import Seen, leading

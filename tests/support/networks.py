@@ -9,13 +9,14 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from paddock.network.decisions import NetworkTerms
 from paddock.network.egress import Address, Egress, NoWayError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.network import NetworkJudge, Reach
-from paddock.sandbox.conversation import NetworkTerms, Observed
+from paddock.sandbox.conversation import Observed
 from paddock.sandbox.values import CommandEnd
 from paddock.values.calls import ClosedConnection, OpenedConnection, RefusedConnection
-from paddock.values.decisions import Agent
+from paddock.values.decisions import Action, Agent
 from tests.support.sandboxes import PYTHON, Room, a_room
 
 HERE = 'addresses = ["127.0.0.0/8"]'
@@ -36,13 +37,13 @@ class Seen(Struct):
     """What was put on record of one command's connections, in order."""
 
     answer: bool = False
-    asked: list[tuple[str, int]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
     opened_: list[OpenedConnection] = field(default_factory=list)
     closed_: list[ClosedConnection] = field(default_factory=list)
     refused_: list[RefusedConnection] = field(default_factory=list)
 
-    def ask(self, host: str, port: int, reach: Reach) -> bool:
-        self.asked.append((host, port))
+    def ask(self, action: Action, reach: Reach) -> bool:
+        self.asked.append(str(action))
         return self.answer
 
     def opened(self, event: OpenedConnection) -> None:

@@ -4,9 +4,11 @@ Its shell is made when its first command comes, and let go with it.
 """
 
 import os
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -58,6 +60,7 @@ from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller
 from paddock.runtime.runtime import Runtime, has_to_be_awaited
 from paddock.storage.history import History
+from paddock.storage.locks import Late
 from paddock.tools.spec import HEADS, Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
 from paddock.values.decisions import Action, AgentChain, Held, PlaneKind, client_kind
@@ -66,6 +69,7 @@ from paddock.workspace import Workspace
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult, Gates
     from paddock.network.egress import Egress
+    from paddock.sandbox.conversation import NetworkSecrets
     from paddock.sandbox.host.host_facts import HostFacts
     from paddock.sandbox.shell import SandboxShell
     from paddock.sandbox.values import (
@@ -163,6 +167,7 @@ class LazyShell:
                     lambda: _egress(environment),
                     PolicyNow(ground).read,
                     lambda: read_known_hosts(environment.home),
+                    Late(lambda: _network_secrets(ground.policy, environment)).get,
                 ),
             )
         )
@@ -183,6 +188,20 @@ class LazyShell:
             if self._journal is None:
                 self._journal = self._held.enter_context(open_journal(self._ground.project))
             return self._journal
+
+
+def _network_secrets(policy: Policy, environment: Environment) -> "NetworkSecrets":
+    from paddock.network.credentials import read_all  # noqa: PLC0415 - few commands need it
+    from paddock.network.requests import Authority  # noqa: PLC0415 - the same
+    from paddock.sandbox.conversation import NetworkSecrets  # noqa: PLC0415 - the same
+
+    authority = Authority(datetime.now(UTC), secrets.token_bytes)
+    settings, variables = policy.settings.credentials, dict(environment.variables)
+    return NetworkSecrets(
+        authority,
+        authority.bundle(),
+        lambda: read_all(settings, variables, environment.home, secrets.token_bytes),
+    )
 
 
 class PolicyNow:

@@ -6,7 +6,8 @@ on the way to a listed host, and the placeholder in place of the value on the wa
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from subprocess import CompletedProcess
+from pathlib import Path
+from subprocess import DEVNULL, CompletedProcess, TimeoutExpired, run
 from typing import Final, NoReturn
 
 from paddock.errors import ConfigError, HostError
@@ -99,12 +100,12 @@ def read_value(
     settings: CredentialSettings,
     variables: Mapping[str, str],
     read_file: Callable[[str], bytes | None],
-    run: Callable[[Sequence[str]], CompletedProcess[bytes]],
+    start: Callable[[Sequence[str]], CompletedProcess[bytes]],
 ) -> str:
     """Take a credential's value from where the user's configuration says that it is.
 
     `variables` are those of the process; `read_file` takes a path that begins with `/` or `~/`
-    and returns None where there is none; `run` runs a program to its end.
+    and returns None where there is none; `start` runs a program to its end.
 
     Raises: ConfigError where there is no value, or none that a header can hold.
     """
@@ -126,7 +127,7 @@ def read_value(
     else:
         where = f"the output of {quote(command[0])}"
         try:
-            done = run(command)
+            done = start(command)
             found = done.stdout if done.returncode == 0 else b""
         except HostError as error:
             where += f" ({error.message})"
@@ -141,3 +142,34 @@ def read_value(
     else:
         return value
     raise ConfigError(f"{where} {problem}", where=f"[credentials.{settings.name}]", hint=hint)
+
+
+_PROGRAM_S: Final = 60.0
+
+
+def read_all(
+    settings: Sequence[CredentialSettings],
+    variables: Mapping[str, str],
+    home: Path,
+    randomness: Callable[[int], bytes],
+) -> tuple[Credential, ...]:
+    """Take all from where they are, each with a new placeholder. Raises: ConfigError."""
+
+    def read_file(path: str) -> bytes | None:
+        try:
+            return (home / path.removeprefix("~/")).read_bytes()
+        except OSError:
+            return None
+
+    return tuple(
+        Credential(each, read_value(each, variables, read_file, _run_outside), randomness)
+        for each in settings
+    )
+
+
+def _run_outside(words: Sequence[str]) -> CompletedProcess[bytes]:
+    """Run a program that the user's own configuration names. Raises: HostError."""
+    try:
+        return run(words, stdin=DEVNULL, capture_output=True, check=False, timeout=_PROGRAM_S)
+    except (OSError, TimeoutExpired) as error:
+        raise HostError(f"it cannot be run: {type(error).__name__}") from error

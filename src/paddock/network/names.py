@@ -5,10 +5,14 @@ who decides and what is recorded is the wall's. A question's name has no compres
 nothing that is read can point anywhere.
 """
 
+import asyncio
+import contextlib
 import hashlib
+import socket
 import struct
+from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Address, IPv4Network
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -26,6 +30,8 @@ _POINTER_TO_QUESTION: Final = 0xC000 | _HEADER.size
 _DATAGRAM_MAX: Final = 1232
 """What the answer says we take: the size that survives every path (DNS flag day 2020)."""
 _DNSSEC_OK: Final = 0x8000
+_AT_ONCE_MAX: Final = 64
+_DATAGRAM_BYTES_MAX: Final = 65_535
 _TTL_S: Final = 5
 """Short: a policy may change. An address stays the name's own as long as its namespace."""
 _LOOPBACK: Final = IPv4Address("127.0.0.1")
@@ -186,3 +192,52 @@ class SyntheticNames:
     def name_of(self, address: IPv4Address) -> str | None:
         """Return the name that was given this address."""
         return self._names.get(address)
+
+
+Answering = Callable[[str, bool], Awaitable[IPv4Address | bool]]
+"""Of a name, and whether its address is asked for: the address, or whether the name is known."""
+
+
+class NameServer:
+    """Answers the questions of one sandbox, from a socket that was made in its network.
+
+    Threat: a flood of questions. Only so many are answered at once; the kernel drops the rest.
+    """
+
+    def __init__(self, fd: int, find: Answering) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, fileno=fd)
+        self.socket.setblocking(False)
+        self._find = find
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        asyncio.get_running_loop().add_reader(self.socket.fileno(), self._take)
+
+    def close(self) -> set[asyncio.Task[None]]:
+        """Answer nothing more; return what is still at work."""
+        asyncio.get_running_loop().remove_reader(self.socket.fileno())
+        self.socket.close()
+        return self._answering
+
+    def _take(self) -> None:
+        try:
+            message, sender = self.socket.recvfrom(_DATAGRAM_BYTES_MAX)
+        except OSError:
+            return
+        if len(self._answering) < _AT_ONCE_MAX:
+            task = asyncio.get_running_loop().create_task(self._reply(message, sender))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def _reply(self, message: bytes, sender: Any) -> None:
+        question = read_question(message)
+        if question is None:
+            return
+        said: IPv4Address | bool = True
+        if question.name:
+            said = await self._find(question.name, question.wants_address)
+        address = said if isinstance(said, IPv4Address) else None
+        reply = answer(question, address, is_known=said is not False)
+        with contextlib.suppress(OSError):
+            # Nobody may wait for it any more, or the sandbox has ended.
+            self.socket.sendto(reply, sender)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Final, Protocol, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
@@ -36,6 +37,8 @@ from paddock.text.show import quote
 _HEAD_BYTES_MAX: Final = 65_536
 _HEADERS_MAX: Final = 128
 _PIECE_BYTES: Final = 65_536
+_BUNDLES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+"""Where distributions keep theirs in one file, should the library name none."""
 _IDLE_S: Final = 3_600.0
 _LINGER_S: Final = 2.0
 _VALID: Final = timedelta(days=30)
@@ -103,6 +106,16 @@ class Authority:
             self.verifying.load_verify_locations(cadata=trusted)
         else:
             self.verifying.load_default_certs()
+
+    def bundle(self) -> str:
+        """Return what programs are to believe, as PEM: the host's authorities and this one."""
+        paths = ssl.get_default_verify_paths()
+        found = ""
+        for path in filter(None, (paths.cafile, *_BUNDLES)):
+            if Path(path).is_file():
+                found = Path(path).read_text("ascii", "ignore")
+                break
+        return f"{found}\n{self.pem}"
 
     def _make_serving(self, host: str) -> ssl.SSLContext:
         context = _narrowed(ssl.PROTOCOL_TLS_SERVER)

@@ -22,17 +22,17 @@ import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec import Struct
 
 from paddock.errors import PaddockError
-from paddock.network.egress import Egress, NoWayError, Relay, Way, reset, until_ready
+from paddock.network.decisions import Decisions, Helpers, NetworkTerms, rule_of
+from paddock.network.egress import Egress, NoWayError, Relay, reset, until_ready
 from paddock.network.greeting import Greeting, read_greeting
-from paddock.network.names import SyntheticNames, answer, read_question
-from paddock.policy.network import NetworkJudge, Reach
+from paddock.network.names import NameServer, SyntheticNames
+from paddock.policy.network import Reach
 from paddock.text.show import show_name
 from paddock.values.calls import (
     ClosedConnection,
@@ -40,7 +40,6 @@ from paddock.values.calls import (
     OpenedConnection,
     RefusedConnection,
 )
-from paddock.values.decisions import Outcome
 
 _CONNECTIONS_MAX: Final = 256
 _CONNECTIONS_IN_ALL_MAX: Final = 1000
@@ -66,61 +65,32 @@ class ServedNetwork(Struct, frozen=True):
     questions: int
 
 
-class Witness(Protocol):
-    """Who can be asked for one command, and keeps the record. Each may block, in any thread."""
-
-    def ask(self, host: str, port: int, reach: Reach) -> bool:
-        """Ask whoever can answer, for at most two minutes."""
-        ...
-
-    def opened(self, event: OpenedConnection) -> None:
-        """Return when it is durable. Raises: PaddockError, then nothing is opened."""
-        ...
-
-    def closed(self, event: ClosedConnection) -> None: ...
-
-    def refused(self, event: RefusedConnection) -> None: ...
-
-
 Listen = Callable[[bytes, int], None]
 """Have sockets made at `ADDRESS PORT` lines in the sandbox's network, and sent to a socket."""
-
-
-Latest = Callable[[], NetworkJudge | None]
-"""Read what policy says by now: the same judge if nothing has changed, None if it is broken."""
 
 
 class WallThread:
     """The event loop, in a thread of its own that starts with the first sandbox."""
 
-    def __init__(self, outside: Egress) -> None:
+    def __init__(self, egress: Egress) -> None:
         self.owner = os.getpid()
-        self._outside = outside
+        self._egress = egress
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._key = secrets.token_bytes(16)
         self._walls: set[Wall] = set()
         self._is_closed = False
-        # Records are short, and wait for no resolver and for nobody's answer.
-        self._records = ThreadPoolExecutor(2, "paddock-network-records")
-        self._questions = ThreadPoolExecutor(4, "paddock-network-questions")
+        self._helpers = Helpers()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="paddock-network", daemon=True
         )
         self._thread.start()
         _ours.add(self)
 
-    def hold(
-        self,
-        served: ServedNetwork,
-        listen: Listen,
-        judge: NetworkJudge,
-        latest: Latest,
-        witness: Witness,
-    ) -> "HeldNetwork":
+    def hold(self, served: ServedNetwork, listen: Listen, terms: NetworkTerms) -> "HeldNetwork":
         """Serve one sandbox; what was `served` is taken over."""
-        helpers = Helpers(self._outside, SyntheticNames(self._key), self._records, self._questions)
-        wall = Wall(served, listen, judge, latest, witness, helpers)
+        names = SyntheticNames(self._key)
+        wall = Wall(served, listen, terms, names, self._egress, self._helpers)
         with self._lock:
             self._walls.add(wall)
         held = HeldNetwork(self, wall)
@@ -155,8 +125,7 @@ class WallThread:
         _ours.discard(self)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        for pool in (self._records, self._questions):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._helpers.close()
         self._loop.close()
 
 
@@ -183,9 +152,13 @@ class HeldNetwork(Struct, frozen=True):
     def connections(self) -> Connections:
         return self.wall.connections()
 
+    def placeholders(self) -> tuple[tuple[str, str], ...]:
+        """Return the variables that stand for credentials, new for each sandbox."""
+        return tuple((each.variable, each.placeholder) for each in self.wall.terms.credentials)
+
     def granted_s(self) -> float:
         """Return by how much the command's time is longer, as somebody was or is asked."""
-        return self.wall.granted_s
+        return self.wall.granted_s()
 
     def notices(self) -> Iterator[bytes]:
         """Yield what was refused since this was last called, as lines for who watches."""
@@ -193,53 +166,43 @@ class HeldNetwork(Struct, frozen=True):
             yield self.wall.told.popleft()
 
 
-class Helpers(Struct, frozen=True):
-    """What the walls of one thread share, but for the names, of which each has its own."""
-
-    outside: Egress
-    names: SyntheticNames
-    records: ThreadPoolExecutor
-    questions: ThreadPoolExecutor
-
-
 class Wall:
     def __init__(
         self,
         served: ServedNetwork,
         listen: Listen,
-        judge: NetworkJudge,
-        latest: Latest,
-        witness: Witness,
+        terms: NetworkTerms,
+        names: SyntheticNames,
+        egress: Egress,
         helpers: Helpers,
     ) -> None:
         self._served = served
         self._listen = listen
-        self._judge = judge
-        self._latest = latest
-        self._witness = witness
-        self._names = helpers.names
+        self.terms = terms
+        self._witness = terms.witness
+        self._decisions = Decisions(terms, helpers)
+        self._names = names
+        self._egress = egress
         self._helpers = helpers
-        self._questions = _nonblocking(served.questions, socket.SOCK_DGRAM)
+        self._name_server = NameServer(served.questions, self._answer)
         self._listeners: dict[tuple[str, int], socket.socket] = {}
         self._listening: dict[str, asyncio.Task[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: dict[socket.socket, tuple[str, int, asyncio.Task[None]]] = {}
         self._count = 0
-        self._asked: dict[tuple[str, int], asyncio.Task[bool]] = {}
         self._refused: Counter[tuple[str, int, str]] = Counter()
         self._more_refused = 0
         self._is_ended = False
         self.told: deque[bytes] = deque()
-        self.granted_s = 0.0
-        self._asking = 0
-        self._asked_until_s = 0.0
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._questions.fileno(), self._take_questions)
-        for network, ports in self._judge.literals():
+        self._name_server.start()
+        for network, ports in self._decisions.judge.literals():
             address = str(network.network_address) if network.prefixlen == 32 else "0.0.0.0"  # noqa: S104 - in the sandbox's own network
             await self._serve_at(address, ports)
+
+    def granted_s(self) -> float:
+        return self._decisions.granted_s
 
     def connections(self) -> Connections:
         refused = tuple(RefusedConnection(*key, count) for key, count in self._refused.items())
@@ -249,66 +212,48 @@ class Wall:
         """Close listeners first: what nobody accepted is dropped; what was decided is delivered."""
         self._is_ended = True
         loop = asyncio.get_running_loop()
-        for door in (self._questions, *self._listeners.values()):
+        answering = self._name_server.close()
+        for door in self._listeners.values():
             loop.remove_reader(door.fileno())
             door.close()
         self._listeners.clear()
         serving = [task for *_, task in self._open.values()]
         if serving:
             await asyncio.wait(serving, timeout=_END_S)
-        for task in tuple(self._tasks):
+        left = (*self._tasks, *answering)
+        for task in left:
             task.cancel()
-        await asyncio.gather(*self._tasks, *self._listening.values(), return_exceptions=True)
+        await asyncio.gather(*left, *self._listening.values(), return_exceptions=True)
         for fd in (self._served.user, self._served.network):
             socket.close(fd)
         if self._more_refused:
             more = RefusedConnection("", 0, "further refusals", self._more_refused)
-            await self._record(self._witness.refused, more)
+            await self._helpers.record(self._witness.refused, more)
 
     def forget(self) -> None:
         """In a forked child: these are the parent's, and the network would outlive its command."""
-        doors = (self._questions, *self._listeners.values(), *self._open)
+        doors = (self._name_server.socket, *self._listeners.values(), *self._open)
         for fd in (*(door.detach() for door in doors), self._served.user, self._served.network):
             with contextlib.suppress(OSError):
                 os.close(fd)
 
-    # --- names --------------------------------------------------------------------
-
-    def _take_questions(self) -> None:
-        for _ in range(_REFUSALS_MAX):
-            try:
-                message, sender = self._questions.recvfrom(_QUESTION_BYTES_MAX)
-            except OSError:
-                return
-            self._start(self._answer_datagram(message, sender))
-
-    async def _answer_datagram(self, message: bytes, sender: Any) -> None:
-        reply = await self._reply(message)
-        if reply and not self._is_ended:
-            with contextlib.suppress(OSError):
-                self._questions.sendto(reply, sender)
-
-    async def _reply(self, message: bytes) -> bytes:
-        question = read_question(message)
-        if question is None:
-            return b""
-        if not question.name:
-            return answer(question)
-        ports = self._judge.ports(question.name)
+    async def _answer(self, name: str, wants_address: bool) -> IPv4Address | bool:
+        """Return the address that stands for a name, and whether it is known at all."""
+        judge = self._decisions.judge
+        ports = judge.ports(name)
         if not ports:
-            self._refuse(question.name, 0, self._judge.connect(question.name, 443))
-            return answer(question, is_known=False)
-        if not question.wants_address:
-            return answer(question)
-        address = self._names.address_of(question.name)
-        if address is None:
-            why = "too many names"
-        else:
-            why = await self._listen_for(question.name, address, ports)
-        if why:
-            self._note(question.name, 0, why)
-            return answer(question, is_known=False)
-        return answer(question, address=address)
+            self.note(name, 0, rule_of(judge.connect(name, 443)))
+            return False
+        if not wants_address:
+            return True
+        address = self._names.address_of(name)
+        why = "too many names at once"
+        if address is not None:
+            why = await self._listen_for(name, address, ports)
+        if address is None or why:
+            self.note(name, 0, why)
+            return False
+        return address
 
     async def _listen_for(self, name: str, address: IPv4Address, ports: tuple[int, ...]) -> str:
         """Return why nothing listens for the name; empty where something does."""
@@ -359,7 +304,7 @@ class Wall:
         address = IPv4Address(client.getsockname()[0])
         host = self._names.name_of(address) or str(address)
         if len(self._open) >= _CONNECTIONS_MAX or self._count >= _CONNECTIONS_IN_ALL_MAX:
-            self._note(host, port, "too many connections")
+            self.note(host, port, "too many connections")
             reset(client)
             return
         client.setblocking(False)
@@ -381,121 +326,113 @@ class Wall:
     async def _serve(self, client: socket.socket, host: str, port: int) -> None:
         try:
             try:
-                reach = await self._decide(host, port)
+                reach = await self._decisions.connect(host, port)
                 await self._pass_on(client, host, port, reach)
             except NoWayError as refusal:
-                self._note(host, port, str(refusal))
+                self.note(host, port, str(refusal))
             except OSError as error:
-                self._note(host, port, error.strerror or type(error).__name__)
+                self.note(host, port, error.strerror or type(error).__name__)
         finally:
             self._open.pop(client, None)
             reset(client)
-
-    async def _decide(self, host: str, port: int) -> Reach:
-        reach = self._judge.connect(host, port)
-        now = await self._judge_now()
-        later = None if now is None else now.connect(host, port)
-        if later is None or later.outcome > reach.outcome:
-            reach = later or Reach(Outcome.DENY, None)
-        if reach.outcome is Outcome.ALLOW:
-            return reach
-        if reach.outcome is Outcome.ASK:
-            asked = self._asked.get((host, port))
-            if asked is None:
-                asked = asyncio.create_task(self._ask(host, port, reach))
-                self._asked[host, port] = asked
-            if await asyncio.shield(asked):
-                return reach
-            raise NoWayError("nobody allowed it")
-        raise NoWayError(_why(reach))
-
-    async def _judge_now(self) -> NetworkJudge | None:
-        """Return what policy says by now; None where it cannot be read."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._helpers.records, self._latest)
 
     async def _watch_policy(self) -> None:
         """End what policy denies by now, within a second or two of the change."""
         while self._open and not self._is_ended:
             await asyncio.sleep(_LOOK_S)
-            now = await self._judge_now()
-            if now is self._judge:
-                continue
             for host, port, task in tuple(self._open.values()):
-                if now is None or now.connect(host, port).outcome is Outcome.DENY:
-                    self._note(host, port, "policy does not allow it any more")
+                if await self._decisions.is_denied_now(host, port):
+                    self.note(host, port, "policy does not allow it any more")
                     task.cancel()
 
-    async def _ask(self, host: str, port: int, reach: Reach) -> bool:
-        loop = asyncio.get_running_loop()
-        pool = self._helpers.questions
-        self._grant_until(loop.time() + _ASK_S)
-        self._asking += 1
-        try:
-            return await loop.run_in_executor(pool, self._witness.ask, host, port, reach)
-        finally:
-            if self._asking == 1:
-                self._grant_until(loop.time())
-            self._asking -= 1
-
-    def _grant_until(self, until_s: float) -> None:
-        """Of several questions at once the time counts once."""
-        before_s = self._asked_until_s if self._asking else asyncio.get_running_loop().time()
-        self.granted_s += until_s - before_s
-        self._asked_until_s = until_s
-
     async def _pass_on(self, client: socket.socket, host: str, port: int, reach: Reach) -> None:
-        greeting = await _greeting_of(client, host) if port in _CLIENT_FIRST else None
-        ways = await self._helpers.outside.find(host, port, reach.addresses, self._judge)
-        for way in ways:
-            opened = OpenedConnection(
-                host, port, way.shown, greeting.name if greeting else "", _why(reach)
-            )
+        is_judged = self.terms.judges_requests(host, port)
+        greeting = None
+        if is_judged or port in _CLIENT_FIRST:
+            greeting = await _greeting_of(client, host)
+        if greeting is not None and is_judged:
+            if greeting.kind != "tls":
+                raise NoWayError("requests to this host are judged, so they have to come over TLS")
+            await self._serve_requests(client, host, port, reach)
+            return
+        name = "" if greeting is None else greeting.name
+        outside, opened = await self.open(host, port, reach, name)
+        await self._relay(client, outside, opened, is_known=greeting is not None)
+
+    async def open(
+        self, host: str, port: int, reach: Reach, name: str
+    ) -> tuple[socket.socket, OpenedConnection]:
+        """Connect to where the name leads, each try on record before it. Raises: NoWayError."""
+        for way in await self._egress.find(host, port, reach.addresses, self._decisions.judge):
+            opened = OpenedConnection(host, port, way.shown, name, rule_of(reach))
             self._count += 1
             try:
-                await self._record(self._witness.opened, opened)
+                await self._helpers.record(self._witness.opened, opened)
             except PaddockError as error:
                 raise NoWayError("it cannot be put on record") from error
-            if await self._relay(client, way, opened, is_known=greeting is not None):
-                return
+            try:
+                return await self._egress.connect(way, host, port), opened
+            except (OSError, TimeoutError):
+                await self.close(ClosedConnection(opened, name, 0, 0, 0.0, "not connected"))
         raise NoWayError("nothing answers there")
 
+    async def close(self, event: ClosedConnection) -> None:
+        await asyncio.shield(self._helpers.record(self._witness.closed, event))
+
     async def _relay(
-        self, client: socket.socket, way: Way, opened: OpenedConnection, *, is_known: bool
-    ) -> bool:
-        """Return whether it was connected. What it came to is on record in any case."""
-        began = time.monotonic()
+        self,
+        client: socket.socket,
+        outside: socket.socket,
+        opened: OpenedConnection,
+        *,
+        is_known: bool,
+    ) -> None:
+        """Relay to the end, and put on record what it came to."""
+        began, ending, relay = time.monotonic(), "cut off", Relay(client, outside)
         looking = None if is_known else asyncio.create_task(_greeting_of(client, opened.host))
-        relay, ending = None, "not connected"
         try:
-            outside = await self._helpers.outside.connect(way, opened.host, opened.port)
-            relay, ending = Relay(client, outside), "cut off"
-            try:
-                ending = await relay.run(looking)
-                if ending == "closed":
-                    client.close()
-            finally:
-                reset(outside)
-        except (OSError, TimeoutError):
-            return relay is not None
+            ending = await relay.run(looking)
+            if ending == "closed":
+                client.close()
         finally:
-            sent, received = (relay.sent.bytes, relay.received.bytes) if relay else (0, 0)
+            reset(outside)
             name = opened.server_name
             if looking is not None:
                 looking.cancel()
                 name = await _name_of(looking)
-            closed = ClosedConnection(
-                opened, name, sent, received, time.monotonic() - began, ending
+            sent, received, took_s = (
+                relay.sent.bytes,
+                relay.received.bytes,
+                time.monotonic() - began,
             )
-            await asyncio.shield(self._record(self._witness.closed, closed))
-        return True
+            await self.close(ClosedConnection(opened, name, sent, received, took_s, ending))
+
+    async def _serve_requests(
+        self, client: socket.socket, host: str, port: int, reach: Reach
+    ) -> None:
+        from paddock.network.requests import serve_requests  # noqa: PLC0415 - few hosts need it
+
+        terms = self.terms
+        if terms.authority is None:
+            raise NoWayError("requests to this host are judged, and nothing here can end TLS")
+        gate = _Gate(self, host, port, reach)
+        try:
+            await serve_requests(client, host, port, gate, terms.authority, terms.credentials)
+        finally:
+            await gate.end()
+
+    async def judge_request(self, method: str, host: str, port: int, target: str) -> str:
+        try:
+            await self._decisions.request(method, host, port, target)
+        except NoWayError as refusal:
+            path = target.partition("?")[0]
+            self.note(host, port, f"{method} {path}: {refusal}")
+            return str(refusal)
+        return ""
 
     # --- what was refused -------------------------------------------------------------
 
-    def _refuse(self, host: str, port: int, reach: Reach) -> None:
-        self._note(host, port, _why(reach))
-
-    def _note(self, host: str, port: int, why: str) -> None:
+    def note(self, host: str, port: int, why: str) -> None:
         key = (host, port, why)
         if key not in self._refused and len(self._refused) >= _REFUSALS_MAX:
             self._more_refused += 1
@@ -508,11 +445,7 @@ class Wall:
                 f" a person can allow it: paddock network allow {show_name(place)}\n".encode()
             )
             event = RefusedConnection(host, port, why)
-            self._start(self._record(self._witness.refused, event))
-
-    async def _record(self, keep: Callable[[Any], None], event: Any) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._helpers.records, keep, event)
+            self._start(self._helpers.record(self._witness.refused, event))
 
     def _start(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(what)
@@ -521,8 +454,42 @@ class Wall:
         return task
 
 
-def _why(reach: Reach) -> str:
-    return reach.rule.said if reach.rule is not None else "no rule allows it"
+class _Gate:
+    """What one connection whose requests are judged asks of the wall."""
+
+    def __init__(self, wall: Wall, host: str, port: int, reach: Reach) -> None:
+        self._wall = wall
+        self._place = host, port
+        self._reach = reach
+        self._opened: OpenedConnection | None = None
+        self._began = 0.0
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def judge(self, method: str, target: str) -> str:
+        return await self._wall.judge_request(method, *self._place, target)
+
+    async def dial(self) -> socket.socket | str:
+        host, port = self._place
+        try:
+            outside, self._opened = await self._wall.open(host, port, self._reach, host)
+        except NoWayError as refusal:
+            self._wall.note(host, port, str(refusal))
+            return str(refusal)
+        self._began = time.monotonic()
+        return outside
+
+    def closed(self, sent: int, received: int) -> None:
+        if self._opened is not None:
+            took_s = time.monotonic() - self._began
+            host, _ = self._place
+            event = ClosedConnection(self._opened, host, sent, received, took_s, "closed")
+            self._closing.add(asyncio.get_running_loop().create_task(self._wall.close(event)))
+
+    def refused(self, code: str, said: str) -> None:
+        self._wall.note(*self._place, f"{code}: {said}")
+
+    async def end(self) -> None:
+        await asyncio.gather(*self._closing)
 
 
 async def _greeting_of(client: socket.socket, host: str) -> Greeting:

@@ -505,6 +505,10 @@ class NetworkJudge:
                     return Reach(Outcome.DENY, rule.shown)
         return Reach(Outcome.ALLOW, None)
 
+    @property
+    def names_requests(self) -> bool:
+        return any(pattern.method for each in self._all for _, pattern in each.opening())
+
     def names(self) -> tuple[str, ...]:
         """Return the names that rules write out, without those that a pattern stands for."""
         found = {pattern.name for each in self._all for _, _, pattern in each.rules}

@@ -213,18 +213,17 @@ class CallNetwork(Struct, frozen=True):
     tool: Tool[Any]
     bounds: Bounds
 
-    def ask(self, host: str, port: int, reach: "Reach") -> bool:
+    def ask(self, action: Action, reach: "Reach") -> bool:
         """Ask whoever answers for this door. Nobody, too late, or not to be recorded: no."""
         context, call = self.context, self.call
-        decision = context.judge.decide([Action("net", "connect", f"{host}:{port}")])
-        actions = (decision.action,)
+        actions = (str(action),)
         bound = self.tool.binder.values(call.arguments)
         request = ApprovalRequest(
             digest=approval_digest(
                 tool=call.tool,
                 arguments=bound,
                 agents=context.caller.chain_json(),
-                policy_digest=decision.policy_digest,
+                policy_digest=context.judge.policy_digest,
                 target_digest="",
                 actions=actions,
             ),
@@ -232,9 +231,9 @@ class CallNetwork(Struct, frozen=True):
             arguments=dict(call.arguments),
             actions=actions,
             agent=context.caller.agent,
-            reason="the command wants to open this connection, and waits for the answer",
+            reason="the command wants to reach this, and waits for the answer",
             rule="" if reach.rule is None else f"{reach.rule.text} ({reach.rule.place})",
-            policy_digest=decision.policy_digest,
+            policy_digest=context.judge.policy_digest,
             call_id=call.id,
             session_id=context.caller.session_id,
             cancel=self.bounds.cancel,

@@ -39,8 +39,11 @@ from paddock.values.calls import Cancel
 from paddock.values.decisions import AgentChain, Outcome
 
 if TYPE_CHECKING:
+    from paddock.network.credentials import Credential
+    from paddock.network.decisions import NetworkTerms, Witness
     from paddock.network.egress import Egress
-    from paddock.network.wall import HeldNetwork, Witness
+    from paddock.network.requests import Authority
+    from paddock.network.wall import HeldNetwork
     from paddock.policy.network import NetworkJudge
 
 # Memory is constant: one buffer. Small pieces cost a system call and two additions; looking at
@@ -162,16 +165,25 @@ _LATE_S: Final = 15.0
 """Over the command's time: then its first process, which keeps the time, must be broken."""
 _DRAIN_S: Final = 2.0
 _SERVED_COUNT: Final = 3
+_CA_VARIABLES: Final = (
+    *("SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT"),
+    *("NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT"),
+)
+"""Variables by which programs are told which authorities to believe."""
 _STOP_WAIT_S: Final = 10.0
 
 
-class NetworkTerms(Struct, frozen=True):
-    """What decides for one command's connections, and who is asked and keeps the record."""
+class NetworkSecrets(Struct, frozen=True):
+    """Of one runtime: its authority, what programs believe, and credentials with placeholders."""
 
-    judge: "NetworkJudge"
-    latest: "Callable[[], NetworkJudge | None]"
-    """Read what policy says by now: the same judge if nothing changed, None if it is broken."""
-    witness: "Witness"
+    authority: "Authority"
+    bundle: str
+    credentials: "Callable[[], tuple[Credential, ...]]"
+    """Read anew, with new placeholders, for each sandbox. Raises: ConfigError."""
+
+
+def judges_requests(policy: Policy, judge: "NetworkJudge") -> bool:
+    return bool(policy.settings.credentials) or judge.names_requests
 
 
 class NetworkGround(Struct, frozen=True):
@@ -181,6 +193,8 @@ class NetworkGround(Struct, frozen=True):
     policy_now: Callable[[], Policy | None]
     known_hosts: Callable[[], str]
     """What the user's ssh knows of servers."""
+    secrets: "Callable[[], NetworkSecrets]"
+    """Only asked where a rule or a credential names requests. Raises: ConfigError."""
 
     def placed(
         self, plan: SandboxPlan, policy: Policy, chain: AgentChain, line: str
@@ -193,6 +207,13 @@ class NetworkGround(Struct, frozen=True):
         def may_reach(host: str, port: int) -> bool:
             return judge.connect(host, port).outcome is not Outcome.DENY
 
+        if judges_requests(policy, judge):
+            variables = ((name, os.fsdecode(protocol.AUTHORITIES)) for name in _CA_VARIABLES)
+            plan = replace(
+                plan,
+                authorities=self.secrets().bundle,
+                environment=(*plan.environment, *variables),
+            )
         return replace(
             plan,
             network="policy",
@@ -202,7 +223,8 @@ class NetworkGround(Struct, frozen=True):
 
     def terms(
         self, policy: Policy, chain: AgentChain, line: str, witness: "Witness"
-    ) -> NetworkTerms:
+    ) -> "NetworkTerms":
+        from paddock.network.decisions import NetworkTerms  # noqa: PLC0415 - few commands connect
         from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands connect
 
         judge = NetworkJudge(policy, chain, line)
@@ -213,7 +235,10 @@ class NetworkGround(Struct, frozen=True):
                 return judge
             return None if now is None else NetworkJudge(now, chain, line)
 
-        return NetworkTerms(judge, latest, witness)
+        if not judges_requests(policy, judge):
+            return NetworkTerms(judge, latest, witness)
+        secrets = self.secrets()
+        return NetworkTerms(judge, latest, witness, secrets.authority, secrets.credentials())
 
 
 class Observed(Struct, frozen=True):
@@ -222,7 +247,7 @@ class Observed(Struct, frozen=True):
     progress: Progress | None = None
     cancel: Cancel | None = None
     on_output: OnOutput | None = None
-    network: NetworkTerms | None = None
+    network: "NetworkTerms | None" = None
     """For a plan whose network is `policy`."""
 
 

@@ -349,6 +349,7 @@ class Launcher:
             network = self._hold_network(request.plan, stage, observed)
             if network is not None:
                 held.callback(network.end)
+                request = replace(request, env=(*request.env, *network.placeholders()))
             talk = CommandConversation(stage.control, request, observed, user, network)
             with contextlib.closing(talk):
                 end = talk.hold()
@@ -371,9 +372,8 @@ class Launcher:
         with self._lock:
             if self._wall is None or self._wall.owner != os.getpid():
                 self._wall = WallThread(self._outside())
-        terms = observed.network
         listen = partial(stage.running.listen, served.user, served.network)
-        return self._wall.hold(served, listen, terms.judge, terms.latest, terms.witness)
+        return self._wall.hold(served, listen, observed.network)
 
     def close(self) -> None:
         """End the launcher and every sandbox. A later call starts a new one."""
@@ -460,6 +460,7 @@ def _encode(plan: SandboxPlan, git: GitLayer | None) -> bytes:
         file_mb=limits.file_mb,
         cpu_s=limits.cpu_s,
         known_hosts=encode(plan.known_hosts),
+        authorities=plan.authorities.encode("ascii"),
         literals=[encode(text) for text in plan.literals] if plan.network == "policy" else [],
         sockets=int(plan.unix_sockets and not _is_listened_in(plan.readable)),
     ).encode()

@@ -30,7 +30,7 @@ from paddock.values.decisions import HELD_WHOLE, OPERATIONS, Action, AgentChain,
 from paddock.workspace.states import ChangedPath
 
 if TYPE_CHECKING:
-    from paddock.network.wall import Witness
+    from paddock.network.decisions import Witness
 
 
 class GitConfig(Struct, frozen=True):
@@ -75,6 +75,8 @@ class SandboxPlan(Struct, frozen=True):
     """What of the user's own downloads tools read besides; among the readable places."""
     known_hosts: str = ""
     """Of servers that it may connect to by ssh: their keys, as ssh keeps them."""
+    authorities: str = ""
+    """Certificates that programs believe, as PEM, where a rule or a credential names requests."""
     literals: tuple[str, ...] = ()
     """Networks, as `ADDRESS/BITS`, whose addresses rules name by number."""
     unix_sockets: bool = False

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     # What a tool asks for is loaded by who provides it: most calls need the workspace alone.
     from paddock.gates.results import Gates
     from paddock.ledger.query import Ledgers
-    from paddock.network.wall import Witness
+    from paddock.network.decisions import Witness
     from paddock.packages.rows import Packages
     from paddock.sandbox.values import HeldLine, OnOutput, WaitingChanges
     from paddock.storage.notes import DoingEntry, DoingKind

@@ -17,7 +17,7 @@ import struct
 
 from paddock.kernel import mounts, processes, seccomp
 from paddock.sandbox.inside.init import KILL_SIGNAL, limit_resources
-from paddock.sandbox.inside.protocol import GIT, NAME_FILES, WORKSPACE, Base
+from paddock.sandbox.inside.protocol import AUTHORITIES, GIT, NAME_FILES, WORKSPACE, Base
 
 SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
 
@@ -265,9 +265,14 @@ class Confinement:
                 os.makedirs(b"etc", 0o755, exist_ok=True)
                 _write(name, line)
         if self._base.network == b"policy":
-            files = (*NAME_FILES, (b"ssh/ssh_known_hosts", self._base.known_hosts))
-            for name, content in files:
+            for name, content in NAME_FILES:
                 self._cover(b"/etc/" + name, content)
+            for path, content in (
+                (b"/etc/ssh/ssh_known_hosts", self._base.known_hosts),
+                (AUTHORITIES, self._base.authorities),
+            ):
+                if content:
+                    self._cover(path, content)
 
     def _cover(self, path: bytes, content: bytes) -> None:
         """Show ours, also where the host's whole directory is shown."""
@@ -279,7 +284,12 @@ class Confinement:
         _write(made, content)
         tree = mounts.clone_tree(self._root, made, recursive=False)
         mounts.set_tree(tree, SHIELDED, recursive=False)
-        self._attach(tree, path)
+        try:
+            self._attach(tree, path)
+        except OSError as error:
+            # The whole of /etc is the host's here, and has no such file: then there is none.
+            if error.errno != errno.EROFS:
+                raise
         os.unlink(made)
 
     def _mount_workspace(self) -> None:

@@ -63,7 +63,8 @@ class Base(_Record):
     there, and where to. `home` is private. By turns: `links` names with texts, `files` names below
     `home` with contents. `caches` appears in `home`, `b"read"` behind it: read-only. `literals`:
     networks whose addresses a command may use by number. `known_hosts`:
-    for ssh. `sockets` (0 or 1): unix sockets with a path.
+    for ssh. `authorities`: certificates, where requests are judged. `sockets` (0 or 1): unix
+    sockets with a path.
     """
 
     workspace: bytes
@@ -85,6 +86,7 @@ class Base(_Record):
     cpu_s: int
     literals: list[bytes]
     known_hosts: bytes
+    authorities: bytes
     sockets: int = 0
 
 
@@ -118,6 +120,9 @@ NAME_FILES = (
     (b"gai.conf", b"precedence ::ffff:0:0/96 100\n"),
 )
 """Below /etc: by these a program asks for names here and nowhere else."""
+
+AUTHORITIES = b"/run/authorities.pem"
+"""In a sandbox whose requests are judged: the host's authorities, and the runtime's own."""
 
 SERVED = b"served"
 """Before any report, with the descriptors of `confine.open_network`."""

@@ -1,0 +1,146 @@
+"""What one command's connections and requests come to, decided while it runs.
+
+By the stricter of the policy at the sandbox's start and the policy now. What is asked about is
+asked once, and while somebody is asked the command's time stands still.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import Struct
+
+from paddock.network.egress import NoWayError
+from paddock.policy.network import NetworkJudge, Reach
+from paddock.values.calls import ClosedConnection, OpenedConnection, RefusedConnection
+from paddock.values.decisions import Action, Outcome
+
+if TYPE_CHECKING:
+    from paddock.network.credentials import Credential
+    from paddock.network.requests import Authority
+
+ASK_S: Final = 120.0
+
+Judged = Callable[[NetworkJudge], Reach]
+
+
+class Witness(Protocol):
+    """Who can be asked for one command, and keeps the record. Each may block, in any thread."""
+
+    def ask(self, action: Action, reach: Reach) -> bool:
+        """Ask whoever can answer, for at most two minutes."""
+        ...
+
+    def opened(self, event: OpenedConnection) -> None:
+        """Return when it is durable. Raises: PaddockError, then nothing is opened."""
+        ...
+
+    def closed(self, event: ClosedConnection) -> None: ...
+
+    def refused(self, event: RefusedConnection) -> None: ...
+
+
+class NetworkTerms(Struct, frozen=True):
+    """What decides for one command's connections, and who is asked and keeps the record."""
+
+    judge: NetworkJudge
+    latest: Callable[[], NetworkJudge | None]
+    """Read what policy says by now: the same judge if nothing changed, None if it is broken."""
+    witness: Witness
+    authority: "Authority | None" = None
+    """Whose certificates the sandbox believes, where requests are judged."""
+    credentials: "tuple[Credential, ...]" = ()
+
+    def judges_requests(self, host: str, port: int) -> bool:
+        is_listed = any((host, port) in each.hosts for each in self.credentials)
+        return is_listed or self.judge.ends_tls(host, port)
+
+
+class Helpers:
+    """Threads for what blocks: a record is short, and waits for no answer of anybody."""
+
+    def __init__(self) -> None:
+        self._records = ThreadPoolExecutor(2, "paddock-network-records")
+        self._questions = ThreadPoolExecutor(4, "paddock-network-questions")
+
+    async def record(self, act: Callable[..., Any], *given: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._records, act, *given)
+
+    async def ask(self, act: Callable[..., bool], *given: Any) -> bool:
+        return await asyncio.get_running_loop().run_in_executor(self._questions, act, *given)
+
+    def close(self) -> None:
+        for pool in (self._records, self._questions):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Decisions:
+    def __init__(self, terms: NetworkTerms, helpers: Helpers) -> None:
+        self.judge = terms.judge
+        self._terms = terms
+        self._helpers = helpers
+        self._asked: dict[Action, asyncio.Task[bool]] = {}
+        self._asking = 0
+        self._asked_until_s = 0.0
+        self.granted_s = 0.0
+        """By how much the command's time is longer, as somebody was or is asked."""
+
+    async def connect(self, host: str, port: int) -> Reach:
+        """Return how a connection is allowed. Raises: NoWayError."""
+        action = Action("net", "connect", f"{host}:{port}")
+        return await self._decide(lambda judge: judge.connect(host, port), action)
+
+    async def request(self, method: str, host: str, port: int, target: str) -> Reach:
+        """Return how a request is allowed. Raises: NoWayError."""
+        action = Action("net", "request", f"{method} {host}:{port}{target.partition('?')[0]}")
+        return await self._decide(lambda judge: judge.request(method, host, port, target), action)
+
+    async def is_denied_now(self, host: str, port: int) -> bool:
+        now = await self._judge_now()
+        if now is self.judge:
+            return False
+        return now is None or now.connect(host, port).outcome is Outcome.DENY
+
+    async def _decide(self, judged: Judged, action: Action) -> Reach:
+        now = await self._judge_now()
+        if now is None:
+            raise NoWayError("the policy cannot be read")
+        found = [judged(self.judge)] if now is self.judge else [judged(self.judge), judged(now)]
+        # Of two that say the same the newer: what it names is what holds from now on.
+        reach = max(reversed(found), key=lambda each: each.outcome)
+        if reach.outcome is Outcome.ASK and not await self._is_granted(action, reach):
+            raise NoWayError("nobody allowed it")
+        if reach.outcome is Outcome.DENY:
+            raise NoWayError(rule_of(reach))
+        return reach
+
+    async def _judge_now(self) -> NetworkJudge | None:
+        return await self._helpers.record(self._terms.latest)
+
+    async def _is_granted(self, action: Action, reach: Reach) -> bool:
+        asked = self._asked.get(action)
+        if asked is None:
+            asked = self._asked[action] = asyncio.create_task(self._ask(action, reach))
+        return await asyncio.shield(asked)
+
+    async def _ask(self, action: Action, reach: Reach) -> bool:
+        loop = asyncio.get_running_loop()
+        self._grant_until(loop.time() + ASK_S)
+        self._asking += 1
+        try:
+            return await self._helpers.ask(self._terms.witness.ask, action, reach)
+        finally:
+            if self._asking == 1:
+                self._grant_until(loop.time())
+            self._asking -= 1
+
+    def _grant_until(self, until_s: float) -> None:
+        """Of several questions at once the time counts once."""
+        before_s = self._asked_until_s if self._asking else asyncio.get_running_loop().time()
+        self.granted_s += until_s - before_s
+        self._asked_until_s = until_s
+
+
+def rule_of(reach: Reach) -> str:
+    return reach.rule.said if reach.rule is not None else "no rule allows it"
