@@ -182,10 +182,10 @@ def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
         return False
     if other.outcome is rule.outcome:
         # Twins: of two rules that say the same, only the later one is superfluous.
-        is_twin = other.pattern.text == rule.pattern.text and other.network == rule.network
+        is_twin = other.pattern.text == rule.pattern.text and other.extras == rule.extras
         return is_twin and is_earlier
     # What a rule says of the network holds although a stricter one decides.
-    return rule.network is None and _covers_target(other, rule)
+    return rule.extras == () and _covers_target(other, rule)
 
 
 def _covers_target(other: Rule, rule: Rule) -> bool:

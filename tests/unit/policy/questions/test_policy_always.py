@@ -10,6 +10,7 @@ from paddock.errors import ConfigError
 from paddock.policy.decide import decide
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.questions.flip import Sources, plan_always
+from paddock.policy.rules import parse_action
 from paddock.values.decisions import Action, Agent, Outcome
 
 MAIN = (Agent("main", "standard"),)
@@ -60,6 +61,30 @@ def test_exactly_what_was_asked_about_is_allowed_from_then_on(action):
     wider = " x" if action.category == "shell" else "x"
     other = action._replace(target=action.target + wider)
     assert outcome(always.content, other) is Outcome.ASK
+
+
+@pytest.mark.parametrize(
+    ("action", "others"),
+    [
+        (
+            Action("net", "connect", "example.org:443"),
+            ("connect a.example.org:443", "connect example.org:80", "request GET other.test/"),
+        ),
+        (
+            Action("net", "request", "GET example.org:443/a/b"),
+            ("request PUT example.org/a/b", "request GET example.org/a", "connect example.org:80"),
+        ),
+    ],
+    ids=str,
+)
+def test_exactly_the_connection_or_request_is_allowed_from_then_on(action, others):
+    asking = CAREFUL.replace("otherwise = {", 'otherwise = { "tool:net:*" = "ask",')
+    _, always = plan([str(action)], asking)
+
+    assert outcome(asking.encode(), action) is Outcome.ASK
+    assert outcome(always.content, action) is Outcome.ALLOW
+    for other in others:
+        assert outcome(always.content, parse_action(f"tool:net:{other}")) is Outcome.ASK
 
 
 def test_a_path_that_becomes_a_directory_is_not_covered_below():

@@ -210,6 +210,13 @@ def test_a_wide_allow_of_the_network_is_found_and_an_ask_is_none(rule: str, is_w
     assert found(text.format("ask", rule)) == []
 
 
+def test_rules_of_one_name_that_lead_elsewhere_are_no_twins() -> None:
+    rule = '[[profiles.p.rules]]\naction = "tool:net:connect a.test"\noutcome = "allow"\n'
+
+    assert found(f'{rule}{rule}addresses = ["10.0.0.0/8"]\n') == []
+    assert found(rule + rule) == [("lint.rule_covered", 5)]
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0/0", "::/0"])
 def test_a_name_that_may_lead_everywhere_is_found(address: str) -> None:
     text = (
