@@ -1,6 +1,7 @@
 """Which hosts a command reaches: names and addresses, what is sent first, the wall that decides.
 
     addresses   which resolved addresses may be reached
+    packages    hosts of the user's own package clients, asked of them and their registries
     names       names made canonical, DNS questions and answers, synthetic addresses
     greeting    the first bytes of a client: a TLS hello, the head of an HTTP request, neither
     egress      the way out: names resolved, connections made, bytes relayed

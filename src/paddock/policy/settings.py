@@ -12,6 +12,7 @@ from msgspec.structs import fields, replace
 from paddock import limits as hard
 from paddock.pattern import lazy_pattern
 from paddock.policy.places import Table, quote_toml
+from paddock.text.json import Strict
 from paddock.values.decisions import Permissions
 
 Network = Literal["none", "loopback", "policy", "host"]
@@ -243,6 +244,19 @@ class CredentialSettings(Struct, frozen=True):
     source: CredentialSource = field(default_factory=CredentialSource)
 
 
+class NetworkSettings(Struct, frozen=True):
+    """`[network]`. `packages`: whether the hosts of the user's package clients may be reached."""
+
+    packages: bool = False
+
+
+class PackageRule(Strict, frozen=True):
+    """A connection that a package client makes, and where its name may lead besides."""
+
+    action: str
+    addresses: tuple[str, ...] = ()
+
+
 class Settings(Struct, frozen=True):
     """All tables that are no rules, as they hold together."""
 
@@ -253,6 +267,7 @@ class Settings(Struct, frozen=True):
     history: HistorySettings = field(default_factory=HistorySettings)
     mcp: McpSettings = field(default_factory=McpSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
     providers: tuple[ProviderSettings, ...] = ()
     credentials: tuple[CredentialSettings, ...] = ()
 

@@ -1,0 +1,347 @@
+"""The hosts of the user's own package clients: asked of them, and once of their registries.
+
+No registry's name stands here: a default is what the client itself says. Where a client is
+missing, hangs or says nothing that is understood, nothing is allowed for it, and why is told.
+"""
+
+import html
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from paddock.errors import ConfigError, HostError
+from paddock.network.names import canonical_host
+from paddock.policy.settings import PackageRule
+from paddock.text.json import Strict, read_json
+from paddock.text.show import quote
+
+_ANSWER_BYTES_MAX: Final = 2_000_000
+_HOSTS_MAX: Final = 8
+"""That one registry names: more is no list of its own hosts."""
+
+
+class PackageHost(Strict, frozen=True):
+    """A host that a client reaches, and the addresses besides public ones that its name has."""
+
+    name: str
+    port: int
+    addresses: tuple[str, ...] = ()
+
+
+class PackageIndex(Strict, frozen=True):
+    """One index of one client, where that is said, and the hosts: its own, then those it names.
+
+    `value` is without user and password. `variable` gives it to the client in the sandbox; empty
+    where none is needed, or none would do. `problem`: why it does not say which hosts it uses.
+    """
+
+    client: str
+    variable: str
+    value: str
+    origin: str
+    hosts: tuple[PackageHost, ...] = ()
+    has_credentials: bool = False
+    problem: str = ""
+
+
+class FoundPackages(Strict, frozen=True):
+    """What all clients and their registries said; `problems` name the clients that did not."""
+
+    indexes: tuple[PackageIndex, ...]
+    problems: tuple[str, ...] = ()
+
+
+class PackageInquiry(Struct, frozen=True):
+    """What discovery asks; `run` and `fetch` raise HostError, `run` OSError too.
+
+    `run` returns all that a client printed, `fetch` where an address led and the body, and
+    `resolve` the addresses of a name.
+    """
+
+    run: Callable[[tuple[str, ...]], str]
+    fetch: Callable[[str], tuple[str, bytes]]
+    resolve: Callable[[str], Sequence[str]]
+    cargo_config: str = ""
+
+
+_ASKED: Final = (
+    ("pip install --help", r"--(index-url) <url>[^(]*\(default ([^\s)]+)\)"),
+    ("pip config list", r"^global\.(extra-index-url)='(.*)'$"),
+    ("pip config list", r"^install\.(extra-index-url)='(.*)'$"),
+    ("pip config list", r"^:env:\.(extra-index-url)='(.*)'$"),
+    (
+        "uv pip compile - --emit-index-url --no-header --offline",
+        r"^--((?:extra-)?index-url) (\S+)$",
+    ),
+    ("npm config list --long", r'^((?:@[^:\s]+:)?registry) = "(.*)"'),
+    ("go env", r"""^(GOPROXY|GOSUMDB)=["']?([^"'\n]*)"""),
+    # cargo says where its index is in no other way than by what it could not reach.
+    ("cargo generate-lockfile", r"(failed to (?:download from|fetch)) `([^`\s]+)`"),
+)
+"""Questions to clients, and what finds names and values in an answer: the later ones count."""
+_VARIABLES: Final = {
+    ("pip", "index-url"): "PIP_INDEX_URL",
+    ("pip", "extra-index-url"): "PIP_EXTRA_INDEX_URL",
+    ("uv", "index-url"): "UV_DEFAULT_INDEX",
+    ("uv", "extra-index-url"): "UV_INDEX",
+    # No shell has a variable of a scoped registry's name, and cargo none for a replaced source.
+    ("npm", "registry"): "npm_config_registry",
+    ("go", "GOPROXY"): "GOPROXY",
+    ("go", "GOSUMDB"): "GOSUMDB",
+}
+_BETWEEN: Final = {
+    # pip writes a line's end as Python's repr() does.
+    "extra-index-url": r"\s+|\\n",
+    "GOPROXY": r"[,|]",
+}
+"""What stands between the values of a list."""
+_FIXED: Final = {
+    # pip breaks its lines at the terminal's width, a long address in its middle.
+    "COLUMNS": "10000",
+    "UV_PYTHON_DOWNLOADS": "never",
+    "CARGO_HTTP_PROXY": "http://127.0.0.1:1",
+    "CARGO_NET_RETRY": "0",
+    "CARGO_NET_GIT_FETCH_WITH_CLI": "false",
+}
+_MANIFEST: Final = (
+    '[package]\nname = "asked"\nversion = "0.0.0"\n'
+    '[lib]\npath = "Cargo.toml"\n[dependencies]\nasked-index = "*"\n'
+)
+
+
+def package_rules(found: FoundPackages) -> tuple[PackageRule, ...]:
+    """Return a rule for each host and port, with the addresses that its name was found to have."""
+    made: dict[str, set[str]] = {}
+    for each in (host for index in found.indexes for host in index.hosts):
+        name = f"[{each.name}]" if ":" in each.name else each.name
+        made.setdefault(f"tool:net:connect {name}:{each.port}", set()).update(each.addresses)
+    return tuple(PackageRule(action, tuple(sorted(made[action]))) for action in sorted(made))
+
+
+def index_variables(found: FoundPackages) -> dict[str, str]:
+    """Return the variables by which clients in the sandbox get the same indexes, no password."""
+    made: dict[str, list[str]] = {}
+    for each in found.indexes:
+        if each.variable:
+            made.setdefault(each.variable, []).append(each.value)
+    return {name: (",".join if name == "GOPROXY" else " ".join)(made[name]) for name in made}
+
+
+def find_packages(outside: PackageInquiry) -> FoundPackages:
+    """Ask every client, then each registry once what it says of itself. Never raises."""
+    indexes, problems = list[PackageIndex](), list[str]()
+    for client in dict.fromkeys(question.split()[0] for question, _ in _ASKED):
+        try:
+            given = list(_ask(outside, client))
+        except (HostError, OSError) as error:
+            problems.append(f"{client}: {error}")
+            continue
+        if not given:
+            problems.append(f"{client}: it names no index")
+        for each in given:
+            try:
+                indexes.append(_look(outside, each))
+            except ValueError:
+                problems.append(f"{client}: {each.origin} is not the address of a registry")
+    return FoundPackages(tuple(indexes), tuple(problems))
+
+
+def _ask(outside: PackageInquiry, client: str) -> Iterator[PackageIndex]:
+    """What the client has, as it says it. Raises: HostError."""
+    found: dict[str, list[PackageIndex]] = {}
+    for question, said in (each for each in _ASKED if each[0].startswith(client)):
+        answer: dict[str, list[PackageIndex]] = {}
+        for name, text in re.findall(said, outside.run(tuple(question.split())), re.MULTILINE):
+            variable, origin = _VARIABLES.get((client, name), ""), f"{question}: {name}"
+            values = re.split(_BETWEEN[name], text) if name in _BETWEEN else [text]
+            answer.setdefault(name, []).extend(
+                PackageIndex(client, variable, value, origin)
+                for value in values
+                if value not in ("", "direct") and (value != "off" or name == "GOSUMDB")
+            )
+        found |= answer
+    yield from (each for given in found.values() for each in given)
+    if client == "cargo":
+        yield from _registries(outside)
+
+
+def _registries(outside: PackageInquiry) -> Iterator[PackageIndex]:
+    try:
+        tables = tomllib.loads(outside.cargo_config).get("registries", {})
+        named = {name: str(tables[name]["index"]) for name in tables}
+    except (tomllib.TOMLDecodeError, AttributeError, TypeError, LookupError):
+        raise HostError("its registries in config.toml are not understood") from None
+    for name, value in named.items():
+        origin = f"cargo's config.toml: {name}"
+        name = re.sub(r"\W", "_", name).upper()
+        yield PackageIndex("cargo", f"CARGO_REGISTRIES_{name}_INDEX", value, origin)
+
+
+def _look(outside: PackageInquiry, given: PackageIndex) -> PackageIndex:
+    """Complete what a client has. Raises: ValueError: it is not the address of a registry."""
+    if given.variable == "GOSUMDB":
+        name, _, url = given.value.partition(" ")
+        hosts = () if name == "off" else (_host(outside, url or f"https://{name.split('+')[0]}"),)
+        return replace(given, hosts=hosts)
+    prefix = "sparse+" if given.value.startswith("sparse+") else ""
+    parts = urlsplit(given.value.removeprefix(prefix))
+    # A query may be a token.
+    userinfo, _, bare = parts.netloc.rpartition("@")
+    url = urlunsplit((parts.scheme, bare, parts.path.removesuffix("config.json"), "", ""))
+    given = replace(given, value=prefix + url, has_credentials=bool(userinfo or parts.query))
+    own, named, why = _host(outside, url), set[PackageHost](), ""
+    try:
+        for said in map(urlsplit, _said(outside, given.client, url.rstrip("/"))):
+            named.add(_host(outside, f"{said.scheme}://{said.netloc}"))
+    except HostError as error:
+        why = error.message
+    except (ValueError, TypeError, LookupError, AttributeError):
+        why, named = "its answer is not understood", set[PackageHost]()
+    if len(named) > _HOSTS_MAX:
+        why, named = f"it names {len(named)} hosts, so none of them counts", set[PackageHost]()
+    if not own.addresses:
+        # Threat: a public registry names a host of the network that nobody outside reaches.
+        named = {replace(each, addresses=()) for each in named}
+    others = sorted(named - {own}, key=lambda each: (each.name, each.port))
+    return replace(given, hosts=(own, *others), problem=why)
+
+
+def _host(outside: PackageInquiry, url: str) -> PackageHost:
+    """Raises: ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(url)
+    try:
+        name = str(ip_address(parts.hostname))
+    except ValueError:
+        name = canonical_host(parts.hostname)
+    found = map(ip_network, outside.resolve(name))
+    addresses = tuple(str(each) for each in found if not each.is_global)
+    return PackageHost(name, parts.port or (443 if parts.scheme == "https" else 80), addresses)
+
+
+def _said(outside: PackageInquiry, client: str, url: str) -> Iterator[str]:
+    """Addresses of what a registry serves; it is told no password, and so may say nothing.
+
+    Raises: HostError, ValueError, TypeError, LookupError.
+    """
+    if client in ("pip", "uv"):
+        try:
+            final, page = outside.fetch(f"{url}/pip/")
+        except HostError:
+            final, page = outside.fetch(f"{url}/")
+            final, page = outside.fetch(urljoin(final, _links(page)[0]))
+        links = (urljoin(final, link) for link in _links(page))
+        yield from (each for each in (final, *links) if each.startswith("http"))
+    elif client == "npm":
+        final, page = outside.fetch(f"{url}/npm/latest")
+        said: Any = read_json(page.decode())
+        yield from (final, said["dist"]["tarball"])
+    elif client == "cargo":
+        final, page = outside.fetch(f"{url}/config.json")
+        said = read_json(page.decode())
+        yield from (final, said["dl"], said.get("api") or final)
+
+
+def _links(page: bytes) -> list[str]:
+    found = re.findall(r"""<a\b[^>]*?\bhref\s*=\s*["']([^"']+)""", page.decode("utf-8", "replace"))
+    return [html.unescape(link) for link in found]
+
+
+_PASSED: Final = re.compile(
+    r"HOME|USER|LANG|(PIP|UV|NPM_CONFIG|CARGO|RUSTUP|PYENV|XDG)_\w+|GO[A-Z]+", re.IGNORECASE
+)
+_CONFIGURED: Final = ".npmrc .pip .config/pip .config/uv .config/go".split()
+
+
+def open_inquiry(
+    directory: Path,
+    variables: Mapping[str, str],
+    closed: Sequence[Path],
+    fetch: Callable[[str], tuple[str, bytes]],
+    resolve: Callable[[str], Sequence[str]],
+    client_s: float = 20,
+) -> PackageInquiry:
+    """Return what asks the clients as this user has them; `directory` is empty and the user's own.
+
+    Threat: a project that brings a client, its configuration, or (as direnv does) a variable that
+    leads to one: an agent's code would run outside, or it would name the hosts that it may reach.
+    Nothing at or below `closed`, the workspaces, counts. Raises: ConfigError, OSError.
+    """
+
+    def is_closed(path: str) -> bool:
+        real = Path(os.path.realpath(path))  # noqa: TID251 - programs and files of the user
+        return any(real.is_relative_to(each) for each in closed)
+
+    def without_closed(text: str) -> str:
+        return ":".join(each for each in text.split(":") if each[:1] != "/" or not is_closed(each))
+
+    kept = {
+        name: value
+        for name, value in variables.items()
+        if _PASSED.fullmatch(name) and value == without_closed(value)
+    }
+    home = variables.get("HOME", "/")
+    cargo = f"{kept.get('CARGO_HOME') or f'{home}/.cargo'}/config.toml"
+    for each in (*(f"{home}/{name}" for name in _CONFIGURED), cargo):
+        if is_closed(each):
+            raise ConfigError(f"{quote(each)} lies in a workspace, where an agent can change it")
+    search = without_closed(variables.get("PATH", "")).split(":")
+    path = ":".join(each for each in search if each.startswith("/"))
+    (directory / "Cargo.toml").write_text(_MANIFEST)
+
+    @cache
+    def run(words: tuple[str, ...]) -> str:
+        # Some systems have pip by the name pip3 alone.
+        program = shutil.which(words[0], path=path) or shutil.which(f"{words[0]}3", path=path)
+        if program is None or is_closed(program):
+            raise HostError("it is not installed")
+        return _output((program, *words[1:]), directory, {**kept, "PATH": path, **_FIXED}, client_s)
+
+    config = Path(cargo).read_text("utf-8", "replace") if Path(cargo).is_file() else ""
+    return PackageInquiry(run, fetch, resolve, config)
+
+
+def _output(
+    words: Sequence[str], directory: Path, variables: Mapping[str, str], client_s: float
+) -> str:
+    """All that it prints. Raises: HostError: it hangs, or does not end its answer; OSError."""
+    begun = time.monotonic()
+    process = subprocess.Popen(
+        words,
+        cwd=directory,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    # With all that it started: a child that keeps our pipe open would be waited for. Nobody else
+    # is given the number of its session before `wait`.
+    stop = partial(os.killpg, process.pid, signal.SIGKILL)
+    timer = threading.Timer(client_s, stop)
+    timer.start()
+    with process:
+        text = process.stdout.read(_ANSWER_BYTES_MAX + 1) if process.stdout else b""
+        timer.cancel()
+        timer.join()
+        stop()
+    if time.monotonic() - begun >= client_s:
+        raise HostError(f"it did not answer within {client_s} s")
+    if len(text) > _ANSWER_BYTES_MAX:
+        raise HostError("its answer does not end")
+    return text.decode("utf-8", "replace")
