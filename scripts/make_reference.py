@@ -469,7 +469,7 @@ def _policy() -> Iterator[str]:
         yield ""
     yield from _EXTENDS
     yield "## Tables and their defaults\n"
-    for name in ("shell", "hook", "history", "mcp", "ledger"):
+    for name in ("shell", "network", "hook", "history", "mcp", "ledger"):
         yield from _table(name, getattr(settings.Settings(), name))
         if name == "shell":
             yield "Each directory of `read` and `write` is a mount of its own in the sandbox."

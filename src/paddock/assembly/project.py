@@ -167,7 +167,7 @@ def _bare_agents(
 def policy_of(files: PolicyFiles) -> Policy:
     """The policy that these files make. Raises: ConfigError."""
     project, user = _source(files.project), _source(files.user)
-    return load_policy(project, user, files.kind, files.planes_below)
+    return load_policy(project, user, files.kind, files.planes_below, files.packages)
 
 
 def _source(file: PolicyFile | None) -> PolicySource | None:

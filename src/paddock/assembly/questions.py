@@ -38,7 +38,8 @@ class Candidate(Struct, frozen=True):
         """The policy that it makes. Raises: ConfigError."""
         user = self.files.user
         below = None if user is None else PolicySource(user.path.name, user.content)
-        return load_policy(PolicySource(self.name, self.content), below, kind, planes_below)
+        own = PolicySource(self.name, self.content)
+        return load_policy(own, below, kind, planes_below, self.files.packages)
 
 
 class PlanePolicies(Struct, frozen=True):

@@ -299,6 +299,8 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
 
 
 def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
+    if settings.network.packages and not held.network.packages:
+        yield Grant("[network] packages is true: commands reach what your package clients do")
     yield from _hook_grants(settings.hook, held.hook)
     for binding in settings.agents:
         is_replaced = held.profile_for(binding.name) is not None

@@ -6,7 +6,7 @@ path and the digest of its bytes.
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -16,9 +16,11 @@ from paddock.plane.discover import ProjectRoot, bare_planes_below
 from paddock.plane.environment import Environment, real_path
 from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout, path_id
+from paddock.policy.settings import PackageRule
 from paddock.storage.atomic import (
     make_directories,
     read_file,
+    read_file_through_links,
     read_private_file,
     replace_file,
     require_own_link,
@@ -151,6 +153,8 @@ class PolicyFiles(Struct, frozen=True):
     user: PolicyFile | None
     planes_below: tuple[str, ...] = ()
     """The bare planes that are registered below the workspace, relative to it."""
+    packages: tuple[PackageRule, ...] = ()
+    """The connections of the user's package clients, whether or not policy allows them."""
 
     def paths(self) -> tuple[Path, ...]:
         return tuple(file.path for file in (self.project, self.user) if file is not None)
@@ -163,7 +167,62 @@ def read_policy_files(root: ProjectRoot, environment: Environment) -> PolicyFile
         project=read_own_policy(root, environment),
         user=read_user_policy(environment),
         planes_below=bare_planes_below(root.path, environment),
+        packages=_package_rules(root, environment),
     )
+
+
+class KeptPackages(Strict, frozen=True):
+    """What the user's package clients use, as it was found for one root."""
+
+    found_at: str
+    network: str
+    rules: tuple[PackageRule, ...]
+    found: dict[str, Any]
+    """As `network.packages` reads it."""
+
+
+def packages_path(root: ProjectRoot, environment: Environment) -> Path:
+    """Where it is kept: beside the planes, out of every agent's reach."""
+    return environment.paddock_home / "packages" / f"{path_id(root.path)}.json"
+
+
+def read_packages(root: ProjectRoot, environment: Environment) -> KeptPackages | None:
+    """What was found last, or None. Raises: ConfigError."""
+    path = packages_path(root, environment)
+    require_private(path.parent)
+    content = read_file(path, limits.policy_bytes_max)
+    return None if content is None else parse_file(content, str(path)).convert(KeptPackages)
+
+
+def write_packages(kept: KeptPackages, root: ProjectRoot, environment: Environment) -> None:
+    """Raises: ConfigError, HostError."""
+    path = packages_path(root, environment)
+    make_directories(path.parent)
+    require_private(path.parent)
+    replace_file(path, write_object(kept))
+
+
+def _package_rules(root: ProjectRoot, environment: Environment) -> tuple[PackageRule, ...]:
+    try:
+        kept = read_packages(root, environment)
+    except ConfigError:
+        # It only allows: without it less is. `paddock network show` says what is wrong.
+        return ()
+    if kept is None or kept.network == network_here():
+        return () if kept is None else kept.rules
+    # Threat: in another network somebody else has that private address.
+    return tuple(PackageRule(rule.action) for rule in kept.rules)
+
+
+def network_here() -> str:
+    """What tells this machine's network from others: a digest of its gateway and resolvers."""
+    routes, resolvers = (
+        (read_file_through_links(Path(name), limits.policy_bytes_max) or b"").decode().splitlines()
+        for name in ("/proc/net/route", "/etc/resolv.conf")
+    )
+    gateways = [line.split()[:3] for line in routes if line.split()[1:2] == ["00000000"]]
+    names = [line for line in resolvers if line.startswith("nameserver")]
+    return digest_of(repr((gateways, names)).encode())
 
 
 def own_policy_path(root: ProjectRoot) -> Path:

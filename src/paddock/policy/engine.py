@@ -14,10 +14,11 @@ An untrusted project file can only tighten. Of it holds:
 Everything else is listed in `Policy.ignored`; a mistake stops the load, trusted or not.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache, partial, reduce
 from hashlib import sha256
+from ipaddress import ip_network
 from typing import Final
 
 from msgspec import Struct, field
@@ -63,8 +64,8 @@ from paddock.policy.presets import (
     presets,
 )
 from paddock.policy.profiles import CompiledProfile
-from paddock.policy.rules import Profile
-from paddock.policy.settings import AgentBinding, Settings, lay_over
+from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete
+from paddock.policy.settings import AgentBinding, PackageRule, Settings, lay_over
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome, PlaneKind, RuleMatch
 from paddock.values.entries import DIGEST_PREFIX
@@ -276,6 +277,8 @@ class Policy(Struct, frozen=True, eq=False):
     plane_kind: PlaneKind = PlaneKind.PROJECT
     planes_below: tuple[str, ...] = ()
     """The bare planes that stand below the workspace, relative to it."""
+    packages: tuple[PackageRule, ...] = ()
+    """What package clients reach, whether or not `[network]` allows it."""
     compiled: dict[str, CompiledProfile] = field(default_factory=dict[str, CompiledProfile])
 
     @property
@@ -332,7 +335,7 @@ class Policy(Struct, frozen=True, eq=False):
         """Return what holds once the untrusted file is trusted: for a "what if"."""
         if self.untrusted is None:
             return self
-        return _load_trusted(*self.sources, self.plane_kind, self.planes_below)
+        return _load_trusted(*self.sources, self.plane_kind, self.planes_below, self.packages)
 
 
 def load_policy(
@@ -340,10 +343,12 @@ def load_policy(
     user: PolicySource | None = None,
     plane_kind: PlaneKind = PlaneKind.PROJECT,
     planes_below: tuple[str, ...] = (),
+    packages: tuple[PackageRule, ...] = (),
 ) -> Policy:
     """Load and compile; see the module for what holds of which file.
 
-    `planes_below` are the bare planes that stand below the workspace, relative to it.
+    `planes_below` are the bare planes that stand below the workspace, relative to it. `packages`
+    are allowed to every profile but `locked` where `[network]` says so.
 
     Raises:
         ConfigError: a file does not load, trusted or not.
@@ -361,17 +366,44 @@ def load_policy(
         table.update({profile.name: profile for profile in document.profiles})
     untrusted = documents[-1] if project is not None and not project.trusted else None
     trusted = tuple(each for each in documents if each is not untrusted)
+    allowed = packages if settings.network.packages else ()
+    rules = _package_rules(allowed, trusted) if allowed else ()
     policy = Policy(
-        digest=_digest(project, user, plane_kind, planes_below),
+        digest=_digest(project, user, plane_kind, planes_below, allowed),
         settings=settings,
         guards=compile_guards(plane_kind, tuple(each.paths for each in trusted), planes_below),
-        profile_table=tuple(table.values()),
+        profile_table=tuple(
+            each if each.name == LOCKED else replace(each, rules=each.rules + rules)
+            for each in table.values()
+        ),
         documents=tuple(documents),
         sources=(project, user),
         plane_kind=plane_kind,
         planes_below=planes_below,
+        packages=packages,
     )
     return policy if untrusted is None else _tightened(policy, untrusted)
+
+
+def _package_rules(
+    packages: tuple[PackageRule, ...], documents: Sequence[PolicyDocument]
+) -> tuple[Rule, ...]:
+    said = [
+        each.document for each in documents if "packages" in each.document.values.get("network", {})
+    ]
+    place = said[-1].place(("network", "packages"))
+    rules: list[Rule] = []
+    for each in packages:
+        try:
+            action = parse_concrete(each.action)
+            rule = compile_rule(each.action, Outcome.ALLOW, "network.packages", place)
+            addresses = tuple(str(ip_network(text)) for text in each.addresses)
+        except ValueError:
+            continue
+        # Threat: what was found was changed since. It names single hosts, and nothing else.
+        if (action.head, str(action)) == ("tool:net:connect", each.action):
+            rules.append(replace(rule, addresses=addresses))
+    return tuple(rules)
 
 
 @lru_cache(maxsize=4)
@@ -380,9 +412,10 @@ def _load_trusted(
     user: PolicySource | None,
     kind: PlaneKind,
     planes_below: tuple[str, ...],
+    packages: tuple[PackageRule, ...],
 ) -> Policy:
     trusted = None if project is None else replace(project, trusted=True)
-    return load_policy(trusted, user, kind, planes_below)
+    return load_policy(trusted, user, kind, planes_below, packages)
 
 
 def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
@@ -445,6 +478,7 @@ def _digest(
     user: PolicySource | None,
     kind: PlaneKind,
     planes_below: tuple[str, ...],
+    packages: tuple[PackageRule, ...],
 ) -> str:
     """Return the digest of all that a decision depends on.
 
@@ -459,6 +493,7 @@ def _digest(
         form = b"json" if source.name.endswith(".json") else b"toml"
         parts += [b"trusted" if source.trusted else b"untrusted", form, source.text]
     parts += [plane.encode() for plane in planes_below]
+    parts += [" ".join((rule.action, *rule.addresses)).encode() for rule in packages]
     for part in parts:
         hashed.update(len(part).to_bytes(8, "big"))
         hashed.update(part)

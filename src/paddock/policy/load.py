@@ -408,6 +408,7 @@ def _read_settings(
         "history": lambda table: table.fill(base.history),
         "mcp": lambda table: table.fill(base.mcp),
         "ledger": lambda table: table.fill(base.ledger, ledger_readers),
+        "network": lambda table: table.fill(base.network),
     }
     if is_users:
         readers |= _USERS_TABLES

@@ -42,7 +42,7 @@ from paddock.plane.discover import (
     registry_directory,
 )
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.plane.trust import trust_record_path
+from paddock.plane.trust import packages_path, trust_record_path
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.storage.atomic import create_file, make_directories, replace_file, require_private
@@ -171,6 +171,7 @@ def _looked(ground: HookGround) -> list[Json] | None:
         names[str(path)] = None
     contents = [str(project.root.path / name) for name in ("paddock.toml", "paddock.json")]
     contents += [str(layout.record), str(layout.agent_file("main"))]
+    contents.append(str(packages_path(project.root, environment)))
     if files.project is not None:
         contents.append(str(trust_record_path(files.project.path, environment)))
     # What confines commands: this boot, what was found out in it, the client's own sandbox.

@@ -456,7 +456,8 @@ def plan_always(
     changed = content + gap + addition.encode("utf-8")
     try:
         own = PolicySource(sources.project.name, changed)
-        after = load_policy(own, sources.user, policy.plane_kind, policy.planes_below)
+        kind, below = policy.plane_kind, policy.planes_below
+        after = load_policy(own, sources.user, kind, below, policy.packages)
     except ConfigError as error:
         # Its examples are tests: a rule that does not match the call stops the load.
         raise _refused(error.message) from None
@@ -577,6 +578,8 @@ def _prove(before: Policy, after: Policy, chain: AgentChain, actions: list[Actio
 
 
 def _neighbours(action: Action) -> Iterator[Action]:
+    if action.category == "net":
+        yield action._replace(target=f"x.{action.target}")
     endings = [" x", "x", "; id", " && id"] if action.category == "shell" else ["x"]
     if action.is_path and action.category != "search":
         endings.append("/x")
