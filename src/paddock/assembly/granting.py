@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.assembly.approvals import Answers, GovernanceBook, open_inbox, read_answers
+from paddock.assembly.approvals import Answers, open_inbox, read_answers
 from paddock.assembly.history import (
     open_history,
     open_journal,
@@ -41,10 +41,11 @@ from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import own_policy_path, plan_trust, write_trust
-from paddock.policy.engine import PolicySource
+from paddock.policy.decide import decide, judge_for
+from paddock.policy.engine import Policy, PolicySource
 from paddock.policy.places import PatternError
 from paddock.policy.questions.flip import Always, Sources, plan_always
-from paddock.policy.rules import parse_concrete
+from paddock.policy.rules import compile_rule, parse_concrete
 from paddock.runtime.approvals import ApprovalRequest, approval_digest
 from paddock.runtime.asking import (
     ACTIONS_CHANGED,
@@ -57,7 +58,7 @@ from paddock.runtime.inbox import Inbox
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.parked import Parked, commit_tool
 from paddock.runtime.prepared import FREE, Bounds, Registry
-from paddock.runtime.records import ALWAYS, Caller
+from paddock.runtime.records import ALWAYS, Caller, answered_later
 from paddock.sandbox.changes.parking import unpark_set
 from paddock.sandbox.values import strictest_git
 from paddock.storage.atomic import create_file, read_file, replace_file
@@ -66,7 +67,8 @@ from paddock.text.show import quote, show_name
 from paddock.tools.spec import Pinning, Ports, Staging, Tool
 from paddock.tools.toolsets import TOOLS
 from paddock.values.calls import ToolResult
-from paddock.values.decisions import Action, Decision, Outcome
+from paddock.values.decisions import Action, AgentChain, Decision, Outcome
+from paddock.values.entries import Entry
 
 KEPT_CHANGED: Final = "what its file shows is not what was asked about, as it was put on record"
 TOOL_GONE: Final = "the agent does not have the tool any more"
@@ -335,19 +337,57 @@ def _require_unchanged(project: Project, granted: Parked, judge: PolicyJudge) ->
 _NEW_FILE_MODE = 0o644
 
 
-class AlwaysReview(Struct, frozen=True):
+class RuleReview(Struct, frozen=True):
     """What a person looks at before it is saved: these very bytes."""
 
-    parked: Parked
     file: Path
     before: bytes | None
     always: Always
 
 
+class AlwaysReview(RuleReview, frozen=True):
+    parked: Parked
+
+
 def review_always(project: Project, parked: Parked) -> AlwaysReview:
     """Return the rules that let this kept call through. Raises: ConfigError, UsageError."""
-    lineage = project.agents.lineage(parked.request.agent)
-    chain = tuple(record.agent for record in lineage)
+    chain, policy = _chain_of(project, parked.request.agent)
+    reason = f"always, since {parked.id} was approved"
+    return AlwaysReview(
+        *_rules(project, policy, chain, parked.request.actions, reason), parked=parked
+    )
+
+
+def review_rule(project: Project, agent: str, actions: Sequence[str]) -> RuleReview:
+    """Return the rules that allow an agent what none allows yet, or asks about.
+
+    Raises: ConfigError, UsageError.
+    """
+    chain, policy = _chain_of(project, agent)
+    decided = [decide(policy, chain, [parse_concrete(each)]) for each in actions]
+    denied = next((d.rule for d in decided if d.rule and d.outcome is Outcome.DENY), None)
+    if denied is not None:
+        said = f"no rule that allows can lift {denied.text} ({denied.source}, {denied.place})"
+        raise ConfigError(said, hint="change that rule by hand, and trust the policy")
+    missing = [a for a, d in zip(actions, decided, strict=True) if d.outcome is not Outcome.ALLOW]
+    if not missing:
+        raise UsageError("policy allows it already", hint="paddock network show says why")
+    # As if it were asked about: then it is as what a person said yes to.
+    for each in judge_for(policy, chain).profiles():
+        profile = policy.find_profile(each.name) or each.profile
+        asked = tuple(compile_rule(action, Outcome.ASK, "") for action in missing)
+        policy = policy.with_profile(replace(profile, rules=profile.rules + asked))
+    return RuleReview(*_rules(project, policy, chain, missing, "allowed by a person"))
+
+
+def _chain_of(project: Project, agent: str) -> tuple[AgentChain, Policy]:
+    lineage = project.agents.lineage(agent)
+    return tuple(record.agent for record in lineage), project.policy_for(lineage[0])
+
+
+def _rules(
+    project: Project, policy: Policy, chain: AgentChain, actions: Sequence[str], reason: str
+) -> tuple[Path, bytes | None, Always]:
     files = project.files
     file = own_policy_path(project.root)
     own, user = files.project, files.user
@@ -355,14 +395,19 @@ def review_always(project: Project, parked: Parked) -> AlwaysReview:
         PolicySource(file.name, b"" if own is None else own.content, own is None or own.trusted),
         None if user is None else PolicySource(user.path.name, user.content),
     )
-    policy = project.policy_for(lineage[0])
-    reason = f"always, since {parked.id} was approved"
-    always = plan_always(policy, chain, parked.request.actions, sources, reason)
-    return AlwaysReview(parked, file, None if own is None else own.content, always)
+    always = plan_always(policy, chain, actions, sources, reason)
+    return file, None if own is None else own.content, always
 
 
 def save_always(project: Project, review: AlwaysReview, by: str) -> None:
-    """Write and trust exactly what was reviewed; the kept request is answered by that.
+    """As `save_rule`; the kept request is answered by that, and on record with it."""
+    answered = answered_later(replace(review.parked, answered_by=by), ALWAYS)
+    save_rule(project, review, by, answered)
+    open_inbox(project).withdraw(review.parked)
+
+
+def save_rule(project: Project, review: RuleReview, by: str, *answers: Entry) -> None:
+    """Write and trust exactly what was reviewed.
 
     Sequence: on record → written → trusted. Where the entries cannot be written, the policy stays
     as it was. Raises: ConfigError: the file has changed since it was reviewed.
@@ -375,12 +420,10 @@ def save_always(project: Project, review: AlwaysReview, by: str) -> None:
             )
         # A file of a bare plane counts by its place; trusting it too does no harm.
         record = plan_trust(file, content, datetime.now(UTC))
-        GovernanceBook(project).answered(replace(review.parked, answered_by=by), ALWAYS)
-        record_in_governance(project, records.policy_trusted(record, by))
+        record_in_governance(project, *answers, records.policy_trusted(record, by))
         if review.before is None:
             create_file(file, content, _NEW_FILE_MODE)
         else:
             replace_file(file, content, mode=stat.S_IMODE(file.lstat().st_mode))
         write_trust(record, project.environment)
     open_root(project.root, project.environment)
-    open_inbox(project).withdraw(review.parked)

@@ -13,7 +13,7 @@ from paddock.assembly.project import Project, find_project, read_project, settle
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import stands
 from paddock.plane import records
-from paddock.plane.create import MAIN_AGENT, InitResult, open_plane
+from paddock.plane.create import MAIN_AGENT, POLICY_TEMPLATE, InitResult, open_plane
 from paddock.plane.create import init_project as make_project
 from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import Environment
@@ -67,12 +67,14 @@ def _opened(found: Project) -> Project:
     return replace(found, notices=policy_notices(found))
 
 
-def init_project(directory: Path, environment: Environment) -> InitResult:
+def init_project(
+    directory: Path, environment: Environment, policy: bytes = POLICY_TEMPLATE
+) -> InitResult:
     def record(root: ProjectRoot, trust: TrustRecord) -> None:
         project = read_project(root, environment)
         record_in_governance(project, *_plane_news(project), records.policy_trusted(trust, "init"))
 
-    result = make_project(directory, environment, datetime.now(UTC), record)
+    result = make_project(directory, environment, datetime.now(UTC), record, policy)
     record_news(read_project(result.root, environment))
     return result
 

@@ -181,6 +181,14 @@ _BODY: Final = b"""\
 """
 
 POLICY_TEMPLATE: Final = _PROJECT_HEAD + _BODY
+PACKAGES_TEMPLATE: Final = (
+    POLICY_TEMPLATE
+    + b"""
+# Commands reach what the user's own package clients do: paddock network show
+[network]
+packages = true
+"""
+)
 
 BARE_POLICY_TEMPLATE: Final = _BARE_HEAD + _BODY.replace(b"the project's root", b"the root")
 
@@ -298,8 +306,9 @@ def init_project(
     environment: Environment,
     now: datetime,
     record: Callable[[ProjectRoot, TrustRecord], None],
+    policy: bytes = POLICY_TEMPLATE,
 ) -> InitResult:
-    """Make `directory` (made itself where it is missing) a governed project.
+    """Make `directory` (made itself where it is missing) a governed project with this policy.
 
     Never overwrites a policy file. The one that it writes is trusted at once; one
     that was there is not, unless it is byte for byte what would have been written.
@@ -327,15 +336,15 @@ def init_project(
     made = [plane.layout.root, plane.layout.agent_file(MAIN_AGENT)] if plane.created else []
     trust = None
     is_missing = not os.path.lexists(policy_file)
-    if is_missing or _is_ours_untrusted(root, environment):
+    if is_missing or _is_ours_untrusted(root, policy, environment):
         # Sequence: on record → trusted → written. The file is never there without trust, and
         # no trust without its entry. Trust in bytes that do not stand there harms nobody.
-        trust = plan_trust(policy_file, POLICY_TEMPLATE, now)
+        trust = plan_trust(policy_file, policy, now)
         record(root, trust)
         write_trust(trust, environment)
-    if is_missing and create_file(policy_file, POLICY_TEMPLATE, _PUBLIC_FILE_MODE):
+    if is_missing and create_file(policy_file, policy, _PUBLIC_FILE_MODE):
         made.insert(0, policy_file)
-    if trust is not None and not is_trusted(policy_file, POLICY_TEMPLATE, environment):
+    if trust is not None and not is_trusted(policy_file, policy, environment):
         trust = None
     return InitResult(root, plane, policy_file, tuple(made), trust)
 
@@ -356,9 +365,9 @@ def _require_apart_from_planes(root: Path, environment: Environment) -> None:
             )
 
 
-def _is_ours_untrusted(root: ProjectRoot, environment: Environment) -> bool:
+def _is_ours_untrusted(root: ProjectRoot, policy: bytes, environment: Environment) -> bool:
     own = read_own_policy(root, environment)
-    return own is not None and own.content == POLICY_TEMPLATE and not own.trusted
+    return own is not None and own.content == policy and not own.trusted
 
 
 # Everything is put in place first and the admin's configuration last: that file marks

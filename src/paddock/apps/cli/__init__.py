@@ -5,6 +5,7 @@
     setup, host  init, where, trust, agent and completion; doctor and sandbox
     call, run    tools and calls; models and sessions
     policy, approvals      what decides, and who was asked
+    network      what commands reach, and the hosts of the user's package clients
     history      history, diff and undo: what calls changed
     ledger*, collector     what is on record, here and of many hosts
     package, bootstrap     what a plane is made of, and its gates

@@ -101,6 +101,7 @@ COMMANDS: Final = {
         "judge a client's own tools", "hook.command", ("install", "uninstall", "status")
     ),
     "scratch": Listed("make and clean scratch folders", "hook.scratch_command", ("new", "clean")),
+    "network": Listed("show and allow what commands reach", "network", ("show", "allow")),
     "sandbox": Listed("show what commands may read, write and reach", "host:SANDBOX", ("plan",)),
     "doctor": Listed("show what this host can enforce", "host:DOCTOR"),
     "completion": Listed("print a completion script for a shell", "setup:COMPLETION"),

@@ -27,9 +27,10 @@ from paddock.apps.command import (
 )
 from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.project import is_made_with_dev, read_project, report_of
-from paddock.errors import ConfigError
+from paddock.errors import ConfigError, UsageError
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import NewAgent
+from paddock.plane.create import PACKAGES_TEMPLATE, POLICY_TEMPLATE
 from paddock.plane.discover import ProjectRoot
 from paddock.plane.dual_gate import ToolProfile
 from paddock.plane.environment import operator_key_path
@@ -48,11 +49,15 @@ def _init(options: Options, console: Console) -> Reply:
 
     require_named("DIR", options.directory)
     directory = Path(console.directory / (options.directory or options.plane or "."))
+    if options.bare and options.network:
+        hint = "write [network] packages = true in its policy, and look: paddock network show"
+        raise UsageError("--network is of a project", where="--bare", hint=hint)
     if options.bare:
         return _make_bare(directory, options, console)
     if options.dev:
         console.warn("note: --dev changes nothing here; only a bare plane has a tool_profile")
-    result = init_project(directory, environment_of(console))
+    policy = PACKAGES_TEMPLATE if options.network else POLICY_TEMPLATE
+    result = init_project(directory, environment_of(console), policy)
     _warn_of_tracked(result.root, console)
     root, trust = result.root.path, result.trust
     value: dict[str, Json] = {
@@ -69,11 +74,34 @@ def _init(options: Options, console: Console) -> Reply:
         text.append(f"{root} is a governed project already; nothing changed")
     text += [f"made {path}" for path in result.made]
     if trust is not None:
+        grants = "only what is said of packages" if options.network else "nothing"
         text.append(
-            f"trusted {trust.path.name} as it stands: it grants nothing beyond the "
+            f"trusted {trust.path.name} as it stands: it grants {grants} beyond the "
             "defaults; after an edit by hand: paddock trust"
         )
+    if options.network:
+        value["packages"], value["remotes"] = _open_network(result.root, console)
+        text += [f"commands may reach {each} (package clients)" for each in value["packages"]]
+        text += [
+            f"a git remote is at {each}: paddock network allow {each}" for each in value["remotes"]
+        ]
     return Reply(value, text)
+
+
+def _open_network(root: ProjectRoot, console: Console) -> tuple[list[Json], list[Json]]:
+    """Ask the package clients; what they reach, if policy allows it, and the project's remotes."""
+    from paddock.apps.cli.network import find_remotes, refresh_packages
+    from paddock.assembly.opening import open_root
+
+    environment = environment_of(console)
+    kept = refresh_packages(read_project(root, environment))
+    if not open_root(root, environment).policy.settings.network.packages:
+        console.warn(
+            "note: the policy was there already, and does not allow packages: write "
+            "packages = true under [network] there, then paddock trust"
+        )
+        return [], list(find_remotes(root.path))
+    return [each.action.split()[1] for each in kept.rules], list(find_remotes(root.path))
 
 
 def _warn_of_tracked(root: ProjectRoot, console: Console) -> None:
@@ -142,6 +170,7 @@ INIT = Command(
         _DIRECTORY,
         flag("--bare", "make a bare plane"),
         flag("--dev", "a bare plane's tool_profile is development, one half of the dual gate"),
+        opt("--network", about="allow what your package clients reach", choices=["packages"]),
     ),
 )
 

@@ -31,6 +31,7 @@ READING: Final[dict[str, frozenset[str]]] = {
     # A new folder below agent_sandbox/, where agents are told to work.
     "scratch": frozenset({"new"}),
     "sandbox": frozenset({"plan", "caches"}),
+    "network": frozenset({"show"}),
     **dict.fromkeys(("demo", "init", "trust", "run", "admin", "undo", "mcp"), frozenset[str]()),
 }
 """Every command with the sub-commands that only read; "" is the command without one.
@@ -44,6 +45,7 @@ _ACTING: Final = {
     "session": frozenset({"--out"}),
     "ledger": frozenset({"--out"}),
     "sandbox": frozenset({"clear"}),
+    "network": frozenset({"--refresh"}),
 }
 """Words by which a reading command does more: consents, acts as another, writes, removes."""
 WORDS_MAX: Final = 64
