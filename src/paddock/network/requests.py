@@ -224,7 +224,10 @@ class _Peer:
         return cast("h11.Event", found)
 
     async def send(self, *events: h11.Event) -> None:
-        data = memoryview(b"".join(self.http.send(event) or b"" for event in events))
+        try:
+            data = memoryview(b"".join(self.http.send(event) or b"" for event in events))
+        except h11.LocalProtocolError:  # As above, it may quote a value.
+            raise _Lost(self, "was to be sent what is no HTTP/1.1") from None
         await self._run(partial(self._encrypt, data))
         await asyncio.sleep(0)  # A socket that is always ready would leave nobody else a turn.
 

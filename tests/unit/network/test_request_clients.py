@@ -135,7 +135,7 @@ WHOLE = b"GET /e HTTP/1.1\r\nHost: localhost\r\n\r\n"
 @given(st.lists(st.sampled_from(LINES), max_size=12))
 def test_whatever_is_said_the_host_hears_only_requests_that_were_judged(lines: list[bytes]):
     replies, gate = Replies(OK), Rules()
-    with Host(replies) as host, Ended(host, gate, head_s=5) as ended:
+    with Host(replies) as host, Ended(host, gate, head_s=20) as ended:
         ended.say(b"".join(lines) + WHOLE, half_closed=True)
 
     heard = [tuple(each.decode().split(" ")[:2]) for each in replies.heard]
