@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import select
 import socket
 import threading
 import time
@@ -53,6 +54,7 @@ _LISTEN_S: Final = 10.0
 _PAUSE_S: Final = 1.0
 _ASK_S: Final = 120.0
 _LOOK_S: Final = 0.5
+_CROWDED_S: Final = 0.05
 _CLIENT_FIRST: Final = (80, 443)
 """Ports on which the client speaks first: what it says is known before anything goes out."""
 
@@ -503,7 +505,7 @@ async def _greeting_of(client: socket.socket, host: str) -> Greeting:
             await until_ready(client.fileno(), is_reading=True)
             seen = client.recv(_GREETING_BYTES_MAX, socket.MSG_PEEK)
             greeting = read_greeting(seen)
-            if greeting is not None or len(seen) == len(first):
+            if greeting is not None or (len(seen) == len(first) and await _has_said_all(client)):
                 break
             first = seen
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
@@ -519,6 +521,22 @@ async def _greeting_of(client: socket.socket, host: str) -> Greeting:
     if greeting.name and greeting.name != host:
         raise NoWayError(f"it asks for {greeting.name}, which is not the name of the connection")
     return greeting
+
+
+async def _has_said_all(client: socket.socket) -> bool:
+    """Tell whether a client that is readable, with nothing more to see, will say no more.
+
+    Threat: urgent data, which hides what is behind it until what is before it has been read; and
+    a buffer that is full of small packets, with the rest to come. Raises: NoWayError.
+    """
+    events = select.poll()
+    events.register(client, select.POLLRDHUP | select.POLLPRI)
+    found = sum(flags for _, flags in events.poll(0))
+    if found & select.POLLPRI:
+        raise NoWayError("it sends urgent data before it has said what it wants")
+    if not found:
+        await asyncio.sleep(_CROWDED_S)
+    return bool(found)
 
 
 async def _name_of(looking: "asyncio.Task[Greeting]") -> str:
