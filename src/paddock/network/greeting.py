@@ -39,6 +39,9 @@ _REQUEST: Final = re.compile(
 )
 _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 _AUTHORITY: Final = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::[0-9]{0,5})?")
+_PROXIED: Final = (b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n")
+"""How a proxy says for whom it speaks (HAProxy's PROXY protocol, versions 1 and 2). A server that
+takes it from everybody reads a hello or a request behind it, for whatever host that names."""
 
 
 class Greeting(Struct, frozen=True):
@@ -54,8 +57,10 @@ class Greeting(Struct, frozen=True):
 
 def read_greeting(first: bytes) -> Greeting | None:
     """Read all that a client has sent so far. None: it may become TLS or HTTP, with more bytes."""
+    if first.startswith(_PROXIED):
+        return Greeting("other", problem="it says that it speaks for somebody else, as proxies do")
     is_tls = _speaks_tls(first)
-    if is_tls is None:
+    if is_tls is None or any(each.startswith(first) for each in _PROXIED):
         return None
     try:
         greeting = _read_hello(first) if is_tls else _read_http(first)

@@ -394,3 +394,14 @@ def test_what_is_neither_passes_as_soon_as_it_cannot_become_one(first: bytes, ne
 
 def test_nothing_said_is_not_enough():
     assert read_greeting(b"") is None
+
+
+@pytest.mark.parametrize(
+    "head", [b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", b"\r\n\r\n\0\r\nQUIT\n"]
+)
+def test_who_says_that_it_speaks_for_somebody_else_is_a_problem_from_the_first_byte_on(head: bytes):
+    start = len(head.split(b" ")[0])
+    assert [read_greeting(head[:end]) for end in range(start)] == [None] * start
+    greeting = read_greeting(head + GET + b"Host: example.org\r\n\r\n")
+    assert greeting is not None
+    assert greeting.problem == "it says that it speaks for somebody else, as proxies do"
