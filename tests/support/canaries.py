@@ -1,5 +1,6 @@
 """Servers of a test that keep every byte that reached them, and count who came."""
 
+import os
 import socket
 import threading
 from collections.abc import Generator
@@ -50,12 +51,77 @@ class Canary(Struct, dict=True):
 
 
 @contextmanager
+def _accepting(canary: Canary) -> Generator[Canary, None, None]:
+    accepting = threading.Thread(target=canary.accept, daemon=True)
+    accepting.start()
+    try:
+        yield canary
+    finally:
+        canary.door.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+
+
+@contextmanager
 def a_canary(host: str = "127.0.0.1", answer: bytes = b"ok\n") -> Generator[Canary, None, None]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, 0), family=family, backlog=512) as door:
-        canary = Canary(door, answer)
-        accepting = threading.Thread(target=canary.accept, daemon=True)
-        accepting.start()
+    with (
+        socket.create_server((host, 0), family=family, backlog=512) as door,
+        _accepting(Canary(door, answer)) as canary,
+    ):
         yield canary
-        door.shutdown(socket.SHUT_RDWR)
-        accepting.join()
+
+
+@contextmanager
+def a_local_canary(address: str) -> Generator[Canary, None, None]:
+    """The same on a unix socket, by its path or, behind a NUL, its abstract name."""
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(address)
+        door.listen()
+        if not address.startswith("\0"):
+            # For everybody: whoever the command is, it is not this that stops it.
+            os.chmod(address, 0o777)
+        with _accepting(Canary(door)) as canary:
+            yield canary
+
+
+class Resolver(Struct, dict=True):
+    """Gives datagrams back, and counts them."""
+
+    door: socket.socket
+    asked: int = 0
+
+    @property
+    def port(self) -> int:
+        return self.door.getsockname()[1]
+
+    def answer(self) -> None:
+        while True:
+            content, sender = self.door.recvfrom(2048)
+            if not content:
+                return
+            self.asked += 1
+            self.door.sendto(content, sender)
+
+
+@contextmanager
+def a_resolver(host: str) -> Generator[Resolver, None, None]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
+        door.bind((host, 0))
+        resolver = Resolver(door)
+        answering = threading.Thread(target=resolver.answer, daemon=True)
+        answering.start()
+        try:
+            yield resolver
+        finally:
+            # An empty datagram is the last one.
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+                last.sendto(b"", door.getsockname())
+            answering.join()
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
