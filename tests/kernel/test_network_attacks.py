@@ -13,14 +13,22 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
 
-from paddock.network.egress import Egress
+from paddock.network.egress import Address, Egress
 from tests.kernel.network_attacks import ATTACKS
-from tests.support.canaries import Canary, a_canary, a_local_canary, a_resolver, has_ipv6
+from tests.support.canaries import (
+    Canary,
+    a_canary,
+    a_local_canary,
+    a_resolver,
+    has_ipv6,
+    held_canary,
+)
 from tests.support.networks import HERE, Walled, walled
 from tests.support.sandboxes import PYTHON, a_room, complained, said
 
@@ -179,3 +187,294 @@ def test_another_way_out_is_closed(name: str):
     assert held.met == 0
     works = {"everybody": True, "root": os.geteuid() == 0}.get(INSIDE[name].works_for)
     assert works is None or (name in free.reached) == works, free.why[name]
+
+
+# --- names, and where they lead -------------------------------------------------
+
+PROBE = """
+import socket, sys
+for place in sys.argv[1:]:
+    host, _, port = place.rpartition(':')
+    try:
+        with socket.create_connection((host, int(port)), 5) as made:
+            made.sendall(host.encode() + b'\\n')
+            print(host, made.recv(9).decode().strip())
+    except (OSError, UnicodeError) as error:
+        print(host, type(error).__name__)
+"""
+
+
+def attack(number: int):
+    """Number an attack that needs a test of its own."""
+
+    def keep(test):
+        NUMBERED[number] = test.__name__
+        return test
+
+    return keep
+
+
+NUMBERED: dict[int, str] = {}
+
+
+def probe(behind: Walled, port: int, *hosts: str) -> list[str]:
+    end = behind.python(PROBE, *(f"{host}:{port}" for host in hosts))
+    return said(end).splitlines()
+
+
+def test_every_number_has_its_attack():
+    listed = {each.number: name for name, each in ATTACKS.items()}
+
+    assert sorted(listed | NUMBERED) == [*range(1, 81)]
+    assert not listed.keys() & NUMBERED
+
+
+LEADING_HERE = {
+    "plain.example.org": "127.0.0.1",
+    "mapped.example.org": "::ffff:127.0.0.1",
+    "six.example.org": "::1",
+    "zero.example.org": "0.0.0.0",
+    "nothing.example.org": "::",
+}
+
+
+@attack(62)
+def test_names_that_lead_into_this_machine_are_not_followed(tmp_path: Path):
+    open_, closed = tmp_path / "open", tmp_path / "closed"
+    hosts = [*LEADING_HERE, GOOD]
+    names = LEADING_HERE | {GOOD: "127.0.0.1"}
+    for home in (open_, closed):
+        home.mkdir()
+    with a_canary() as server, a_canary() as allowed:
+        here = 'addresses = ["127.0.0.0/8", "::1/128"]'
+        with walled(open_, rule(server.port, "*.example.org", here), names) as behind:
+            free = probe(behind, server.port, "plain.example.org")
+        met = len(server.settle())
+        rules = rule(server.port, "*.example.org", "")
+        with walled(closed, rules + rule(allowed.port), names) as behind:
+            held = probe(behind, server.port, *hosts)
+            neighbour = probe(behind, allowed.port, GOOD)
+        assert len(server.settle()) == met == 1
+        assert allowed.settle() == [b"good.example.org\n"]
+
+    assert free == ["plain.example.org ok"]
+    assert held == [f"{host} ConnectionResetError" for host in hosts]
+    assert neighbour == ["good.example.org ok"]
+    assert {event.host for event in behind.seen.refused_} == set(hosts)
+
+
+NOT_PUBLIC = """10.0.0.1 172.16.0.1 192.168.0.1 fc00::1 169.254.169.254 169.254.1.1 fe80::1 fec0::1
+168.63.129.16 100.64.0.1 192.0.0.8 198.18.0.1 224.0.0.1 255.255.255.255 240.0.0.1 203.0.113.1
+64:ff9b::a00:1 64:ff9b::a9fe:a9fe 2002:a00:1:: 2001:0:7f00:1:: ::10.0.0.1 ::ffff:169.254.169.254
+64:ff9b:1::7f00:1 ff02::1 2001:db8::1"""
+
+
+@attack(63)
+def test_names_that_lead_to_no_public_address_are_not_followed(tmp_path: Path):
+    """Nothing shows these without the wall: they would be looked for in a real network."""
+    names = {f"n{at}.example.org": address for at, address in enumerate(NOT_PUBLIC.split())}
+    with walled(tmp_path, rule(5432, "*.example.org", ""), names) as behind:
+        held = probe(behind, 5432, *names)
+
+    assert held == [f"{name} ConnectionResetError" for name in names]
+    assert behind.seen.opened_ == []
+    assert all(event.why.startswith("it leads to ") for event in behind.seen.refused_)
+
+
+@attack(64)
+def test_no_rule_lets_a_name_lead_to_an_address_of_everybody_or_nobody(tmp_path: Path):
+    """On Linux 0.0.0.0 and :: are this machine, to whoever connects to them."""
+    names = {
+        "zero.example.org": "0.0.0.0",
+        "nothing.example.org": "::",
+        "all.example.org": "ff02::1",
+    }
+    with a_canary() as server:
+        everywhere = 'addresses = ["0.0.0.0/0", "::/0"]'
+        rules = rule(server.port, "*.example.org", everywhere)
+        with walled(tmp_path, rules, names | {GOOD: "127.0.0.1"}) as behind:
+            held = probe(behind, server.port, *names, GOOD)
+        assert server.settle() == [b"good.example.org\n"]
+
+    assert held == [*(f"{name} ConnectionResetError" for name in names), f"{GOOD} ok"]
+
+
+@attack(65)
+def test_a_name_that_leads_elsewhere_the_second_time_is_judged_the_second_time(tmp_path: Path):
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int) -> list[Address]:
+        asked.append(host)
+        return [ip_address("127.0.0.1" if len(asked) == 1 else "::1")]
+
+    with a_canary() as server, held_canary("::1", server.port) as canary:
+        with a_room(tmp_path, lambda: Egress({}, resolve)) as room:
+            behind = Walled(room, rule(server.port))
+            held = probe(behind, server.port, GOOD, GOOD)
+        assert server.settle() == [b"good.example.org\n"]
+        assert canary is None or canary.settle() == []
+
+    assert held == [f"{GOOD} ok", f"{GOOD} ConnectionResetError"]
+
+
+@attack(66)
+def test_of_the_addresses_of_one_answer_only_the_allowed_are_tried(tmp_path: Path):
+    with a_canary() as server, held_canary("::1", server.port) as canary:
+        with walled(tmp_path, rule(server.port), {GOOD: "::1 10.0.0.1 127.0.0.1"}) as behind:
+            held = probe(behind, server.port, GOOD)
+        assert server.settle() == [b"good.example.org\n"]
+        assert canary is None or canary.settle() == []
+
+    assert held == [f"{GOOD} ok"]
+    assert [event.address for event in behind.seen.opened_] == ["127.0.0.1"]
+
+
+OTHER_SPELLINGS = [
+    "EVIL.EXAMPLE.ORG",
+    "evil.example.org.",
+    "good.example.org.evil.example.org",
+    "evilgood.example.org",
+    "gооd.example.org",
+    "xn--gd-jlcc.example.org",
+    "good.example.org..",
+    "2130706433",
+    "0x7f000001",
+    "127.1",
+    "0177.0.0.1",
+    "[::1]",
+    "::ffff:127.0.0.1",
+    "a" * 64 + ".example.org",
+    ".".join(["a" * 60] * 5),
+]
+
+
+@attack(67)
+def test_no_other_spelling_of_a_name_or_address_gets_out(tmp_path: Path):
+    honest = [GOOD, "GOOD.Example.ORG", "good.example.org."]
+    with a_canary() as server:
+        names = {GOOD: "127.0.0.1", EVIL: "127.0.0.1"}
+        with walled(tmp_path, rule(server.port), names) as behind:
+            held = probe(behind, server.port, *OTHER_SPELLINGS)
+            assert server.settle() == []
+            passed = probe(behind, server.port, *honest)
+        assert len(server.settle()) == len(honest)
+
+    assert len(held) == len(OTHER_SPELLINGS)
+    assert not [line for line in held if line.endswith(" ok")]
+    assert passed == [f"{host} ok" for host in honest]
+    assert {event.host for event in behind.seen.opened_} == {GOOD}
+
+
+ASK = """
+import socket, struct, sys, os
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+from attacks import question
+good, evil = b'good.example.org', b'evil.example.org'
+whole = question(good)
+loop = whole[:12] + b'\\xc0\\x0c' + whole[-4:]
+messages = {
+    'label of 64': whole[:12] + bytes([64]) + b'a' * 64 + b'\\0' + whole[-4:],
+    '256 bytes': question(b'.'.join([b'a' * 50] * 6)),
+    'dot in a label': whole[:12] + b'\\x10good.example.org\\0' + whole[-4:],
+    'a loop': loop,
+    'truncated': whole[:20],
+    'two questions': struct.pack('>6H', 7, 256, 2, 0, 0, 0) + question(good)[12:] + question(evil)[12:],
+    'an answer': struct.pack('>6H', 7, 0x8180, 1, 0, 0, 0) + question(evil)[12:],
+    '64 kB': whole + bytes(60000),
+    'no question': struct.pack('>6H', 7, 256, 0, 0, 0, 0),
+    'an update': struct.pack('>6H', 7, 0x2800, 1, 0, 0, 0) + whole[12:],
+    'a transfer': question(good, 252),
+    'evil': question(evil),
+    'a text of evil': question(evil, 16),
+    'good': whole,
+}
+for name, message in messages.items():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        made.settimeout(1 if name == 'an answer' else 5)
+        made.connect(('127.0.0.53', 53))
+        made.send(message)
+        try:
+            answer = made.recv(600)
+            code, answers = answer[3] & 15, int.from_bytes(answer[6:8], 'big')
+            print(name, code, answers, sep=': ')
+        except OSError as error:
+            print(name, type(error).__name__, sep=': ')
+"""
+
+
+@attack(68)
+def test_questions_that_are_none_have_an_error_or_no_answer(tmp_path: Path):
+    with a_wall(tmp_path, rule(5432), {GOOD: "127.0.0.1", EVIL: "127.0.0.1"}) as behind:
+        _, _, _, program, _ = furnish(tmp_path, {})
+        end = behind.python(ASK, program)
+
+    found = dict(line.split(": ", 1) for line in said(end).splitlines())
+    assert found == {
+        "label of 64": "1: 0",
+        "256 bytes": "1: 0",
+        "dot in a label": "1: 0",
+        "a loop": "1: 0",
+        "truncated": "1: 0",
+        "two questions": "1: 0",
+        "an answer": "TimeoutError",
+        "64 kB": "1: 0",
+        "no question": "1: 0",
+        "an update": "4: 0",
+        "a transfer": "0: 0",
+        "evil": "3: 0",
+        "a text of evil": "3: 0",
+        "good": "0: 1",
+    }, complained(end)
+    assert behind.seen.opened_ == []
+
+
+def redirecting(target: str) -> bytes:
+    head = f"HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    return head.encode()
+
+
+FOLLOW = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=5).read().decode())"
+
+
+@attack(69)
+def test_a_redirect_to_another_name_is_not_followed(tmp_path: Path):
+    open_, closed = tmp_path / "open", tmp_path / "closed"
+    names = {GOOD: "127.0.0.1", EVIL: "127.0.0.1"}
+    for home in (open_, closed):
+        home.mkdir()
+    page = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nPAGE"
+    with a_canary(answer=page) as evil, a_canary() as front:
+        front.answer = redirecting(f"http://{EVIL}:{evil.port}/")
+        url = f"http://{GOOD}:{front.port}/"
+        with walled(open_, rule(front.port) + rule(evil.port, EVIL), names) as behind:
+            free = behind.python(FOLLOW, url)
+        with walled(closed, rule(front.port), names) as behind:
+            held = behind.python(FOLLOW, url)
+        assert len(front.settle()) == 2
+        assert len(evil.settle()) == 1
+
+    assert said(free) == "PAGE\n"
+    assert "Name or service not known" in complained(held)
+    assert held.network.refused[0].host == EVIL
+
+
+@attack(70)
+def test_a_wildcard_means_names_below_it_and_these_tell_its_owner_something(tmp_path: Path):
+    """The gap: what a name below says is resolved outside, once a connection was allowed."""
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int) -> list[Address]:
+        asked.append(host)
+        return [ip_address("127.0.0.1")]
+
+    outside = ["example.org", "evilexample.org", "example.org.evil.net", "secret.example.net"]
+    with a_canary() as server, a_room(tmp_path, lambda: Egress({}, resolve)) as room:
+        behind = Walled(room, rule(server.port, "*.example.org"))
+        held = probe(behind, server.port, *outside)
+        assert asked == []
+        told = probe(behind, server.port, "hunter2.secret.example.org")
+        assert server.settle() == [b"hunter2.secret.example.org\n"]
+
+    assert held == [f"{host} gaierror" for host in outside]
+    assert told == ["hunter2.secret.example.org ok"]
+    assert asked == ["hunter2.secret.example.org"]

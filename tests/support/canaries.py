@@ -72,6 +72,19 @@ def a_canary(host: str = "127.0.0.1", answer: bytes = b"ok\n") -> Generator[Cana
 
 
 @contextmanager
+def held_canary(host: str, port: int) -> Generator[Canary | None, None, None]:
+    """The same at a port that is given; None where this machine has no such address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        door = socket.create_server((host, port), family=family)
+    except OSError:
+        yield None
+        return
+    with door, _accepting(Canary(door)) as canary:
+        yield canary
+
+
+@contextmanager
 def a_local_canary(address: str) -> Generator[Canary, None, None]:
     """The same on a unix socket, by its path or, behind a NUL, its abstract name."""
     with socket.socket(socket.AF_UNIX) as door:
