@@ -189,6 +189,7 @@ class Wall:
         self._name_server = NameServer(served.questions, self._answer)
         self._listeners: dict[tuple[str, int], socket.socket] = {}
         self._listening: dict[str, asyncio.Task[str]] = {}
+        self._promised = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: dict[socket.socket, tuple[str, int, asyncio.Task[None]]] = {}
         self._count = 0
@@ -266,8 +267,19 @@ class Wall:
         return await asyncio.shield(task)
 
     async def _serve_at(self, address: str, ports: tuple[int, ...]) -> str:
-        if len(self._listeners) + len(ports) > _LISTENERS_MAX:
+        # Threat: names asked for all at once, while none of them has its listeners yet.
+        if len(self._listeners) + self._promised + len(ports) > _LISTENERS_MAX:
             return "too many names at once"
+        self._promised += len(ports)
+        try:
+            return await self._listen_at(address, ports)
+        except (OSError, PaddockError):
+            # The launcher has ended, or there are no descriptors.
+            return "nothing can listen for it"
+        finally:
+            self._promised -= len(ports)
+
+    async def _listen_at(self, address: str, ports: tuple[int, ...]) -> str:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         wanted = "\n".join(f"{address} {port}" for port in ports)
         loop = asyncio.get_running_loop()
