@@ -11,15 +11,17 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from msgspec import Struct
+from msgspec import Struct, field
 
 from paddock.network.egress import Address, Egress
+from paddock.policy.network import Reach
 from tests.kernel.network_attacks import ATTACKS
 from tests.support.canaries import (
     Canary,
@@ -29,7 +31,7 @@ from tests.support.canaries import (
     has_ipv6,
     held_canary,
 )
-from tests.support.networks import HERE, Walled, walled
+from tests.support.networks import HERE, Seen, Walled, walled
 from tests.support.sandboxes import PYTHON, a_room, complained, said
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.loopback]
@@ -478,3 +480,182 @@ def test_a_wildcard_means_names_below_it_and_these_tell_its_owner_something(tmp_
     assert held == [f"{host} gaierror" for host in outside]
     assert told == ["hunter2.secret.example.org ok"]
     assert asked == ["hunter2.secret.example.org"]
+
+
+# --- addresses that stand for names ---------------------------------------------
+
+
+@attack(71)
+def test_an_address_that_another_command_asked_for_is_nobodys(tmp_path: Path):
+    look = (
+        "import socket, sys\n"
+        "for place in sys.argv[2:]:\n"
+        "    try: socket.create_connection((place, int(sys.argv[1])), 5); print('reached')\n"
+        "    except OSError as error: print(type(error).__name__)\n"
+        "print(open('/proc/net/tcp').read().count(' 0A '))\n"
+        "print(socket.gethostbyname('good.example.org'))\n"
+    )
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        given = said(behind.python(look, "1")).split()[-1]
+        swept = ["198.18.0.0", "198.18.0.1", "198.19.255.255", given]
+        held = said(behind.python(look, str(server.port), *swept)).split()
+        neighbour = probe(behind, server.port, GOOD)
+        assert server.settle() == [b"good.example.org\n"]
+
+    assert held[:-2] == ["ConnectionRefusedError"] * 4
+    assert held[-2:] == ["0", given]
+    assert neighbour == [f"{GOOD} ok"]
+
+
+BIND = """
+import socket, sys
+address, port = sys.argv[1], int(sys.argv[2])
+if sys.argv[3] == 'after': print(socket.gethostbyname('good.example.org'))
+def take(address, port):
+    made = socket.socket()
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        made.setsockopt(socket.SOL_SOCKET, option, 1)
+    try: made.bind((address, port)); made.listen(); print('bound')
+    except OSError as error: print(error.strerror)
+    return made
+kept = take(address, port), take('0.0.0.0', port), take('127.0.0.1', port)
+try: made = socket.create_connection(('good.example.org', port), 5)
+except OSError as error: print(type(error).__name__)
+else: made.sendall(b'hello\\n'); print(made.recv(9).decode().strip())
+"""
+
+
+@attack(72)
+def test_who_binds_an_address_of_a_name_first_gets_no_connection_of_it(tmp_path: Path):
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        given = said(
+            behind.python("import socket; print(socket.gethostbyname('good.example.org'))")
+        )
+        held = behind.python(BIND, given.strip(), str(server.port), "before")
+        assert server.settle() == []
+        after = behind.python(BIND, given.strip(), str(server.port), "after")
+        assert server.settle() == [b"hello\n"]
+
+    assert said(held).splitlines() == ["bound", "bound", "bound", "gaierror"]
+    assert [event.why for event in held.network.refused] == [
+        "a server inside the sandbox has its ports"
+    ]
+    in_use = "Address already in use"
+    assert said(after).splitlines() == [given.strip(), in_use, in_use, "bound", "ok"]
+
+
+# --- questions to a person ------------------------------------------------------
+
+
+@attack(73)
+def test_what_was_granted_counts_for_one_port_and_one_command(tmp_path: Path):
+    with a_canary() as server, a_canary() as other:
+        rules = (rule(server.port) + rule(other.port)).replace('"allow"', '"ask"')
+        with walled(tmp_path, rules, {GOOD: "127.0.0.1"}) as behind:
+            behind.seen.answer = True
+            first = probe(behind, server.port, GOOD, GOOD)
+            assert behind.seen.asked == [(GOOD, server.port)]
+            behind.seen.answer = False
+            second = probe(behind, other.port, GOOD)
+            third = probe(behind, server.port, GOOD)
+        assert len(server.settle()) == 2
+        assert other.settle() == []
+
+    assert behind.seen.asked == [(GOOD, server.port), (GOOD, other.port), (GOOD, server.port)]
+    assert first == [f"{GOOD} ok"] * 2
+    assert second == third == [f"{GOOD} ConnectionResetError"]
+
+
+class Slow(Seen):
+    """Is asked, and answers yes once it may."""
+
+    may_answer: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self, host: str, port: int, reach: Reach) -> bool:
+        self.asked.append((host, port))
+        self.may_answer.wait(60)
+        return True
+
+
+@attack(74)
+def test_what_is_granted_after_the_end_of_a_command_opens_nothing(tmp_path: Path):
+    names = {f"n{number}.example.org": "127.0.0.1" for number in range(12)}
+    code = (
+        "import socket, sys\n"
+        "made = [socket.create_connection((each, int(sys.argv[1]))) for each in sys.argv[2:]]\n"
+        "for each in made: each.sendall(b'late\\n')\n"
+    )
+    with a_canary() as server:
+        rules = rule(server.port, "*.example.org").replace('"allow"', '"ask"')
+        with walled(tmp_path, rules, names) as behind:
+            behind.seen = slow = Slow()
+            behind.python(code, str(server.port), *names)
+            asked = len(slow.asked)
+            slow.may_answer.set()
+            # Whoever is asked after the end is asked before the next.
+            behind.seen = Seen(answer=True)
+            neighbour = probe(behind, server.port, "n1.example.org")
+        assert server.settle() == [b"n1.example.org\n"]
+
+    assert neighbour == ["n1.example.org ok"]
+    assert slow.opened_ == []
+    assert len(slow.asked) == asked < len(names)
+
+
+# --- floods ---------------------------------------------------------------------
+
+
+@contextmanager
+def counting_descriptors() -> Generator[list[int], None, None]:
+    """The most descriptors that this process had at a time, beyond those that it has now."""
+    before, most, is_over = len(os.listdir("/proc/self/fd")), [0], threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(0.002):
+            most[0] = max(most[0], len(os.listdir("/proc/self/fd")) - before)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield most
+    finally:
+        is_over.set()
+        looking.join()
+
+
+ASK_FOR_MANY = """
+import os, socket, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+from attacks import question
+made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+made.connect(('127.0.0.53', 53))
+made.setblocking(False)
+for number in range(6000):
+    try: made.send(question(b'n%d.example.org' % number))
+    except BlockingIOError: pass
+    if number % 50 == 0: os.sched_yield()
+made.setblocking(True)
+made.settimeout(10)
+try: print(len(made.recv(600)) > 0)
+except TimeoutError: print('silence')
+"""
+
+
+@attack(75)
+def test_thousands_of_names_cost_the_runtime_few_sockets(tmp_path: Path, caplog):
+    names = {GOOD: "127.0.0.1"}
+    with a_canary() as server, counting_descriptors() as most:
+        rules = rule(server.port) + (
+            '[[profiles.test.rules]]\naction = "tool:net:connect *.example.org:8000-8031"\n'
+            'outcome = "allow"\n'
+        )
+        with a_wall(tmp_path, rules, names) as behind:
+            _, _, _, program, _ = furnish(tmp_path, {})
+            end = behind.python(ASK_FOR_MANY, program)
+            neighbour = probe(behind, server.port, GOOD)
+
+    assert said(end) == "True\n", complained(end)
+    assert {event.why for event in end.network.refused} == {"too many names at once"}
+    assert most[0] < 400
+    assert neighbour == [f"{GOOD} ok"]
+    assert caplog.records == []

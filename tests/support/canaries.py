@@ -17,9 +17,8 @@ class Canary(Struct, dict=True):
     heard: list[bytearray] = field(default_factory=list)
     _threads: list[threading.Thread] = field(default_factory=list)
 
-    @property
-    def port(self) -> int:
-        return self.door.getsockname()[1]
+    def __post_init__(self) -> None:
+        self.port = self.door.getsockname()[1]
 
     def settle(self) -> list[bytes]:
         """Wait until every connection has ended, and return what was said on each."""
