@@ -190,6 +190,7 @@ class Wall:
         self._listeners: dict[tuple[str, int], socket.socket] = {}
         self._listening: dict[str, asyncio.Task[str]] = {}
         self._promised = 0
+        self._watching: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: dict[socket.socket, tuple[str, int, asyncio.Task[None]]] = {}
         self._count = 0
@@ -327,8 +328,8 @@ class Wall:
         client.setblocking(False)
         task = self._start(self._serve(client, host, port))
         self._open[client] = host, port, task
-        if len(self._open) == 1:
-            self._start(self._watch_policy())
+        if self._watching is None or self._watching.done():
+            self._watching = self._start(self._watch_policy())
 
     def _pause(self, door: socket.socket, port: int) -> None:
         loop = asyncio.get_running_loop()
