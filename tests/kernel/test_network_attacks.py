@@ -22,6 +22,7 @@ from msgspec import Struct, field
 
 from paddock.network.egress import Address, Egress
 from paddock.policy.network import Reach
+from paddock.sandbox.values import CommandEnd
 from tests.kernel.network_attacks import ATTACKS
 from tests.support.canaries import (
     Canary,
@@ -31,7 +32,7 @@ from tests.support.canaries import (
     has_ipv6,
     held_canary,
 )
-from tests.support.networks import HERE, Seen, Walled, walled
+from tests.support.networks import HERE, Seen, Walled, a_server, walled
 from tests.support.sandboxes import PYTHON, a_room, complained, said
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.loopback]
@@ -659,3 +660,128 @@ def test_thousands_of_names_cost_the_runtime_few_sockets(tmp_path: Path, caplog)
     assert most[0] < 400
     assert neighbour == [f"{GOOD} ok"]
     assert caplog.records == []
+
+
+CONNECT_OFTEN = """
+import socket, sys
+host, port, count, said = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4].encode()
+kept, failed = [], 0
+address = socket.gethostbyname(host)
+for _ in range(count):
+    try:
+        made = socket.create_connection((address, port), 10)
+        made.setblocking(False)
+        made.send(said)
+        kept.append(made)
+    except OSError: failed += 1
+print('made', len(kept))
+"""
+
+
+@attack(76)
+def test_hundreds_of_connections_that_read_nothing_leave_room_for_the_next_command(
+    tmp_path: Path, caplog
+):
+    """What a client does not read fills buffers: of each only so much."""
+    met: list[int] = []
+
+    def serve(client: socket.socket) -> None:
+        met.append(1)
+        client.recv(100)
+        client.sendall(bytes(3_000_000))
+        client.recv(100)
+
+    with (
+        a_server(serve) as port,
+        a_canary() as server,
+        walled(tmp_path, rule(port) + rule(server.port), {GOOD: "127.0.0.1"}) as behind,
+        counting_descriptors() as most,
+    ):
+        end = behind.python(CONNECT_OFTEN, GOOD, str(port), "400", "hello\n")
+        neighbour = probe(behind, server.port, GOOD)
+
+    assert said(end).startswith("made "), complained(end)
+    assert len(met) <= 256
+    assert {event.why for event in end.network.refused} == {"too many connections"}
+    # Its socket, the way out, and the server's own; and a pipe each way once a megabyte has flowed.
+    assert most[0] < 256 * 7 + 100
+    assert neighbour == [f"{GOOD} ok"]
+    assert caplog.records == []
+
+
+@attack(77)
+def test_thousands_of_half_hellos_reach_nobody_and_delay_nobody(tmp_path: Path, caplog):
+    with (
+        a_canary() as server,
+        walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind,
+    ):
+        beside = Walled(behind.room, behind.rules)
+        ends: list[CommandEnd] = []
+        half = "\x16\x03\x01"
+        flood = threading.Thread(
+            target=lambda: ends.append(
+                behind.python(CONNECT_OFTEN, GOOD, str(server.port), "1500", half)
+            )
+        )
+        flood.start()
+        neighbour = probe(beside, server.port, *[GOOD] * 20)
+        flood.join()
+        assert [heard for heard in server.settle() if heard] == [b"good.example.org\n"] * 20
+
+    assert said(ends[0]).startswith("made ")
+    assert neighbour == [f"{GOOD} ok"] * 20
+    assert caplog.records == []
+
+
+ASK_BADLY = """
+import os, socket, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+from attacks import question
+made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+made.connect(('127.0.0.53', 53))
+made.setblocking(False)
+whole = question(b'evil.example.org')
+for number in range(30000):
+    try: made.send((whole[:number % 40], bytes(60000), whole, os.urandom(64))[number % 4])
+    except BlockingIOError: pass
+print(socket.gethostbyname('good.example.org').startswith('198.'))
+"""
+
+
+@attack(78)
+def test_a_flood_of_datagrams_is_lived_through(tmp_path: Path, caplog):
+    with a_canary() as server:
+        with a_wall(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+            _, _, _, program, _ = furnish(tmp_path, {})
+            end = behind.python(ASK_BADLY, program)
+            neighbour = probe(behind, server.port, GOOD)
+        assert server.settle() == [b"good.example.org\n"]
+
+    assert said(end) == "True\n", complained(end)
+    assert end.network.opened == 0
+    assert len(end.network.refused) <= 50
+    assert neighbour == [f"{GOOD} ok"]
+    assert caplog.records == []
+
+
+def test_policy_is_read_once_for_each_connection_and_not_ever_more_often(tmp_path: Path):
+    """Each connection after a pause once began a watch of its own over policy."""
+    code = (
+        "import socket, sys\n"
+        "for _ in range(200):\n"
+        "    made = socket.create_connection((sys.argv[1], 5432), 5)\n"
+        "    try: made.recv(1)\n"
+        "    except OSError: pass\n"
+        "made = socket.create_connection((sys.argv[2], int(sys.argv[3])), 5)\n"
+        "made.settimeout(2)\n"
+        "try: made.recv(1)\n"
+        "except TimeoutError: print('waited')\n"
+    )
+    nowhere = "nowhere.example.org"
+    with a_canary() as server:
+        rules = rule(server.port) + rule(5432, nowhere)
+        with walled(tmp_path, rules, {GOOD: "127.0.0.1"}) as behind:
+            end = behind.python(code, nowhere, GOOD, str(server.port))
+
+    assert said(end) == "waited\n", complained(end)
+    assert behind.policy_reads < 201 + 20

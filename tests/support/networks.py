@@ -69,12 +69,14 @@ class Walled(Struct):
     seen: Seen = field(default_factory=Seen)
     is_denied_once_opened: bool = False
     """Whether policy denies everything from the first open connection on."""
+    policy_reads: int = 0
 
     def run(self, *argv: str, timeout_s: float = 60.0) -> CommandEnd:
         rules = self.rules if "[profiles.test]" in self.rules else f"[profiles.test]\n{self.rules}"
         judge, denying = judge_of(rules), judge_of("[profiles.test]\n")
 
         def latest() -> NetworkJudge:
+            self.policy_reads += 1
             return denying if self.is_denied_once_opened and self.seen.opened_ else judge
 
         self.room.network = "policy"
