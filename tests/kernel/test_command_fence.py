@@ -13,7 +13,7 @@ CONNECT = (
     "python3 -c \"import socket as s; c = s.socket(); c.settimeout(5); c.connect(('{}', {}))\" "
     "2> /dev/null"
 )
-NETWORK = 'network = "loopback" ([shell], built-in)'
+NETWORK = 'network = "policy" ([shell], built-in)'
 
 
 @pytest.fixture

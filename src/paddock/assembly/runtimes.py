@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from paddock import limits
@@ -47,7 +47,7 @@ from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import Environment, process_environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
-from paddock.plane.trust import read_policy_files
+from paddock.plane.trust import read_packages, read_policy_files
 from paddock.policy.decide import may_ever, names_line, shell_for
 from paddock.policy.engine import Policy
 from paddock.policy.pathset import compile_permissions
@@ -167,6 +167,7 @@ class LazyShell:
                     lambda: _egress(environment),
                     PolicyNow(ground).read,
                     lambda: read_known_hosts(environment.home),
+                    lambda: _indexes(ground.project),
                     Late(lambda: _network_secrets(ground.policy, environment)).get,
                 ),
             )
@@ -188,6 +189,15 @@ class LazyShell:
             if self._journal is None:
                 self._journal = self._held.enter_context(open_journal(self._ground.project))
             return self._journal
+
+
+def _indexes(project: Project) -> dict[str, str]:
+    if not project.policy.settings.network.packages:
+        return {}
+    from paddock.network.packages import FoundPackages, index_variables  # noqa: PLC0415 - few have
+
+    kept = read_packages(project.root, project.environment)
+    return {} if kept is None else index_variables(convert(kept.found, FoundPackages))
 
 
 def _network_secrets(policy: Policy, environment: Environment) -> "NetworkSecrets":

@@ -102,6 +102,11 @@ class Decisions:
             return False
         return now is None or now.connect(host, port).outcome is Outcome.DENY
 
+    def withdraw(self) -> None:
+        """Ask about nothing any more: the command has ended, and no answer counts."""
+        for asked in self._asked.values():
+            asked.cancel()
+
     async def _decide(self, judged: Judged, action: Action) -> Reach:
         now = await self._judge_now()
         if now is None:

@@ -221,9 +221,7 @@ class Wall:
             loop.remove_reader(door.fileno())
             door.close()
         self._listeners.clear()
-        # Nobody shall be asked about a command that has ended, nor what is granted then count.
-        for asked in self._asked.values():
-            asked.cancel()
+        self._decisions.withdraw()
         serving = [task for *_, task in self._open.values()]
         if serving:
             await asyncio.wait(serving, timeout=_END_S)

@@ -193,6 +193,8 @@ class NetworkGround(Struct, frozen=True):
     policy_now: Callable[[], Policy | None]
     known_hosts: Callable[[], str]
     """What the user's ssh knows of servers."""
+    indexes: Callable[[], dict[str, str]]
+    """Variables that name the indexes of the user's package clients."""
     secrets: "Callable[[], NetworkSecrets]"
     """Only asked where a rule or a credential names requests. Raises: ConfigError."""
 
@@ -214,6 +216,7 @@ class NetworkGround(Struct, frozen=True):
                 authorities=self.secrets().bundle,
                 environment=(*plan.environment, *variables),
             )
+        plan = replace(plan, environment=(*plan.environment, *self.indexes().items()))
         return replace(
             plan,
             network="policy",

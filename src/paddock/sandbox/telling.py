@@ -243,8 +243,9 @@ class FenceWords:
             place = f"{first.host}:{first.port}" if first.port else first.host
             what = f"the connection to {show_name(place)}{rest}: {show_name(first.why)}"
             yield _Cause("network", first.why, what, f"paddock network allow {shlex.quote(place)}")
-        elif end.unreached and prepared.plan.network == "loopback":
-            rule = f'network = "loopback" ([shell], {self._place("shell", "network")})'
+        elif end.unreached and prepared.plan.network in ("loopback", "policy"):
+            word = self._policy.settings.shell.network
+            rule = f'network = "{word}" ([shell], {self._place("shell", "network")})'
             what = f"connections to the network ({end.unreached} tries): {rule}"
             yield _Cause("network", rule, what, _explain("shell:run", prepared.line.text))
         yield from self._closed(outcome, prepared)

@@ -59,7 +59,7 @@ def test_every_command_that_changes_something_is_a_persons_act():
         "approvals refuse,ledger checkpoint,ledger accept-rollback,ledger content,ledger erase,ledger signer,"
         "collector init,collector keys,collector enroll,collector push,collector accept,"
         "package hash,package pack,package sign,package approve,package install,package uninstall,"
-        "bootstrap build,bootstrap install,mcp install,mcp uninstall,mcp token,hook install,"
+        "network allow,bootstrap build,bootstrap install,mcp install,mcp uninstall,mcp token,hook install,"
         "hook uninstall,scratch clean".split(",")
     )
 
@@ -67,6 +67,11 @@ def test_every_command_that_changes_something_is_a_persons_act():
 def test_looking_at_the_caches_is_reading_and_clearing_them_is_a_persons_act():
     assert not is_persons_act(["sandbox", "caches"])
     assert is_persons_act(["sandbox", "caches", "clear"])
+
+
+def test_looking_at_the_network_is_reading_and_asking_the_clients_anew_is_a_persons_act():
+    assert not is_persons_act(["network", "show", "--json"])
+    assert is_persons_act(["network", "show", "--refresh"])
 
 
 @pytest.mark.parametrize(
