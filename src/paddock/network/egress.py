@@ -77,9 +77,8 @@ class Egress:
             return [Way(None)]
         literal = _literal(host)
         if literal is not None:
-            # Its own rule named it.
             found = [literal]
-            allowed = (*allowed, ip_network(literal))
+            allowed = tuple(filter(_means_each, allowed))
         else:
             found = await self._resolve(host, port)
         own = tuple(_own_networks())
@@ -165,6 +164,16 @@ def _literal(host: str) -> Address | None:
         return ip_address(host)
     except ValueError:
         return None
+
+
+def _means_each(network: Network) -> bool:
+    """Tell whether a network of literal addresses means also those that are not public.
+
+    Threat: 0.0.0.0/0 is written for the world, and holds this machine and a metadata service. So
+    it does where all of it is of one kind.
+    """
+    first, last = (judge_address(end, (), ()) for end in (network[0], network[-1]))
+    return network.num_addresses == 1 or first == last != ""
 
 
 async def resolve_here(host: str, port: int) -> list[Address]:
