@@ -335,7 +335,7 @@ class Relay:
             source, target = flow.source.fileno(), flow.target.fileno()
             while True:
                 taken = await _splice_when(source, into, wait_for=source, is_reading=True)
-                if not taken:
+                if not taken and not await self._pass_mark(flow):
                     return
                 while taken:
                     given = await _splice_when(out, target, wait_for=target, is_reading=False)
@@ -345,18 +345,31 @@ class Relay:
             os.close(out)
             os.close(into)
 
+    async def _pass_mark(self, flow: Flow) -> bool:
+        """Relay what splice(2) stops at for good: TCP's urgent mark. False: it is the end."""
+        loop = asyncio.get_running_loop()
+        piece = await loop.sock_recv(flow.source, _PIECE_BYTES)
+        await loop.sock_sendall(flow.target, piece)
+        self._moved(flow, len(piece))
+        return piece != b""
+
     def _moved(self, flow: Flow, count: int) -> None:
         flow.bytes += count
         self._moved_s = asyncio.get_running_loop().time()
 
 
 async def _splice_when(source: int, target: int, *, wait_for: int, is_reading: bool) -> int:
+    """Return how much; 0 at the end, and where what can be read is not for splice(2)."""
+    was_ready = False
     while True:
         try:
             # The numbers of SPLICE_F_MOVE and SPLICE_F_NONBLOCK (splice(2)).
             return os.splice(source, target, _PIPE_BYTES, flags=3)
         except BlockingIOError:
+            if is_reading and was_ready:
+                return 0
             await until_ready(wait_for, is_reading=is_reading)
+            was_ready = True
 
 
 async def until_ready(fd: int, *, is_reading: bool) -> None:
