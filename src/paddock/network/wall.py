@@ -15,6 +15,7 @@ or as many as there are. So each thing that is held for it has a number that it 
 import asyncio
 import contextlib
 import os
+import resource
 import secrets
 import select
 import socket
@@ -190,6 +191,11 @@ class Wall:
         self._listeners: dict[tuple[str, int], socket.socket] = {}
         self._listening: dict[str, asyncio.Task[str]] = {}
         self._promised = 0
+        # Threat: a command that takes the runtime's last descriptors. Of each connection there
+        # are six: it, its way out, and a pipe each way.
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._connections_max = min(_CONNECTIONS_MAX, descriptors // 16)
+        self._listeners_max = min(_LISTENERS_MAX, descriptors // 8)
         self._watching: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: dict[socket.socket, tuple[str, int, asyncio.Task[None]]] = {}
@@ -319,7 +325,7 @@ class Wall:
             return
         address = IPv4Address(client.getsockname()[0])
         host = self._names.name_of(address) or str(address)
-        if len(self._open) >= _CONNECTIONS_MAX or self._count >= _CONNECTIONS_IN_ALL_MAX:
+        if len(self._open) >= self._connections_max or self._count >= _CONNECTIONS_IN_ALL_MAX:
             self.note(host, port, "too many connections")
             reset(client)
             return
