@@ -56,6 +56,7 @@ _PAUSE_S: Final = 1.0
 _ASK_S: Final = 120.0
 _LOOK_S: Final = 0.5
 _CROWDED_S: Final = 0.05
+_EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in the sandbox's own network
 _CLIENT_FIRST: Final = (80, 443)
 """Ports on which the client speaks first: what it says is known before anything goes out."""
 
@@ -207,9 +208,11 @@ class Wall:
 
     async def start(self) -> None:
         self._name_server.start()
-        for network, ports in self._decisions.judge.literals():
-            address = str(network.network_address) if network.prefixlen == 32 else "0.0.0.0"  # noqa: S104 - in the sandbox's own network
-            await self._serve_at(address, ports)
+        literals = self._decisions.judge.literals()
+        # Who listens on every address of a port leaves nobody one of them, and comes first.
+        for network, ports in sorted(literals, key=lambda each: each[0].prefixlen):
+            is_one = network.prefixlen == 32
+            await self._serve_at(str(network.network_address) if is_one else _EVERYWHERE, ports)
 
     def granted_s(self) -> float:
         return self._decisions.granted_s
@@ -275,8 +278,11 @@ class Wall:
         return await asyncio.shield(task)
 
     async def _serve_at(self, address: str, ports: tuple[int, ...]) -> str:
+        ports = tuple(port for port in ports if (_EVERYWHERE, port) not in self._listeners)
+        if not ports:
+            return ""
         # Threat: names asked for all at once, while none of them has its listeners yet.
-        if len(self._listeners) + self._promised + len(ports) > _LISTENERS_MAX:
+        if len(self._listeners) + self._promised + len(ports) > self._listeners_max:
             return "too many names at once"
         self._promised += len(ports)
         try:
