@@ -24,7 +24,7 @@ from collections.abc import Callable
 LIBC = ctypes.CDLL(None, use_errno=True)
 X86 = platform.machine() == "x86_64"
 ATTACKS: dict[str, "Attack"] = {}
-WAIT_S = 3.0
+WAIT_S = 2.0
 URGENT = b"!"
 
 

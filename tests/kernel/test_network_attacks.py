@@ -5,6 +5,7 @@ test, and literal addresses are those of documents or of the loopback.
 """
 
 import functools
+import hashlib
 import json
 import os
 import shutil
@@ -965,3 +966,170 @@ def test_a_second_process_of_the_user_finds_no_door_to_a_commands_network(tmp_pa
         running.join()
 
     assert during <= before
+
+
+# --- honest work ----------------------------------------------------------------
+
+BIG = """
+import hashlib, os, socket, sys
+made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+made.settimeout(60)
+made.sendall(b'bytes\\n')
+piece, digest = os.urandom(1 << 20), hashlib.sha256()
+for number in range(int(sys.argv[3])):
+    whole = bytes([number % 256]) + piece
+    made.sendall(whole)
+    digest.update(whole)
+made.shutdown(socket.SHUT_WR)
+there = made.makefile('rb')
+print(there.readline().decode().strip() == digest.hexdigest())
+digest = hashlib.sha256()
+while piece := there.read(1 << 20): digest.update(piece)
+print(digest.hexdigest())
+"""
+
+
+def test_a_hundred_megabytes_go_each_way_and_are_the_same(tmp_path: Path):
+    sent = hashlib.sha256()
+
+    def serve(client: socket.socket) -> None:
+        heard, said = client.makefile("rb"), os.urandom(1 << 20)
+        heard.readline()
+        digest = hashlib.sha256()
+        while piece := heard.read(1 << 20):
+            digest.update(piece)
+        client.sendall(digest.hexdigest().encode() + b"\n")
+        for number in range(100):
+            whole = bytes([number]) + said
+            sent.update(whole)
+            client.sendall(whole)
+
+    with a_server(serve) as port, walled(tmp_path, rule(port), {GOOD: "127.0.0.1"}) as behind:
+        end = behind.python(BIG, GOOD, str(port), "100")
+
+    assert said(end).splitlines() == ["True", sent.hexdigest()], complained(end)
+    assert behind.seen.closed_[0].ending == "closed"
+
+
+URGE = """
+import socket, sys
+made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+made.settimeout(20)
+made.sendall(b'bytes\\n' + bytes(3_000_000))
+made.send(b'!', socket.MSG_OOB)
+made.sendall(bytes(1000) + b'the end\\n')
+if sys.argv[3] == 'ended': made.shutdown(socket.SHUT_WR)
+print(made.recv(9).decode().strip())
+"""
+
+
+@pytest.mark.parametrize("way", ["ended", "open"])
+def test_urgent_data_in_the_middle_holds_nothing_up(tmp_path: Path, way: str):
+    def serve(client: socket.socket) -> None:
+        last = b""
+        while last != b"the end\n" and (piece := client.recv(1 << 20)):
+            last = (last + piece)[-8:]
+        client.sendall(last)
+
+    with a_server(serve) as port, walled(tmp_path, rule(port), {GOOD: "127.0.0.1"}) as behind:
+        end = behind.python(URGE, GOOD, str(port), way)
+
+    assert said(end) == "the end\n", complained(end)
+
+
+SERVERS = """
+import socket, threading
+def serve(address):
+    family = socket.AF_INET6 if ':' in address else socket.AF_INET
+    door = socket.create_server((address, 0), family=family, dualstack_ipv6=address == '::')
+    threading.Thread(target=lambda: door.accept()[0].sendall(b'inside'), daemon=True).start()
+    return door.getsockname()[1]
+for host, address in (
+    ('localhost', '127.0.0.1'), ('127.0.0.1', '0.0.0.0'), ('127.9.9.9', '0.0.0.0'),
+    ('localhost', '::'), ('127.0.0.1', '::'), ('::1', '::1'), ('::1', '::'),
+):
+    try: print(host, socket.create_connection((host, serve(address)), 5).recv(9).decode())
+    except OSError as error: print(host, error.strerror)
+found = socket.getaddrinfo('good.example.org', 5432, flags=socket.AI_ADDRCONFIG)
+print({family.name for family, *_ in found})
+found = socket.getaddrinfo('127.0.0.1', 1, flags=socket.AI_ADDRCONFIG)
+print({family.name for family, *_ in found})
+"""
+
+
+def test_servers_inside_are_met_on_every_address_of_the_loopback(tmp_path: Path):
+    with walled(tmp_path, rule(5432), {GOOD: "127.0.0.1"}) as behind:
+        end = behind.python(SERVERS)
+        behind.room.network = "loopback"
+        alone = behind.room.python(SERVERS.partition("found =")[0])
+
+    rows, families = said(end).splitlines()[:-2], said(end).splitlines()[-2:]
+    # As without a wall, also where this machine has no IPv6.
+    assert rows == said(alone).splitlines(), complained(end)
+    assert rows[:3] == [f"{host} inside" for host in ("localhost", "127.0.0.1", "127.9.9.9")]
+    assert families == ["{'AF_INET'}"] * 2
+    if has_ipv6():
+        assert all(row.endswith(" inside") for row in rows)
+
+
+def test_a_server_inside_and_a_name_on_another_port_do_not_disturb_each_other(tmp_path: Path):
+    code = (
+        "import socket, sys\n"
+        "door = socket.create_server(('0.0.0.0', 8000))\n"
+        "made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)\n"
+        "made.sendall(b'out\\n'); print(made.recv(9).decode().strip())\n"
+        "near = socket.create_connection(('localhost', 8000), 5)\n"
+        "door.accept()[0].sendall(b'in'); print(near.recv(9).decode())\n"
+    )
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        end = behind.python(code, GOOD, str(server.port))
+
+    assert said(end) == "ok\nin\n", complained(end)
+
+
+def test_a_network_of_literal_addresses_leaves_names_their_ports(tmp_path: Path):
+    """The one listens on every address of the port, and names have addresses of their own there."""
+    with a_canary() as server:
+        literals = rule(server.port, "192.0.2.0/24", "") + rule(server.port, "10.0.0.5", "")
+        with walled(tmp_path, rule(server.port) + literals, {GOOD: "127.0.0.1"}) as behind:
+            passed = probe(behind, server.port, GOOD)
+        assert server.settle() == [b"good.example.org\n"]
+
+    assert passed == [f"{GOOD} ok"]
+
+
+def test_a_network_of_every_literal_address_is_not_this_machine(tmp_path: Path):
+    """Inside, the loopback is the sandbox's own; the host's is where a rule's name may lead."""
+    with a_canary() as server:
+        everything = rule(server.port, "0.0.0.0/0", "")
+        with walled(tmp_path, everything + rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+            held = probe(behind, server.port, "127.0.0.1", "127.0.0.53", "127.9.9.9", "0.0.0.0")
+            assert server.settle() == []
+            passed = probe(behind, server.port, GOOD)
+
+    assert {line.split()[1] for line in held} == {"ConnectionResetError"}
+    assert {event.why.partition(", ")[2] for event in behind.seen.refused_} == {"which is loopback"}
+    assert passed == [f"{GOOD} ok"]
+
+
+MANNERS = """
+import socket, sys
+made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
+made.settimeout(20)
+words = made.makefile('rwb')
+print(words.readline().decode().strip())
+made.shutdown(socket.SHUT_WR)
+print(words.read().decode().strip())
+"""
+
+
+def test_a_server_that_speaks_first_and_after_half_a_close_is_heard(tmp_path: Path):
+    def serve(client: socket.socket) -> None:
+        client.sendall(b"220 mail.example.org ESMTP\r\n")
+        assert client.recv(1) == b""
+        client.sendall(b"221 bye\r\n")
+
+    with a_server(serve) as port, walled(tmp_path, rule(port), {GOOD: "127.0.0.1"}) as behind:
+        end = behind.python(MANNERS, GOOD, str(port))
+
+    assert said(end).splitlines() == ["220 mail.example.org ESMTP", "221 bye"], complained(end)
