@@ -131,7 +131,7 @@ class Fenced:
         self.workspace = Workspace.open(root, ways[resolution]())
 
     def view(self, path: str) -> bool:
-        return BAIT in self.workspace.read_all(self.workspace.resolve_read(path), 10_000).content
+        return BAIT in self.workspace.read_all(self.workspace.resolve_read(path), 10_000)
 
     def create(self, path: str) -> bool:
         write_file(self.workspace, self.workspace.resolve_write(path), INSIDE)

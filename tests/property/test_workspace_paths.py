@@ -97,7 +97,7 @@ def test_whatever_is_asked_for_nothing_outside_changes_or_is_read(ground, text, 
     before = ground.elsewhere()
     for workspace in ground.workspaces:
         for act in (
-            lambda w: w.read_all(w.resolve_read(text), 1000).content,
+            lambda w: w.read_all(w.resolve_read(text), 1000),
             lambda w: list_directory(w, w.resolve_read(text), 3, 100),
             lambda w: write_file(w, w.resolve_write(text), b"written"),
             lambda w: edit_file(w, w.resolve_write(text), Append()),

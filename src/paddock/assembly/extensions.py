@@ -82,7 +82,7 @@ class SoundPackages(Struct, frozen=True):
             raise UnsoundPackageError(f"{asset.path} is brought by another package, too")
         try:
             path = self.workspace.resolve_entry(asset.path).path
-            content = self.workspace.read_all(path, bytes_max).content
+            content = self.workspace.read_all(path, bytes_max)
         except PaddockError as error:
             raise UnsoundPackageError(error.message) from error
         if digest_of(content) != asset.sha256:

@@ -101,7 +101,7 @@ class Differ(Struct, frozen=True):
             return now.link_text.encode("utf-8", "surrogateescape")
         try:
             target = self.workspace.resolve_entry(path).path
-            return self.workspace.read_all(target, _COMPARED_BYTES_MAX).content
+            return self.workspace.read_all(target, _COMPARED_BYTES_MAX)
         except (PathError, TextError):
             return None
 

@@ -240,7 +240,7 @@ def _difference(wanted: str, path: WorkspacePath, ports: Ports) -> str:
         return "[no diff: it is not yours to view]"
     bytes_max = ports.limits.view_bytes_max
     try:
-        now = ports.workspace.read_all(path, bytes_max).content
+        now = ports.workspace.read_all(path, bytes_max)
     except PathNotFoundError:
         return ""
     except ToolError as error:

@@ -112,21 +112,23 @@ class Ls:
 
     def run(self, plan: LsPlan, ports: Ports) -> ToolOutput:
         try:
-            page = first_entries(ports.workspace, plan.path, plan.limit, ports.shown.is_shown)
+            entries, has_more = first_entries(
+                ports.workspace, plan.path, plan.limit, ports.shown.is_shown
+            )
         except PathNotADirectoryError:
             raise PathNotADirectoryError(
                 f"Not a directory: {quote(plan.path.asked.relative)}", hint="use view for a file"
             ) from None
-        rows = [_row(entry, ports.shown) for entry in page.entries]
+        rows = [_row(entry, ports.shown) for entry in entries]
         said = [_shown(name, remark) for name, remark in rows] or [EMPTY_DIRECTORY]
-        if page.has_more:
+        if has_more:
             said.append(
                 limit_notice("entries", plan.limit, ports.limits.ls_entries_max, _OTHERWISE)
             )
         said += [f"[{notice}]" for notice in name_notices(name for name, _ in rows)]
         details: dict[str, Json] = {
             "count": len(rows),
-            "truncated": page.has_more,
+            "truncated": has_more,
             "entries": [path_text(name) for name, _ in rows],
         }
         return ToolOutput("\n".join(said), details)

@@ -114,7 +114,7 @@ def _read_before(ports: Ports, plan: CreateFilePlan) -> bytes | None:
     if not plan.path.exists or not ports.shown.may_view(plan.path.real.relative):
         return None
     try:
-        return ports.workspace.read_all(plan.path.real, ports.limits.view_bytes_max).content
+        return ports.workspace.read_all(plan.path.real, ports.limits.view_bytes_max)
     except ToolError:
         return None
 

@@ -7,9 +7,8 @@
       what was displaced → one sync of each → journal: end
     → remove what was displaced → forget the entry
 
-Nothing is written through a link: directories are opened without passing one, held, and at the end
-must still be where they were. Killed at any moment, the next to open the journal settles it; see
-`recover`.
+Directories are opened without passing a link, held, and at the end must still be where they were.
+Killed at any moment, the next to open the journal settles it; see `recover`.
 """
 
 import os
@@ -32,6 +31,7 @@ from paddock.storage.journal import (
     Metadata,
     MetadataStep,
     SecondRoot,
+    Step,
     SwapStep,
 )
 from paddock.storage.locks import identity_of
@@ -72,6 +72,7 @@ _ALL_BITS: Final = 0o7777
 _Told = Callable[[Sequence[ChangedPath]], object]
 _States = dict[WorkspacePath, EntryState]
 _Statuses = dict[WorkspacePath, FileStatus]
+_Marks = dict[WorkspacePath, tuple[EntryMark, str]]
 
 
 def commit_changes(
@@ -84,15 +85,11 @@ def commit_changes(
     witness: _Told | None = None,
     condition: Condition | None = None,
 ) -> ChangeReceipt:
-    """Make many changes, all of them or none; what a crash left of other sets is settled first.
+    """`label`: of the set if we are killed. `witness` hears of every path before any changes.
 
-    `label` is what the recovery calls the set if we are killed: the id of the call.
-    `witness` is told of every path before any of them changes, and where it raises, none does;
-    `condition` is asked under the locks.
-
-    Raises: as `write_file` (FileChangedError: not what the set believes);
-        InternalError: the changes contradict each other;
-        HostError: also where the set could not be put back, and then the recovery does it.
+    Raises: as `write_file` (FileChangedError: not what the set believes), and as `witness` and
+        `condition` do: nothing changed then; HostError: also where the set could not be put
+        back, and then the recovery does it.
     """
     recover(journal, workspace.disk, without_beside(workspace.resolution))
     plan = plan_changes(phases)
@@ -118,10 +115,7 @@ def commit_changes(
 
 
 def note_changes(history: History, rows: Sequence[ChangedPath]) -> None:
-    """Note a set that a call makes, with one sync: so a killed call is found and undone.
-
-    Raises: StorageFullError, HostError.
-    """
+    # With one sync. So a killed call is found and undone.
     running = current_call()
     doings = [doing for row in rows if (doing := doing_of_path(row)) is not None]
     if running is not None and doings:
@@ -133,20 +127,13 @@ def note_changes(history: History, rows: Sequence[ChangedPath]) -> None:
 # left no trace in the tree.
 
 
-class _Replaced(Struct, frozen=True):
-    status: FileStatus
-    mark: EntryMark
-    sight: str
-    """For the last look before it gives way."""
-
-
 class _Look(Struct):
     plan: ChangePlan
     fds: dict[WorkspacePath, int]
     objects: ObjectStore
     before: _States = field(default_factory=_States)
-    replaced: dict[WorkspacePath, _Replaced] = field(default_factory=dict[WorkspacePath, _Replaced])
-    in_place: _Statuses = field(default_factory=_Statuses)
+    found: _Statuses = field(default_factory=_Statuses)
+    marks: _Marks = field(default_factory=_Marks)
     kept: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     conflicts: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
@@ -160,7 +147,7 @@ class _Look(Struct):
                 elif status is None:
                     self.conflicts.append(act.path)
                 else:
-                    self.in_place[act.path] = status
+                    self.found[act.path] = status
                     self._entry(act, dir_fd, status)
         if self.conflicts:
             raise conflict(self.conflicts)
@@ -173,7 +160,7 @@ class _Look(Struct):
                 self.conflicts.append(path)
             return
         # Marked before it is looked at: what changes after that does not fit its mark.
-        self.replaced[path] = _Replaced(status, *marked(dir_fd, path, status))
+        self.found[path], self.marks[path] = status, marked(dir_fd, path, status)
         if plan.removed is not None:
             self._branch(plan.removed, dir_fd, status)
         elif change is not None:
@@ -232,12 +219,9 @@ class _Look(Struct):
         return self.objects.put_file(fd)
 
     def rows(self, after: _States) -> tuple[ChangedPath, ...]:
-        before = self.before
+        before, kept = self.before, self.kept
         paths = sorted(before.keys() | after.keys(), key=lambda path: os.fsencode(path.relative))
-        return tuple(
-            ChangedPath(path, before.get(path), after.get(path), path in self.kept)
-            for path in paths
-        )
+        return tuple([ChangedPath(p, before.get(p), after.get(p), p in kept) for p in paths])
 
 
 def _fits(old: Seen, status: FileStatus) -> bool:
@@ -291,26 +275,23 @@ class _Commit(Struct):
         directories = tuple(path.relative for path in self.looked.fds)
         return Intent(root.real_root, inode, self.token, directories, label, second)
 
-    def _bind(
-        self, path: WorkspacePath, step: SwapStep | MetadataStep, sight: str = ""
-    ) -> BoundStep:
+    def _bind(self, path: WorkspacePath, step: Step, sight: str = "") -> BoundStep:
         dir_fd = self.looked.fds[path.parent]
         return bind(self.workspace.disk, dir_fd, path, self.token, step, sight)
 
     def _swap(self, number: int, swap: SwapPlan) -> BoundStep:
-        path, old, new = swap.path, self.looked.replaced.get(swap.path), None
+        path, new, looked = swap.path, None, self.looked
+        old, sight = looked.marks.get(path, (None, ""))
         if swap.created is not None:
-            dir_fd, draft = self.looked.fds[path.parent], set_name(self.token, 2 * number)
-            replaced = None if old is None else old.status
-            status = self.drafts.build(swap.created, dir_fd, draft, replaced)
+            dir_fd, draft = looked.fds[path.parent], set_name(self.token, 2 * number)
+            status = self.drafts.build(swap.created, dir_fd, draft, looked.found.get(path))
             with converting(path, "write"):
                 new, _ = marked(dir_fd, path, status, draft)
-        mark, sight = (None, "") if old is None else (old.mark, old.sight)
-        step = SwapStep(path.parent.relative, path.name, number, mark, new)
+        step = SwapStep(path.parent.relative, path.name, number, old, new)
         return self._bind(path, step, sight)
 
     def _metadata(self, change: SetMetadata) -> BoundStep:
-        path, status = change.path, self.looked.in_place[change.path]
+        path, status = change.path, self.looked.found[change.path]
         mode = old_mode = status.mode & _ALL_BITS
         if change.mode is not None:
             mode = old_mode & ~NINE_BITS | change.mode & NINE_BITS
@@ -322,7 +303,7 @@ class _Commit(Struct):
         return self._bind(path, step)
 
     def _give_up(self) -> None:
-        """Remove what was built; what cannot be removed now is left to the recovery."""
+        # What cannot be removed now is left to the recovery.
         with suppress(OSError, PaddockError):
             for number, swap in enumerate(self.looked.plan.swaps):
                 draft = set_name(self.token, 2 * number)
@@ -342,7 +323,6 @@ class _Commit(Struct):
                 raise changed(path)
 
     def _put_back(self, bound: Sequence[BoundStep], failure: BaseException) -> None:
-        """Undo the set. If that fails too, whoever opens the journal next goes on with it."""
         try:
             self.entry.undo()
             changed_since = undo_all(bound)

@@ -1,11 +1,8 @@
 """What is to stand at a path, built under a temporary name beside it.
 
-In the directory where it will stand, because only there inherited group, default ACL and
-file system are right. Nothing is synced one by one: one wait for the whole set comes
-after all of it (see `apply`).
-
-What is given away is moved there instead, and then made to look as a copy would: owner and group
-of what is made in that directory, no attributes. Where that cannot be had, it is copied.
+Only there inherited group, default ACL and file system are right. One sync for the whole set comes
+after all of it. What is given away is moved there instead, and then made to look as a copy would:
+owner and group of what is made in that directory, no attributes.
 """
 
 import errno
@@ -36,13 +33,12 @@ from paddock.workspace.metadata import (
     FileStatus,
     carry_metadata,
     found_at,
-    require_same,
     status_of,
 )
 from paddock.workspace.paths import WorkspacePath
 from paddock.workspace.read import version_of
-from paddock.workspace.resolve import PASS, READ_DIRECTORY
-from paddock.workspace.states import OPEN_ENTRY, EntryState, state_of
+from paddock.workspace.resolve import PASS, READ_DIRECTORY, READ_FILE
+from paddock.workspace.states import EntryState, held_file, state_of
 
 _DEFAULT_ACL: Final = "system.posix_acl_default"
 _BY_THE_SYSTEM: Final = "security."
@@ -50,6 +46,7 @@ _CAPABILITIES: Final = "security.capability"
 _LABEL: Final = "security.selinux"
 _NONE: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS})
 _OPEN_DIRECTORY: Final = READ_DIRECTORY | os.O_NOFOLLOW
+_OPEN_FILE: Final = READ_FILE | os.O_NOFOLLOW
 
 
 class _Owner(NamedTuple):
@@ -71,10 +68,7 @@ class Drafts(Struct):
         replaced: FileStatus | None = None,
         taken_for: _Owner | None = None,
     ) -> FileStatus:
-        """Build it under `name`; `replaced` stands at its own name in the same directory.
-
-        With `taken_for` it stands there already, and has to be looked at and made theirs.
-        """
+        # With `taken_for` it stands there already, and has to be looked at and made theirs.
         change, path = branch.change, branch.path
         version = text = None
         with converting(path, "write"):
@@ -101,7 +95,7 @@ class Drafts(Struct):
     ) -> str:
         kept = replaced if replaced is not None and replaced.is_regular else None
         if taken_for is not None:
-            fd = os.open(name, OPEN_ENTRY, dir_fd=dir_fd)
+            fd = os.open(name, _OPEN_FILE, dir_fd=dir_fd)
         else:
             # Nobody may read a replacement until it has the old file's permissions.
             fd = self.disk.create(dir_fd, name, PRIVATE_MODE if kept else NEW_FILE_MODE)
@@ -109,8 +103,7 @@ class Drafts(Struct):
             if taken_for is not None:
                 _make_plain(self.disk, fd, taken_for)
             if kept is not None:
-                with held_open(os.open(change.path.name, OPEN_ENTRY, dir_fd=dir_fd)) as old_fd:
-                    require_same(old_fd, kept, change.path)
+                with held_file(change.path, dir_fd, kept) as old_fd:
                     self.notes += carry_metadata(self.disk, old_fd, kept, fd, change.path)
             if taken_for is None:
                 version = self._fill(change.content, fd)
@@ -134,7 +127,7 @@ class Drafts(Struct):
             return content.digest
         if isinstance(content, BytesContent):
             return write_chunks((content.content,), self.disk, fd)
-        with held_open(os.open(content.path, OPEN_ENTRY, dir_fd=content.dir_fd)) as source:
+        with held_open(os.open(content.path, _OPEN_FILE, dir_fd=content.dir_fd)) as source:
             return write_chunks(chunks_of(source, os.fstat(source).st_size), self.disk, fd)
 
     def _link(self, change: MakeLink, dir_fd: int, name: str, taken_for: _Owner | None) -> None:
@@ -169,10 +162,7 @@ class Drafts(Struct):
                 self._finish(branch.change, fd, status_of(fd).mode & ~NINE_BITS & 0o7777)
 
     def _take(self, change: Creation, dir_fd: int, name: str) -> _Owner | None:
-        """Move what is given to `name`; whose it has to be, or None where it is built anew.
-
-        Also where it raises it may stand under `name` by then.
-        """
+        """Move what is given to `name`; whose it has to be, or None where it is built anew."""
         given, kind = None, stat.S_IFREG
         if isinstance(change, MakeDirectory):
             given, kind = change.given, stat.S_IFDIR

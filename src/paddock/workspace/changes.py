@@ -1,11 +1,9 @@
-"""The nouns of a set of changes: what is to change, from what, and what came of it; and its plan.
+"""The nouns of a set of changes, and its plan. Pure: looks at nothing but the changes.
 
-A set is a sequence of phases, a phase a sequence of changes. All of them happen or none does; the
-phases say in which order the names change, for whoever looks on meanwhile (of a repository: objects
-first, references last). Each change says what it believes to stand at its path. A removal may be
-given together with a creation for one path: then the removal's belief counts, and the creation says
-`Absent`. A new directory is given before what it holds; one that is removed, with a removal for
-everything in it.
+Phases say in which order the names change, for whoever looks on meanwhile (of a repository: objects
+first, references last). Each change says what it believes to stand at its path. Of a removal and a
+creation for one path the removal's belief counts, and the creation says `Absent`. A new directory
+is given before what it holds; one that is removed, with a removal for everything in it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +20,11 @@ from paddock.workspace.states import ChangedPath, Seen
 
 
 class Absent(Struct, frozen=True):
-    """Nothing stands there."""
+    pass
 
 
 class AtVersion(Struct, frozen=True):
-    """A file with this content, or a link with this text; see `version_of`."""
-
-    version: str
+    version: str  # of a file's content, or of a link's text
 
 
 Old = Absent | Seen | AtVersion
@@ -43,10 +39,9 @@ class StoredContent(Struct, frozen=True):
 
 
 class GivenContent(Struct, frozen=True):
-    """A whole file that is given away: it becomes the new entry itself where it can.
+    """A file or directory to be moved in, or copied where it cannot; its attributes are not.
 
-    `path` lies below `dir_fd`, in a tree that nobody else uses any more and without a link on
-    the way. Where the file cannot be moved it is copied. It brings no attributes along.
+    `path` lies below `dir_fd`, in a tree that nobody else uses any more, without a link on the way.
     """
 
     dir_fd: int
@@ -56,65 +51,51 @@ class GivenContent(Struct, frozen=True):
 Content = BytesContent | StoredContent | GivenContent
 
 
-class WriteFile(Struct, frozen=True):
-    """A file is created, or replaces a file or a link.
+class _Displacing(Struct, frozen=True, kw_only=True):
+    keeps_old: bool = True  # in the store; the text of a link always is
+    # Also what its permissions protect: the kernel let a command, by those of the directory.
+    overrides_read_only: bool = False
 
-    `mode`: nine bits; None for those of the replaced file, or of any new file. setuid, setgid
-    and sticky do not survive.
-    """
 
+# `mode`: nine bits; None for those of the replaced file, or of any new one.
+
+
+class WriteFile(_Displacing, frozen=True):
     path: WorkspacePath
     content: Content
     old: Old
     mode: int | None = None
     modified_ns: int | None = None
-    keeps_old: bool = True
-    """Whether what is replaced goes into the store; the text of a link always does."""
-    overrides_read_only: bool = False
-    """Whether a file that its permissions protect is replaced all the same: the kernel
-    let a command do it, by the permissions of the directory."""
 
 
-class MakeDirectory(Struct, frozen=True):
-    """A directory is created, or replaces a file or a link. `mode`: nine bits, or None."""
-
+class MakeDirectory(_Displacing, frozen=True):
     path: WorkspacePath
     old: Old
     mode: int | None = None
     modified_ns: int | None = None
-    keeps_old: bool = True
-    overrides_read_only: bool = False
+    # What it holds are the set's own changes below `path`, each given from in there, with the
+    # mode and time that it has.
     given: GivenContent | None = None
-    """A directory that is given away whole: what it holds are the set's own changes below
-    `path`, each given from in there, with the mode and time that it has."""
 
 
-class MakeLink(Struct, frozen=True):
+class MakeLink(_Displacing, frozen=True):
     path: WorkspacePath
     text: str
     old: Old
     modified_ns: int | None = None
-    keeps_old: bool = True
-    overrides_read_only: bool = False
 
 
-class RemoveFile(Struct, frozen=True):
+class RemoveFile(_Displacing, frozen=True):
     path: WorkspacePath
     old: Seen | AtVersion
-    keeps_old: bool = True
-    overrides_read_only: bool = False
 
 
 class RemoveDirectory(Struct, frozen=True):
-    """A directory goes away, after everything in it. `old` None: whatever directory it is."""
-
     path: WorkspacePath
-    old: Seen | None = None
+    old: Seen | None = None  # None: whatever directory it is
 
 
-class SetMetadata(Struct, frozen=True):
-    """The nine permission bits, and of a file the modification time, change in place."""
-
+class SetMetadata(Struct, frozen=True):  # in place; the time only of a file
     path: WorkspacePath
     old: Seen | AtVersion
     mode: int | None = None
@@ -135,17 +116,13 @@ class ChangeReceipt(Struct, frozen=True):
 class Condition(Protocol):
     def directories(self) -> Sequence[WorkspacePath]: ...
 
-    def verify(self) -> None:
-        """Asked under the locks, before anything is built; where this raises, nothing happens."""
-        ...
+    def verify(self) -> None: ...  # under the locks; where it raises, nothing happens
 
 
 # A new directory with all that is to be in it is built beside its place and appears in one
 # step; a directory that goes away with all that it holds disappears in one. So every step
 # stands in a directory that is there already, and a step is one change of places between a
 # name and a temporary name beside it, whatever the kinds on both sides.
-#
-# Pure: looks at nothing but the changes.
 
 _Change = TypeVar("_Change", Creation, Removal)
 
@@ -164,18 +141,14 @@ RemovedBranch = Branch[Removal]
 
 
 class SwapPlan(Struct, frozen=True):
-    """What stands at `path` gives way to what is to stand there; either may be nothing."""
-
     path: WorkspacePath
     removed: RemovedBranch | None
     created: CreatedBranch | None
 
 
 class ChangePlan(Struct, frozen=True):
-    """Swaps by phase, then by path; then changes in place, a directory after what is in it."""
-
-    swaps: tuple[SwapPlan, ...]
-    metadata: tuple[SetMetadata, ...]
+    swaps: tuple[SwapPlan, ...]  # by phase, then by path
+    metadata: tuple[SetMetadata, ...]  # a directory after what is in it
 
     def directories(self) -> tuple[WorkspacePath, ...]:
         return tuple(dict.fromkeys(act.path.parent for act in (*self.swaps, *self.metadata)))

@@ -1,12 +1,11 @@
 """One step of a set in the tree: do it, undo it, and tell which of the two it is.
 
-A swap: what stands at a name and what stands under a temporary name beside it change places, in
-one call where both are there. A creation moves temporary → name, which must be free; a removal name
-→ temporary; a replacement exchanges the two. Where the file system cannot exchange, the old entry
-goes aside first, under a second temporary name; in a set of one, which no journal completes, the
-new one is renamed over it. After each it is looked at what was really displaced. If that is not
-what was read, the step is refused, and the set is undone with it. Undoing never loses what is
-newer. Every state that a crash can leave is told by what stands under the three names.
+A creation moves temporary → name, which must be free; a removal name → temporary; a replacement
+exchanges the two. Where the file system cannot exchange, the old entry goes aside first, under a
+second temporary name; in a set of one, which no journal completes, the new one is renamed over it.
+After each it is looked at what was really displaced. If that is not what was read, the step is
+refused, and the set is undone with it. Undoing never loses what is newer. Every state that a crash
+can leave is told by what stands under the three names.
 """
 
 import contextlib
@@ -35,23 +34,20 @@ _GOING: Final = 0x8000_0000
 _ALL_BITS: Final = 0o7777
 _OPEN: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _LOCK_WAIT_S: Final = 2.0
-"""A writer in there holds its lock for milliseconds. We hold locks above it meanwhile, for
-which it could be waiting: then it is in our way, and the set gives way."""
+# A writer in there holds its lock for milliseconds. We hold locks above it meanwhile, for
+# which it could be waiting: then it is in our way, and the set gives way.
 
 
 class BoundSwap(Struct, frozen=True):
-    """`draft`, `aside`, `going` are temporary names in the same directory."""
-
     disk: Disk
     dir_fd: int
     path: WorkspacePath
     step: SwapStep
     draft: str
+    # Empty in a set of one: where the file system cannot exchange, one rename over the old entry
+    # is whole, and two are not.
     aside: str = ""
-    """Empty in a set of one, which no journal undoes: where the file system cannot exchange,
-    one rename over the old entry is whole, and two are not."""
-    going: str = ""
-    """Of a displaced directory that was compared once more, and is being removed."""
+    going: str = ""  # a displaced directory that was compared once more, and is being removed
     sight: str = ""
 
     @property
@@ -59,7 +55,7 @@ class BoundSwap(Struct, frozen=True):
         return self.path.name
 
     def is_done(self) -> bool:
-        """Also half done. Not where the temporary is gone: then nothing can be done any more."""
+        # Also half done. Not where the temporary is gone: then nothing can be done any more.
         old, new = self.step.old, self.step.new
         draft = self._at(self.draft)
         is_ours = draft is not None and not draft.is_same_entry(self._at(self.name))
@@ -74,44 +70,39 @@ class BoundSwap(Struct, frozen=True):
         return old is None or displaced is None or self._fits(displaced, old)
 
     def do(self) -> None:
-        """Do it; FileChangedError if somebody was in the way, and then it may be half done."""
+        """Raises: FileChangedError: somebody was in the way; then it may be half done."""
         old, new = self.step.old, self.step.new
         if self._is_half_way():
             self._move(self.draft, self.name)
         else:
             # Threat: the name, or the temporary, was swapped for something else since it was
-            # read. This look spares a needless exchange; the one below is what decides. But
-            # that a file was rewritten under its old modification time is seen here alone.
+            # read. The look below decides; but that a file was rewritten under its old
+            # modification time is seen here alone.
             if not self._fits(self.name, old, self.sight) or (
                 new is not None and not self._fits(self.draft, new)
             ):
                 raise changed(self.path)
-            if not self._change_places(old, new):
-                return
+            try:
+                if old is None:
+                    self._move(self.draft, self.name)
+                elif new is None:
+                    self._move(self.name, self.draft)
+                elif not self.disk.exchange(self.dir_fd, self.draft, self.name):
+                    if not self.aside:
+                        self.disk.replace(self.dir_fd, self.draft, self.dir_fd, self.name)
+                        return
+                    self._move(self.name, self.aside)
+                    self._move(self.draft, self.name)
+            except (FileExistsError, FileNotFoundError) as failure:
+                raise changed(self.path) from failure
         if old is not None:
             displaced = self._displaced()
             # Threat: it was rewritten, filled or replaced between the look and the rename.
             if displaced is None or not self._fits(displaced, old):
                 raise changed(self.path)
 
-    def _change_places(self, old: EntryMark | None, new: EntryMark | None) -> bool:
-        try:
-            if old is None:
-                self._move(self.draft, self.name)
-            elif new is None:
-                self._move(self.name, self.draft)
-            elif not self.disk.exchange(self.dir_fd, self.draft, self.name):
-                if not self.aside:
-                    self.disk.replace(self.dir_fd, self.draft, self.dir_fd, self.name)
-                    return False
-                self._move(self.name, self.aside)
-                self._move(self.draft, self.name)
-        except (FileExistsError, FileNotFoundError) as failure:
-            raise changed(self.path) from failure
-        return True
-
     def undo(self) -> bool:
-        """As it was before. False: somebody has changed it since, and theirs stands."""
+        """False: somebody has changed it since, and theirs stands."""
         if self._is_half_way():
             return self._moved_back(self.aside)
         if not self.is_done():
@@ -140,21 +131,15 @@ class BoundSwap(Struct, frozen=True):
             if displaced is not None and old is not None and not self._is_cleared(displaced, old):
                 return False
             remove_any(self.disk, self.dir_fd, self.going)
-        is_clean = True
-        for name in (self.draft, self.aside):
-            status = self._at(name)
-            if status is None or self._may_go(name, status, is_undone=is_undone):
-                remove_any(self.disk, self.dir_fd, name)
-            else:
-                is_clean = False
-        return is_clean
+        there = [(name, status) for name in (self.draft, self.aside) if (status := self._at(name))]
+        ours = [name for name, status in there if self._may_go(name, status, is_undone=is_undone)]
+        for name in ours:
+            remove_any(self.disk, self.dir_fd, name)
+        return len(ours) == len(there)
 
     def _is_cleared(self, displaced: str, old: EntryMark) -> bool:
-        """Of a displaced directory: remove it. False: something is in it that it did not hold.
-
-        Threat: somebody whose working directory it is makes a file in it now, which stands
-        nowhere else. What was not compared is not removed.
-        """
+        # Threat: somebody whose working directory it is makes a file in it now, which stands
+        # nowhere else. What was not compared is not removed.
         if old.kind is not MarkKind.DIRECTORY:
             return True
         status = self._at(displaced)
@@ -209,7 +194,6 @@ class BoundSwap(Struct, frozen=True):
         return aside is not None and draft is not None and draft.inode == new.inode
 
     def _move(self, name: str, to: str) -> None:
-        """Rename and never replace; EEXIST where something is."""
         one, other = self._at(name), self._at(to)
         if one is not None and one.is_same_entry(other):
             self.disk.unlink(self.dir_fd, name)  # a move by link(2) that was cut short
@@ -231,7 +215,7 @@ class BoundSwap(Struct, frozen=True):
         return True
 
     def _exchanged_back(self, new: EntryMark) -> bool:
-        """Exchange again, until what was taken away is what we put there last: theirs goes back."""
+        # Again, until what was taken away is what we put there last: theirs goes back.
         last = new.inode
         for attempt in range(_EXCHANGES_MAX):
             returned = self._at(self.draft)
@@ -276,7 +260,6 @@ class BoundMetadata(Struct, frozen=True):
         return True
 
     def _set(self, before: Metadata, after: Metadata) -> bool:
-        """From one to the other. False: it is another entry, or somebody else has changed it."""
         try:
             fd = os.open(self.path.name, PASS | os.O_NOFOLLOW, dir_fd=self.dir_fd)
         except FileNotFoundError:
@@ -312,23 +295,17 @@ def bind(
 
 # A directory that is moved away with all that it holds can be filled, through its old
 # descriptor or by a writer that had its lock, in the moment before it moves. So what it
-# holds is looked at before and after, and must be the same.
+# holds is looked at before and after, and must be the same. Each directory in it is locked
+# while it is read: a writer in there is done, and seen, or finds that it is elsewhere.
 
 
 class HeldTree(NamedTuple):
-    """What a directory holds. `digest`: equal as long as nobody changed anything in there."""
-
     digest: str
     sight: str
     names: frozenset[str]
 
 
 def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
-    """Each directory in it is locked while it is read.
-
-    So a writer in there is either done, and seen, or comes after and finds that the directory
-    is not where it was.
-    """
     digest, sight, names = hashlib.sha256(), hashlib.sha256(), set[str]()
 
     def walk(dir_fd: int, name: str, path: WorkspacePath, above: str) -> None:
@@ -353,13 +330,10 @@ def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
 def marked(
     dir_fd: int, path: WorkspacePath, status: FileStatus, name: str = ""
 ) -> tuple[EntryMark, str]:
-    """The mark of what stands at `path`, or beside it under `name`; and what a mark leaves out.
-
-    Threat: a file that is rewritten in place with as many bytes, and gets its old modification
-    time back, has the same mark. Nobody sets the change time (inode(7)). It holds until our own
-    rename moves it (on ext4, XFS, Btrfs and tmpfs), so it is for the last look before that, and
-    stands in no journal.
-    """
+    # Threat: a file that is rewritten in place with as many bytes, and gets its old modification
+    # time back, has the same mark. Nobody sets the change time (inode(7)). It holds until our own
+    # rename moves it (on ext4, XFS, Btrfs and tmpfs), so it is for the last look before that, and
+    # stands in no journal.
     if not status.is_directory:
         return mark_of(status), _sight_of(status)
     held = held_in(dir_fd, name or path.name, path)
@@ -393,11 +367,9 @@ def reading(dir_fd: int, name: str, path: WorkspacePath) -> Generator[tuple[int,
 def remove_any(
     disk: Disk, dir_fd: int, name: str, only: Collection[str] | None = None, above: str = ""
 ) -> bool:
-    """Remove what stands under a temporary name, if anything; whether nothing is left of it.
-
-    Threat: what somebody makes in a directory after it was looked at stands nowhere else. Then
-    `only` are the names, from `above` on, of what it was seen to hold.
-    """
+    """Remove what stands under a temporary name, if anything; whether nothing is left of it."""
+    # Threat: what somebody makes in a directory after it was looked at stands nowhere else. Then
+    # `only` are the names, from `above` on, of what it was seen to hold.
     status = status_at(dir_fd, name)
     if status is None:
         return True
@@ -423,7 +395,7 @@ def remove_any(
 
 
 def _insist(remove: Callable[[int, str], None], dir_fd: int, name: str) -> None:
-    """Do it, also in a directory of ours that the set has just made read-only."""
+    # Also in a directory of ours that the set has just made read-only.
     with contextlib.suppress(FileNotFoundError):
         try:
             remove(dir_fd, name)

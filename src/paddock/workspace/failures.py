@@ -1,7 +1,6 @@
-"""Where an `OSError` becomes an exception of `paddock.errors`: here and nowhere else.
+"""Where an `OSError` becomes an exception of `paddock.errors`, which names no path of the host's.
 
-Messages name the workspace's path, never the host's. What a model can act on is a
-ToolError; a failing disk or exhausted descriptors are the operator's (HostError).
+What a model can act on is a ToolError; a failing disk or exhausted descriptors are a HostError.
 """
 
 import errno

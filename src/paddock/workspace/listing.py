@@ -1,9 +1,7 @@
 """Walking directories by descriptor, in the order of the paths' bytes.
 
-Each directory is opened under the descriptor of its parent, with O_NOFOLLOW, so one that is
-swapped for a link during the walk is an error of that one entry. Links are shown and never
-followed, and Paddock's temporary files are not there. Nothing is looked at closely (size, where
-a link leads) that is not shown; a directory that cannot be read is noted, and the walk goes on.
+Each is opened under the descriptor of its parent, with O_NOFOLLOW, so one that is swapped for a
+link during the walk is an error of that one entry. Links are shown and never followed.
 """
 
 import heapq
@@ -33,23 +31,15 @@ from paddock.workspace.workspace import Workspace
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _HIDDEN_LIKELY: Final = 16
-_SORTED_SHARE: Final = 4
-"""Where one in so many is wanted, two sorts of texts are quicker than a heap of pairs."""
+_SORTED_SHARE: Final = 4  # of which one is wanted: two sorts are quicker than a heap then
 
 
 class DirectoryEntry(Struct, frozen=True):
-    """One entry. `size_bytes` is 0 for all but files.
-
-    `target` and `target_kind` (FILE, DIRECTORY or SPECIAL) are set for a LINK
-    that leads to something inside; a DANGLING_LINK has the target only. A
-    LINK_OUT has neither: where it leads is nothing that an agent sees.
-    """
-
     path: WorkspacePath
     kind: EntryKind
-    size_bytes: int = 0
-    target: WorkspacePath | None = None
-    target_kind: EntryKind | None = None
+    size_bytes: int = 0  # but for files
+    target: WorkspacePath | None = None  # of a link that leads to something inside
+    target_kind: EntryKind | None = None  # FILE, DIRECTORY or SPECIAL; None if it dangles
 
     @property
     def is_directory(self) -> bool:
@@ -57,25 +47,17 @@ class DirectoryEntry(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """Entries in byte order of their paths, cut at a limit; `total` counts all of them."""
-
-    entries: tuple[DirectoryEntry, ...]
+    entries: tuple[DirectoryEntry, ...]  # in byte order of their paths
     total: int
-    unreadable: tuple[WorkspacePath, ...] = ()
-    """Directories that could not be opened; they are listed, what they hold is not."""
+    unreadable: tuple[WorkspacePath, ...] = ()  # listed; what they hold is not
 
     @property
     def missing(self) -> int:
         return self.total - len(self.entries)
 
 
-class Page(Struct, frozen=True):
-    entries: tuple[DirectoryEntry, ...]
-    has_more: bool
-
-
 class EntryFilter:
-    """Which entries a listing is about; this one, about all. What is not shown is not counted."""
+    """Which entries a listing is about, and counts; this one, about all."""
 
     __slots__ = ()
 
@@ -108,11 +90,7 @@ def list_directory(
     *,
     skipped: int = 0,
 ) -> Listing:
-    """What a directory holds, `depth` levels down; at most `entries_max` shown.
-
-    `about` chooses entries before they are counted and cut; so many of the first are `skipped`.
-    Raises: PathNotFoundError, PathNotADirectoryError; PathError: not readable.
-    """
+    """Raises: PathError: not found, no directory, or not readable."""
     directory = path.real if isinstance(path, ReadPath) else path
     with converting(directory, "list"):
         walk = _Walk(about)
@@ -129,11 +107,8 @@ def first_entries(
     path: ReadPath | WorkspacePath,
     entries_max: int,
     is_shown: Callable[[str], bool],
-) -> Page:
-    """The first entries of a directory, without regard to case; raises as `list_directory`.
-
-    Only links are looked at closely: any directory costs one pass, and no entry has a size.
-    """
+) -> tuple[tuple[DirectoryEntry, ...], bool]:
+    """The first entries, without regard to case, nor a size, and whether there are more."""
     directory = path.real if isinstance(path, ReadPath) else path
     with converting(directory, "list"), held_open(_open_directory(workspace, directory)) as fd:
         with os.scandir(fd) as listed:
@@ -145,11 +120,10 @@ def first_entries(
             if not is_temporary_name(entry.name) and is_shown(prefix + entry.name)
         )
         entries = tuple([_told(workspace, prefix, each) for each in islice(shown, entries_max)])
-        return Page(entries, has_more=next(shown, None) is not None)
+        return entries, next(shown, None) is not None
 
 
 def _told(workspace: Workspace, prefix: str, entry: os.DirEntry[str]) -> DirectoryEntry:
-    """What a directory itself tells of an entry; where a link leads, it does not."""
     path, kind = unchecked_path(prefix + entry.name), EntryKind.SPECIAL
     if entry.is_symlink():
         return _link(workspace, path)
@@ -165,11 +139,8 @@ def _open_directory(workspace: Workspace, directory: WorkspacePath) -> int:
 
 
 def _searchable(fd: int) -> int:
-    """Refuse a directory whose names can be read, and nothing of what they name.
-
-    Threat: every entry would seem to have gone away, and the directory empty.
-    path_resolution(7): "." below a descriptor asks for search permission of its directory.
-    """
+    # Threat: where names can be read, and nothing of what they name, the directory would seem
+    # empty. path_resolution(7): "." below a descriptor asks for search permission.
     try:
         os.stat(".", dir_fd=fd)
     except BaseException:

@@ -1,8 +1,7 @@
 """What stands under a name, by stat(2); and what new content inherits from what it replaces.
 
-Kept: permission bits, owner, group, extended attributes, POSIX ACLs among them.
-Not kept, because they speak of the old content: setuid, setgid and sticky bits, file
-capabilities, integrity signatures.
+That is all but what speaks of the old content: setuid, setgid and sticky bits, file capabilities,
+integrity signatures.
 """
 
 import errno
@@ -19,11 +18,8 @@ from paddock.workspace.failures import changed, converted
 from paddock.workspace.paths import EntryKind, WorkspacePath
 
 _ABOUT_CONTENT: Final = frozenset({"security.capability", "security.ima", "security.evm"})
-"""Attributes that vouch for bytes that are no longer there."""
-_BY_THE_SYSTEM: Final = "security."
-"""Labels that a security module gives and may not let us set (xattr(7))."""
-NEW_FILE_MODE: Final = 0o666
-"""Less the umask, or as the directory's default ACL says."""
+_BY_THE_SYSTEM: Final = "security."  # labels that a module may not let us set (xattr(7))
+NEW_FILE_MODE: Final = 0o666  # less the umask, or as the directory's default ACL says
 NINE_BITS: Final = 0o777
 _NO_ATTRIBUTES: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
 _KINDS: Final = {
@@ -50,7 +46,7 @@ class FileStatus(Struct, frozen=True):
 
     @property
     def content_mark(self) -> tuple[int, int, int, int]:
-        """Equal as long as nobody rewrote the file; our own renames do not move it."""
+        # Equal as long as nobody rewrote the file; our own renames do not move it.
         return self.device, self.inode, self.size_bytes, self.modified_ns
 
     def is_same_entry(self, other: "FileStatus | None") -> bool:
@@ -58,7 +54,6 @@ class FileStatus(Struct, frozen=True):
 
     @property
     def permissions(self) -> int:
-        """The nine bits; setuid, setgid and sticky are not carried to new content."""
         return self.mode & NINE_BITS
 
     @property
@@ -85,7 +80,6 @@ def status_of(fd: int) -> FileStatus:
 
 
 def found_at(dir_fd: int, name: str) -> FileStatus:
-    """Raises: OSError, also where nothing stands there."""
     return status_from(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
 
 
@@ -102,7 +96,7 @@ def require_same(fd: int, status: FileStatus, path: WorkspacePath) -> None:
 
 
 def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int) -> None:
-    """Refuse a file that its permissions protect, also when we are root: a rename would not ask."""
+    # Also when we are root: a rename would not ask.
     if not status.mode & 0o222:
         raise ReadOnlyPathError(
             f"{quote(path.relative)} is read-only: no write bit in mode {status.permissions:04o}",
@@ -124,11 +118,9 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int) -> No
 def carry_metadata(
     disk: Disk, old_fd: int, old: FileStatus, new_fd: int, path: WorkspacePath
 ) -> tuple[str, ...]:
-    """Give the new file the old one's owner, attributes and mode; return what is to be told.
-
-    The order matters: chown(2) clears bits of the mode, chmod(2) rewrites the mask of an
-    ACL, and setting an ACL sets the group bits to its mask, which is what they were.
-    """
+    """Return what is to be told."""
+    # The order matters: chown(2) clears bits of the mode, chmod(2) rewrites the mask of an
+    # ACL, and setting an ACL sets the group bits to its mask, which is what they were.
     new = status_of(new_fd)
     if (old.uid, old.gid) != (new.uid, new.gid):
         try:

@@ -17,10 +17,9 @@ class _Closed(StructMeta):
 
 
 class WorkspacePath(Struct, frozen=True, metaclass=_Closed):
-    """A canonical name inside one workspace; `.` is the root.
+    """A canonical name inside one workspace, which alone makes them; `.` is the root.
 
-    Only the workspace makes one: its text was taken apart once, here, and is never again. A
-    name that the disk gave may hold lone surrogates.
+    A name that the disk gave may hold lone surrogates.
     """
 
     relative: str
@@ -51,7 +50,7 @@ class WorkspacePath(Struct, frozen=True, metaclass=_Closed):
 
 
 def unchecked_path(relative: str) -> WorkspacePath:
-    """The path whose canonical text is `relative`, which the caller has proved to be so."""
+    # Whose canonical text this is: the caller has proved it.
     return StructMeta.__call__(WorkspacePath, relative)
 
 
@@ -67,10 +66,7 @@ def child_of(directory: WorkspacePath, name: str) -> WorkspacePath:
 
 
 class ReadPath(NamedTuple):
-    """A path to read: as asked, and where links lead. Policy judges both.
-
-    It need not exist: a refusal by policy must not tell whether something is there.
-    """
+    """A path to read, which need not exist: as asked, and where links lead. Policy judges both."""
 
     asked: WorkspacePath
     real: WorkspacePath
@@ -97,7 +93,7 @@ _TEMPORARY: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.(?:tmp|at|set)")
 
 
 def is_temporary_name(name: str) -> bool:
-    """Whether `name` is one of ours, in any case: hidden from every tool, and refused as a path."""
+    # In any case (ours on a file system that folds it): hidden from tools, refused as a path.
     return name[:9].lower() == TEMPORARY_PREFIX and _TEMPORARY.fullmatch(name.lower()) is not None
 
 
@@ -109,16 +105,12 @@ def set_prefix(token: str) -> str:
     return TEMPORARY_PREFIX + token
 
 
-# Taking a path's text apart; no function here touches the disk. A path is relative to the root, or
-# absolute inside it by either of the root's names. `..` stays in place for `resolve` to follow,
-# because after a link it is not a matter of text. Nothing is percent-decoded, case-folded or
-# normalised: `%2e%2e` is a file name.
+# Taking a path's text apart. A path is relative to the root, or absolute inside it by either of
+# the root's names. `..` stays in place for `resolve` to follow, because after a link it is not a
+# matter of text. Nothing is percent-decoded, case-folded or normalised: `%2e%2e` is a file name.
 
 _UNUSABLE: Final = lazy_pattern("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Controls (C0, DEL, C1) and lone surrogates, which no UTF-8 name can hold."""
-
-_PLAIN_CHARS_MAX: Final = 250
-"""So short a text can exceed neither the limits of a name and a path nor that of depth."""
+_PLAIN_CHARS_MAX: Final = 250  # below all limits: of a name, of a path, of depth
 
 
 class AskedPath(Struct, frozen=True):
@@ -128,7 +120,7 @@ class AskedPath(Struct, frozen=True):
 
 
 def is_plain(text: str) -> bool:
-    """Whether `text` is canonical already. It may say no to one that is, never yes to another."""
+    # It may say no to one that is canonical, never yes to another.
     return (
         text.isprintable()
         and 0 < len(text) <= _PLAIN_CHARS_MAX
@@ -221,19 +213,16 @@ class EntryKind(Enum):
 
 
 ChangeableKind: TypeAlias = Literal[EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.LINK]
-"""The kinds that a tool or a command can change."""
 
 
 class EntryVersion(NamedTuple):
-    """What stood under a name, with its kind.
+    """What stood under a name: of content, or of a link's text; a word for a directory.
 
-    Threat: a file and a link have versions of one form. One that is exchanged for the
-    other, with the same bytes, is another thing at the same version.
+    Threat: a file and a link with the same bytes are different things at the same version.
     """
 
     kind: ChangeableKind
     version: str
-    """Of a file's content, or of a link's text; a word for a directory."""
 
     def __str__(self) -> str:
         return f"link {self.version}" if self.kind is EntryKind.LINK else self.version

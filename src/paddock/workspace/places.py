@@ -1,7 +1,4 @@
-"""Places in a workspace that are about to change: their locks and temporary names.
-
-Two calls on one path come one after the other, and no temporary outlives a killed process.
-"""
+"""Places in a workspace that are about to change: their locks and temporary names."""
 
 import errno
 import fcntl
@@ -32,20 +29,15 @@ from paddock.workspace.workspace import Workspace
 # flock(2) on a descriptor of the parent directory itself: no lock file, so two planes on one
 # tree exclude each other without knowing of each other. Each lock opens the directory anew,
 # because flock belongs to the open file and a shared descriptor would let every thread in.
-#   * the wait is bounded by limits.path_lock_timeout_s, and does not spin;
-#   * once locked, the name must still lead to the locked directory, else it is opened
-#     again: a lock on a directory that was moved away protects nothing;
-#   * several locks are taken in the order of (device, inode), so that two moves never
-#     wait for each other;
-#   * a lock is given up by LOCK_UN before the descriptor is closed: a child forked
-#     meanwhile holds a copy of it, and would keep the lock for as long as it lives.
+# Once locked, the name must still lead to the locked directory, else it is opened again: a
+# lock on a directory that was moved away protects nothing. Several are taken in the order of
+# (device, inode), so that two moves never wait for each other. LOCK_UN comes before the
+# descriptor is closed: a child forked meanwhile holds a copy, and would keep the lock.
 
 _REOPENS_MAX: Final = 64
 _CHECKED_FROM: Final = 64
-_SPARE: Final = 64
-"""Descriptors for the work in the directories: drafts, walks, the store, the journal."""
-_USED_AT_MOST: Final = 128
-"""Where the system does not tell what is open."""
+_SPARE: Final = 64  # descriptors for the work: drafts, walks, the store, the journal
+_USED_AT_MOST: Final = 128  # where the system does not tell what is open
 
 
 def lock_directory(fd: int, path: WorkspacePath, wait_s: float) -> None:
@@ -57,7 +49,7 @@ def lock_directory(fd: int, path: WorkspacePath, wait_s: float) -> None:
 
 
 def _require_descriptors(wanted: int) -> None:
-    """Refuse what would leave no descriptor for the work: a lock lasts as long as its own."""
+    # A lock lasts as long as its own descriptor, and the work has to have some.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if most == resource.RLIM_INFINITY:
         return
@@ -69,8 +61,7 @@ def _require_descriptors(wanted: int) -> None:
     if wanted > room:
         raise StorageFullError(
             f"{wanted} directories are changed at once, and this process may open {room} more",
-            hint="nothing was changed; change less at once, or raise the limit of open files "
-            "(ulimit -n)",
+            hint="nothing was changed; change less at once, or raise the limit: ulimit -n",
         )
 
 
@@ -84,8 +75,10 @@ def is_still_there(
         return False  # opened again, and then it says what is wrong
 
 
-def lock(workspace: Workspace, *paths: WorkspacePath) -> AbstractContextManager[tuple[int, ...]]:
-    return locked(workspace.root_fd, workspace.resolution, *paths)
+def lock(
+    workspace: Workspace, *paths: WorkspacePath, wait_s: float = limits.path_lock_timeout_s
+) -> AbstractContextManager[tuple[int, ...]]:
+    return locked(workspace.root_fd, workspace.resolution, *paths, wait_s=wait_s)
 
 
 @contextmanager
@@ -126,25 +119,21 @@ def locked(
 
 # A new file needs no temporary name where the file system has O_TMPFILE. Replacing a file
 # does, for no call links over an existing name; so does deleting, which moves the entry aside
-# to see that it is the one that was judged. Such a name stands in the directory of the file,
-# because only there inherited group, default ACL and file system are right.
+# to see that it is the one that was judged.
 #
 # A process can be killed while the name stands. Finding it again must not cost a walk of the
 # tree, so it is recorded first where the next open looks: a symbolic link in the root, named
-# like the temporary, whose text is the directory. One call makes such a record whole and one
-# removes it. `sweep` then reads one directory, the root; a name in the root needs no record.
+# like the temporary, whose text is the directory. A name in the root needs no record.
 #
 #     lock directory → record → name the temporary → exchange or move → unlink → drop record
 #
-# Names and records live only while the lock of the temporary's directory is held. So whoever
-# holds that lock and saw the record before knows that its writer is dead. Where the root itself
+# Whoever holds the lock and saw the record before knows that its writer is dead. Where the root
 # may not be written there is no record, and the temporary of a killed process stays, hidden.
 
 _NAMED: Final = ".tmp"
 _RECORD: Final = ".at"
 _UNWRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EOPNOTSUPP})
-_SWEEP_WAIT_S: Final = 2.0
-"""Longer than a write holds a lock; an open does not wait for a stuck writer."""
+_SWEEP_WAIT_S: Final = 2.0  # longer than a write holds a lock
 
 
 def _is_swept(name: str) -> bool:
@@ -154,10 +143,7 @@ def _is_swept(name: str) -> bool:
 
 @contextmanager
 def temporary_name(workspace: Workspace, directory: WorkspacePath, dir_fd: int) -> Generator[str]:
-    """A name in a locked directory, recorded for as long as anything may stand there.
-
-    Whatever stands there at the end is removed.
-    """
+    """A name in a locked directory; whatever stands there at the end is removed."""
     disk, root_fd = workspace.disk, workspace.root_fd
     # Threat: a name that can be guessed is a file that can be planted. 128 random bits.
     token = TEMPORARY_PREFIX + os.urandom(16).hex()
@@ -190,10 +176,7 @@ def _removed(disk: Disk, dir_fd: int, name: str) -> bool:
 
 
 def sweep(workspace: Workspace, names: Iterable[str]) -> None:
-    """Remove what killed processes left under `names` of ours in the root, and what they tell of.
-
-    Waits for no stuck writer, and leaves what this user may not remove.
-    """
+    """Remove what killed processes left under `names` in the root, and what they tell of."""
     disk, root_fd = workspace.disk, workspace.root_fd
     for name in sorted(filter(_is_swept, names)):
         is_record = name.endswith(_RECORD)

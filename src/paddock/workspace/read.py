@@ -1,10 +1,8 @@
 """Reading one file: by descriptor, regular files only, sizes from the descriptor.
 
-The real path that was judged is opened, and no link on the way; opening never waits: a FIFO, socket
-or device is refused. A file that is replaced while we read stays whole for us: we hold the old one.
-One that is rewritten in place can't be held still: at most the bytes that it had when it was opened
-are read, and the answer says that it changed meanwhile. Its version is that of the bytes read, so a
-later `if_version` fails.
+A file that is replaced while we read stays whole for us: we hold the old one. Of one that is
+rewritten in place at most the bytes that it had when it was opened are read; its version is that of
+the bytes read, so a later `if_version` fails.
 """
 
 import os
@@ -12,10 +10,9 @@ import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Final, Self, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import PathNotAFileError, TextTooLargeError
@@ -25,7 +22,6 @@ from paddock.values.entries import digest_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.paths import WorkspacePath
-from paddock.workspace.resolve import READ_FILE, Resolution
 
 # A line ends with LF; what follows the last LF is a line only if it is not empty. One pass counts
 # the line ends of each chunk; the wanted lines are then read from where they begin. Nothing ever
@@ -37,9 +33,8 @@ _LF: Final = b"\n"
 
 class WindowLine(Struct, frozen=True):
     number: int
-    content: bytes
-    """Without its LF, perhaps cut; `length_bytes` is that of the whole line."""
-    length_bytes: int
+    content: bytes  # without its LF, perhaps cut
+    length_bytes: int  # of the whole line
 
     @property
     def is_cut(self) -> bool:
@@ -51,10 +46,8 @@ class Window(Struct, frozen=True):
     first_line: int
     lines_total: int
     size_bytes: int
-    cut_by_bytes: bool
-    """Fewer lines than asked for, because bytes_max was reached."""
-    version: str
-    """`sha256:…` of the whole content."""
+    cut_by_bytes: bool  # fewer lines than asked for, because bytes_max was reached
+    version: str  # of the whole content
     changed_while_reading: bool = False
 
     @property
@@ -158,19 +151,18 @@ def whole_characters(content: bytes) -> bytes:
 
 
 # Reading on in a large file would otherwise hash and count all of it for each window. A file is
-# told again by device, inode, size and both its times. Within one tick of the clock it could be
-# rewritten without a trace in them, so nothing is remembered of a file that changed shortly before
-# it was read. A stale answer can only come from writes that leave no trace in the times at once (a
-# memory mapping that is not synced). It then shows the bytes that stand there, perhaps from a wrong
-# line on, and a version that no write accepts.
+# told again by its status. Within one tick of the clock it could be rewritten without a trace in
+# the times, so nothing is remembered of a file that changed shortly before it was read. A stale
+# answer can only come from writes that leave no trace there at once (a memory mapping that is not
+# synced). It then shows the bytes that stand there, perhaps from a wrong line on, and a version
+# that no write accepts.
 
 WORTH_REMEMBERING_BYTES: Final = 1_048_576
 _FILES_MAX: Final = 16
-_SETTLED_NS: Final = 1_000_000_000
-"""Far longer than the coarsest clock tick of a file system that has ticks (10 ms)."""
+_SETTLED_NS: Final = 1_000_000_000  # the coarsest tick of a file system is 10 ms
 
 
-class KnownFile(Struct, frozen=True):
+class KnownFile(NamedTuple):
     version: str | None
     lines: LineIndex | None
 
@@ -179,10 +171,7 @@ NOTHING_KNOWN: Final = KnownFile(None, None)
 
 
 class KnownFiles:
-    """The last files, for one workspace. Each call is atomic under the interpreter's lock.
-
-    `now_ns` is the clock that readings are told in.
-    """
+    """The last files, for one workspace. Each call is atomic under the interpreter's lock."""
 
     __slots__ = ("_files", "now_ns")
 
@@ -219,7 +208,6 @@ def require_regular(path: WorkspacePath, status: FileStatus) -> None:
 
 
 def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
-    """Refuse a file that would be read for longer than anybody waits; see `limits`."""
     if status.size_bytes > limits.versioned_file_bytes_max:
         raise TextTooLargeError(
             f"{quote(path.relative)} has {status.size_bytes} bytes; "
@@ -228,24 +216,20 @@ def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
         )
 
 
-class FileContent(Struct, frozen=True):
-    content: bytes
-    version: str
-    mode: int
-    changed_while_reading: bool
-
-
 class OpenFile:
     """A regular file that is open for reading, and what it was when it was opened."""
 
     __slots__ = ("_fd", "_known", "_opened_ns", "path", "status")
 
     def __init__(self, path: WorkspacePath, fd: int, known: KnownFiles) -> None:
-        self.path = path
+        self.path, self._fd, self._known = path, fd, known
         self._opened_ns = known.now_ns()
-        self.status = status_of(fd)
-        self._fd = fd
-        self._known = known
+        try:
+            self.status = status_of(fd)
+            require_regular(path, self.status)
+        except BaseException:
+            os.close(fd)
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -265,16 +249,14 @@ class OpenFile:
     def size_bytes(self) -> int:
         return self.status.size_bytes
 
-    def read_all(self, bytes_max: int) -> FileContent:
-        """Every byte. Raises: TextTooLargeError: more than `bytes_max`; none was read."""
+    def read_all(self, bytes_max: int) -> bytes:
+        """Raises: TextTooLargeError: more than `bytes_max`; none was read."""
         if self.size_bytes > bytes_max:
             raise TextTooLargeError(
                 f"{quote(self.path.relative)} has {self.size_bytes} bytes, over {bytes_max}",
                 hint="read some lines of it at a time",
             )
-        with converting(self.path, "read"):
-            content = read_bytes(self._fd, self.size_bytes)
-            return FileContent(content, version_of(content), self.status.mode, self._has_changed())
+        return self.read_start(self.size_bytes)
 
     def read_start(self, bytes_max: int) -> bytes:
         with converting(self.path, "read"):
@@ -285,7 +267,6 @@ class OpenFile:
             return self.size_bytes > 0 and os.pread(self._fd, 1, self.size_bytes - 1) == b"\n"
 
     def version(self) -> str:
-        """`sha256:` and the digest of all bytes, streamed; of a large file as `known`."""
         known = self._known.find(self.status).version
         if known is not None:
             return known
@@ -296,10 +277,9 @@ class OpenFile:
         return version
 
     def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        """`line_count` lines from `first_line` (1-based), and the version of the whole content.
+        """From `first_line` (1-based). A line over `line_bytes_max` is cut between characters;
 
-        A line over `line_bytes_max` is cut between characters; over `bytes_max`, whole lines are
-        left out (the first one is cut instead).
+        over `bytes_max`, whole lines are left out (the first one is cut instead).
         """
         if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
             raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
@@ -310,28 +290,12 @@ class OpenFile:
                 index = build_line_index(chunks_of(self._fd, self.size_bytes))
                 self._keep(KnownFile(None, index))
             lines, cut_by_bytes = read_lines(self._fd, index, first_line, line_count, shown)
-            version, total = self.version(), index.lines_total
-            found = Window(lines, first_line, total, index.size_bytes, cut_by_bytes, version)
-            return replace(found, changed_while_reading=self._has_changed())
+            version, of_all = self.version(), (index.lines_total, index.size_bytes)
+            return Window(lines, first_line, *of_all, cut_by_bytes, version, self._has_changed())
 
     def _keep(self, found: KnownFile) -> None:
         if not self._has_changed():
             self._known.keep(self.status, found, self._opened_ns)
 
     def _has_changed(self) -> bool:
-        now = status_of(self._fd)
-        return now.content_mark != self.status.content_mark
-
-
-def open_file(
-    root_fd: int, resolution: Resolution, path: WorkspacePath, known: KnownFiles
-) -> OpenFile:
-    with converting(path, "read"):
-        fd = resolution.open(root_fd, path.relative, READ_FILE)
-    try:
-        file = OpenFile(path, fd, known)
-        require_regular(path, file.status)
-    except BaseException:
-        os.close(fd)
-        raise
-    return file
+        return status_of(self._fd).content_mark != self.status.content_mark

@@ -9,7 +9,7 @@ Told by the entry's records, and by what stands under the temporary names:
     ended                what was displaced is removed
 
 Undoing never takes away what somebody made since: such paths keep their newer content and are
-named. Recovery may be killed, and is then done again. An entry that cannot be settled now stays.
+named. An entry that cannot be settled now stays.
 """
 
 import errno
@@ -38,16 +38,14 @@ from paddock.workspace.places import locked
 from paddock.workspace.resolve import PASS_DIRECTORY, Beside, BesideResolution, Resolution
 
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-_WAIT_S: Final = 2.0
-"""For one lock: longer than a write holds it; opening a plane does not wait for a stuck one."""
+_WAIT_S: Final = 2.0  # for one lock: longer than a write holds it
 
 
 class RecoveredSet(Enum):
     COMPLETED = "completed"
     UNDONE = "undone"
     NEVER_BEGUN = "never begun"
-    ENDED = "ended"
-    """It was complete, or undone, already; what it had displaced was left."""
+    ENDED = "ended"  # already; what it had displaced was left
     WAITING = "waiting"
 
 
@@ -56,9 +54,8 @@ class Recovered(Struct, frozen=True):
     root: str
     settled: RecoveredSet
     label: str = ""
+    # By somebody after the crash; they keep what they have now. And directories that are gone.
     changed_since: tuple[WorkspacePath, ...] = ()
-    """Paths that somebody changed after the crash, and that keep what they have now; and
-    directories of the set that are not there any more."""
     why: str = ""
 
     @property
@@ -89,11 +86,12 @@ def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolu
                 fd = held.enter_context(_open_root(second.root, second.root_inode))
                 beside = Beside(second.name, second.root, fd)
                 resolution = BesideResolution(resolution, root_fd, beside)
-            there, gone = _standing(root_fd, resolution, intent)
-            fds = held.enter_context(locked(root_fd, resolution, *there, wait_s=_WAIT_S))
-            return _settle_under_locks(
-                found, entry, disk, dict(zip(there, fds, strict=True)), tuple(gone)
-            )
+            paths = [unchecked_path(each) for each in intent.directories]
+            there = [p for p in paths if _is_there(root_fd, resolution, p.relative)]
+            locks = held.enter_context(locked(root_fd, resolution, *there, wait_s=_WAIT_S))
+            fds = dict(zip(there, locks, strict=True))
+            gone = tuple([path for path in paths if path not in fds])
+            return _settle_under_locks(found, entry, disk, fds, gone)
     except (OSError, PaddockError) as failure:
         return replace(found, why=str(failure))
 
@@ -106,25 +104,15 @@ def _open_root(path: str, inode: int) -> Generator[int]:
         yield fd
 
 
-def _standing(
-    root_fd: int, resolution: Resolution, intent: Intent
-) -> tuple[list[WorkspacePath], list[WorkspacePath]]:
-    """The directories of the set that are still there, and those that are gone.
-
-    What is gone took its steps with it, also where a link stands now: it is not followed.
-    """
-    there: list[WorkspacePath] = []
-    gone: list[WorkspacePath] = []
-    for path in map(unchecked_path, intent.directories):
-        try:
-            os.close(resolution.open(root_fd, path.relative, PASS_DIRECTORY))
-        except OSError as failure:
-            if failure.errno not in _GONE:
-                raise
-            gone.append(path)
-        else:
-            there.append(path)
-    return there, gone
+def _is_there(root_fd: int, resolution: Resolution, directory: str) -> bool:
+    # What is gone took its steps with it, also where a link stands now: it is not followed.
+    try:
+        os.close(resolution.open(root_fd, directory, PASS_DIRECTORY))
+    except OSError as failure:
+        if failure.errno not in _GONE:
+            raise
+        return False
+    return True
 
 
 def _settle_under_locks(
@@ -163,7 +151,6 @@ def _settle_under_locks(
 
 
 def completed(bound: Sequence[BoundStep]) -> bool:
-    """Do what is left to do, if all of it can be done."""
     if not all(step.was_right() for step in bound if step.is_done()):
         return False
     try:
@@ -187,10 +174,7 @@ def left_note(token: str) -> str:
 
 
 def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> bool:
-    """Remove what stands under the temporary names of an ended set, and then its entry.
-
-    False where something is left: the next recovery tries again.
-    """
+    """Remove what an ended set left, then its entry; else the next recovery tries again."""
     is_undone = entry.records.is_undone
     try:
         cleaned = [step.clean(is_undone=is_undone) for step in bound]

@@ -1,11 +1,8 @@
-"""Two ways to open a name under a descriptor without passing a link; they are interchangeable.
+"""Two interchangeable ways to open a name under a descriptor without passing a link.
 
-`Openat2Resolution` lets the kernel do it in one call. `WalkResolution` opens one component after
-the other, each with O_NOFOLLOW under the descriptor of the one before, for kernels and containers
-that have no openat2. Neither compares texts, and neither looks first and opens later: the
-descriptor that a check was made on is the one that is used, and it is close-on-exec. A path with
-links is first taken apart by `find_real`, which yields one without; what was judged is then opened
-here, and a link that appeared meanwhile fails.
+Neither compares texts, and neither looks first and opens later: the descriptor that a check was
+made on is the one that is used, and it is close-on-exec. A path with links is first taken apart by
+`find_real`; what was judged is then opened here, and a link that appeared meanwhile fails.
 """
 
 import errno
@@ -54,18 +51,14 @@ _RESOLVE: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
 
 
 class WalkResolution:
-    """How a canonical name becomes a descriptor: one openat(2) a component, with O_NOFOLLOW."""
+    """One openat(2) a component, with O_NOFOLLOW under the descriptor of the one before."""
 
     __slots__ = ()
 
     name = "walk"
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
-        """A new descriptor of `relative` under `root_fd`, no link passed. Creates nothing.
-
-        Raises: OSError: ELOOP for a link (the last component included), EXDEV for a name that
-            is not canonical (`..`, absolute), else as open(2).
-        """
+        """Raises: OSError: ELOOP: a link, the last included; EXDEV: not canonical (`..`, `/…`)."""
         if relative == ".":
             return os.open(".", flags, dir_fd=root_fd)
         parts = relative.split("/")
@@ -152,15 +145,14 @@ def detect_resolution() -> Resolution:
 #   * each component is looked at under the descriptor of the one before;
 #   * a link's text is resolved as the kernel would, but from the held root: an absolute
 #     one must begin with one of the root's names, `..` may not climb above the root;
-#   * `..` after a link means the parent of where the link led; else it is a matter of text;
-#   * behind something that is missing, or is no directory, the rest is a matter of text.
+#   * `..` after a link means the parent of where the link led; else it is a matter of text,
+#     as is all that is behind something that is missing, or is no directory.
 
 
 class Found(Struct, frozen=True):
     asked: WorkspacePath
     real: WorkspacePath
-    mode: int
-    """Kind and permissions of what stands at `real`; 0 where nothing does."""
+    mode: int  # 0 where nothing stands at `real`
     through_link: bool
 
     @property
@@ -186,12 +178,10 @@ def find_real(
 
 
 class _Trail(Struct):
-    """The state of one walk. `held[i]` is the directory of `real[:i]`; `held[0]` is not ours."""
-
     path: AskedPath
     roots: tuple[str, ...]
     follow_last: bool
-    held: list[int]
+    held: list[int]  # `held[i]` is the directory of `real[:i]`; `held[0]` is not ours
     asked: list[str] = field(default_factory=list[str])
     real: list[str] = field(default_factory=list[str])
     hops: int = 0
@@ -225,7 +215,7 @@ class _Trail(Struct):
         self.mode = stat.S_IFDIR if len(self.held) == len(self.real) + 1 else 0
 
     def _descend(self, name: str, *, follow: bool) -> list[str]:
-        """Where it is a link that is followed, the parts of its text, the first one last."""
+        """Return the parts of the text of a link that is followed, the first one last."""
         missing = len(self.real) + 1 - len(self.held)
         if missing == 1 and stat.S_ISDIR(self.mode):
             flags = PASS_DIRECTORY | os.O_NOFOLLOW
@@ -265,13 +255,8 @@ def _mode_of(name: str, dir_fd: int) -> int:
 
 
 class Root(NamedTuple):
-    """An open root, by the name that was given and by the one without links.
-
-    No link was passed when the second one was opened, whatever was swapped meanwhile.
-    """
-
-    name: str
-    real_name: str
+    name: str  # as it was given
+    real_name: str  # without links: none was passed when it was opened
     fd: int
 
 
@@ -296,18 +281,13 @@ def open_root(root: str, resolution: Resolution, name: str | None = None) -> Roo
 # The git directory of a linked worktree, or of a repository that the workspace is a part of, is
 # not in the workspace, and what a command writes there belongs to the same set of changes. So a
 # set sees one tree: `.git` and what is below it are opened under the other root, everything else
-# under the workspace's own. What keeps a set whole (one order of locks, one journal entry, one
-# commit record) needs no second of anything. Only sets of commands, and their undoing, do this.
+# under the workspace's own. Only sets of commands, and their undoing, do this.
 
 
 class Beside(Struct, frozen=True):
-    """The other root, held by its descriptor, which stays whoever's opened it."""
-
-    name: str
-    """One component: the name at the root of the workspace that stands for it."""
-    real_root: str
-    """Absolute, without links."""
-    fd: int
+    name: str  # one component at the root of the workspace, which stands for it
+    real_root: str  # absolute, without links
+    fd: int  # stays whoever's opened it
 
     def below(self, relative: str) -> str | None:
         if relative == self.name:

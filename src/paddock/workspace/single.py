@@ -4,10 +4,10 @@
     there → change places in one call → look at what was displaced → sync → unlock
 
 One rename is atomic, so the journal has no record of it. Each call is whole and on the device when
-it returns, or it did nothing and left neither temporary nor directory. What is replaced is what was
-judged, and is kept first: a surprise at the place, in the last moment too, is an error, and
-everything is put back. A file whose permissions say no is not written, though a rename could do it;
-a directory is moved or deleted only while it is empty: policy judged its name alone.
+it returns, or it did nothing. What is replaced is what was judged, and is kept first; a surprise at
+the place, in the last moment too, is an error. A file whose permissions say no is not written,
+though a rename could do it; a directory is moved or deleted only while it is empty: policy judged
+its name alone.
 """
 
 import os
@@ -25,6 +25,7 @@ from paddock.errors import (
     DirectoryNotEmptyError,
     FileChangedError,
     InvalidPathError,
+    PaddockError,
     PathExistsError,
     PathNotAFileError,
     PathNotFoundError,
@@ -33,8 +34,7 @@ from paddock.errors import (
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import PRIVATE_MODE, digest_of_file, read_bytes
 from paddock.storage.journal import SwapStep
-from paddock.storage.locks import try_lock, unlock
-from paddock.storage.notes import Doing, DoingKind
+from paddock.storage.notes import Doing
 from paddock.storage.objects import Kept
 from paddock.text.show import quote
 from paddock.workspace.exchange import BoundSwap, mark_of
@@ -44,7 +44,6 @@ from paddock.workspace.metadata import (
     FileStatus,
     carry_metadata,
     found_at,
-    require_same,
     require_writable,
     status_at,
     status_of,
@@ -53,35 +52,27 @@ from paddock.workspace.paths import EntryKind, EntryPath, EntryVersion, Workspac
 from paddock.workspace.places import lock, temporary_name
 from paddock.workspace.read import Pieces, require_regular, require_versionable, version_of
 from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY
-from paddock.workspace.states import OPEN_ENTRY, EntryState, mode_of, state_at
+from paddock.workspace.states import EntryState, held_file, mode_of, state_at
 from paddock.workspace.workspace import Workspace
 
 _PARENT_ROUNDS_MAX: Final = 16
 _ROOT_HINT: Final = "name something in it"
-DIRECTORY_VERSION: Final = "directory"
-"""Stands for the content of a directory, which is empty whenever it matters."""
+DIRECTORY_VERSION: Final = "directory"  # which is empty whenever it matters
 
 
 class Expected(Enum):
-    """What a writer believes about the place that it writes to."""
+    """What a writer believes to stand there; anything is a file or nothing, under the lock."""
 
     AS_RESOLVED = "as resolved"
-    """What resolving found: there, or not there. A surprise is a FileChangedError."""
     ABSENT = "absent"
-    """Nothing: exclusive creation. Anything there is a PathExistsError."""
     ANYTHING = "anything"
-    """A file or nothing, whichever it is when the lock is held: the last writer wins."""
 
 
 class Edit(Protocol):
-    """A pure change of a file's bytes; raises a TextError where it does not fit."""
-
-    def apply(self, content: bytes) -> Pieces: ...
+    def apply(self, content: bytes) -> Pieces: ...  # pure; a TextError where it does not fit
 
 
 class SingleReceipt(Struct, frozen=True):
-    """One path was changed, and that is on the device; a path is the real one, links resolved."""
-
     doing: Doing
     bytes_before: int = 0
     bytes_written: int = 0
@@ -100,9 +91,8 @@ def write_file(
     """Create or replace a file.
 
     Raises: FileChangedError: not at `if_version`, or not what was resolved or read;
-        PathExistsError: expected absent, and is there; ReadOnlyPathError: its permissions,
-        owner or attributes forbid it; StorageFullError; PathError: what stands there or on
-        the way, or the directory stays locked for limits.path_lock_timeout_s.
+        PathExistsError: expected absent; ReadOnlyPathError; StorageFullError; PathError: what
+        stands there or on the way, or locked for over limits.path_lock_timeout_s.
     """
     target = _require_file_path(path)
     with (
@@ -126,11 +116,7 @@ def write_file(
 def edit_file(
     workspace: Workspace, path: WritePath, change: Edit, *, if_version: str | None = None
 ) -> SingleReceipt:
-    """Replace a file by `change` of its content, read and written under one lock.
-
-    Raises: as `write_file`; PathNotFoundError; TextTooLargeError: over
-        limits.edited_file_bytes_max; TextError: what `change` raises. Nothing was written.
-    """
+    """Raises: as `write_file`, and what `change` does: read and written under one lock."""
     target = _require_file_path(path)
     with converting(target, "edit"), lock(workspace, target.parent) as (dir_fd,):
         place = _Place(workspace, target, dir_fd)
@@ -154,7 +140,6 @@ def edit_file(
 
 
 def entry_version(workspace: Workspace, entry: EntryPath) -> EntryVersion:
-    """Kind and version of what would be moved or deleted. Raises: as `delete_entry` does."""
     path = entry.path
     with converting(path, "look at"), workspace.hold_parent(path) as fd:
         return _version(_judge(_Place(workspace, path, fd))[1])
@@ -167,13 +152,7 @@ def move_entry(
     *,
     if_version: str | EntryVersion | None = None,
 ) -> SingleReceipt:
-    """Give an entry another name; files, empty directories, links themselves.
-
-    `if_version` with a kind is no other kind's, whatever that holds.
-
-    Raises: FileChangedError: not at `if_version`, or not what was looked at; PathExistsError: a
-        move never overwrites; PathError: it is not there, or may not be moved.
-    """
+    """Give a file, an empty directory or a link itself another name. Raises: as `write_file`."""
     path, target = entry.path, to.real
     _require_movable(path, to)
     with converting(path, "move"):
@@ -185,11 +164,10 @@ def move_entry(
         old, new = _Place(workspace, path, from_fd), _Place(workspace, target, to_fd)
         with converting(path, "move"):
             status, state = _judge(old, if_version)
-        doing = _doing(path, "moved", state)
-        doing = replace(doing, after=state.version, to=target.relative, made=made)
-        moving = _Moving(status, old, new)
-        kept = workspace.keeper.note(doing)
-        _happen(workspace, kept, moving.do, moving.undo, *dict.fromkeys((to_fd, from_fd)))
+        version, to_name, mode = state.version, target.relative, mode_of(state)
+        kind = state.kind.value
+        doing = Doing(path.relative, "moved", kind, version, version, to_name, mode, made)
+        _move(old, new, status, workspace.keeper.note(doing))
     return SingleReceipt(doing)
 
 
@@ -205,17 +183,18 @@ def delete_entry(
     ):
         place = _Place(workspace, path, dir_fd)
         status, state = _judge(place, if_version)
-        doing = _doing(path, "deleted", state)
+        kind, mode = state.kind.value, mode_of(state)
+        doing = Doing(path.relative, "deleted", kind, state.version, mode=mode)
         if status.is_directory:
             # It goes only while it is empty (rmdir(2)), so there is nothing to look at after it.
             remove = partial(workspace.disk.remove_directory, dir_fd, path.name)
             _happen(workspace, keeper.note(doing), remove, lambda: None, dir_fd)
         elif state.link_text is not None:
             text = os.fsencode(state.link_text)
-            _give_way(place, status, lambda: keeper.keep_link(doing, text), None)
+            _give_way(place, status, lambda: keeper.keep_link(doing, text))
         else:
             with _old_file(place, status) as fd:
-                _give_way(place, status, lambda: keeper.keep_file(doing, fd), None)
+                _give_way(place, status, lambda: keeper.keep_file(doing, fd))
     return SingleReceipt(doing, bytes_before=status.size_bytes if status.is_regular else 0)
 
 
@@ -267,7 +246,7 @@ def _require_expected(
 def _require_at(
     path: WorkspacePath, wanted: str | EntryVersion | None, found: EntryVersion
 ) -> None:
-    """Of another kind than `wanted` names, it is at another version whatever it holds."""
+    # Of another kind than `wanted` names, it is at another version whatever it holds.
     if wanted not in (None, found if isinstance(wanted, EntryVersion) else found.version):
         raise FileChangedError(
             f"{quote(path.relative)} is not at version {quote(str(wanted))} any more: "
@@ -307,39 +286,26 @@ def _judge(
     return status, state
 
 
-def _doing(path: WorkspacePath, kind: DoingKind, state: EntryState) -> Doing:
-    return Doing(path.relative, kind, state.kind.value, state.version, mode=mode_of(state))
-
-
 def _directories_of(workspace: Workspace, path: WorkspacePath) -> tuple[WorkspacePath, ...]:
     with workspace.hold_parent(path) as fd:
         status = found_at(fd, path.name)
     return (path.parent, path) if status.is_directory else (path.parent,)
 
 
-@contextmanager
-def _old_file(place: _Place, before: FileStatus) -> Generator[int]:
+def _old_file(place: _Place, before: FileStatus) -> AbstractContextManager[int]:
     if before.is_link:
         # It was no link when the path was resolved, or the path would be another.
         raise changed(place.path)
     require_regular(place.path, before)
     require_writable(place.path, before, place.dir_fd)
-    with held_open(os.open(place.path.name, OPEN_ENTRY, dir_fd=place.dir_fd)) as fd:
-        require_same(fd, before, place.path)
-        yield fd
-
-
-# Resolving a path makes nothing; so a refused call leaves nothing.
+    return held_file(place.path, place.dir_fd, before)
 
 
 @contextmanager
 def _locked(
     workspace: Workspace, directory: WorkspacePath, *others: WorkspacePath, makes: bool = True
 ) -> Generator[tuple[tuple[str, ...], *tuple[int, ...]]]:
-    """Lock `directory` and `others`. What of it is missing is made, named and, on failure, unmade.
-
-    Yields the names of what was made, and the descriptors.
-    """
+    """Yield the names of what had to be made, and is unmade on failure; and the descriptors."""
     made: list[WorkspacePath] = []
     is_held = False
     try:
@@ -384,16 +350,11 @@ def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
         try:
             # Its lock, so that no writer is about to create something in it. Never waited for:
             # whoever holds it needs the directory.
-            fd = workspace.open_at(path, READ_DIRECTORY)
-            try:
-                if try_lock(fd):
-                    with workspace.hold_parent(path) as parent:
-                        workspace.disk.remove_directory(parent, path.name)
-            finally:
-                unlock(fd)
+            with lock(workspace, path, wait_s=0), workspace.hold_parent(path) as parent:
+                workspace.disk.remove_directory(parent, path.name)
         except FileNotFoundError:
             continue  # one that could not be made is not there
-        except OSError:
+        except (OSError, PaddockError):
             return  # somebody put something there meanwhile, so it is theirs now
 
 
@@ -401,10 +362,8 @@ def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
 
 
 class _Draft(Struct, frozen=True):
-    """New content that nobody sees yet; `name` where the file system lacks O_TMPFILE."""
-
     fd: int
-    name: str | None
+    name: str  # empty but where the file system lacks O_TMPFILE
     notes: tuple[str, ...]
 
 
@@ -412,14 +371,12 @@ class _Draft(Struct, frozen=True):
 def _drafted(
     place: _Place, content: Pieces, old_fd: int = -1, old: FileStatus | None = None
 ) -> Generator[_Draft]:
-    """Leaving the context without placing it leaves nothing."""
     disk, notes = place.workspace.disk, ()
     # Nobody may read a replacement until it has the old file's permissions.
     mode = NEW_FILE_MODE if old is None else PRIVATE_MODE
-    unnamed = disk.open_unnamed(place.dir_fd, mode)
-    with place.temporary() if unnamed is None else nullcontext() as name:
-        fd = -1 if unnamed is None else unnamed
-        if name is not None:
+    fd = disk.open_unnamed(place.dir_fd, mode)
+    with place.temporary() if fd is None else nullcontext("") as name:
+        if fd is None:
             fd = disk.create(place.dir_fd, name, mode)
         with held_open(fd):
             if old is not None:
@@ -430,6 +387,16 @@ def _drafted(
             yield _Draft(fd, name, notes)
 
 
+def _name(place: _Place, draft: _Draft, name: str) -> None:
+    disk, dir_fd = place.workspace.disk, place.dir_fd
+    disk.sync(draft.fd)
+    # link(2) never replaces, so a file that appeared meanwhile is not lost.
+    if not draft.name:
+        disk.link_open(draft.fd, dir_fd, name)
+    elif draft.name != name:
+        disk.move_new(dir_fd, draft.name, dir_fd, name)
+
+
 def _happen(
     workspace: Workspace,
     kept: Kept,
@@ -437,7 +404,6 @@ def _happen(
     undo: Callable[[], object],
     *synced: int,
 ) -> None:
-    """All of it, on the device, or nothing of it; and so with what was `kept` for it."""
     try:
         do()
         for fd in synced:
@@ -453,26 +419,18 @@ def _happen(
 
 
 def _create(place: _Place, content: bytes, doing: Doing, expected: Expected) -> SingleReceipt:
-    disk, dir_fd, name = place.workspace.disk, place.dir_fd, place.path.name
-    doing = replace(doing, after=version_of(content))
+    workspace, doing = place.workspace, replace(doing, after=version_of(content))
     with _drafted(place, (content,)) as draft:
-
-        def appear() -> None:
-            disk.sync(draft.fd)
-            # link(2) never replaces, so a file that appeared meanwhile is not lost.
-            if draft.name is None:
-                disk.link_open(draft.fd, dir_fd, name)
-            else:
-                disk.move_new(dir_fd, draft.name, dir_fd, name)
 
         def vanish() -> None:
             # Also if placing it failed: a file system across a network may have done it.
             if status_of(draft.fd).is_same_entry(place.status()):
-                disk.unlink(dir_fd, name)
+                workspace.disk.unlink(place.dir_fd, place.path.name)
 
         try:
-            kept = place.workspace.keeper.note(doing)
-            _happen(place.workspace, kept, appear, vanish, dir_fd)
+            kept = workspace.keeper.note(doing)
+            appear = partial(_name, place, draft, place.path.name)
+            _happen(workspace, kept, appear, vanish, place.dir_fd)
         except FileExistsError as failure:
             if expected is Expected.ABSENT:
                 raise
@@ -493,11 +451,11 @@ def _replace(
 
 
 def _give_way(
-    place: _Place, old: FileStatus, keep: Callable[[], Kept], draft: _Draft | None
+    place: _Place, old: FileStatus, keep: Callable[[], Kept], draft: _Draft | None = None
 ) -> None:
     workspace, path, dir_fd = place.workspace, place.path, place.dir_fd
-    drafted = None if draft is None else draft.name
-    with place.temporary() if drafted is None else nullcontext(drafted) as name:
+    drafted = draft.name if draft else ""
+    with nullcontext(drafted) if drafted else place.temporary() as name:
         new = None if draft is None else mark_of(status_of(draft.fd))
         step = SwapStep(path.parent.relative, path.name, 0, mark_of(old), new)
         swap = BoundSwap(workspace.disk, dir_fd, path, step, name)
@@ -505,9 +463,7 @@ def _give_way(
 
         def do() -> None:
             if draft is not None:
-                workspace.disk.sync(draft.fd)
-                if drafted is None:
-                    workspace.disk.link_open(draft.fd, dir_fd, name)
+                _name(place, draft, name)
             if old.is_regular:
                 _require_untouched(place, old, kept)
             swap.do()
@@ -516,11 +472,8 @@ def _give_way(
 
 
 def _require_untouched(place: _Place, old: FileStatus, kept: Kept) -> None:
-    """The last look at what is about to lose its place, with the change time.
-
-    Threat: rewritten in place since it was kept, with as many bytes, and its old
-    modification time set again. After our own rename the change time tells nothing.
-    """
+    # Threat: rewritten in place since it was kept, with as many bytes, and its old modification
+    # time set again. After our own rename the change time tells nothing.
     now = place.status()
     if now is not None and now.links != old.links:
         # Keeping it may have given it one more name, and a change time with it.
@@ -530,32 +483,29 @@ def _require_untouched(place: _Place, old: FileStatus, kept: Kept) -> None:
     kept.require_untouched()
 
 
-class _Moving(Struct):
-    judged: FileStatus
-    old: _Place
-    new: _Place
-    is_taken: bool = False
-    """Somebody else's entry has the new name: nothing of ours is to be undone."""
+def _move(old: _Place, new: _Place, judged: FileStatus, kept: Kept) -> None:
+    workspace, is_taken = old.workspace, False
 
-    def do(self) -> None:
-        judged, new = self.judged, self.new
+    def rename(at: _Place, to: _Place) -> None:
+        workspace.disk.move_new(at.dir_fd, at.path.name, to.dir_fd, to.path.name)
+
+    def do() -> None:
+        nonlocal is_taken
         try:
-            self._move(self.old, new)
+            rename(old, new)
         except FileExistsError:
-            self.is_taken = True
+            is_taken = True  # by somebody else: nothing of ours is to be undone
             raise
         # Threat: swapped between look and rename, or filled, if it is a directory.
         counts, now = 4 if judged.is_regular else 2, new.status()
         if now is None or now.content_mark[:counts] != judged.content_mark[:counts]:
-            raise changed(self.old.path)
+            raise changed(old.path)
         if judged.is_directory:
             new.require_empty()
 
-    def undo(self) -> None:
+    def undo() -> None:
         # The old name is free exactly if the move took place.
-        if not self.is_taken and self.old.status() is None and self.new.status() is not None:
-            self._move(self.new, self.old)
+        if not is_taken and old.status() is None and new.status() is not None:
+            rename(new, old)
 
-    @staticmethod
-    def _move(at: _Place, to: _Place) -> None:
-        at.workspace.disk.move_new(at.dir_fd, at.path.name, to.dir_fd, to.path.name)
+    _happen(workspace, kept, do, undo, *dict.fromkeys((new.dir_fd, old.dir_fd)))

@@ -1,9 +1,10 @@
-"""What stands at a path, stood there, and will: the nouns of looking, and how one looks."""
+"""What stands at a path, stood there, and will."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
@@ -18,23 +19,21 @@ from paddock.workspace.resolve import PASS_DIRECTORY, READ_FILE
 from paddock.workspace.workspace import Workspace
 
 T = TypeVar("T")
-OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
+Read: TypeAlias = Callable[[int, int], str]
+"""Which version a file is, by its descriptor and size."""
 
 
 class Seen(Struct, frozen=True):
     """The very entry that had this status; of a directory the identity and the permissions."""
 
     status: FileStatus
-    version: str | None = None
-    """Of a file whose content counts as well: its status says nothing to who sets it back."""
+    version: str | None = None  # where the content counts as well: a status can be set back
 
 
 class EntryState(Struct, frozen=True):
     kind: ChangeableKind
     mode: int
-    version: str | None
-    """Of a file's content or a link's text; None of a directory, and of a file that was
-    neither kept nor expected at a version."""
+    version: str | None  # of content or link text; None where it is none, or was not read
     link_text: str | None = None
 
 
@@ -42,8 +41,7 @@ class ChangedPath(Struct, frozen=True):
     path: WorkspacePath
     before: EntryState | None
     after: EntryState | None
-    kept: bool
-    """Whether the file that stood there is in the store, under `before.version`."""
+    kept: bool  # the file that stood there, in the store, under `before.version`
 
 
 def state_of(status: FileStatus, version: str | None, text: str | None = None) -> EntryState:
@@ -52,15 +50,11 @@ def state_of(status: FileStatus, version: str | None, text: str | None = None) -
 
 
 def entry_state(workspace: Workspace, entry: EntryPath) -> EntryState | None:
-    """What stands there, with its version; None where nothing does. No link is followed.
-
-    Raises: SpecialFileError; PathError (not readable); FileChangedError (meanwhile).
-    """
+    """No link is followed. Raises: PathError: of a special kind, not readable, or changed."""
     return _look(workspace, entry.path, partial(state_at, entry.path))
 
 
 def entry_seen(workspace: Workspace, entry: EntryPath) -> Seen | None:
-    """The same for a set of changes that is about this very entry."""
     return _look(workspace, entry.path, lambda _, status: Seen(status))
 
 
@@ -77,25 +71,25 @@ def _look(
             return None if status is None else look(dir_fd, status)
 
 
+@contextmanager
+def held_file(path: WorkspacePath, dir_fd: int, status: FileStatus) -> Generator[int]:
+    with held_open(os.open(path.name, READ_FILE | os.O_NOFOLLOW, dir_fd=dir_fd)) as fd:
+        require_same(fd, status, path)
+        yield fd
+
+
 def state_at(
-    path: WorkspacePath,
-    dir_fd: int,
-    status: FileStatus,
-    read: Callable[[int, int], str] | None = digest_of_file,
+    path: WorkspacePath, dir_fd: int, status: FileStatus, read: Read | None = digest_of_file
 ) -> EntryState:
-    """What stands there; `read` says of a file's descriptor and size which version it is."""
-    if status.is_directory:
-        return state_of(status, None)
     if status.is_link:
         text = os.readlink(path.name, dir_fd=dir_fd)
         return state_of(status, version_of(os.fsencode(text)), text)
-    if not status.is_regular:
+    if not (status.is_directory or status.is_regular):
         raise special_file(path)
-    if read is None:
+    if status.is_directory or read is None:
         return state_of(status, None)
     require_versionable(path, status)
-    with held_open(os.open(path.name, OPEN_ENTRY, dir_fd=dir_fd)) as fd:
-        require_same(fd, status, path)
+    with held_file(path, dir_fd, status) as fd:
         version = read(fd, status.size_bytes)
         require_same(fd, status, path)
         return state_of(status, version)

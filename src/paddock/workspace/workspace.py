@@ -1,8 +1,7 @@
 """The workspace: one root, held by its descriptor, and what its paths lead to.
 
 Every open starts at the root's descriptor and cannot leave it. A path is resolved once, policy
-judges what came out, and exactly that is used: a swap in between makes the act fail. What changes a
-workspace are functions: of one path in `single`, of many in `apply`.
+judges what came out, and exactly that is used: a swap in between makes the act fail.
 """
 
 import os
@@ -27,11 +26,12 @@ from paddock.workspace.paths import (
     parse_asked,
     unchecked_path,
 )
-from paddock.workspace.read import FileContent, KnownFiles, OpenFile, open_file
+from paddock.workspace.read import KnownFiles, OpenFile
 from paddock.workspace.resolve import (
     PASS,
     PASS_DIRECTORY,
     READ_DIRECTORY,
+    READ_FILE,
     Beside,
     BesideResolution,
     Found,
@@ -46,18 +46,11 @@ from paddock.workspace.resolve import (
 
 
 class Workspace:
-    """File access under one root, safe against path and link tricks.
-
-    One object serves any number of threads; a forked child may go on using its copy.
-    """
-
-    __slots__ = ("_known", "disk", "keeper", "real_root", "resolution", "root", "root_fd")
+    """File access under one root. It serves any number of threads, and forked children."""
 
     def __init__(self, root: Root, resolution: Resolution, disk: Disk, keeper: Keeper) -> None:
-        self.root = root.name
-        """Absolute, as it was given. For the host; models see relative paths."""
-        self.real_root = root.real_name
-        self.root_fd = root.fd
+        self.root, self.real_root, self.root_fd = root  # its names are for the host alone
+        self.root_names = self.root, self.real_root
         self.resolution = resolution
         self.disk = disk
         self.keeper = keeper
@@ -74,10 +67,8 @@ class Workspace:
     ) -> Self:
         """Open the workspace at `root`, a directory that exists, and clean up after killed writers.
 
-        Absolute paths by `root`, by `name` (as long as it is the same directory) and by the
-        name without links are inside. `resolution` is probed for if it is not given; `disk`
-        is for tests of failure; `keeper` gets what is replaced, and without one it is gone.
-        Raises: ConfigError: `root` is no directory, or cannot be opened; HostError.
+        `name` is another one of that directory. `disk` is for tests of failure; `keeper` gets
+        what is replaced, and without one it is gone. Raises: ConfigError: of `root`; HostError.
         """
         chosen = resolution or detect_resolution()
         workspace = cls(open_root(root, chosen, name), chosen, disk or Disk(), keeper or Keeper())
@@ -99,12 +90,8 @@ class Workspace:
             fd, self.root_fd = self.root_fd, -1
             os.close(fd)
 
-    @property
-    def root_names(self) -> tuple[str, str]:
-        return self.root, self.real_root
-
     def with_beside(self, beside: Beside) -> "Workspace":
-        """The same workspace with what lies `beside` it, which stays the caller's; closed alone."""
+        """The same workspace with what lies `beside` it, which stays the caller's."""
         root = Root(self.root, self.real_root, os.dup(self.root_fd))
         resolution = BesideResolution(self.resolution, root.fd, beside)
         return Workspace(root, resolution, self.disk, self.keeper)
@@ -129,13 +116,11 @@ class Workspace:
         return held_open(self.open_at(path.parent, PASS_DIRECTORY))
 
     # Resolving: text → paths to be judged. Nothing is changed, nothing stays open. Each raises
-    # PathTraversalError: it leads out of the root; InvalidPathError: no path in any workspace.
+    # PathTraversalError: it leads out of the root; InvalidPathError: no path in any workspace;
+    # PathNotADirectoryError: it ends in a slash and is no directory.
 
     def resolve_read(self, path: str) -> ReadPath:
-        """Where `path` leads, links inside the root followed. It need not exist.
-
-        Raises: PathNotADirectoryError: it ends in a slash and is no directory.
-        """
+        """Where `path` leads, links inside the root followed. It need not exist."""
         here = self._find_plain(path)
         if here is not None:
             return ReadPath(here, here)
@@ -146,9 +131,8 @@ class Workspace:
     def resolve_write(self, path: str) -> WritePath:
         """The file that a write to `path` would write; a link in the last place is followed.
 
-        Missing parents are fine: they are taken as text. What stands there is looked at by the
-        write. Raises: PathThroughLinkError: a directory on the way is a link;
-        PathNotAFileError: it ends in a slash.
+        Raises: PathThroughLinkError: a directory on the way is a link, of which missing ones are
+            taken as text; PathNotAFileError: it ends in a slash.
         """
         here = self._find_plain(path)
         if here is not None:
@@ -173,7 +157,7 @@ class Workspace:
         return EntryPath(found.real, found.exists)
 
     def _find_plain(self, path: str) -> WorkspacePath | None:
-        """The short way: a canonical name that opens without passing a link is where it is."""
+        # A canonical name that opens without passing a link is where it is.
         if not is_plain(path):
             return None
         try:
@@ -193,14 +177,15 @@ class Workspace:
     def open_file(self, path: ReadPath | WorkspacePath) -> OpenFile:
         """Open a regular file for reading; of a ReadPath, the real path that was judged.
 
-        Raises: PathNotFoundError, PathNotAFileError (a directory), SpecialFileError;
-            FileChangedError: a link took its place since it was resolved;
-            PathError: this user may not read it.
+        Raises: PathError: not found, not readable, not a regular file, or (FileChangedError) a
+            link took its place since it was resolved.
         """
         real = path.real if isinstance(path, ReadPath) else path
-        return open_file(self.root_fd, self.resolution, real, self._known)
+        with converting(real, "read"):
+            fd = self.open_at(real, READ_FILE)
+        return OpenFile(real, fd, self._known)
 
-    def read_all(self, path: ReadPath | WorkspacePath, bytes_max: int) -> FileContent:
+    def read_all(self, path: ReadPath | WorkspacePath, bytes_max: int) -> bytes:
         """Raises: TextTooLargeError: over `bytes_max`; else as `open_file`."""
         with self.open_file(path) as file:
             return file.read_all(bytes_max)

@@ -41,7 +41,7 @@ class WordCount:
         return Plan(path, path_actions("file", "view", path))
 
     def run(self, plan, ports):
-        content = ports.workspace.read_all(plan.path, 1_000_000).content
+        content = ports.workspace.read_all(plan.path, 1_000_000)
         count = len(content.split())
         return ToolOutput(f"{count} words", {"words": count})
 

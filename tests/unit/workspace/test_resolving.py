@@ -347,7 +347,7 @@ def test_the_root_is_held_even_if_its_name_leads_elsewhere_later(ground, tmp_pat
     (ground.root / "file").write_bytes(b"mine")
     ground.root.rename(tmp_path / "moved")
     ground.root.symlink_to("outside")
-    assert ground.workspace.read_all(ground.workspace.resolve_read("file"), 10).content == b"mine"
+    assert ground.workspace.read_all(ground.workspace.resolve_read("file"), 10) == b"mine"
 
 
 def test_descriptors_are_not_inherited_by_programs(ground):

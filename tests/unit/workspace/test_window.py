@@ -15,10 +15,9 @@ from paddock.workspace.read import (
     KnownFiles,
     OpenFile,
     WindowLine,
-    open_file,
     whole_characters,
 )
-from paddock.workspace.resolve import Resolution
+from paddock.workspace.resolve import READ_FILE, Resolution
 
 WIDE = WindowLimits(1_000_000, 100_000)
 
@@ -191,7 +190,8 @@ class Reading(Struct, dict=True):
     def open(self) -> OpenFile:
         workspace = self.ground.workspace
         path = workspace.resolve_read("file").real
-        return open_file(workspace.root_fd, self.resolution, path, self.known)
+        fd = self.resolution.open(workspace.root_fd, path.relative, READ_FILE)
+        return OpenFile(path, fd, self.known)
 
     def window(self, first_line: int) -> Window:
         with self.open() as opened:

@@ -75,7 +75,7 @@ class WorkspacePreviews(Struct, frozen=True):
         if request.target_digest == ABSENT:
             return None
         with Workspace.open(self.root_of(request.agent)) as workspace:
-            content = workspace.read_all(workspace.resolve_read(path), _READ_BYTES_MAX).content
+            content = workspace.read_all(workspace.resolve_read(path), _READ_BYTES_MAX)
         # Threat: the file is exchanged between the question and this look at it, and a
         # harmless difference is shown for another change.
         return content if version_of(content) == request.target_digest else None

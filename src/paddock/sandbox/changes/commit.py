@@ -325,11 +325,11 @@ def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChang
     is_new = difference.lower is None or difference.is_replaced
     old = Absent() if is_new else _seen(difference)
     keeps = not policy.guards.is_below_generated(change.path)
-    modified_ns = None if difference.upper is None else difference.upper.status.modified_ns
+    time_ns = None if difference.upper is None else difference.upper.status.modified_ns
     if change.kind is ChangeKind.DELETED:
         if change.node is NodeKind.DIRECTORY:
             return RemoveDirectory(path, _seen(difference))
-        return RemoveFile(path, _seen(difference), keeps, overrides_read_only=True)
+        return RemoveFile(path, _seen(difference), keeps_old=keeps, overrides_read_only=True)
     if change.kind is ChangeKind.MODE:
         if change.node is NodeKind.DIRECTORY:
             return SetMetadata(path, _seen(difference), change.mode & 0o777)
@@ -338,18 +338,20 @@ def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChang
         if difference.lower is None or difference.lower.status.links == 1:
             # Threat: somebody closed the file meanwhile. Its content would say nothing of that.
             seen = replace(_seen(difference), version=difference.version)
-            return SetMetadata(path, seen, change.mode & 0o777, modified_ns)
+            return SetMetadata(path, seen, change.mode & 0o777, time_ns)
     if change.node is NodeKind.DIRECTORY:
         mode = change.mode & 0o777
-        return MakeDirectory(path, old, mode, modified_ns, overrides_read_only=True)
+        return MakeDirectory(path, old, mode, time_ns, overrides_read_only=True)
     if change.node is NodeKind.LINK:
-        return MakeLink(path, change.link_text, old, modified_ns, keeps, overrides_read_only=True)
+        return MakeLink(
+            path, change.link_text, old, time_ns, keeps_old=keeps, overrides_read_only=True
+        )
     return WriteFile(
         path,
         GivenContent(layers.upper_fd, change.path),
         old,
         change.mode & 0o777,
-        modified_ns,
+        time_ns,
         keeps_old=keeps,
         overrides_read_only=True,
     )
