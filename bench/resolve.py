@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paddock.workspace import Workspace
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 
 PATH = "one/two/three/four/file.txt"
 ROUNDS = 400

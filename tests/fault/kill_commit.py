@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.workspace import Workspace, detect_resolution
-from paddock.workspace.recover import recover
+from paddock.workspace.apply import recover
 from tests.support.changes import (
     File,
     Folder,

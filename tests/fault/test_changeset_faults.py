@@ -13,7 +13,7 @@ from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace, detect_resolution
-from paddock.workspace.recover import RecoveredSet, recover
+from paddock.workspace.apply import RecoveredSet, recover
 from tests.support.changes import (
     File,
     Folder,

@@ -10,8 +10,8 @@ import pytest
 from paddock.errors import ReadOnlyPathError, StorageFullError
 from paddock.storage.disk import Disk
 from paddock.workspace import Workspace
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
 from paddock.workspace.single import write_file
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.disks import NamedOnlyDisk, mounted_tmpfs, tree
 
 OLD = b"old\n" * 1000

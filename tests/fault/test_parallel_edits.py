@@ -8,8 +8,8 @@ import pytest
 from paddock.workspace import Workspace
 from paddock.workspace.listing import list_directory
 from paddock.workspace.read import Pieces
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
 from paddock.workspace.single import edit_file, write_file
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.children import start
 from tests.support.disks import temporaries
 

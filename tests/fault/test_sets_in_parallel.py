@@ -15,8 +15,8 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
 from paddock.workspace.single import move_entry, write_file
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.changes import (
     Bench,
     File,

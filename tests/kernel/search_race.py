@@ -35,8 +35,8 @@ from paddock.tools.grep import grep_dev_tool, grep_tool
 from paddock.tools.listing import find_tool, ls_tool
 from paddock.tools.spec import Ports
 from paddock.workspace import Workspace
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
 from paddock.workspace.search.ripgrep import ripgrep
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.shown import Shows
 from tests.support.users import become_plain_user, give_to_plain_user
 

@@ -31,8 +31,8 @@ from paddock.errors import PaddockError
 from paddock.kernel.files import RENAME_EXCHANGE, renameat2
 from paddock.workspace import Workspace
 from paddock.workspace.read import Pieces
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
 from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.users import become_plain_user, give_to_plain_user
 
 ACTS = ("view", "create", "edit", "move", "delete")

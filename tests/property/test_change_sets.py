@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.errors import FileChangedError
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.changes import (
     File,
     Folder,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from paddock import limits
 from paddock.workspace import WindowLimits, Workspace
 from paddock.workspace.listing import list_directory
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
 from paddock.workspace.single import delete_entry, write_file
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 
 NAMES = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters="/"),

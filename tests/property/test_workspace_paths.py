@@ -11,8 +11,8 @@ from paddock.errors import PaddockError
 from paddock.workspace import Workspace
 from paddock.workspace.listing import list_directory
 from paddock.workspace.read import Pieces
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
 from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.disks import tree
 
 NAMES = ["a", "b", "file", "to_dir", "to_file", "out", "out_file", "loop", "up", "missing", "é"]

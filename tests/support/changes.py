@@ -22,6 +22,7 @@ from paddock.workspace.changes import (
     MakeLink,
     RemoveDirectory,
     RemoveFile,
+    Seen,
     SetMetadata,
     StagedChange,
     StoredContent,
@@ -29,8 +30,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.metadata import status_from
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.resolve import Resolution
-from paddock.workspace.states import Seen
+from paddock.workspace.workspace import Resolution
 
 BYTES_MAX = 1_000_000_000
 MODIFIED_NS = 1_700_000_000_000_000_000

@@ -36,7 +36,7 @@ from paddock.tools.spec import Tool
 from paddock.tools.toolsets import TOOLS
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
-from paddock.workspace.recover import recover
+from paddock.workspace.apply import recover
 
 # Apart from `admin`, as it loads every tool: a project's plane has no such configuration.
 

@@ -29,7 +29,7 @@ from paddock.tools.spec import Change
 from paddock.values.calls import Json
 from paddock.values.entries import CONTENT_ERASED, DIGEST_PREFIX, TOOL_RESULT, Entry
 from paddock.workspace import Workspace
-from paddock.workspace.resolve import detect_resolution
+from paddock.workspace.workspace import detect_resolution
 
 if TYPE_CHECKING:
     from paddock.storage.journal import Journal
@@ -57,7 +57,7 @@ def settle_sets(project: Project) -> tuple[str, ...]:
     directory = project.layout.objects / JOURNAL
     if not directory.is_dir() or not any(directory.iterdir()):
         return ()
-    from paddock.workspace.recover import recover  # noqa: PLC0415 - somebody was killed
+    from paddock.workspace.apply import recover  # noqa: PLC0415 - somebody was killed
 
     with open_journal(project) as journal:
         found = recover(journal, Disk(), detect_resolution())

@@ -40,8 +40,7 @@ from paddock.plane.json_files import write_object
 from paddock.storage.atomic import read_file
 from paddock.storage.disk import Disk
 from paddock.values.calls import Json
-from paddock.workspace.apply import commit_changes
-from paddock.workspace.recover import RecoveredSet, recover
+from paddock.workspace.apply import RecoveredSet, commit_changes, recover
 
 
 class Decided(Enum):

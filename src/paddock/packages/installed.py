@@ -36,8 +36,8 @@ from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
+from paddock.workspace.changes import EntryState, entry_state
 from paddock.workspace.paths import EntryKind, is_temporary_name
-from paddock.workspace.states import EntryState, entry_state
 
 FORMAT: Final = 1
 

@@ -26,16 +26,17 @@ from paddock.workspace.changes import (
     Absent,
     AtVersion,
     BytesContent,
+    EntryState,
     MakeDirectory,
     RemoveDirectory,
     RemoveFile,
     SetMetadata,
     StagedChange,
     WriteFile,
+    entry_state,
 )
 from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import EntryKind
-from paddock.workspace.states import EntryState, entry_state
 
 DIRECTORY_MODE: Final = 0o700
 _ENTRIES_MAX: Final = limits.change_set_paths_max

@@ -15,7 +15,7 @@ from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.tools.spec import Change, Shown
 from paddock.workspace import Workspace
-from paddock.workspace.states import EntryState
+from paddock.workspace.changes import EntryState
 
 _COMPARED_BYTES_MAX: Final = 64_000_000
 _LINES_MAX: Final = 2_000

@@ -29,6 +29,7 @@ from paddock.workspace.apply import commit_changes, note_changes
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
+    EntryState,
     MakeDirectory,
     MakeLink,
     Old,
@@ -38,11 +39,12 @@ from paddock.workspace.changes import (
     StagedChange,
     StoredContent,
     WriteFile,
+    entry_seen,
+    entry_state,
 )
 from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import escapes_root, join_parts, parse_asked
 from paddock.workspace.single import DIRECTORY_VERSION, move_entry
-from paddock.workspace.states import EntryState, entry_seen, entry_state
 
 # A path is taken back only if what the call left still stands there, which the set checks
 # again under its locks: each change says at which version the path must be.
@@ -138,7 +140,6 @@ class UndoTree(Struct, frozen=True):
     leaves: frozenset[str]
 
     def state(self, path: str) -> EntryState | None:
-        """What stands there now. Raises: PathError where the path leads elsewhere now."""
         return None if self._is_below_leaf(path) else state_at(self.workspace, path)
 
     def path(self, path: str) -> WorkspacePath:
@@ -158,7 +159,6 @@ class UndoTree(Struct, frozen=True):
 
 
 def state_at(workspace: Workspace, path: str) -> EntryState | None:
-    """What stands there now. Raises: PathError where the path leads elsewhere now."""
     return entry_state(workspace, workspace.resolve_entry(path))
 
 

@@ -57,7 +57,7 @@ from paddock.sandbox.plan import Closing, NameJudge, contained
 from paddock.sandbox.values import CommandRequest, Ending, RefusedChange, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.text.show import quote
-from paddock.workspace.resolve import Beside, detect_resolution
+from paddock.workspace.workspace import Beside, detect_resolution
 
 _LEADS_OUT: Final = "it leads to the repository of the workspace, which stands outside, and stays"
 _CHANGED: Final = "was changed while the command ran, by somebody else"

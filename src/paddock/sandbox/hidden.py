@@ -28,7 +28,7 @@ from paddock import limits
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.plan import Closing, NameJudge
 from paddock.storage.atomic import held_open
-from paddock.workspace.resolve import READ_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.workspace import READ_DIRECTORY, Resolution, detect_resolution
 
 _PATH_BYTES_MAX: Final = limits.path_bytes_max - 1024
 """Leaves room for the path of the place from which a name is hidden, and for one more name."""

@@ -40,7 +40,7 @@ from paddock.sandbox.inside.protocol import UNHELD
 from paddock.sandbox.plan import Closing
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
 from paddock.storage.atomic import held_open, host_error
-from paddock.workspace.resolve import PASS, READ_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.workspace import PASS, READ_DIRECTORY, Resolution, detect_resolution
 
 LANDLOCK: Final = "landlock"
 

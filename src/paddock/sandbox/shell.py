@@ -99,7 +99,7 @@ from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain
 from paddock.values.entries import digest_of
-from paddock.workspace.resolve import Beside
+from paddock.workspace.workspace import Beside
 
 if TYPE_CHECKING:
     pass

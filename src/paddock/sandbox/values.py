@@ -27,7 +27,7 @@ from paddock.policy.settings import (
 from paddock.sandbox.host.host_facts import GitOutside, shared
 from paddock.values.calls import NEVER, NO_CONNECTIONS, Cancel, Connections, Json
 from paddock.values.decisions import HELD_WHOLE, OPERATIONS, Action, AgentChain, Held
-from paddock.workspace.states import ChangedPath
+from paddock.workspace.changes import ChangedPath
 
 if TYPE_CHECKING:
     from paddock.network.decisions import Witness

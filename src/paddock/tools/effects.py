@@ -20,7 +20,7 @@ from paddock.text.show import quote, show_name
 from paddock.tools.spec import Change, Ports, StoredEffects, pinned
 from paddock.values.calls import Json
 from paddock.workspace import EntryVersion, WorkspacePath, WritePath
-from paddock.workspace.states import ChangedPath, doing_of_path
+from paddock.workspace.changes import ChangedPath, doing_of_path
 
 _KINDS: Final[frozenset[DoingKind]] = frozenset(get_args(DoingKind))
 _ENTRIES: Final[frozenset[DoingEntry]] = frozenset(get_args(DoingEntry))

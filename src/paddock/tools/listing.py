@@ -122,9 +122,7 @@ class Ls:
         rows = [_row(entry, ports.shown) for entry in entries]
         said = [_shown(name, remark) for name, remark in rows] or [EMPTY_DIRECTORY]
         if has_more:
-            said.append(
-                limit_notice("entries", plan.limit, ports.limits.ls_entries_max, _OTHERWISE)
-            )
+            said += [limit_notice("entries", plan.limit, ports.limits.ls_entries_max, _OTHERWISE)]
         said += [f"[{notice}]" for notice in name_notices(name for name, _ in rows)]
         details: dict[str, Json] = {
             "count": len(rows),

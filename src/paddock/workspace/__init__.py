@@ -1,12 +1,11 @@
 """The fence: file access under one root, by descriptor, atomic and durable.
 
-    paths, resolve, workspace   names, opening without passing a link, the face: one root
-    listing, read               walking directories; one open file, or some lines of it
-    metadata, states            what stands at a path, and what survives a write
+    paths, workspace, read      names; one root, and opening without passing a link; one open file
+    listing, metadata           walking directories; what stands there, and what survives a write
     places                      what is about to change: its locks, and names that outlive nobody
     single                      a set of one: create, replace, edit, move, delete
-    changes, build, exchange    a set that happens as a whole: its plan, drafts and steps
-    apply, recover              commit it with the journal, and settle it after a crash
+    changes, build, exchange    a set that happens as a whole: its nouns and plan, drafts, steps
+    apply                       commit it with the journal, and settle it after a crash
     search, failures            contents and names, by ripgrep; OSError → paddock.errors
 
 Whether a path may be touched is policy's business, not decided here.
@@ -21,8 +20,7 @@ from paddock.workspace.paths import (
     WritePath,
 )
 from paddock.workspace.read import OpenFile, Window, WindowLimits, version_of
-from paddock.workspace.resolve import detect_resolution
-from paddock.workspace.workspace import Workspace
+from paddock.workspace.workspace import Workspace, detect_resolution
 
 __all__ = [
     "EntryKind",

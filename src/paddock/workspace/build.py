@@ -20,11 +20,14 @@ from paddock.workspace.changes import (
     Content,
     CreatedBranch,
     Creation,
+    EntryState,
     GivenContent,
     MakeDirectory,
     MakeLink,
     StoredContent,
     WriteFile,
+    held_file,
+    state_of,
 )
 from paddock.workspace.failures import changed, converting
 from paddock.workspace.metadata import (
@@ -37,8 +40,7 @@ from paddock.workspace.metadata import (
 )
 from paddock.workspace.paths import WorkspacePath
 from paddock.workspace.read import version_of
-from paddock.workspace.resolve import PASS, READ_DIRECTORY, READ_FILE
-from paddock.workspace.states import EntryState, held_file, state_of
+from paddock.workspace.workspace import PASS, READ_DIRECTORY, READ_FILE
 
 _DEFAULT_ACL: Final = "system.posix_acl_default"
 _BY_THE_SYSTEM: Final = "security."

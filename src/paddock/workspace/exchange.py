@@ -27,7 +27,7 @@ from paddock.workspace.failures import changed, too_deep
 from paddock.workspace.metadata import FileStatus, kind_of, status_at, status_of
 from paddock.workspace.paths import EntryKind, WorkspacePath, child_of, set_name
 from paddock.workspace.places import lock_directory
-from paddock.workspace.resolve import PASS, PASS_DIRECTORY, READ_DIRECTORY
+from paddock.workspace.workspace import PASS, PASS_DIRECTORY, READ_DIRECTORY
 
 _EXCHANGES_MAX: Final = 64
 _GOING: Final = 0x8000_0000

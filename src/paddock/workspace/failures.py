@@ -25,7 +25,6 @@ from paddock.errors import (
     SpecialFileError,
     StorageFullError,
 )
-from paddock.text.show import quote
 from paddock.workspace.paths import WorkspacePath
 
 NOT_FOUND_HINT: Final = "paths start at the workspace root; view . to see what is there"
@@ -69,13 +68,11 @@ def converted(failure: OSError, path: WorkspacePath, act: str) -> PaddockError:
         # EIO, ENOMEM, EMFILE, ENFILE and the unknown: nothing that a model could do about it.
         known = _PLAIN_FAILURES.get(code, (HostError, os.strerror(code), ""))
     kind, what, hint = known
-    return kind(f"cannot {act} {quote(path.relative)}: {what}", hint=hint)
+    return kind(f"cannot {act} {path.shown}: {what}", hint=hint)
 
 
 def special_file(path: WorkspacePath) -> SpecialFileError:
-    return SpecialFileError(
-        f"{quote(path.relative)} is a FIFO, socket or device", hint=_SPECIAL_HINT
-    )
+    return SpecialFileError(f"{path.shown} is a FIFO, socket or device", hint=_SPECIAL_HINT)
 
 
 @contextmanager
@@ -88,14 +85,14 @@ def converting(path: WorkspacePath, act: str) -> Generator[None]:
 
 def changed(path: WorkspacePath) -> FileChangedError:
     return FileChangedError(
-        f"{quote(path.relative)} was changed by somebody else meanwhile",
+        f"{path.shown} was changed by somebody else meanwhile",
         hint="read it again, then repeat the call",
     )
 
 
 def too_deep(path: WorkspacePath) -> InvalidPathError:
     return InvalidPathError(
-        f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories",
+        f"{path.shown} lies deeper than {limits.path_depth_max} directories",
         hint="use a path with fewer directories",
     )
 
@@ -104,7 +101,7 @@ def conflict(paths: list[WorkspacePath]) -> FileChangedError:
     unique = sorted(set(paths), key=lambda path: path.relative)
     if len(unique) == 1:
         return changed(unique[0])
-    shown = [quote(path.relative) for path in unique[: limits.change_conflicts_listed_max]]
+    shown = [path.shown for path in unique[: limits.change_conflicts_listed_max]]
     missing = len(unique) - len(shown)
     more = f" and {missing} more" if missing else ""
     return FileChangedError(

@@ -26,8 +26,7 @@ from paddock.workspace.paths import (
     is_temporary_name,
     unchecked_path,
 )
-from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, find_real
-from paddock.workspace.workspace import Workspace
+from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspace, find_real
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _HIDDEN_LIKELY: Final = 16

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from paddock.errors import ReadOnlyPathError
 from paddock.storage.disk import Disk
-from paddock.text.show import quote
 from paddock.workspace.failures import changed, converted
 from paddock.workspace.paths import EntryKind, WorkspacePath
 
@@ -99,7 +98,7 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int) -> No
     # Also when we are root: a rename would not ask.
     if not status.mode & 0o222:
         raise ReadOnlyPathError(
-            f"{quote(path.relative)} is read-only: no write bit in mode {status.permissions:04o}",
+            f"{path.shown} is read-only: no write bit in mode {status.permissions:04o}",
             hint="its owner set it so; write another file, or ask for the mode to be changed",
         )
     # Only where it matters: with effective ids it is another system call (faccessat2), which
@@ -110,7 +109,7 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int) -> No
             # access(2) says no there, too; permissions are not why.
             raise converted(OSError(errno.EROFS, ""), path, "write")
         raise ReadOnlyPathError(
-            f"{quote(path.relative)} is not writable by this user",
+            f"{path.shown} is not writable by this user",
             hint="write another file, or ask for its permissions to be changed",
         )
 
@@ -135,13 +134,13 @@ def carry_metadata(
     others = old.links - 1
     if others:
         names = "1 other hard link keeps" if others == 1 else f"{others} other hard links keep"
-        notes.append(f"{quote(path.relative)} has a copy of its own now; {names} the old content")
+        notes.append(f"{path.shown} has a copy of its own now; {names} the old content")
     return tuple(notes)
 
 
 def _cannot_keep(path: WorkspacePath, what: str) -> ReadOnlyPathError:
     return ReadOnlyPathError(
-        f"{quote(path.relative)} {what}, which a new version written by this user could not keep",
+        f"{path.shown} {what}, which a new version written by this user could not keep",
         hint="ask its owner to change it, or write another file",
     )
 

@@ -45,6 +45,10 @@ class WorkspacePath(Struct, frozen=True, metaclass=_Closed):
     def is_root(self) -> bool:
         return self.relative == "."
 
+    @property
+    def shown(self) -> str:
+        return quote(self.relative)
+
     def __str__(self) -> str:
         return self.relative
 
@@ -182,8 +186,7 @@ def check_names(text: str, parts: tuple[str, ...]) -> None:
             )
         if is_temporary_name(part):
             raise InvalidPathError(
-                f"name {quote(part)} is kept for Paddock's temporary files",
-                hint="use another name",
+                f"name {quote(part)} is kept for Paddock's temporary files", hint="use another name"
             )
 
 

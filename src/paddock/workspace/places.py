@@ -14,7 +14,6 @@ from paddock.errors import FileChangedError, PaddockError, PathError, StorageFul
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
 from paddock.storage.locks import Identity, identity_of, unlock, wait_for_lock
-from paddock.text.show import quote
 from paddock.workspace.paths import (
     OF_SET,
     ROOT,
@@ -23,8 +22,7 @@ from paddock.workspace.paths import (
     is_temporary_name,
     unchecked_path,
 )
-from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Resolution
-from paddock.workspace.workspace import Workspace
+from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Resolution, Workspace
 
 # flock(2) on a descriptor of the parent directory itself: no lock file, so two planes on one
 # tree exclude each other without knowing of each other. Each lock opens the directory anew,
@@ -43,7 +41,7 @@ _USED_AT_MOST: Final = 128  # where the system does not tell what is open
 def lock_directory(fd: int, path: WorkspacePath, wait_s: float) -> None:
     if not wait_for_lock(fd, fcntl.LOCK_EX, wait_s):
         raise PathError(
-            f"directory {quote(path.relative)} is locked by another write, for over {wait_s:g} s",
+            f"directory {path.shown} is locked by another write, for over {wait_s:g} s",
             hint="try again",
         )
 
@@ -112,7 +110,7 @@ def locked(
             while fds:
                 unlock(fds.popitem()[1])
     raise FileChangedError(
-        f"directory {quote(paths[0].relative)} keeps being replaced",
+        f"directory {paths[0].shown} keeps being replaced",
         hint="try again when nobody else changes it",
     )
 

@@ -17,7 +17,6 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import PathNotAFileError, TextTooLargeError
 from paddock.storage.disk import chunks_of, digest_of_file, read_bytes
-from paddock.text.show import quote
 from paddock.values.entries import digest_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, status_of
@@ -202,7 +201,7 @@ def version_of(*pieces: bytes | memoryview) -> str:
 
 def require_regular(path: WorkspacePath, status: FileStatus) -> None:
     if status.is_directory:
-        raise PathNotAFileError(f"{quote(path.relative)} is a directory", hint=NOT_A_FILE_HINT)
+        raise PathNotAFileError(f"{path.shown} is a directory", hint=NOT_A_FILE_HINT)
     if not status.is_regular:
         raise special_file(path)
 
@@ -210,7 +209,7 @@ def require_regular(path: WorkspacePath, status: FileStatus) -> None:
 def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
     if status.size_bytes > limits.versioned_file_bytes_max:
         raise TextTooLargeError(
-            f"{quote(path.relative)} has {status.size_bytes} bytes; "
+            f"{path.shown} has {status.size_bytes} bytes; "
             f"files over {limits.versioned_file_bytes_max} are not read to their end",
             hint="where it is no more than a name, remove it or move it away by hand",
         )
@@ -253,7 +252,7 @@ class OpenFile:
         """Raises: TextTooLargeError: more than `bytes_max`; none was read."""
         if self.size_bytes > bytes_max:
             raise TextTooLargeError(
-                f"{quote(self.path.relative)} has {self.size_bytes} bytes, over {bytes_max}",
+                f"{self.path.shown} has {self.size_bytes} bytes, over {bytes_max}",
                 hint="read some lines of it at a time",
             )
         return self.read_start(self.size_bytes)

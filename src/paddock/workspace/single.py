@@ -20,23 +20,14 @@ from typing import Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    DirectoryNotEmptyError,
-    FileChangedError,
-    InvalidPathError,
-    PaddockError,
-    PathExistsError,
-    PathNotAFileError,
-    PathNotFoundError,
-    TextTooLargeError,
-)
+from paddock import errors, limits
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import PRIVATE_MODE, digest_of_file, read_bytes
 from paddock.storage.journal import SwapStep
 from paddock.storage.notes import Doing
 from paddock.storage.objects import Kept
 from paddock.text.show import quote
+from paddock.workspace.changes import EntryState, held_file, mode_of, state_at
 from paddock.workspace.exchange import BoundSwap, mark_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, changed, converting
 from paddock.workspace.metadata import (
@@ -51,9 +42,7 @@ from paddock.workspace.metadata import (
 from paddock.workspace.paths import EntryKind, EntryPath, EntryVersion, WorkspacePath, WritePath
 from paddock.workspace.places import lock, temporary_name
 from paddock.workspace.read import Pieces, require_regular, require_versionable, version_of
-from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY
-from paddock.workspace.states import EntryState, held_file, mode_of, state_at
-from paddock.workspace.workspace import Workspace
+from paddock.workspace.workspace import READ_DIRECTORY, Workspace
 
 _PARENT_ROUNDS_MAX: Final = 16
 _ROOT_HINT: Final = "name something in it"
@@ -122,13 +111,13 @@ def edit_file(
         place = _Place(workspace, target, dir_fd)
         before = place.status()
         if before is None:
-            raise PathNotFoundError(
-                f"file not found: {quote(target.relative)}", hint="create it, or list the files"
+            raise errors.PathNotFoundError(
+                f"file not found: {target.shown}", hint="create it, or list the files"
             )
         with _old_file(place, before) as old_fd:
             if before.size_bytes > limits.edited_file_bytes_max:
-                raise TextTooLargeError(
-                    f"{quote(target.relative)} has {before.size_bytes} bytes; "
+                raise errors.TextTooLargeError(
+                    f"{target.shown} has {before.size_bytes} bytes; "
                     f"files over {limits.edited_file_bytes_max} are not edited",
                     hint="change it by a command, if you may run one",
                 )
@@ -176,7 +165,7 @@ def delete_entry(
 ) -> SingleReceipt:
     path, keeper = entry.path, workspace.keeper
     if path.is_root:
-        raise InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
+        raise errors.InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
     with (
         converting(path, "delete"),
         lock(workspace, *_directories_of(workspace, path)) as (dir_fd, *_),
@@ -216,26 +205,26 @@ class _Place(Struct, frozen=True):
         flags, name = READ_DIRECTORY | os.O_NOFOLLOW, self.path.name
         with held_open(os.open(name, flags, dir_fd=self.dir_fd)) as fd, os.scandir(fd) as found:
             if next(found, None) is not None:
-                raise DirectoryNotEmptyError(
-                    f"directory {quote(self.path.relative)} is not empty",
+                raise errors.DirectoryNotEmptyError(
+                    f"directory {self.path.shown} is not empty",
                     hint="move or delete what it holds first",
                 )
 
 
 def _require_file_path(path: WritePath) -> WorkspacePath:
     if path.real.is_root:
-        raise PathNotAFileError("the workspace root is a directory", hint=NOT_A_FILE_HINT)
+        raise errors.PathNotAFileError("the workspace root is a directory", hint=NOT_A_FILE_HINT)
     return path.real
 
 
 def _require_expected(
     path: WritePath, before: FileStatus | None, if_version: str | None, expected: Expected
 ) -> None:
-    name = quote(path.real.relative)
+    name = path.real.shown
     if before is not None and expected is Expected.ABSENT:
-        raise PathExistsError(f"{name} exists already", hint="use another path")
+        raise errors.PathExistsError(f"{name} exists already", hint="use another path")
     if before is None and if_version is not None:
-        raise FileChangedError(
+        raise errors.FileChangedError(
             f"{name} is not at version {quote(if_version)}: it does not exist",
             hint="leave if_version out to create it",
         )
@@ -248,9 +237,8 @@ def _require_at(
 ) -> None:
     # Of another kind than `wanted` names, it is at another version whatever it holds.
     if wanted not in (None, found if isinstance(wanted, EntryVersion) else found.version):
-        raise FileChangedError(
-            f"{quote(path.relative)} is not at version {quote(str(wanted))} any more: "
-            f"it is at {found}",
+        raise errors.FileChangedError(
+            f"{path.shown} is not at version {quote(str(wanted))} any more: it is at {found}",
             hint="read it again, then repeat the call with the new version",
         )
 
@@ -261,15 +249,14 @@ def _version(state: EntryState) -> EntryVersion:
 
 def _require_movable(path: WorkspacePath, to: WritePath) -> None:
     if path.is_root:
-        raise InvalidPathError("the workspace root itself is not moved", hint=_ROOT_HINT)
+        raise errors.InvalidPathError("the workspace root itself is not moved", hint=_ROOT_HINT)
     if to.exists or to.asked != to.real or to.real.is_root:
-        raise PathExistsError(
-            f"{quote(to.asked.relative)} exists already", hint="a move never overwrites"
+        raise errors.PathExistsError(
+            f"{to.asked.shown} exists already", hint="a move never overwrites"
         )
     if to.real.parts[: len(path.parts)] == path.parts:
-        raise InvalidPathError(
-            f"{quote(path.relative)} cannot be moved into itself",
-            hint="choose a new path outside it",
+        raise errors.InvalidPathError(
+            f"{path.shown} cannot be moved into itself", hint="choose a new path outside it"
         )
 
 
@@ -324,25 +311,20 @@ def _locked(
                     raise
                 # A writer that failed may take a directory back just before we use it.
                 with suppress(FileNotFoundError):
-                    _make_missing(workspace, directory, made)
+                    for path in (*directory.ancestors, directory):
+                        _make(workspace, path, made)
     except BaseException:
         _unmake(workspace, made)
         raise
 
 
-def _make_missing(
-    workspace: Workspace, directory: WorkspacePath, made: list[WorkspacePath]
-) -> None:
-    for path in (*directory.ancestors, directory):
+def _make(workspace: Workspace, path: WorkspacePath, made: list[WorkspacePath]) -> None:
+    with workspace.hold_parent(path) as fd:
+        made.append(path)
         try:
-            os.close(workspace.open_at(path, PASS_DIRECTORY))
-        except FileNotFoundError:
-            with workspace.hold_parent(path) as fd:
-                made.append(path)
-                try:
-                    workspace.disk.make_directory(fd, path.name)
-                except FileExistsError:
-                    made.remove(path)  # somebody else was quicker; opening says what it is
+            workspace.disk.make_directory(fd, path.name)
+        except FileExistsError:
+            made.remove(path)  # opening says what it is
 
 
 def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
@@ -354,7 +336,7 @@ def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
                 workspace.disk.remove_directory(parent, path.name)
         except FileNotFoundError:
             continue  # one that could not be made is not there
-        except (OSError, PaddockError):
+        except (OSError, errors.PaddockError):
             return  # somebody put something there meanwhile, so it is theirs now
 
 

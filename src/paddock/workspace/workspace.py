@@ -1,14 +1,36 @@
 """The workspace: one root, held by its descriptor, and what its paths lead to.
 
 Every open starts at the root's descriptor and cannot leave it. A path is resolved once, policy
-judges what came out, and exactly that is used: a swap in between makes the act fail.
+judges what came out, and exactly that is opened, by one of two interchangeable ways without passing
+a link: a swap in between makes the act fail. Neither compares texts, and neither looks first and
+opens later: the descriptor that a check was made on is the one that is used.
 """
 
+import errno
 import os
+import stat
+import sys
 from contextlib import AbstractContextManager
-from typing import Self
+from typing import Final, NamedTuple, Self, TypeAlias
 
-from paddock.errors import PathNotADirectoryError, PathNotAFileError, PathThroughLinkError
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from paddock import limits
+from paddock.errors import (
+    ConfigError,
+    HostError,
+    InvalidPathError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathThroughLinkError,
+)
+from paddock.kernel.files import (
+    RESOLVE_BENEATH,
+    RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS,
+    OpenHow,
+)
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
 from paddock.storage.history import Keeper
@@ -21,28 +43,312 @@ from paddock.workspace.paths import (
     ReadPath,
     WorkspacePath,
     WritePath,
+    check_link_text,
+    check_names,
+    components,
+    escapes_root,
+    inside_root,
     is_plain,
     is_temporary_name,
+    join_parts,
     parse_asked,
     unchecked_path,
 )
 from paddock.workspace.read import KnownFiles, OpenFile
-from paddock.workspace.resolve import (
-    PASS,
-    PASS_DIRECTORY,
-    READ_DIRECTORY,
-    READ_FILE,
-    Beside,
-    BesideResolution,
-    Found,
-    Resolution,
-    Root,
-    beside_of,
-    detect_resolution,
-    find_beside,
-    find_real,
-    open_root,
-)
+
+# macOS has no O_PATH: there a directory must be readable to be passed through.
+O_PATH: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
+PASS: Final = O_PATH | os.O_CLOEXEC
+PASS_DIRECTORY: Final = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+READ_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# O_NONBLOCK: opening a FIFO must not wait for a writer. O_NOCTTY: a terminal must not
+# become ours.
+READ_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+# EAGAIN: the kernel saw a rename or mount during its walk and cannot vouch for it.
+# EINTR: a slow file system was interrupted; os.open repeats by itself, ctypes does not.
+_AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR})
+_RESOLVE: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+
+
+class WalkResolution:
+    """One openat(2) a component, with O_NOFOLLOW under the descriptor of the one before."""
+
+    __slots__ = ()
+
+    name = "walk"
+
+    def open(self, root_fd: int, relative: str, flags: int) -> int:
+        """Raises: OSError: ELOOP: a link, the last included; EXDEV: not canonical (`..`, `/…`)."""
+        if relative == ".":
+            return os.open(".", flags, dir_fd=root_fd)
+        parts = relative.split("/")
+        # Threat: `..` is no link, so O_NOFOLLOW would let it climb out of the root.
+        if not all(parts) or ".." in parts or "." in parts:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        held = root_fd
+        try:
+            for part in parts[:-1]:
+                below = _open_component(part, PASS_DIRECTORY, held)
+                if held != root_fd:
+                    os.close(held)
+                held = below
+            return _open_component(parts[-1], flags, held)
+        finally:
+            if held != root_fd:
+                os.close(held)
+
+
+Resolution: TypeAlias = WalkResolution
+
+
+def _open_component(name: str, flags: int, dir_fd: int) -> int:
+    try:
+        fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
+    except NotADirectoryError:
+        # O_DIRECTORY is looked at before O_NOFOLLOW, so a link answers ENOTDIR here.
+        # The look only chooses the error: nothing is opened because of it.
+        if stat.S_ISLNK(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+        raise
+    # O_PATH with O_NOFOLLOW opens the link itself instead of failing.
+    if flags & O_PATH and not flags & os.O_DIRECTORY and stat.S_ISLNK(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    return fd
+
+
+class Openat2Resolution(WalkResolution):
+    """The kernel's own walk: openat2(2) with BENEATH, NO_MAGICLINKS and NO_SYMLINKS."""
+
+    __slots__ = ("_hows",)
+
+    name = "openat2"
+
+    def __init__(self) -> None:
+        # One laid-out argument for each set of flags; there are only four.
+        self._hows: dict[int, OpenHow] = {}
+
+    def open(self, root_fd: int, relative: str, flags: int) -> int:
+        how = self._hows.get(flags)
+        if how is None:
+            how = self._hows[flags] = OpenHow(flags, _RESOLVE)
+        path = relative.encode("utf-8", "surrogateescape")
+        left = limits.openat2_retries_max
+        while True:
+            try:
+                return how.open(root_fd, path)
+            except OSError as failure:
+                left -= 1
+                if failure.errno not in _AGAIN or left < 0:
+                    raise
+
+
+def detect_resolution() -> Resolution:
+    """The better way that works here: openat2 where the kernel lets us, else the walk.
+
+    ENOSYS: a kernel before 5.6, or not Linux. EPERM: a container's filter that does not
+    know the call. Anything else is an answer, so the call is there.
+    """
+    resolution = Openat2Resolution()
+    with held_open(os.open("/", PASS_DIRECTORY)) as slash:
+        try:
+            os.close(resolution.open(slash, ".", PASS_DIRECTORY))
+        except OSError as failure:
+            if failure.errno in (errno.ENOSYS, errno.EPERM):
+                return WalkResolution()
+            raise
+    return resolution
+
+
+# The answer is a path without links: a finding, not a permission. Policy judges it, and it is then
+# opened again without passing any link, so that a swap between the two makes the second one fail.
+#   * each component is looked at under the descriptor of the one before;
+#   * a link's text is resolved as the kernel would, but from the held root: an absolute
+#     one must begin with one of the root's names, `..` may not climb above the root;
+#   * `..` after a link means the parent of where the link led; else it is a matter of text,
+#     as is all that is behind something that is missing, or is no directory.
+
+
+class Found(Struct, frozen=True):
+    asked: WorkspacePath
+    real: WorkspacePath
+    mode: int  # 0 where nothing stands at `real`
+    through_link: bool
+
+    @property
+    def exists(self) -> bool:
+        return self.mode != 0
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+
+def find_real(
+    root_fd: int, asked: AskedPath, roots: tuple[str, ...], *, follow_last: bool
+) -> Found:
+    trail = _Trail(asked, roots, follow_last, held=[root_fd])
+    try:
+        for number, name in enumerate(asked.parts, 1):
+            trail.step_asked(name, is_last=number == len(asked.parts))
+    finally:
+        for fd in trail.held[1:]:
+            os.close(fd)
+    return Found(join_parts(trail.asked), join_parts(trail.real), trail.mode, trail.through_link)
+
+
+class _Trail(Struct):
+    path: AskedPath
+    roots: tuple[str, ...]
+    follow_last: bool
+    held: list[int]  # `held[i]` is the directory of `real[:i]`; `held[0]` is not ours
+    asked: list[str] = field(default_factory=list[str])
+    real: list[str] = field(default_factory=list[str])
+    hops: int = 0
+    mode: int = stat.S_IFDIR
+    through_link: bool = False
+
+    def step_asked(self, name: str, *, is_last: bool) -> None:
+        if name == "..":
+            self._climb()
+            # After a link the text that was asked for says nothing more: start from what is real.
+            self.asked = list(self.real) if self.through_link else self.asked[:-1]
+            return
+        self.asked.append(name)
+        hops, pending = self.hops, [name]
+        while pending:
+            part = pending.pop()
+            if part == "..":
+                self._climb()
+            else:
+                pending += self._descend(part, follow=self.follow_last or not is_last)
+        if not is_last and (self.hops > hops or stat.S_ISLNK(self.mode)):
+            self.through_link = True
+
+    def _climb(self) -> None:
+        if not self.real:
+            raise escapes_root(self.path.text)
+        self.real.pop()
+        while len(self.held) > len(self.real) + 1:
+            os.close(self.held.pop())
+        # The parent of something missing may be missing as well.
+        self.mode = stat.S_IFDIR if len(self.held) == len(self.real) + 1 else 0
+
+    def _descend(self, name: str, *, follow: bool) -> list[str]:
+        """Return the parts of the text of a link that is followed, the first one last."""
+        missing = len(self.real) + 1 - len(self.held)
+        if missing == 1 and stat.S_ISDIR(self.mode):
+            flags = PASS_DIRECTORY | os.O_NOFOLLOW
+            self.held.append(os.open(self.real[-1], flags, dir_fd=self.held[-1]))
+            missing = 0
+        self.mode = 0 if missing else _mode_of(name, self.held[-1])
+        if stat.S_ISLNK(self.mode) and follow:
+            return self._turn(os.readlink(name, dir_fd=self.held[-1]))
+        self.real.append(name)
+        return []
+
+    def _turn(self, target: str) -> list[str]:
+        self.hops += 1
+        if self.hops > limits.link_hops_max:
+            raise InvalidPathError(
+                f"path {quote(self.path.text)} passes more than {limits.link_hops_max} links",
+                hint="they may lead to each other in a circle; use a path without them",
+            )
+        check_link_text(self.path.text, target)
+        parts = components(target)
+        if target.startswith("/"):
+            parts = inside_root(self.path.text, parts, self.roots)
+            while self.real:
+                self._climb()
+        check_names(self.path.text, tuple(part for part in parts if part != ".."))
+        self.mode = stat.S_IFDIR
+        return list(reversed(parts))
+
+
+def _mode_of(name: str, dir_fd: int) -> int:
+    try:
+        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
+    except OSError as failure:
+        if failure.errno in (errno.ENOENT, errno.ENAMETOOLONG):
+            return 0
+        raise
+
+
+class Root(NamedTuple):
+    name: str  # as it was given
+    real_name: str  # without links: none was passed when it was opened
+    fd: int
+
+
+def open_root(root: str, resolution: Resolution, name: str | None = None) -> Root:
+    if sys.getfilesystemencoding() != "utf-8":
+        raise HostError("file names must be UTF-8 here: start Python in its UTF-8 mode")
+    try:
+        real_root = os.path.realpath(root, strict=True)  # noqa: TID251 - what the root is
+        with held_open(os.open("/", PASS_DIRECTORY)) as slash:
+            fd = resolution.open(slash, real_root.strip("/") or ".", PASS_DIRECTORY)
+    except (OSError, ValueError) as failure:
+        raise ConfigError(f"workspace root {quote(root)} cannot be opened: {failure}") from None
+    # As it was given, unless a `..` behind a link makes that another directory.
+    given = os.path.abspath(name or root)
+    try:
+        is_same = os.path.samestat(os.stat(given), os.fstat(fd))
+    except OSError:
+        is_same = False
+    return Root(given if is_same else real_root, real_root, fd)
+
+
+# The git directory of a linked worktree, or of a repository that the workspace is a part of, is
+# not in the workspace, and what a command writes there belongs to the same set of changes. So a
+# set sees one tree: `.git` and what is below it are opened under the other root, everything else
+# under the workspace's own. Only sets of commands, and their undoing, do this.
+
+
+class Beside(Struct, frozen=True):
+    name: str  # one component at the root of the workspace, which stands for it
+    real_root: str  # absolute, without links
+    fd: int  # stays whoever's opened it
+
+    def below(self, relative: str) -> str | None:
+        if relative == self.name:
+            return "."
+        first, _, rest = relative.partition("/")
+        return rest if first == self.name else None
+
+
+class BesideResolution(WalkResolution):
+    __slots__ = ("_root_fd", "beside", "within")
+
+    def __init__(self, within: Resolution, root_fd: int, beside: Beside) -> None:
+        self.within = within
+        self._root_fd = root_fd
+        self.beside = beside
+
+    def open(self, root_fd: int, relative: str, flags: int) -> int:
+        inside = self.beside.below(relative) if root_fd == self._root_fd else None
+        if inside is None:
+            return self.within.open(root_fd, relative, flags)
+        return self.within.open(self.beside.fd, inside, flags)
+
+
+def beside_of(resolution: Resolution) -> Beside | None:
+    return resolution.beside if isinstance(resolution, BesideResolution) else None
+
+
+def without_beside(resolution: Resolution) -> Resolution:
+    return resolution.within if isinstance(resolution, BesideResolution) else resolution
+
+
+def find_beside(beside: Beside, asked: AskedPath, *, follow_last: bool) -> Found:
+    if ".." in asked.parts:
+        raise escapes_root(asked.text)
+    found = find_real(beside.fd, replace(asked, parts=asked.parts[1:]), (), follow_last=follow_last)
+    return replace(found, asked=_below(beside, found.asked), real=_below(beside, found.real))
+
+
+def _below(beside: Beside, path: WorkspacePath) -> WorkspacePath:
+    return join_parts((beside.name, *path.parts))
 
 
 class Workspace:

@@ -22,8 +22,7 @@ from paddock.storage.objects import ObjectStore
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace
 from paddock.workspace.apply import commit_changes
-from paddock.workspace.changes import AtVersion, BytesContent, WriteFile
-from paddock.workspace.states import entry_state
+from paddock.workspace.changes import AtVersion, BytesContent, WriteFile, entry_state
 from tests.support import forked
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in, operator_with_plane

@@ -31,13 +31,13 @@ from paddock.workspace.changes import (
     MakeLink,
     RemoveDirectory,
     RemoveFile,
+    Seen,
     SetMetadata,
     StagedChange,
     StoredContent,
     WriteFile,
 )
 from paddock.workspace.metadata import status_from
-from paddock.workspace.states import Seen
 from tests.support.disks import temporaries, tree
 from tests.support.shown import Shows
 from tests.support.stores import NoSyncDisk

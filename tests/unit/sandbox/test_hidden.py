@@ -12,7 +12,7 @@ from paddock.policy.engine import PolicySource, load_policy
 from paddock.sandbox.hidden import NameIndex, wait_for_a_tick
 from paddock.sandbox.plan import Closing, ReadJudge, WriteJudge
 from paddock.values.decisions import Agent, Permissions
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.disks import dig
 from tests.support.users import give_to_plain_user, run_as_plain_user
 

@@ -11,7 +11,7 @@ from paddock.tools.spec import Ports, Tool, ToolOutput
 from paddock.tools.toolsets import all_tools
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.shown import Shows
 
 TOOLS = {tool.name: tool for tool in all_tools()}

@@ -7,8 +7,8 @@ from paddock import limits
 from paddock.errors import HostError, StorageFullError
 from paddock.tools.effects import change_from_json, change_json, change_of_path, within_entry
 from paddock.tools.spec import Change
+from paddock.workspace.changes import ChangedPath, EntryState
 from paddock.workspace.paths import EntryKind, unchecked_path
-from paddock.workspace.states import ChangedPath, EntryState
 
 ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
 

@@ -33,8 +33,8 @@ from paddock.tools.shell import run_shell_dev_tool, run_shell_tool
 from paddock.tools.spec import Ports, RefusedPath, StoppedCallError
 from paddock.values.calls import LeftEffect
 from paddock.workspace import EntryKind, Workspace
+from paddock.workspace.changes import ChangedPath, EntryState
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.states import ChangedPath, EntryState
 from tests.support.shown import Shows
 
 PLAN = SandboxPlan(

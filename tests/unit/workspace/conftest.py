@@ -6,7 +6,7 @@ import pytest
 from msgspec import Struct
 
 from paddock.workspace import Workspace
-from paddock.workspace.resolve import Openat2Resolution, Resolution, WalkResolution
+from paddock.workspace.workspace import Openat2Resolution, Resolution, WalkResolution
 
 RESOLUTIONS = [
     pytest.param(Openat2Resolution, id="openat2", marks=pytest.mark.needs("openat2")),

@@ -9,12 +9,11 @@ import pytest
 from paddock.errors import FileChangedError, PathTraversalError
 from paddock.storage.disk import Disk
 from paddock.workspace import Workspace
-from paddock.workspace.apply import commit_changes
+from paddock.workspace.apply import commit_changes, recover
 from paddock.workspace.changes import Absent, AtVersion, RemoveFile, WriteFile
 from paddock.workspace.paths import unchecked_path
 from paddock.workspace.read import version_of
-from paddock.workspace.recover import recover
-from paddock.workspace.resolve import PASS_DIRECTORY, Beside, detect_resolution
+from paddock.workspace.workspace import PASS_DIRECTORY, Beside, detect_resolution
 from tests.support.changes import content, memory_directory, open_bench
 from tests.support.dying import run_until
 

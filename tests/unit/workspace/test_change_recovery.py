@@ -11,11 +11,11 @@ from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace, detect_resolution
+from paddock.workspace.apply import Recovered, RecoveredSet, recover
 from paddock.workspace.changes import Absent, RemoveFile, WriteFile
 from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import unchecked_path as at
 from paddock.workspace.places import locked
-from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from tests.support.changes import (
     File,
     Folder,

@@ -24,10 +24,13 @@ from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
+    ChangedPath,
+    EntryState,
     MakeDirectory,
     MakeLink,
     RemoveDirectory,
     RemoveFile,
+    Seen,
     SetMetadata,
     StoredContent,
     WriteFile,
@@ -35,8 +38,7 @@ from paddock.workspace.changes import (
 from paddock.workspace.paths import ROOT, EntryKind
 from paddock.workspace.paths import unchecked_path as at
 from paddock.workspace.places import locked
-from paddock.workspace.resolve import Openat2Resolution, WalkResolution
-from paddock.workspace.states import ChangedPath, EntryState, Seen
+from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.changes import (
     MODIFIED_NS,
     File,

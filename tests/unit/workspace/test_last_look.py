@@ -16,12 +16,11 @@ from paddock.storage.notes import Doing
 from paddock.storage.objects import Kept
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace
-from paddock.workspace.apply import commit_changes
+from paddock.workspace.apply import Recovered, RecoveredSet, commit_changes, recover
 from paddock.workspace.changes import Absent, MakeDirectory, RemoveDirectory, RemoveFile, WriteFile
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.recover import Recovered, RecoveredSet, recover
-from paddock.workspace.resolve import detect_resolution
 from paddock.workspace.single import Expected, delete_entry, write_file
+from paddock.workspace.workspace import detect_resolution
 from tests.support.changes import (
     File,
     Folder,

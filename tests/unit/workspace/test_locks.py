@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from paddock.errors import PathError, StorageFullError
 from paddock.workspace.paths import unchecked_path
 from paddock.workspace.places import locked
-from paddock.workspace.resolve import READ_DIRECTORY, Resolution
+from paddock.workspace.workspace import READ_DIRECTORY, Resolution
 
 p = unchecked_path
 

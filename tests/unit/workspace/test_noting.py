@@ -14,15 +14,17 @@ from paddock.workspace.apply import commit_changes, note_changes
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
+    ChangedPath,
     ChangeReceipt,
+    EntryState,
     MakeDirectory,
     MakeLink,
     RemoveFile,
     StoredContent,
     WriteFile,
+    doing_of_path,
 )
 from paddock.workspace.paths import EntryKind, unchecked_path
-from paddock.workspace.states import ChangedPath, EntryState, doing_of_path
 from tests.support.stores import NoSyncDisk
 
 MARK = CallMark("CALL-1", "run_shell", "main", "SES-1")

@@ -12,7 +12,7 @@ from paddock.kernel.processes import set_no_new_privileges
 from paddock.kernel.seccomp import install_filter
 from paddock.kernel.syscalls import call_number, this_machine
 from paddock.workspace import detect_resolution
-from paddock.workspace.resolve import (
+from paddock.workspace.workspace import (
     PASS,
     PASS_DIRECTORY,
     READ_DIRECTORY,

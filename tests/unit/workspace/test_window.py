@@ -17,7 +17,7 @@ from paddock.workspace.read import (
     WindowLine,
     whole_characters,
 )
-from paddock.workspace.resolve import READ_FILE, Resolution
+from paddock.workspace.workspace import READ_FILE, Resolution
 
 WIDE = WindowLimits(1_000_000, 100_000)
 

@@ -50,12 +50,14 @@ from paddock.workspace import Workspace
 from paddock.workspace.apply import commit_changes, note_changes
 from paddock.workspace.changes import (
     Absent,
+    ChangedPath,
     GivenContent,
     MakeDirectory,
     MakeLink,
     Phases,
     RemoveDirectory,
     RemoveFile,
+    Seen,
     SetMetadata,
     StagedChange,
     StoredContent,
@@ -63,8 +65,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.failures import conflict
 from paddock.workspace.paths import WorkspacePath, unchecked_path
-from paddock.workspace.resolve import PASS_DIRECTORY, Resolution, detect_resolution
-from paddock.workspace.states import ChangedPath, Seen
+from paddock.workspace.workspace import PASS_DIRECTORY, Resolution, detect_resolution
 
 # A set is judged on the tree of one moment and comes into that of another: after a wait for
 # the locks of another set, or, where somebody was asked first, up to a day later. Each change
@@ -339,22 +340,13 @@ def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChang
             # Threat: somebody closed the file meanwhile. Its content would say nothing of that.
             seen = replace(_seen(difference), version=difference.version)
             return SetMetadata(path, seen, change.mode & 0o777, time_ns)
+    mode, given = change.mode & 0o777, GivenContent(layers.upper_fd, change.path)
     if change.node is NodeKind.DIRECTORY:
-        mode = change.mode & 0o777
         return MakeDirectory(path, old, mode, time_ns, overrides_read_only=True)
     if change.node is NodeKind.LINK:
-        return MakeLink(
-            path, change.link_text, old, time_ns, keeps_old=keeps, overrides_read_only=True
-        )
-    return WriteFile(
-        path,
-        GivenContent(layers.upper_fd, change.path),
-        old,
-        change.mode & 0o777,
-        time_ns,
-        keeps_old=keeps,
-        overrides_read_only=True,
-    )
+        text = change.link_text
+        return MakeLink(path, text, old, time_ns, keeps_old=keeps, overrides_read_only=True)
+    return WriteFile(path, given, old, mode, time_ns, keeps_old=keeps, overrides_read_only=True)
 
 
 def _seen(difference: Difference) -> Seen:

@@ -33,7 +33,7 @@ from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.values import ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.values.entries import DIGEST_PREFIX
-from paddock.workspace.resolve import PASS, READ_FILE, Resolution, detect_resolution
+from paddock.workspace.workspace import PASS, READ_FILE, Resolution, detect_resolution
 
 # Entries below a directory that is renamed keep their own times: what came with another
 # directory looks as if it had always been there. So each directory is compared with the

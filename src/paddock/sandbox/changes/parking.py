@@ -40,6 +40,7 @@ from paddock.workspace.changes import (
     Phases,
     RemoveDirectory,
     RemoveFile,
+    Seen,
     SetMetadata,
     StagedChange,
     StoredContent,
@@ -47,8 +48,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.paths import unchecked_path
-from paddock.workspace.resolve import READ_FILE
-from paddock.workspace.states import Seen
+from paddock.workspace.workspace import READ_FILE
 
 _KINDS: Final[Mapping[str, type[StagedChange]]] = {
     "write": WriteFile,

@@ -44,7 +44,7 @@ from paddock.sandbox.values import RefusedChange
 from paddock.storage.atomic import held_open
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import Outcome
-from paddock.workspace.resolve import PASS_DIRECTORY
+from paddock.workspace.workspace import PASS_DIRECTORY
 
 # A command has its way in its layer: it opens a read-only directory or a closed file with
 # chmod(1), and goes on. In the workspace they are as they were, and the commit has the

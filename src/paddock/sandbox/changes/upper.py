@@ -31,7 +31,7 @@ from paddock.sandbox.inside.protocol import HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import DIRECTORY
 from paddock.workspace.metadata import FileStatus, status_from
-from paddock.workspace.resolve import READ_DIRECTORY, Beside, Resolution, detect_resolution
+from paddock.workspace.workspace import READ_DIRECTORY, Beside, Resolution, detect_resolution
 
 # The layer that a command works on ends there: what is mounted is not part of it, and the
 # command sees the directory underneath, as a rule an empty one. We see what is mounted.

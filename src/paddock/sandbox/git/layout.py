@@ -32,7 +32,7 @@ from paddock.sandbox.git.rules import (
 )
 from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.storage.atomic import held_open
-from paddock.workspace.resolve import PASS_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.workspace import PASS_DIRECTORY, Resolution, detect_resolution
 
 _MODULE_NAMES: Final = ("HEAD", "objects", "refs")
 _WORKTREE_NAMES: Final = ("HEAD", "commondir", "gitdir")

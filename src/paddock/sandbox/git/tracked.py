@@ -40,7 +40,7 @@ from paddock.sandbox.git.objects import (
 )
 from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.storage.atomic import held_open
-from paddock.workspace.resolve import PASS, PASS_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.workspace import PASS, PASS_DIRECTORY, Resolution, detect_resolution
 
 _INDEX_BYTES_MAX: Final = 1 << 28
 _LEAD_BYTES_MAX: Final = 4096 + len("gitdir: \n")

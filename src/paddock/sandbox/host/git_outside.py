@@ -19,7 +19,7 @@ from paddock.errors import HostError
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.host.host_facts import GitOutside, Resolver, is_below, read_content
 from paddock.storage.atomic import held_open
-from paddock.workspace.resolve import PASS_DIRECTORY, READ_FILE, Beside, detect_resolution
+from paddock.workspace.workspace import PASS_DIRECTORY, READ_FILE, Beside, detect_resolution
 
 GIT: Final = ".git"
 _POINTER_BYTES_MAX: Final = 4096

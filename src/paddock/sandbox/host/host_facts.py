@@ -15,7 +15,7 @@ from paddock.errors import HostError
 from paddock.policy.settings import SYSTEM_READ
 from paddock.storage.atomic import held_open
 from paddock.text.show import quote
-from paddock.workspace.resolve import READ_FILE, Resolution, detect_resolution
+from paddock.workspace.workspace import READ_FILE, Resolution, detect_resolution
 
 Link = tuple[str, str]
 

@@ -37,7 +37,6 @@ from paddock.storage.atomic import held_open
 from paddock.text.show import quote, show_name
 from paddock.workspace.failures import converting
 from paddock.workspace.paths import WorkspacePath, is_temporary_name, unchecked_path
-from paddock.workspace.resolve import READ_DIRECTORY, READ_FILE
 from paddock.workspace.search.asked import (
     BinarySign,
     ContentFound,
@@ -57,7 +56,7 @@ from paddock.workspace.search.ripgrep import (
     tree_command,
 )
 from paddock.workspace.search.walk import SearchReach, Walk, WalkTerms
-from paddock.workspace.workspace import Workspace
+from paddock.workspace.workspace import READ_DIRECTORY, READ_FILE, Workspace
 
 SKIPPED_NAMES: Final = frozenset({".git", "__pycache__", "node_modules", ".DS_Store"})
 
@@ -257,7 +256,7 @@ class Search:
         """Raises: PermissionDeniedError for a file that may not be viewed."""
         if not self._may_show(path.relative):
             raise PermissionDeniedError(
-                f"{quote(path.relative)} may not be viewed",
+                f"{path.shown} may not be viewed",
                 hint="search elsewhere, or ask a person to change the policy",
             )
 

@@ -27,9 +27,8 @@ from paddock.policy.places import PatternError
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import read_bytes
 from paddock.workspace.paths import WorkspacePath, unchecked_path
-from paddock.workspace.resolve import READ_DIRECTORY, READ_FILE
 from paddock.workspace.search.globs import expand_braces
-from paddock.workspace.workspace import Workspace
+from paddock.workspace.workspace import READ_DIRECTORY, READ_FILE, Workspace
 
 IGNORE_FILE: Final = ".gitignore"
 _OPEN_RULES: Final = READ_FILE | os.O_NOFOLLOW

@@ -77,8 +77,7 @@ _OUTSIDE: Final = lazy_pattern(
 """The pieces of a regular expression. A first `]` is a member of its class; names of groups
 may hold brackets."""
 _IN_CLASS: Final = lazy_pattern(
-    r"(?P<open>\[\^?\]?)|(?P<close>\])|&&|--|~~|(?:\\.|[^\\])-(?:\\.|[^\]\\-])|\\.|.",
-    re.DOTALL,
+    r"(?P<open>\[\^?\]?)|(?P<close>\])|&&|--|~~|(?:\\.|[^\\])-(?:\\.|[^\]\\-])|\\.|.", re.DOTALL
 )
 """The pieces of a bracket class, in which classes may stand; the end of a range is a character."""
 

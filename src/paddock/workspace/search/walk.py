@@ -22,7 +22,6 @@ from msgspec import Struct
 from paddock import limits
 from paddock.workspace.failures import converting
 from paddock.workspace.paths import WorkspacePath, is_temporary_name
-from paddock.workspace.resolve import READ_DIRECTORY
 from paddock.workspace.search.asked import NamesFound, ShownPaths, Until
 from paddock.workspace.search.globs import SearchGlob
 from paddock.workspace.search.ignore import (
@@ -32,7 +31,7 @@ from paddock.workspace.search.ignore import (
     read_rules_of,
     scope_above,
 )
-from paddock.workspace.workspace import Workspace
+from paddock.workspace.workspace import READ_DIRECTORY, Workspace
 
 NEVER: Final = frozenset({".git", "node_modules"})
 """Names that are in no result of `grep` and `find`."""
