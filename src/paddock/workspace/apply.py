@@ -13,7 +13,7 @@ Killed at any moment, the next to open the journal settles it; see `recover`.
 
 import errno
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from typing import Final, cast
@@ -21,7 +21,7 @@ from typing import Final, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.errors import FileChangedError, HostError, PaddockError, PathError, PathNotAFileError
+from paddock import errors
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk, digest_of_file, sync_file_systems
 from paddock.storage.history import History, current_call
@@ -40,26 +40,9 @@ from paddock.storage.journal import (
 )
 from paddock.storage.locks import identity_of
 from paddock.storage.objects import ObjectStore
+from paddock.workspace import changes
 from paddock.workspace.build import Drafts
-from paddock.workspace.changes import (
-    Absent,
-    ChangedPath,
-    ChangePlan,
-    ChangeReceipt,
-    Condition,
-    Creation,
-    EntryState,
-    Phases,
-    RemovedBranch,
-    RemoveFile,
-    Seen,
-    SetMetadata,
-    SwapPlan,
-    doing_of_path,
-    plan_changes,
-    state_at,
-    state_of,
-)
+from paddock.workspace.changes import ChangedPath, ChangeReceipt, EntryState, Phases
 from paddock.workspace.exchange import BoundStep, bind, marked, reading, remove_any
 from paddock.workspace.failures import changed, conflict, converting
 from paddock.workspace.metadata import NINE_BITS, FileStatus, require_writable, status_at
@@ -87,6 +70,7 @@ _ALL_BITS: Final = 0o7777
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _WAIT_S: Final = 2.0  # for one lock: longer than a write holds it
 _Told = Callable[[Sequence[ChangedPath]], object]
+_OfEntry = changes.Creation | changes.RemoveFile | changes.SetMetadata
 _States = dict[WorkspacePath, EntryState]
 _Statuses = dict[WorkspacePath, FileStatus]
 _Marks = dict[WorkspacePath, tuple[EntryMark, str]]
@@ -100,7 +84,7 @@ def commit_changes(
     *,
     label: str = "",
     witness: _Told | None = None,
-    condition: Condition | None = None,
+    condition: changes.Condition | None = None,
 ) -> ChangeReceipt:
     """`label`: of the set if we are killed. `witness` hears of every path before any changes.
 
@@ -109,7 +93,7 @@ def commit_changes(
         back, and then the recovery does it.
     """
     recover(journal, workspace.disk, without_beside(workspace.resolution))
-    plan = plan_changes(phases)
+    plan = changes.plan_changes(phases)
     directories = plan.directories()
     if not directories:
         return ChangeReceipt(())
@@ -134,7 +118,7 @@ def commit_changes(
 def note_changes(history: History, rows: Sequence[ChangedPath]) -> None:
     # With one sync. So a killed call is found and undone.
     running = current_call()
-    doings = [doing for row in rows if (doing := doing_of_path(row)) is not None]
+    doings = [doing for row in rows if (doing := changes.doing_of_path(row)) is not None]
     if running is not None and doings:
         history.note_all(running, doings)
 
@@ -145,7 +129,7 @@ def note_changes(history: History, rows: Sequence[ChangedPath]) -> None:
 
 
 class _Look(Struct):
-    plan: ChangePlan
+    plan: changes.ChangePlan
     fds: dict[WorkspacePath, int]
     objects: ObjectStore
     before: _States = field(default_factory=_States)
@@ -159,7 +143,7 @@ class _Look(Struct):
             dir_fd = self.fds[act.path.parent]
             with converting(act.path, "look at"):
                 status = status_at(dir_fd, act.path.name)
-                if isinstance(act, SwapPlan):
+                if isinstance(act, changes.SwapPlan):
                     self._swap(act, dir_fd, status)
                 elif status is None:
                     self.conflicts.append(act.path)
@@ -169,9 +153,9 @@ class _Look(Struct):
         if self.conflicts:
             raise conflict(self.conflicts)
 
-    def _swap(self, plan: SwapPlan, dir_fd: int, status: FileStatus | None) -> None:
+    def _swap(self, plan: changes.SwapPlan, dir_fd: int, status: FileStatus | None) -> None:
         path, change = plan.path, None if plan.created is None else plan.created.change
-        is_new = plan.removed is None and (change is None or isinstance(change.old, Absent))
+        is_new = plan.removed is None and (change is None or isinstance(change.old, changes.Absent))
         if status is None or is_new:
             if is_new is not (status is None):
                 self.conflicts.append(path)
@@ -183,15 +167,15 @@ class _Look(Struct):
         elif change is not None:
             self._entry(change, dir_fd, status)
 
-    def _branch(self, branch: RemovedBranch, dir_fd: int, status: FileStatus) -> None:
+    def _branch(self, branch: changes.RemovedBranch, dir_fd: int, status: FileStatus) -> None:
         change, path = branch.change, branch.path
-        if isinstance(change, RemoveFile):
+        if isinstance(change, changes.RemoveFile):
             self._entry(change, dir_fd, status)
             return
         if not status.is_directory or (change.old is not None and not _fits(change.old, status)):
             self.conflicts.append(path)
             return
-        self.before[path] = state_of(status, None)
+        self.before[path] = changes.state_of(status, None)
         expected = {child.path.name: child for child in branch.children}
         with reading(dir_fd, path.name, path) as (fd, names):
             # Threat: a file that somebody put there meanwhile would go with the directory.
@@ -203,11 +187,9 @@ class _Look(Struct):
                     continue
                 self._branch(child, fd, found)
 
-    def _entry(
-        self, change: Creation | RemoveFile | SetMetadata, dir_fd: int, status: FileStatus
-    ) -> None:
+    def _entry(self, change: _OfEntry, dir_fd: int, status: FileStatus) -> None:
         path, old, keeps = change.path, change.old, False
-        if not isinstance(change, SetMetadata):
+        if not isinstance(change, changes.SetMetadata):
             if status.is_directory:
                 self.conflicts.append(path)
                 return
@@ -215,23 +197,22 @@ class _Look(Struct):
                 require_writable(path, status, dir_fd)
             keeps = change.keeps_old
         elif status.is_link:
-            raise PathNotAFileError(
+            raise errors.PathNotAFileError(
                 f"{path.shown} is a link, which has no permissions", hint="change what it leads to"
             )
-        version = None if isinstance(old, Absent) else old.version
+        version = None if isinstance(old, changes.Absent) else old.version
         read = None if version is None else digest_of_file
         if keeps and status.is_regular:
             read = self._keep
             self.kept.add(path)
-        state = self.before[path] = state_at(path, dir_fd, status, read)
+        state = self.before[path] = changes.state_at(path, dir_fd, status, read)
         if state.link_text is not None:
             self.objects.put_bytes(os.fsencode(state.link_text))
         is_expected = version in (None, state.version)
-        if not is_expected or (isinstance(old, Seen) and not _fits(old, status)):
+        if not is_expected or (isinstance(old, changes.Seen) and not _fits(old, status)):
             self.conflicts.append(path)
 
-    def _keep(self, fd: int, size_bytes: int) -> str:
-        del size_bytes
+    def _keep(self, fd: int, _: int) -> str:
         return self.objects.put_file(fd)
 
     def rows(self, after: _States) -> tuple[ChangedPath, ...]:
@@ -240,7 +221,7 @@ class _Look(Struct):
         return tuple([ChangedPath(p, before.get(p), after.get(p), p in kept) for p in paths])
 
 
-def _fits(old: Seen, status: FileStatus) -> bool:
+def _fits(old: changes.Seen, status: FileStatus) -> bool:
     seen, counts = old.status, 2 if status.is_directory else 4
     is_same = seen.content_mark[:counts] == status.content_mark[:counts]
     return is_same and seen.mode == status.mode
@@ -262,13 +243,16 @@ class _Commit(Struct):
             entry.begin(self._intent(label))
             bound = [self._swap(number, swap) for number, swap in enumerate(looked.plan.swaps)]
             bound += map(self._metadata, looked.plan.metadata)
-            rows = looked.rows({**self.drafts.after, **self._expected()})
+            rows = looked.rows(self.drafts.after)
             if witness is not None:
                 witness(rows)
             self._sync()
             entry.commit(tuple(step.step for step in bound))
         except BaseException:
-            self._give_up()
+            # What cannot be removed now is left to the recovery.
+            with suppress(OSError, errors.PaddockError):
+                _remove_built(self.workspace.disk, looked.fds.values(), self.token)
+                entry.abandon()
             raise
         try:
             for step in bound:
@@ -279,23 +263,26 @@ class _Commit(Struct):
         except BaseException as failure:
             self._put_back(bound, failure)
             raise
-        self._finish(bound)
+        # Where it cannot be ended: everything is on the device, and on record as committed. What
+        # was displaced stays under its temporary names until the recovery has ended the entry.
+        with suppress(errors.PaddockError):
+            entry.end()
+            self.drafts.notes.extend(clean_all(entry, bound))
         return ChangeReceipt(rows, tuple(self.drafts.notes))
 
     def _intent(self, label: str) -> Intent:
-        root, beside = self.workspace, beside_of(self.workspace.resolution)
-        second = None
+        root, inode = self.workspace.real_root, os.fstat(self.workspace.root_fd).st_ino
+        beside, second = beside_of(self.workspace.resolution), None
         if beside is not None:
             second = SecondRoot(beside.name, beside.real_root, os.fstat(beside.fd).st_ino)
-        inode = os.fstat(root.root_fd).st_ino
         directories = tuple(path.relative for path in self.looked.fds)
-        return Intent(root.real_root, inode, self.token, directories, label, second)
+        return Intent(root, inode, self.token, directories, label, second)
 
     def _bind(self, path: WorkspacePath, step: Step, sight: str = "") -> BoundStep:
         dir_fd = self.looked.fds[path.parent]
         return bind(self.workspace.disk, dir_fd, path, self.token, step, sight)
 
-    def _swap(self, number: int, swap: SwapPlan) -> BoundStep:
+    def _swap(self, number: int, swap: changes.SwapPlan) -> BoundStep:
         path, new, looked = swap.path, None, self.looked
         old, sight = looked.marks.get(path, (None, ""))
         if swap.created is not None:
@@ -306,25 +293,19 @@ class _Commit(Struct):
         step = SwapStep(path.parent.relative, path.name, number, old, new)
         return self._bind(path, step, sight)
 
-    def _metadata(self, change: SetMetadata) -> BoundStep:
+    def _metadata(self, change: changes.SetMetadata) -> BoundStep:
         path, status = change.path, self.looked.found[change.path]
         mode = old_mode = status.mode & _ALL_BITS
         if change.mode is not None:
             mode = old_mode & ~NINE_BITS | change.mode & NINE_BITS
-        old, new = Metadata(old_mode, None), Metadata(mode, None)
+        times = None, None
         if change.modified_ns is not None and status.is_regular:
-            old = Metadata(old_mode, status.modified_ns)
-            new = Metadata(mode, change.modified_ns)
-        step = MetadataStep(path.parent.relative, path.name, status.inode, old, new)
-        return self._bind(path, step)
-
-    def _give_up(self) -> None:
-        # What cannot be removed now is left to the recovery.
-        with suppress(OSError, PaddockError):
-            for number, swap in enumerate(self.looked.plan.swaps):
-                draft = set_name(self.token, 2 * number)
-                remove_any(self.workspace.disk, self.looked.fds[swap.path.parent], draft)
-            self.entry.abandon()
+            times = status.modified_ns, change.modified_ns
+        old, new = Metadata(old_mode, times[0]), Metadata(mode, times[1])
+        self.drafts.after[path] = replace(self.looked.before[path], mode=mode & NINE_BITS)
+        return self._bind(
+            path, MetadataStep(path.parent.relative, path.name, status.inode, old, new)
+        )
 
     def _sync(self) -> None:
         with converting(ROOT, "write"):
@@ -339,36 +320,18 @@ class _Commit(Struct):
                 raise changed(path)
 
     def _put_back(self, bound: Sequence[BoundStep], failure: BaseException) -> None:
+        disk, fds = self.workspace.disk, self.looked.fds.values()
         try:
-            self.entry.undo()
-            changed_since = undo_all(bound)
-            self._sync()
-            self.entry.end()
-        except (OSError, PaddockError) as second:
-            raise HostError(
+            changed_since = _undo(self.entry, bound, disk, fds)
+        except (OSError, errors.PaddockError) as second:
+            raise errors.HostError(
                 f"the set could not be put back after a failure ({failure}): {second}",
                 hint="it is put back as soon as the plane is opened again",
             ) from failure
-        with suppress(PaddockError):  # it has ended: the recovery forgets it
+        with suppress(errors.PaddockError):  # it has ended: the recovery forgets it
             clean_all(self.entry, bound)
         if changed_since:
             raise conflict(changed_since) from failure
-
-    def _finish(self, bound: Sequence[BoundStep]) -> None:
-        # Where it cannot be ended: everything is on the device, and on record as committed. What
-        # was displaced stays under its temporary names until the recovery has ended the entry.
-        with suppress(PaddockError):
-            self.entry.end()
-            if not clean_all(self.entry, bound):
-                self.drafts.notes.append(left_note(self.token))
-
-    def _expected(self) -> _States:
-        found: _States = {}
-        for change in self.looked.plan.metadata:
-            state = self.looked.before[change.path]
-            mode = state.mode if change.mode is None else change.mode & NINE_BITS
-            found[change.path] = replace(state, mode=mode)
-        return found
 
 
 # After a crash, told by an entry's records and by what stands under the temporary names:
@@ -434,7 +397,7 @@ def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolu
             fds = dict(zip(there, locks, strict=True))
             gone = tuple([path for path in paths if path not in fds])
             return _settle_under_locks(found, entry, disk, fds, gone)
-    except (OSError, PaddockError) as failure:
+    except (OSError, errors.PaddockError) as failure:
         return replace(found, why=str(failure))
 
 
@@ -442,7 +405,7 @@ def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolu
 def _open_root(path: str, inode: int) -> Generator[int]:
     with held_open(os.open(path, PASS_DIRECTORY | os.O_NOFOLLOW)) as fd:
         if os.fstat(fd).st_ino != inode:
-            raise HostError(f"another directory stands at {path} now")
+            raise errors.HostError(f"another directory stands at {path} now")
         yield fd
 
 
@@ -466,10 +429,7 @@ def _settle_under_locks(
 ) -> Recovered:
     token, steps = cast("Intent", entry.records.intent).token, entry.records.steps
     if steps is None:
-        for fd in fds.values():
-            for name in filter(is_temporary_name, os.listdir(fd)):
-                if name.startswith(set_prefix(token)):
-                    remove_any(disk, fd, name)
+        _remove_built(disk, fds.values(), token)
         entry.forget()
         return replace(found, settled=RecoveredSet.NEVER_BEGUN)
     bound: list[BoundStep] = []
@@ -479,49 +439,54 @@ def _settle_under_locks(
             bound.append(bind(disk, fds[directory], child_of(directory, step.name), token, step))
     settled = RecoveredSet.ENDED
     if not entry.records.is_ended:
-        if not entry.records.is_undone and completed(bound):
+        if not entry.records.is_undone and _completed(bound):
             settled = RecoveredSet.COMPLETED
+            sync_file_systems(disk, fds.values())
+            entry.end()
         else:
-            if not entry.records.is_undone:
-                entry.undo()
             settled = RecoveredSet.UNDONE
-            changed_since += tuple(undo_all(bound))
-        sync_file_systems(disk, fds.values())
-        entry.end()
-    why = "" if clean_all(entry, bound) else left_note(token)
+            changed_since += tuple(_undo(entry, bound, disk, fds.values()))
+    why = "".join(clean_all(entry, bound))
     return replace(found, settled=settled, changed_since=changed_since, why=why)
 
 
-def completed(bound: Sequence[BoundStep]) -> bool:
+def _remove_built(disk: Disk, fds: Iterable[int], token: str) -> None:
+    for fd in fds:
+        for name in filter(is_temporary_name, os.listdir(fd)):
+            if name.startswith(set_prefix(token)):
+                remove_any(disk, fd, name)
+
+
+def _completed(bound: Sequence[BoundStep]) -> bool:
     if not all(step.was_right() for step in bound if step.is_done()):
         return False
     try:
         for step in bound:
             if not step.is_done():
                 step.do()
-    except FileChangedError:
+    except errors.FileChangedError:
         return False
     return True
 
 
-def undo_all(bound: Sequence[BoundStep]) -> list[WorkspacePath]:
-    return [step.path for step in reversed(bound) if not step.undo()]
+def _undo(
+    entry: JournalEntry, bound: Sequence[BoundStep], disk: Disk, fds: Iterable[int]
+) -> list[WorkspacePath]:
+    if not entry.records.is_undone:
+        entry.undo()
+    changed_since = [step.path for step in reversed(bound) if not step.undo()]
+    sync_file_systems(disk, fds)
+    entry.end()
+    return changed_since
 
 
-def left_note(token: str) -> str:
-    return (
-        "something that the change took away was changed meanwhile, or cannot be removed: it "
-        f"stays beside its old place, under a name that begins with {set_prefix(token)}"
-    )
-
-
-def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> bool:
-    """Remove what an ended set left, then its entry; else the next recovery tries again."""
-    is_undone = entry.records.is_undone
-    try:
-        cleaned = [step.clean(is_undone=is_undone) for step in bound]
-    except (OSError, PathError):
-        return False
-    if all(cleaned):
-        entry.forget()
-    return all(cleaned)
+def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> list[str]:
+    """Remove what an ended set left, then its entry; or say what stays until the next recovery."""
+    with suppress(OSError, errors.PathError):
+        cleaned = [step.clean(is_undone=entry.records.is_undone) for step in bound]
+        if all(cleaned):
+            entry.forget()
+            return []
+    prefix = set_prefix(entry.name[:TOKEN_CHARS])
+    said = "something that the change took away was changed meanwhile, or cannot be removed: it"
+    return [f"{said} stays beside its old place, under a name that begins with {prefix}"]

@@ -42,7 +42,7 @@ from paddock.workspace.metadata import (
 from paddock.workspace.paths import EntryKind, EntryPath, EntryVersion, WorkspacePath, WritePath
 from paddock.workspace.places import lock, temporary_name
 from paddock.workspace.read import Pieces, require_regular, require_versionable, version_of
-from paddock.workspace.workspace import READ_DIRECTORY, Workspace
+from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspace
 
 _PARENT_ROUNDS_MAX: Final = 16
 _ROOT_HINT: Final = "name something in it"
@@ -312,19 +312,22 @@ def _locked(
                 # A writer that failed may take a directory back just before we use it.
                 with suppress(FileNotFoundError):
                     for path in (*directory.ancestors, directory):
-                        _make(workspace, path, made)
+                        _make_missing(workspace, path, made)
     except BaseException:
         _unmake(workspace, made)
         raise
 
 
-def _make(workspace: Workspace, path: WorkspacePath, made: list[WorkspacePath]) -> None:
-    with workspace.hold_parent(path) as fd:
-        made.append(path)
-        try:
-            workspace.disk.make_directory(fd, path.name)
-        except FileExistsError:
-            made.remove(path)  # opening says what it is
+def _make_missing(workspace: Workspace, path: WorkspacePath, made: list[WorkspacePath]) -> None:
+    try:
+        os.close(workspace.open_at(path, PASS_DIRECTORY))
+    except FileNotFoundError:
+        with workspace.hold_parent(path) as fd:
+            made.append(path)
+            try:
+                workspace.disk.make_directory(fd, path.name)
+            except FileExistsError:
+                made.remove(path)  # somebody else was quicker; opening says what it is
 
 
 def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:

@@ -16,44 +16,15 @@ from typing import Final, NamedTuple, Self, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    ConfigError,
-    HostError,
-    InvalidPathError,
-    PathNotADirectoryError,
-    PathNotAFileError,
-    PathThroughLinkError,
-)
-from paddock.kernel.files import (
-    RESOLVE_BENEATH,
-    RESOLVE_NO_MAGICLINKS,
-    RESOLVE_NO_SYMLINKS,
-    OpenHow,
-)
+from paddock import errors, limits
+from paddock.kernel import files
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
 from paddock.storage.history import Keeper
 from paddock.text.show import quote, show_name
+from paddock.workspace import paths
 from paddock.workspace.failures import converting
-from paddock.workspace.paths import (
-    ROOT,
-    AskedPath,
-    EntryPath,
-    ReadPath,
-    WorkspacePath,
-    WritePath,
-    check_link_text,
-    check_names,
-    components,
-    escapes_root,
-    inside_root,
-    is_plain,
-    is_temporary_name,
-    join_parts,
-    parse_asked,
-    unchecked_path,
-)
+from paddock.workspace.paths import ROOT, AskedPath, EntryPath, ReadPath, WorkspacePath, WritePath
 from paddock.workspace.read import KnownFiles, OpenFile
 
 # macOS has no O_PATH: there a directory must be readable to be passed through.
@@ -68,7 +39,7 @@ READ_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # EAGAIN: the kernel saw a rename or mount during its walk and cannot vouch for it.
 # EINTR: a slow file system was interrupted; os.open repeats by itself, ctypes does not.
 _AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR})
-_RESOLVE: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+_RESOLVE: Final = files.RESOLVE_BENEATH | files.RESOLVE_NO_MAGICLINKS | files.RESOLVE_NO_SYMLINKS
 
 
 class WalkResolution:
@@ -127,12 +98,12 @@ class Openat2Resolution(WalkResolution):
 
     def __init__(self) -> None:
         # One laid-out argument for each set of flags; there are only four.
-        self._hows: dict[int, OpenHow] = {}
+        self._hows: dict[int, files.OpenHow] = {}
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
         how = self._hows.get(flags)
         if how is None:
-            how = self._hows[flags] = OpenHow(flags, _RESOLVE)
+            how = self._hows[flags] = files.OpenHow(flags, _RESOLVE)
         path = relative.encode("utf-8", "surrogateescape")
         left = limits.openat2_retries_max
         while True:
@@ -195,7 +166,8 @@ def find_real(
     finally:
         for fd in trail.held[1:]:
             os.close(fd)
-    return Found(join_parts(trail.asked), join_parts(trail.real), trail.mode, trail.through_link)
+    asked_for, real = paths.join_parts(trail.asked), paths.join_parts(trail.real)
+    return Found(asked_for, real, trail.mode, trail.through_link)
 
 
 class _Trail(Struct):
@@ -228,7 +200,7 @@ class _Trail(Struct):
 
     def _climb(self) -> None:
         if not self.real:
-            raise escapes_root(self.path.text)
+            raise paths.escapes_root(self.path.text)
         self.real.pop()
         while len(self.held) > len(self.real) + 1:
             os.close(self.held.pop())
@@ -251,17 +223,17 @@ class _Trail(Struct):
     def _turn(self, target: str) -> list[str]:
         self.hops += 1
         if self.hops > limits.link_hops_max:
-            raise InvalidPathError(
+            raise errors.InvalidPathError(
                 f"path {quote(self.path.text)} passes more than {limits.link_hops_max} links",
                 hint="they may lead to each other in a circle; use a path without them",
             )
-        check_link_text(self.path.text, target)
-        parts = components(target)
+        paths.check_link_text(self.path.text, target)
+        parts = paths.components(target)
         if target.startswith("/"):
-            parts = inside_root(self.path.text, parts, self.roots)
+            parts = paths.inside_root(self.path.text, parts, self.roots)
             while self.real:
                 self._climb()
-        check_names(self.path.text, tuple(part for part in parts if part != ".."))
+        paths.check_names(self.path.text, tuple(part for part in parts if part != ".."))
         self.mode = stat.S_IFDIR
         return list(reversed(parts))
 
@@ -283,13 +255,14 @@ class Root(NamedTuple):
 
 def open_root(root: str, resolution: Resolution, name: str | None = None) -> Root:
     if sys.getfilesystemencoding() != "utf-8":
-        raise HostError("file names must be UTF-8 here: start Python in its UTF-8 mode")
+        raise errors.HostError("file names must be UTF-8 here: start Python in its UTF-8 mode")
     try:
         real_root = os.path.realpath(root, strict=True)  # noqa: TID251 - what the root is
         with held_open(os.open("/", PASS_DIRECTORY)) as slash:
             fd = resolution.open(slash, real_root.strip("/") or ".", PASS_DIRECTORY)
     except (OSError, ValueError) as failure:
-        raise ConfigError(f"workspace root {quote(root)} cannot be opened: {failure}") from None
+        said = f"workspace root {quote(root)} cannot be opened: {failure}"
+        raise errors.ConfigError(said) from None
     # As it was given, unless a `..` behind a link makes that another directory.
     given = os.path.abspath(name or root)
     try:
@@ -310,26 +283,18 @@ class Beside(Struct, frozen=True):
     real_root: str  # absolute, without links
     fd: int  # stays whoever's opened it
 
-    def below(self, relative: str) -> str | None:
-        if relative == self.name:
-            return "."
-        first, _, rest = relative.partition("/")
-        return rest if first == self.name else None
-
 
 class BesideResolution(WalkResolution):
     __slots__ = ("_root_fd", "beside", "within")
 
     def __init__(self, within: Resolution, root_fd: int, beside: Beside) -> None:
-        self.within = within
-        self._root_fd = root_fd
-        self.beside = beside
+        self.within, self._root_fd, self.beside = within, root_fd, beside
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
-        inside = self.beside.below(relative) if root_fd == self._root_fd else None
-        if inside is None:
-            return self.within.open(root_fd, relative, flags)
-        return self.within.open(self.beside.fd, inside, flags)
+        first, _, rest = relative.partition("/")
+        if root_fd == self._root_fd and first == self.beside.name:
+            return self.within.open(self.beside.fd, rest or ".", flags)
+        return self.within.open(root_fd, relative, flags)
 
 
 def beside_of(resolution: Resolution) -> Beside | None:
@@ -342,13 +307,10 @@ def without_beside(resolution: Resolution) -> Resolution:
 
 def find_beside(beside: Beside, asked: AskedPath, *, follow_last: bool) -> Found:
     if ".." in asked.parts:
-        raise escapes_root(asked.text)
+        raise paths.escapes_root(asked.text)
     found = find_real(beside.fd, replace(asked, parts=asked.parts[1:]), (), follow_last=follow_last)
-    return replace(found, asked=_below(beside, found.asked), real=_below(beside, found.real))
-
-
-def _below(beside: Beside, path: WorkspacePath) -> WorkspacePath:
-    return join_parts((beside.name, *path.parts))
+    both = [paths.join_parts((beside.name, *each.parts)) for each in (found.asked, found.real)]
+    return replace(found, asked=both[0], real=both[1])
 
 
 class Workspace:
@@ -357,9 +319,7 @@ class Workspace:
     def __init__(self, root: Root, resolution: Resolution, disk: Disk, keeper: Keeper) -> None:
         self.root, self.real_root, self.root_fd = root  # its names are for the host alone
         self.root_names = self.root, self.real_root
-        self.resolution = resolution
-        self.disk = disk
-        self.keeper = keeper
+        self.resolution, self.disk, self.keeper = resolution, disk, keeper
         self._known = KnownFiles()
 
     @classmethod
@@ -374,7 +334,7 @@ class Workspace:
         """Open the workspace at `root`, a directory that exists, and clean up after killed writers.
 
         `name` is another one of that directory. `disk` is for tests of failure; `keeper` gets
-        what is replaced, and without one it is gone. Raises: ConfigError: of `root`; HostError.
+        what is replaced, and without one it is gone. Raises: ConfigError: of `root`.
         """
         chosen = resolution or detect_resolution()
         workspace = cls(open_root(root, chosen, name), chosen, disk or Disk(), keeper or Keeper())
@@ -407,7 +367,7 @@ class Workspace:
             try:
                 # The root's descriptor is O_PATH, which cannot be read: open it once more.
                 with held_open(os.open(".", READ_DIRECTORY, dir_fd=self.root_fd)) as fd:
-                    left = [name for name in os.listdir(fd) if is_temporary_name(name)]
+                    left = [name for name in os.listdir(fd) if paths.is_temporary_name(name)]
             except PermissionError:
                 return
             if left:
@@ -446,7 +406,7 @@ class Workspace:
         asked, found = self._find(path, follow_last=True)
         _refuse_link_on_way(asked, found)
         if asked.as_directory:
-            raise PathNotAFileError(
+            raise errors.PathNotAFileError(
                 f"path {quote(path)} names a directory, not a file",
                 hint="use the path of a file, without a slash at its end",
             )
@@ -464,18 +424,18 @@ class Workspace:
 
     def _find_plain(self, path: str) -> WorkspacePath | None:
         # A canonical name that opens without passing a link is where it is.
-        if not is_plain(path):
+        if not paths.is_plain(path):
             return None
         try:
             fd = self.resolution.open(self.root_fd, path, PASS)
         except OSError:
             return None  # missing, a link, or a failure: the long way says which
         os.close(fd)
-        return unchecked_path(path)
+        return paths.unchecked_path(path)
 
     def _find(self, path: str, *, follow_last: bool) -> tuple[AskedPath, Found]:
-        asked, beside = parse_asked(path, self.root_names), beside_of(self.resolution)
-        with converting(unchecked_path("/".join(asked.parts) or "."), "resolve"):
+        asked, beside = paths.parse_asked(path, self.root_names), beside_of(self.resolution)
+        with converting(paths.join_parts(asked.parts), "resolve"):
             if beside is not None and asked.parts[:1] == (beside.name,):
                 return asked, find_beside(beside, asked, follow_last=follow_last)
             return asked, find_real(self.root_fd, asked, self.root_names, follow_last=follow_last)
@@ -505,7 +465,7 @@ def _refuse_link_on_way(asked: AskedPath, found: Found) -> None:
     # Threat: a link to a directory makes one file reachable under a name that policy
     # judges differently. Only the real name is written to.
     if found.through_link:
-        raise PathThroughLinkError(
+        raise errors.PathThroughLinkError(
             f"path {quote(asked.text)} passes a link",
             hint=f"use the real path: {show_name(found.real.relative)}",
         )
@@ -513,6 +473,6 @@ def _refuse_link_on_way(asked: AskedPath, found: Found) -> None:
 
 def _require_directory_form(asked: AskedPath, found: Found) -> None:
     if asked.as_directory and found.exists and not found.is_directory:
-        raise PathNotADirectoryError(
+        raise errors.PathNotADirectoryError(
             f"{quote(asked.text)} is not a directory", hint="leave the slash at its end out"
         )
