@@ -17,7 +17,6 @@ from paddock.workspace import Workspace
 from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import (
     Absent,
-    BytesContent,
     MakeDirectory,
     MakeLink,
     RemoveDirectory,
@@ -96,9 +95,9 @@ def node_of(path: str | os.PathLike[str]) -> Node:
     return File(Path(path).read_bytes(), mode, status.st_mtime_ns)
 
 
-def content(text: bytes) -> BytesContent:
+def content(text: bytes) -> bytes:
     """New content, from memory."""
-    return BytesContent(text)
+    return text
 
 
 def seen(root: str | os.PathLike[str], name: str) -> Seen:

@@ -25,7 +25,6 @@ from paddock.workspace import EntryPath, Workspace
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
-    BytesContent,
     EntryState,
     MakeDirectory,
     RemoveDirectory,
@@ -149,7 +148,7 @@ class Swap(Struct):
         path, version = entry.path, digest_of(content)
         after = PackedFile(path.relative, content, mode)
         if state is None:
-            self.changes.append(WriteFile(path, BytesContent(content), Absent(), mode))
+            self.changes.append(WriteFile(path, content, Absent(), mode))
             self.paths.append(PathChange(path.relative, None, after))
             return
         is_same = state.kind is EntryKind.FILE and state.version == version
@@ -160,9 +159,7 @@ class Swap(Struct):
         if is_same:
             self.changes.append(SetMetadata(path, old, mode))
         else:
-            self.changes.append(
-                WriteFile(path, BytesContent(content), old, mode, overrides_read_only=True)
-            )
+            self.changes.append(WriteFile(path, content, old, mode, overrides_read_only=True))
 
     def _look(self, path: str) -> tuple[EntryPath, EntryState | None]:
         try:

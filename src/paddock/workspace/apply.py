@@ -40,22 +40,14 @@ from paddock.storage.journal import (
 )
 from paddock.storage.locks import identity_of
 from paddock.storage.objects import ObjectStore
-from paddock.workspace import changes
+from paddock.workspace import changes, paths
 from paddock.workspace.build import Drafts
 from paddock.workspace.changes import ChangedPath, ChangeReceipt, EntryState, Phases
 from paddock.workspace.exchange import BoundStep, bind, marked, reading, remove_any
 from paddock.workspace.failures import changed, conflict, converting
 from paddock.workspace.metadata import NINE_BITS, FileStatus, require_writable, status_at
-from paddock.workspace.paths import (
-    ROOT,
-    WorkspacePath,
-    child_of,
-    is_temporary_name,
-    set_name,
-    set_prefix,
-    unchecked_path,
-)
-from paddock.workspace.places import is_still_there, lock, locked
+from paddock.workspace.paths import WorkspacePath
+from paddock.workspace.places import OpenAt, is_still_there, locked
 from paddock.workspace.workspace import (
     PASS_DIRECTORY,
     Beside,
@@ -94,15 +86,15 @@ def commit_changes(
     """
     recover(journal, workspace.disk, without_beside(workspace.resolution))
     plan = changes.plan_changes(phases)
-    directories = plan.directories()
-    if not directories:
+    named = plan.directories()
+    if not named:
         return ChangeReceipt(())
     if condition is not None:
-        directories = tuple(dict.fromkeys((*directories, *condition.directories())))
-    with converting(directories[0], "write"), lock(workspace, *directories) as fds, objects.held():
+        named = tuple(dict.fromkeys((*named, *condition.directories())))
+    with converting(named[0], "write"), locked(workspace.open_at, *named) as fds, objects.held():
         if condition is not None:
             condition.verify()
-        looked = _Look(plan, dict(zip(directories, fds, strict=True)), objects)
+        looked = _Look(plan, dict(zip(named, fds, strict=True)), objects)
         try:
             looked.look()
         finally:
@@ -179,7 +171,9 @@ class _Look(Struct):
         expected = {child.path.name: child for child in branch.children}
         with reading(dir_fd, path.name, path) as (fd, names):
             # Threat: a file that somebody put there meanwhile would go with the directory.
-            self.conflicts.extend(child_of(path, name) for name in expected.keys() ^ set(names))
+            self.conflicts.extend(
+                paths.child_of(path, name) for name in expected.keys() ^ set(names)
+            )
             for child in (expected[name] for name in names if name in expected):
                 found = status_at(fd, child.path.name)
                 if found is None:
@@ -217,8 +211,8 @@ class _Look(Struct):
 
     def rows(self, after: _States) -> tuple[ChangedPath, ...]:
         before, kept = self.before, self.kept
-        paths = sorted(before.keys() | after.keys(), key=lambda path: os.fsencode(path.relative))
-        return tuple([ChangedPath(p, before.get(p), after.get(p), p in kept) for p in paths])
+        names = sorted(before.keys() | after.keys(), key=lambda path: path.in_bytes)
+        return tuple([ChangedPath(p, before.get(p), after.get(p), p in kept) for p in names])
 
 
 def _fits(old: changes.Seen, status: FileStatus) -> bool:
@@ -286,7 +280,7 @@ class _Commit(Struct):
         path, new, looked = swap.path, None, self.looked
         old, sight = looked.marks.get(path, (None, ""))
         if swap.created is not None:
-            dir_fd, draft = looked.fds[path.parent], set_name(self.token, 2 * number)
+            dir_fd, draft = looked.fds[path.parent], paths.set_name(self.token, 2 * number)
             status = self.drafts.build(swap.created, dir_fd, draft, looked.found.get(path))
             with converting(path, "write"):
                 new, _ = marked(dir_fd, path, status, draft)
@@ -308,15 +302,14 @@ class _Commit(Struct):
         )
 
     def _sync(self) -> None:
-        with converting(ROOT, "write"):
+        with converting(paths.ROOT, "write"):
             sync_file_systems(self.workspace.disk, self.looked.fds.values())
 
     def _require_directories_in_place(self) -> None:
         # Threat: a directory that was moved away, out of the root perhaps, and a link in its
         # place: what we changed there was not what the paths name.
-        root_fd, resolution = self.workspace.root_fd, self.workspace.resolution
         for path, fd in self.looked.fds.items():
-            if not is_still_there(root_fd, resolution, path, identity_of(fd)):
+            if not is_still_there(self.workspace.open_at, path, identity_of(fd)):
                 raise changed(path)
 
     def _put_back(self, bound: Sequence[BoundStep], failure: BaseException) -> None:
@@ -391,11 +384,15 @@ def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolu
                 fd = held.enter_context(_open_root(second.root, second.root_inode))
                 beside = Beside(second.name, second.root, fd)
                 resolution = BesideResolution(resolution, root_fd, beside)
-            paths = [unchecked_path(each) for each in intent.directories]
-            there = [p for p in paths if _is_there(root_fd, resolution, p.relative)]
-            locks = held.enter_context(locked(root_fd, resolution, *there, wait_s=_WAIT_S))
+            named = [paths.unchecked_path(each) for each in intent.directories]
+
+            def open_at(path: WorkspacePath, flags: int) -> int:
+                return resolution.open(root_fd, path.relative, flags)
+
+            there = [path for path in named if _is_there(open_at, path)]
+            locks = held.enter_context(locked(open_at, *there, wait_s=_WAIT_S))
             fds = dict(zip(there, locks, strict=True))
-            gone = tuple([path for path in paths if path not in fds])
+            gone = tuple([path for path in named if path not in fds])
             return _settle_under_locks(found, entry, disk, fds, gone)
     except (OSError, errors.PaddockError) as failure:
         return replace(found, why=str(failure))
@@ -409,10 +406,10 @@ def _open_root(path: str, inode: int) -> Generator[int]:
         yield fd
 
 
-def _is_there(root_fd: int, resolution: Resolution, directory: str) -> bool:
+def _is_there(open_at: OpenAt, path: WorkspacePath) -> bool:
     # What is gone took its steps with it, also where a link stands now: it is not followed.
     try:
-        os.close(resolution.open(root_fd, directory, PASS_DIRECTORY))
+        os.close(open_at(path, PASS_DIRECTORY))
     except OSError as failure:
         if failure.errno not in _GONE:
             raise
@@ -434,9 +431,11 @@ def _settle_under_locks(
         return replace(found, settled=RecoveredSet.NEVER_BEGUN)
     bound: list[BoundStep] = []
     for step in steps:
-        directory = unchecked_path(step.directory)
+        directory = paths.unchecked_path(step.directory)
         if directory in fds:
-            bound.append(bind(disk, fds[directory], child_of(directory, step.name), token, step))
+            bound.append(
+                bind(disk, fds[directory], paths.child_of(directory, step.name), token, step)
+            )
     settled = RecoveredSet.ENDED
     if not entry.records.is_ended:
         if not entry.records.is_undone and _completed(bound):
@@ -452,8 +451,8 @@ def _settle_under_locks(
 
 def _remove_built(disk: Disk, fds: Iterable[int], token: str) -> None:
     for fd in fds:
-        for name in filter(is_temporary_name, os.listdir(fd)):
-            if name.startswith(set_prefix(token)):
+        for name in filter(paths.is_temporary_name, os.listdir(fd)):
+            if name.startswith(paths.set_prefix(token)):
                 remove_any(disk, fd, name)
 
 
@@ -487,6 +486,6 @@ def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> list[str]:
         if all(cleaned):
             entry.forget()
             return []
-    prefix = set_prefix(entry.name[:TOKEN_CHARS])
+    prefix = paths.set_prefix(entry.name[:TOKEN_CHARS])
     said = "something that the change took away was changed meanwhile, or cannot be removed: it"
     return [f"{said} stays beside its old place, under a name that begins with {prefix}"]

@@ -8,36 +8,17 @@ owner and group of what is made in that directory, no attributes.
 import errno
 import os
 import stat
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import PRIVATE_MODE, Disk, chunks_of, digest_of_file, write_chunks
 from paddock.storage.objects import ObjectStore
-from paddock.workspace.changes import (
-    BytesContent,
-    Content,
-    CreatedBranch,
-    Creation,
-    EntryState,
-    GivenContent,
-    MakeDirectory,
-    MakeLink,
-    StoredContent,
-    WriteFile,
-    held_file,
-    state_of,
-)
+from paddock.workspace import changes, metadata
+from paddock.workspace.changes import CreatedBranch, Creation, EntryState, MakeLink
 from paddock.workspace.failures import changed, converting
-from paddock.workspace.metadata import (
-    NEW_FILE_MODE,
-    NINE_BITS,
-    FileStatus,
-    carry_metadata,
-    found_at,
-    status_of,
-)
+from paddock.workspace.metadata import NINE_BITS, FileStatus
 from paddock.workspace.paths import WorkspacePath
 from paddock.workspace.read import version_of
 from paddock.workspace.workspace import PASS, READ_DIRECTORY, READ_FILE
@@ -46,14 +27,10 @@ _DEFAULT_ACL: Final = "system.posix_acl_default"
 _BY_THE_SYSTEM: Final = "security."
 _CAPABILITIES: Final = "security.capability"
 _LABEL: Final = "security.selinux"
+_Owner: TypeAlias = tuple[int, int]
 _NONE: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS})
 _OPEN_DIRECTORY: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _OPEN_FILE: Final = READ_FILE | os.O_NOFOLLOW
-
-
-class _Owner(NamedTuple):
-    uid: int
-    gid: int
 
 
 class Drafts(Struct):
@@ -76,20 +53,20 @@ class Drafts(Struct):
         with converting(path, "write"):
             if taken_for is None:
                 taken_for = self._take(change, dir_fd, name)
-            if isinstance(change, WriteFile):
+            if isinstance(change, changes.WriteFile):
                 version = self._file(change, dir_fd, name, replaced, taken_for)
             elif isinstance(change, MakeLink):
                 text, version = change.text, version_of(os.fsencode(change.text))
                 self._link(change, dir_fd, name, taken_for)
             else:
                 self._directory(branch, dir_fd, name, taken_for)
-            status = found_at(dir_fd, name)
-        self.after[path] = state_of(status, version, text)
+            status = metadata.found_at(dir_fd, name)
+        self.after[path] = changes.state_of(status, version, text)
         return status
 
     def _file(
         self,
-        change: WriteFile,
+        change: changes.WriteFile,
         dir_fd: int,
         name: str,
         replaced: FileStatus | None,
@@ -100,17 +77,17 @@ class Drafts(Struct):
             fd = os.open(name, _OPEN_FILE, dir_fd=dir_fd)
         else:
             # Nobody may read a replacement until it has the old file's permissions.
-            fd = self.disk.create(dir_fd, name, PRIVATE_MODE if kept else NEW_FILE_MODE)
+            fd = self.disk.create(dir_fd, name, PRIVATE_MODE if kept else metadata.NEW_FILE_MODE)
         with held_open(fd):
             if taken_for is not None:
                 _make_plain(self.disk, fd, taken_for)
             if kept is not None:
-                with held_file(change.path, dir_fd, kept) as old_fd:
-                    self.notes += carry_metadata(self.disk, old_fd, kept, fd, change.path)
+                with changes.held_file(change.path, dir_fd, kept) as old_fd:
+                    self.notes += metadata.carry_metadata(self.disk, old_fd, kept, fd, change.path)
             if taken_for is None:
                 version = self._fill(change.content, fd)
             else:
-                status = status_of(fd)
+                status = metadata.status_of(fd)
                 if not status.is_regular or status.links != 1:
                     raise changed(change.path)
                 version = digest_of_file(fd, status.size_bytes)
@@ -123,12 +100,12 @@ class Drafts(Struct):
         if change.modified_ns is not None:
             self.disk.set_modified(fd, change.modified_ns)
 
-    def _fill(self, content: Content, fd: int) -> str:
-        if isinstance(content, StoredContent):
+    def _fill(self, content: changes.Content, fd: int) -> str:
+        if isinstance(content, changes.StoredContent):
             self.objects.copy_to(content.digest, fd)
             return content.digest
-        if isinstance(content, BytesContent):
-            return write_chunks((content.content,), self.disk, fd)
+        if isinstance(content, bytes):
+            return write_chunks((content,), self.disk, fd)
         with held_open(os.open(content.path, _OPEN_FILE, dir_fd=content.dir_fd)) as source:
             return write_chunks(chunks_of(source, os.fstat(source).st_size), self.disk, fd)
 
@@ -136,7 +113,7 @@ class Drafts(Struct):
         if taken_for is None:
             self.disk.make_link(dir_fd, name, change.text)
         else:
-            status = found_at(dir_fd, name)
+            status = metadata.found_at(dir_fd, name)
             if not status.is_link or os.readlink(name, dir_fd=dir_fd) != change.text:
                 raise changed(change.path)
             if (status.uid, status.gid) != taken_for:
@@ -161,22 +138,23 @@ class Drafts(Struct):
             if taken_for is not None:
                 _make_plain(self.disk, fd, taken_for)
             else:
-                self._finish(branch.change, fd, status_of(fd).mode & ~NINE_BITS & 0o7777)
+                inherited = metadata.status_of(fd).mode & ~NINE_BITS & 0o7777
+                self._finish(branch.change, fd, inherited)
 
     def _take(self, change: Creation, dir_fd: int, name: str) -> _Owner | None:
         """Move what is given to `name`; whose it has to be, or None where it is built anew."""
         given, kind = None, stat.S_IFREG
-        if isinstance(change, MakeDirectory):
+        if isinstance(change, changes.MakeDirectory):
             given, kind = change.given, stat.S_IFDIR
-        elif isinstance(change, WriteFile) and change.mode is not None:
+        elif isinstance(change, changes.WriteFile) and change.mode is not None:
             given = change.content
-        if not isinstance(given, GivenContent):
+        if not isinstance(given, changes.GivenContent):
             return None
         found = os.stat(given.path, dir_fd=given.dir_fd, follow_symlinks=False)
         # Whose a new file in that directory is (open(2), O_CREAT).
         directory = os.fstat(dir_fd)
         group = directory.st_gid if directory.st_mode & stat.S_ISGID else os.getegid()
-        owner = _Owner(os.geteuid(), group)
+        owner = os.geteuid(), group
         if stat.S_IFMT(found.st_mode) != kind:
             return None
         if kind == stat.S_IFDIR:

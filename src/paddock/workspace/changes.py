@@ -147,10 +147,6 @@ class AtVersion(Struct, frozen=True):
 Old = Absent | Seen | AtVersion
 
 
-class BytesContent(Struct, frozen=True):
-    content: bytes
-
-
 class StoredContent(Struct, frozen=True):
     digest: str
 
@@ -165,7 +161,7 @@ class GivenContent(Struct, frozen=True):
     path: str
 
 
-Content = BytesContent | StoredContent | GivenContent
+Content = bytes | StoredContent | GivenContent
 
 
 class _Displacing(Struct, frozen=True, kw_only=True):
@@ -292,8 +288,7 @@ def plan_changes(phases: Phases) -> ChangePlan:
                 taken = removed.setdefault(path, change)
             else:
                 taken = created.setdefault(path, change)
-            if taken is not change:
-                raise _contradiction(path, "is given twice")
+            _require(taken is change, path, "is given twice")
             phase_of[path] = max(phase, phase_of.get(path, 0))
     if len(phase_of) > limits.change_set_paths_max:
         raise InvalidPathError(
@@ -307,9 +302,9 @@ def plan_changes(phases: Phases) -> ChangePlan:
         # A tree changes in one step, so it waits for the last phase of anything in it.
         trees = [tree for tree in (swap.created, swap.removed) if tree is not None]
         names = (name for tree in trees for name in paths_of(tree))
-        return max(phase_of[name] for name in names), _order(swap.path)
+        return max(phase_of[name] for name in names), swap.path.in_bytes
 
-    in_place = sorted(metadata.values(), key=lambda change: _order(change.path), reverse=True)
+    in_place = sorted(metadata.values(), key=lambda change: change.path.in_bytes, reverse=True)
     return ChangePlan(tuple(sorted(swaps, key=turn)), tuple(in_place))
 
 
@@ -319,38 +314,38 @@ def _check(
     metadata: Mapping[WorkspacePath, SetMetadata],
 ) -> None:
     for path, change in created.items():
-        if path in removed and not isinstance(change.old, Absent):
-            raise _contradiction(path, "is removed first, and still expected")
-        for above in path.ancestors:
-            if above in created:
-                if not isinstance(created[above], MakeDirectory):
-                    raise _contradiction(path, "lies below a file or a link that is created")
-            elif above in removed:
-                raise _contradiction(path, "lies below something that is removed")
-        if path.parent not in created and any(above in created for above in path.ancestors):
-            raise _contradiction(path, "lies in a directory that nothing creates")
+        is_taken = path in removed and not isinstance(change.old, Absent)
+        _require(not is_taken, path, "is removed first, and still expected")
+        new = [created[above] for above in path.ancestors if above in created]
+        gone = [above for above in path.ancestors if above in removed and above not in created]
+        are_directories = all(isinstance(above, MakeDirectory) for above in new)
+        _require(are_directories, path, "lies below a file or a link that is created")
+        _require(not gone, path, "lies below something that is removed")
+        is_held = path.parent in created or not new
+        _require(is_held, path, "lies in a directory that nothing creates")
     for path in removed:
         gone = [above for above in path.ancestors if above in removed]
-        if not all(isinstance(removed[above], RemoveDirectory) for above in gone):
-            raise _contradiction(path, "lies below a file that is removed")
-        if gone and path.parent not in gone:
-            raise _contradiction(path, "lies in a directory that nothing removes")
-        if any(above in created and above not in gone for above in path.ancestors):
-            raise _contradiction(path, "is removed from a directory that is new")
+        are_directories = all(isinstance(removed[above], RemoveDirectory) for above in gone)
+        _require(are_directories, path, "lies below a file that is removed")
+        is_held = path.parent in gone or not gone
+        _require(is_held, path, "lies in a directory that nothing removes")
+        is_new = any(above in created and above not in gone for above in path.ancestors)
+        _require(not is_new, path, "is removed from a directory that is new")
     for path in metadata:
-        if any(name in created or name in removed for name in (path, *path.ancestors)):
-            raise _contradiction(path, "is created or removed, and changed in place")
+        is_once = not any(at in created or at in removed for at in (path, *path.ancestors))
+        _require(is_once, path, "is created or removed, and changed in place")
 
 
-def _contradiction(path: WorkspacePath, why: str) -> InternalError:
-    return InternalError(f"set of changes: {path.shown} {why}")
+def _require(holds: bool, path: WorkspacePath, why: str) -> None:
+    if not holds:
+        raise InternalError(f"set of changes: {path.shown} {why}")
 
 
 def _forest(changes: Mapping[WorkspacePath, _Change]) -> dict[WorkspacePath, Branch[_Change]]:
     below: dict[WorkspacePath, list[Branch[_Change]]] = {}
     trees: dict[WorkspacePath, Branch[_Change]] = {}
     # Deepest first: what a directory holds is complete when its turn comes.
-    for path in sorted(changes, key=lambda path: (-len(path.parts), _order(path))):
+    for path in sorted(changes, key=lambda path: (-len(path.parts), path.in_bytes)):
         branch = Branch(changes[path], tuple(below.pop(path, ())))
         if path.parent in changes:
             below.setdefault(path.parent, []).append(branch)
@@ -363,7 +358,3 @@ def paths_of(branch: CreatedBranch | RemovedBranch) -> Iterable[WorkspacePath]:
     yield branch.path
     for child in branch.children:
         yield from paths_of(child)
-
-
-def _order(path: WorkspacePath) -> bytes:
-    return path.relative.encode("utf-8", "surrogateescape")

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from paddock.errors import PathError, PathTraversalError
 from paddock.storage.atomic import held_open
 from paddock.workspace.failures import converting
-from paddock.workspace.metadata import kind_of, status_at
+from paddock.workspace.metadata import found_at, kind_of
 from paddock.workspace.paths import (
     AskedPath,
     EntryKind,
@@ -93,12 +93,12 @@ def list_directory(
     directory = path.real if isinstance(path, ReadPath) else path
     with converting(directory, "list"):
         walk = _Walk(about)
-        walk.visit(_open_directory(workspace, directory), directory, depth)
-        paths = sorted(walk.found, key=_byte_order)
+        walk.visit(_searchable(workspace.open_at(directory, READ_DIRECTORY)), directory, depth)
+        paths = sorted(walk.found, key=_in_bytes)
         wanted = paths[skipped : skipped + entries_max]
         entries = _look_at(workspace, wanted)
     gone = len(wanted) - len(entries)
-    return Listing(entries, len(paths) - gone, tuple(sorted(walk.closed, key=_byte_order)))
+    return Listing(entries, len(paths) - gone, tuple(sorted(walk.closed, key=_in_bytes)))
 
 
 def first_entries(
@@ -109,8 +109,9 @@ def first_entries(
 ) -> tuple[tuple[DirectoryEntry, ...], bool]:
     """The first entries, without regard to case, nor a size, and whether there are more."""
     directory = path.real if isinstance(path, ReadPath) else path
-    with converting(directory, "list"), held_open(_open_directory(workspace, directory)) as fd:
-        with os.scandir(fd) as listed:
+    with converting(directory, "list"):
+        fd = _searchable(workspace.open_at(directory, READ_DIRECTORY))
+        with held_open(fd), os.scandir(fd) as listed:
             found = list(listed)
         prefix = "" if directory.is_root else f"{directory.relative}/"
         shown = (
@@ -133,10 +134,6 @@ def _told(workspace: Workspace, prefix: str, entry: os.DirEntry[str]) -> Directo
     return DirectoryEntry(path, kind)
 
 
-def _open_directory(workspace: Workspace, directory: WorkspacePath) -> int:
-    return _searchable(workspace.open_at(directory, READ_DIRECTORY))
-
-
 def _searchable(fd: int) -> int:
     # Threat: where names can be read, and nothing of what they name, the directory would seem
     # empty. path_resolution(7): "." below a descriptor asks for search permission.
@@ -157,18 +154,11 @@ def _in_order(entries: list[os.DirEntry[str]], wanted: int) -> Iterator[os.DirEn
         taken = wanted + _HIDDEN_LIKELY
         yield from [entry for _, _, entry in heapq.nsmallest(taken, keyed)]
     # More of those were hidden than is likely, or most are wanted.
-    yield from sorted(sorted(entries, key=_name), key=_folded)[taken:]
+    entries.sort(key=attrgetter("name"))
+    yield from sorted(entries, key=lambda entry: entry.name.casefold())[taken:]
 
 
-_name: Final = attrgetter("name")
-
-
-def _folded(entry: os.DirEntry[str]) -> str:
-    return entry.name.casefold()
-
-
-def _byte_order(path: WorkspacePath) -> bytes:
-    return os.fsencode(path.relative)
+_in_bytes: Final = attrgetter("in_bytes")
 
 
 class _Walk(Struct):
@@ -212,10 +202,8 @@ def _look_at(workspace: Workspace, paths: Iterable[WorkspacePath]) -> tuple[Dire
 
 def _entry(workspace: Workspace, path: WorkspacePath, dir_fd: int) -> DirectoryEntry | None:
     try:
-        status = status_at(dir_fd, path.name)
+        status = found_at(dir_fd, path.name)
     except OSError:
-        return None
-    if status is None:
         return None
     if status.is_link:
         return _link(workspace, path)

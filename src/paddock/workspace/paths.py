@@ -46,6 +46,10 @@ class WorkspacePath(Struct, frozen=True, metaclass=_Closed):
         return self.relative == "."
 
     @property
+    def in_bytes(self) -> bytes:
+        return self.relative.encode("utf-8", "surrogateescape")
+
+    @property
     def shown(self) -> str:
         return quote(self.relative)
 

@@ -4,10 +4,10 @@ import errno
 import fcntl
 import os
 import resource
-from collections.abc import Generator, Iterable
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from paddock import limits
 from paddock.errors import FileChangedError, PaddockError, PathError, StorageFullError
@@ -22,7 +22,7 @@ from paddock.workspace.paths import (
     is_temporary_name,
     unchecked_path,
 )
-from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Resolution, Workspace
+from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspace
 
 # flock(2) on a descriptor of the parent directory itself: no lock file, so two planes on one
 # tree exclude each other without knowing of each other. Each lock opens the directory anew,
@@ -32,6 +32,8 @@ from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Resoluti
 # (device, inode), so that two moves never wait for each other. LOCK_UN comes before the
 # descriptor is closed: a child forked meanwhile holds a copy, and would keep the lock.
 
+OpenAt: TypeAlias = Callable[[WorkspacePath, int], int]
+"""Opens a path with these flags; see `Workspace.open_at`."""
 _REOPENS_MAX: Final = 64
 _CHECKED_FROM: Final = 64
 _SPARE: Final = 64  # descriptors for the work: drafts, walks, the store, the journal
@@ -63,28 +65,17 @@ def _require_descriptors(wanted: int) -> None:
         )
 
 
-def is_still_there(
-    root_fd: int, resolution: Resolution, path: WorkspacePath, identity: Identity
-) -> bool:
+def is_still_there(open_at: OpenAt, path: WorkspacePath, identity: Identity) -> bool:
     try:
-        with held_open(resolution.open(root_fd, path.relative, PASS_DIRECTORY)) as fd:
+        with held_open(open_at(path, PASS_DIRECTORY)) as fd:
             return identity_of(fd) == identity
     except OSError:
         return False  # opened again, and then it says what is wrong
 
 
-def lock(
-    workspace: Workspace, *paths: WorkspacePath, wait_s: float = limits.path_lock_timeout_s
-) -> AbstractContextManager[tuple[int, ...]]:
-    return locked(workspace.root_fd, workspace.resolution, *paths, wait_s=wait_s)
-
-
 @contextmanager
 def locked(
-    root_fd: int,
-    resolution: Resolution,
-    *paths: WorkspacePath,
-    wait_s: float = limits.path_lock_timeout_s,
+    open_at: OpenAt, *paths: WorkspacePath, wait_s: float = limits.path_lock_timeout_s
 ) -> Generator[tuple[int, ...]]:
     """Descriptors of directories, held and locked, in the order they were asked for."""
     if len(paths) > _CHECKED_FROM:
@@ -92,7 +83,7 @@ def locked(
     fds: dict[Identity, int] = {}
 
     def hold(path: WorkspacePath) -> Identity:
-        fd = resolution.open(root_fd, path.relative, READ_DIRECTORY)
+        fd = open_at(path, READ_DIRECTORY)
         identity = identity_of(fd)
         if fds.setdefault(identity, fd) != fd:
             os.close(fd)
@@ -103,7 +94,7 @@ def locked(
             found = [hold(path) for path in paths]
             for identity in sorted(fds):
                 lock_directory(fds[identity], paths[0], wait_s)
-            if all(map(partial(is_still_there, root_fd, resolution), paths, found)):
+            if all(map(partial(is_still_there, open_at), paths, found)):
                 yield tuple(fds[identity] for identity in found)
                 return
         finally:
@@ -181,7 +172,7 @@ def sweep(workspace: Workspace, names: Iterable[str]) -> None:
         directory = _recorded(root_fd, name) if is_record else ROOT
         temporary = name.removesuffix(_RECORD) + _NAMED if is_record else name
         try:
-            with locked(root_fd, workspace.resolution, directory, wait_s=_SWEEP_WAIT_S) as (fd,):
+            with locked(workspace.open_at, directory, wait_s=_SWEEP_WAIT_S) as (fd,):
                 is_gone = _removed(disk, fd, temporary)
         except (PermissionError, PaddockError):
             continue  # not ours to remove, or its writer lives: the record stays

@@ -27,20 +27,13 @@ from paddock.storage.journal import SwapStep
 from paddock.storage.notes import Doing
 from paddock.storage.objects import Kept
 from paddock.text.show import quote
+from paddock.workspace import metadata
 from paddock.workspace.changes import EntryState, held_file, mode_of, state_at
 from paddock.workspace.exchange import BoundSwap, mark_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, changed, converting
-from paddock.workspace.metadata import (
-    NEW_FILE_MODE,
-    FileStatus,
-    carry_metadata,
-    found_at,
-    require_writable,
-    status_at,
-    status_of,
-)
+from paddock.workspace.metadata import FileStatus
 from paddock.workspace.paths import EntryKind, EntryPath, EntryVersion, WorkspacePath, WritePath
-from paddock.workspace.places import lock, temporary_name
+from paddock.workspace.places import locked, temporary_name
 from paddock.workspace.read import Pieces, require_regular, require_versionable, version_of
 from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspace
 
@@ -107,7 +100,7 @@ def edit_file(
 ) -> SingleReceipt:
     """Raises: as `write_file`, and what `change` does: read and written under one lock."""
     target = _require_file_path(path)
-    with converting(target, "edit"), lock(workspace, target.parent) as (dir_fd,):
+    with converting(target, "edit"), locked(workspace.open_at, target.parent) as (dir_fd,):
         place = _Place(workspace, target, dir_fd)
         before = place.status()
         if before is None:
@@ -168,7 +161,7 @@ def delete_entry(
         raise errors.InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
     with (
         converting(path, "delete"),
-        lock(workspace, *_directories_of(workspace, path)) as (dir_fd, *_),
+        locked(workspace.open_at, *_directories_of(workspace, path)) as (dir_fd, *_),
     ):
         place = _Place(workspace, path, dir_fd)
         status, state = _judge(place, if_version)
@@ -196,7 +189,7 @@ class _Place(Struct, frozen=True):
     dir_fd: int
 
     def status(self) -> FileStatus | None:
-        return status_at(self.dir_fd, self.path.name)
+        return metadata.status_at(self.dir_fd, self.path.name)
 
     def temporary(self) -> AbstractContextManager[str]:
         return temporary_name(self.workspace, self.path.parent, self.dir_fd)
@@ -263,11 +256,11 @@ def _require_movable(path: WorkspacePath, to: WritePath) -> None:
 def _judge(
     place: _Place, if_version: str | EntryVersion | None = None
 ) -> tuple[FileStatus, EntryState]:
-    status = found_at(place.dir_fd, place.path.name)
+    status = metadata.found_at(place.dir_fd, place.path.name)
     if status.is_directory:
         place.require_empty()
     elif status.is_regular:
-        require_writable(place.path, status, place.dir_fd)
+        metadata.require_writable(place.path, status, place.dir_fd)
     state = state_at(place.path, place.dir_fd, status)
     _require_at(place.path, if_version, _version(state))
     return status, state
@@ -275,7 +268,7 @@ def _judge(
 
 def _directories_of(workspace: Workspace, path: WorkspacePath) -> tuple[WorkspacePath, ...]:
     with workspace.hold_parent(path) as fd:
-        status = found_at(fd, path.name)
+        status = metadata.found_at(fd, path.name)
     return (path.parent, path) if status.is_directory else (path.parent,)
 
 
@@ -284,7 +277,7 @@ def _old_file(place: _Place, before: FileStatus) -> AbstractContextManager[int]:
         # It was no link when the path was resolved, or the path would be another.
         raise changed(place.path)
     require_regular(place.path, before)
-    require_writable(place.path, before, place.dir_fd)
+    metadata.require_writable(place.path, before, place.dir_fd)
     return held_file(place.path, place.dir_fd, before)
 
 
@@ -298,7 +291,7 @@ def _locked(
     try:
         for left in reversed(range(_PARENT_ROUNDS_MAX)):
             try:
-                with lock(workspace, directory, *others) as fds:
+                with locked(workspace.open_at, directory, *others) as fds:
                     is_held = True
                     # Before the file appears: a name in a directory that a crash forgets is lost.
                     for path in reversed(made):
@@ -335,7 +328,7 @@ def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
         try:
             # Its lock, so that no writer is about to create something in it. Never waited for:
             # whoever holds it needs the directory.
-            with lock(workspace, path, wait_s=0), workspace.hold_parent(path) as parent:
+            with locked(workspace.open_at, path, wait_s=0), workspace.hold_parent(path) as parent:
                 workspace.disk.remove_directory(parent, path.name)
         except FileNotFoundError:
             continue  # one that could not be made is not there
@@ -358,14 +351,14 @@ def _drafted(
 ) -> Generator[_Draft]:
     disk, notes = place.workspace.disk, ()
     # Nobody may read a replacement until it has the old file's permissions.
-    mode = NEW_FILE_MODE if old is None else PRIVATE_MODE
+    mode = metadata.NEW_FILE_MODE if old is None else PRIVATE_MODE
     fd = disk.open_unnamed(place.dir_fd, mode)
     with place.temporary() if fd is None else nullcontext("") as name:
         if fd is None:
             fd = disk.create(place.dir_fd, name, mode)
         with held_open(fd):
             if old is not None:
-                notes = carry_metadata(disk, old_fd, old, fd, place.path)
+                notes = metadata.carry_metadata(disk, old_fd, old, fd, place.path)
             for piece in content:
                 disk.write(fd, piece)
             disk.begin_sync(fd)  # while what it replaces is kept
@@ -409,7 +402,7 @@ def _create(place: _Place, content: bytes, doing: Doing, expected: Expected) -> 
 
         def vanish() -> None:
             # Also if placing it failed: a file system across a network may have done it.
-            if status_of(draft.fd).is_same_entry(place.status()):
+            if metadata.status_of(draft.fd).is_same_entry(place.status()):
                 workspace.disk.unlink(place.dir_fd, place.path.name)
 
         try:
@@ -441,7 +434,7 @@ def _give_way(
     workspace, path, dir_fd = place.workspace, place.path, place.dir_fd
     drafted = draft.name if draft else ""
     with nullcontext(drafted) if drafted else place.temporary() as name:
-        new = None if draft is None else mark_of(status_of(draft.fd))
+        new = None if draft is None else mark_of(metadata.status_of(draft.fd))
         step = SwapStep(path.parent.relative, path.name, 0, mark_of(old), new)
         swap = BoundSwap(workspace.disk, dir_fd, path, step, name)
         kept = keep()

@@ -22,7 +22,7 @@ from paddock.storage.objects import ObjectStore
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace
 from paddock.workspace.apply import commit_changes
-from paddock.workspace.changes import AtVersion, BytesContent, WriteFile, entry_state
+from paddock.workspace.changes import AtVersion, WriteFile, entry_state
 from tests.support import forked
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in, operator_with_plane
@@ -461,7 +461,7 @@ def replace_a_file(plane: Path, disk: Disk) -> None:
         journal = held.enter_context(Journal.open(f"{plane}/objects/journal", disk))
         entry = workspace.resolve_entry("HO2/kernel/README.md")
         state = entry_state(workspace, entry)
-        content = BytesContent((plane / entry.path.relative).read_bytes())
+        content = (plane / entry.path.relative).read_bytes()
         old = AtVersion(state.version)
         change = WriteFile(entry.path, content, old, state.mode, overrides_read_only=True)
         commit_changes(workspace, [[change]], store, journal, label="test")

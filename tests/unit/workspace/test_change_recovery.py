@@ -200,7 +200,7 @@ def test_a_writer_that_does_not_let_go_is_not_waited_for_long(tmp_path, crash, s
     crash(AFTER_ONE)
     with (
         Workspace.open(str(tmp_path / "ws")) as workspace,
-        locked(workspace.root_fd, workspace.resolution, at("b")),
+        locked(workspace.open_at, at("b")),
     ):
         (recovered,) = settle()
     assert recovered.settled is RecoveredSet.WAITING

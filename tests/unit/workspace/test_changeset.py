@@ -591,7 +591,7 @@ class TestOthersAtWork:
     def test_a_writer_in_a_directory_that_goes_is_waited_for_and_then_in_the_way(self, plain):
         inner = at("b/deep")
         with (
-            locked(plain.workspace.root_fd, plain.workspace.resolution, inner),
+            locked(plain.workspace.open_at, inner),
             pytest.raises(PathError, match="locked by another write"),
         ):
             plain.commit(
@@ -636,7 +636,7 @@ class TestOthersAtWork:
 
     def test_the_root_itself_is_locked_like_any_directory(self, plain):
         done = []
-        with locked(plain.workspace.root_fd, plain.workspace.resolution, ROOT):
+        with locked(plain.workspace.open_at, ROOT):
             thread = threading.Thread(
                 target=lambda: done.append(plain.commit(MakeDirectory(at("new"), Absent())))
             )

@@ -11,11 +11,17 @@ import pytest
 from msgspec import Struct, field
 
 from paddock.errors import PathError, StorageFullError
+from paddock.workspace import places
 from paddock.workspace.paths import unchecked_path
-from paddock.workspace.places import locked
 from paddock.workspace.workspace import READ_DIRECTORY, Resolution
 
 p = unchecked_path
+
+
+def locked(root_fd, resolution, *paths, **wait):
+    return places.locked(
+        lambda path, flags: resolution.open(root_fd, path.relative, flags), *paths, **wait
+    )
 
 
 @pytest.fixture
