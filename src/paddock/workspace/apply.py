@@ -115,9 +115,8 @@ def note_changes(history: History, rows: Sequence[ChangedPath]) -> None:
         history.note_all(running, doings)
 
 
-# The first look: is everything that a set is about to change what the set believes? Nothing is
-# changed by it but the store, which gets what will be replaced. So a set that is refused here has
-# left no trace in the tree.
+# The first look: does the set believe what stands there? Nothing changes but the store, which gets
+# what will be replaced.
 
 
 class _Look(Struct):
@@ -257,8 +256,7 @@ class _Commit(Struct):
         except BaseException as failure:
             self._put_back(bound, failure)
             raise
-        # Where it cannot be ended: everything is on the device, and on record as committed. What
-        # was displaced stays under its temporary names until the recovery has ended the entry.
+        # Where it cannot be ended, what was displaced stays until the recovery has ended the entry.
         with suppress(errors.PaddockError):
             entry.end()
             self.drafts.notes.extend(clean_all(entry, bound))
@@ -452,7 +450,7 @@ def _settle_under_locks(
 def _remove_built(disk: Disk, fds: Iterable[int], token: str) -> None:
     for fd in fds:
         for name in filter(paths.is_temporary_name, os.listdir(fd)):
-            if name.startswith(paths.set_prefix(token)):
+            if name.startswith(paths.TEMPORARY_PREFIX + token):
                 remove_any(disk, fd, name)
 
 
@@ -486,6 +484,6 @@ def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> list[str]:
         if all(cleaned):
             entry.forget()
             return []
-    prefix = paths.set_prefix(entry.name[:TOKEN_CHARS])
+    prefix = paths.TEMPORARY_PREFIX + entry.name[:TOKEN_CHARS]
     said = "something that the change took away was changed meanwhile, or cannot be removed: it"
     return [f"{said} stays beside its old place, under a name that begins with {prefix}"]

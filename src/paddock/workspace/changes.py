@@ -232,10 +232,8 @@ class Condition(Protocol):
     def verify(self) -> None: ...  # under the locks; where it raises, nothing happens
 
 
-# A new directory with all that is to be in it is built beside its place and appears in one
-# step; a directory that goes away with all that it holds disappears in one. So every step
-# stands in a directory that is there already, and a step is one change of places between a
-# name and a temporary name beside it, whatever the kinds on both sides.
+# A directory appears, or goes away, with all that is in it in one step. So every step stands in a
+# directory that is there already: a change of places with a temporary name beside it.
 
 _Change = TypeVar("_Change", Creation, Removal)
 

@@ -33,9 +33,7 @@ _EXCHANGES_MAX: Final = 64
 _GOING: Final = 0x8000_0000
 _ALL_BITS: Final = 0o7777
 _OPEN: Final = READ_DIRECTORY | os.O_NOFOLLOW
-_LOCK_WAIT_S: Final = 2.0
-# A writer in there holds its lock for milliseconds. We hold locks above it meanwhile, for
-# which it could be waiting: then it is in our way, and the set gives way.
+_LOCK_WAIT_S: Final = 2.0  # we hold locks above it, for which its holder could be waiting
 
 
 class BoundSwap(Struct, frozen=True):
@@ -50,15 +48,11 @@ class BoundSwap(Struct, frozen=True):
     going: str = ""  # a displaced directory that was compared once more, and is being removed
     sight: str = ""
 
-    @property
-    def name(self) -> str:
-        return self.path.name
-
     def is_done(self) -> bool:
         # Also half done. Not where the temporary is gone: then nothing can be done any more.
         old, new = self.step.old, self.step.new
         draft = self._at(self.draft)
-        is_ours = draft is not None and not draft.is_same_entry(self._at(self.name))
+        is_ours = draft is not None and not draft.is_same_entry(self._at(self.path.name))
         if new is None:
             return is_ours
         if draft is None:
@@ -73,26 +67,26 @@ class BoundSwap(Struct, frozen=True):
         """Raises: FileChangedError: somebody was in the way; then it may be half done."""
         old, new = self.step.old, self.step.new
         if self._is_half_way():
-            self._move(self.draft, self.name)
+            self._move(self.draft, self.path.name)
         else:
             # Threat: the name, or the temporary, was swapped for something else since it was
             # read. The look below decides; but that a file was rewritten under its old
             # modification time is seen here alone.
-            if not self._fits(self.name, old, self.sight) or (
+            if not self._fits(self.path.name, old, self.sight) or (
                 new is not None and not self._fits(self.draft, new)
             ):
                 raise changed(self.path)
             try:
                 if old is None:
-                    self._move(self.draft, self.name)
+                    self._move(self.draft, self.path.name)
                 elif new is None:
-                    self._move(self.name, self.draft)
-                elif not self.disk.exchange(self.dir_fd, self.draft, self.name):
+                    self._move(self.path.name, self.draft)
+                elif not self.disk.exchange(self.dir_fd, self.draft, self.path.name):
                     if not self.aside:
-                        self.disk.replace(self.dir_fd, self.draft, self.dir_fd, self.name)
+                        self.disk.replace(self.dir_fd, self.draft, self.dir_fd, self.path.name)
                         return
-                    self._move(self.name, self.aside)
-                    self._move(self.draft, self.name)
+                    self._move(self.path.name, self.aside)
+                    self._move(self.draft, self.path.name)
             except (FileExistsError, FileNotFoundError) as failure:
                 raise changed(self.path) from failure
         if old is not None:
@@ -110,13 +104,13 @@ class BoundSwap(Struct, frozen=True):
         new, displaced = self.step.new, self._displaced()
         if new is None:
             return displaced is None or self._moved_back(displaced)
-        if not self._fits(self.name, new):
+        if not self._fits(self.path.name, new):
             # It never was done, or theirs is newer, or they removed ours.
-            return self._fits(self.name, self.step.old)
+            return self._fits(self.path.name, self.step.old)
         if displaced == self.draft:
             return self._exchanged_back(new)
         try:
-            self._move(self.name, self.draft)
+            self._move(self.path.name, self.draft)
         except FileNotFoundError:
             return False
         if not self._fits(self.draft, new):
@@ -162,7 +156,7 @@ class BoundSwap(Struct, frozen=True):
             # By the inode: whoever had the old file open may have written to it since.
             return status.inode in {mark.inode for mark in marks}
         if new is not None and new.kind is MarkKind.DIRECTORY and status.is_directory:
-            # It was whole when it was taken back. Since then we may have died removing it.
+            # Since it was taken back, whole, we may have died removing it.
             return status.inode == new.inode
         # Threat: what we could not put back is somebody's, and nowhere else. An inode's
         # number alone does not tell it from ours: it is given again at once.
@@ -188,7 +182,7 @@ class BoundSwap(Struct, frozen=True):
 
     def _is_half_way(self) -> bool:
         old, new = self.step.old, self.step.new
-        if not self.aside or old is None or new is None or self._at(self.name) is not None:
+        if not self.aside or old is None or new is None or self._at(self.path.name) is not None:
             return False
         draft, aside = self._at(self.draft), self._at(self.aside)
         return aside is not None and draft is not None and draft.inode == new.inode
@@ -209,7 +203,7 @@ class BoundSwap(Struct, frozen=True):
 
     def _moved_back(self, displaced: str) -> bool:
         try:
-            self._move(displaced, self.name)
+            self._move(displaced, self.path.name)
         except FileExistsError:
             return False  # they made something new there
         return True
@@ -220,7 +214,7 @@ class BoundSwap(Struct, frozen=True):
         for attempt in range(_EXCHANGES_MAX):
             returned = self._at(self.draft)
             try:
-                self.disk.exchange(self.dir_fd, self.draft, self.name)
+                self.disk.exchange(self.dir_fd, self.draft, self.path.name)
             except FileNotFoundError:
                 return False  # they removed the name: what we held was theirs to remove
             taken = self._at(self.draft)
@@ -293,10 +287,9 @@ def bind(
     return BoundSwap(disk, dir_fd, path, step, draft, aside, going, sight)
 
 
-# A directory that is moved away with all that it holds can be filled, through its old
-# descriptor or by a writer that had its lock, in the moment before it moves. So what it
-# holds is looked at before and after, and must be the same. Each directory in it is locked
-# while it is read: a writer in there is done, and seen, or finds that it is elsewhere.
+# A directory can be filled, through its old descriptor or by a writer that had its lock, in the
+# moment before it moves away: what it holds must be the same after it. Each directory in it is
+# locked while it is read: a writer in there is done, and seen, or finds that it is elsewhere.
 
 
 class HeldTree(NamedTuple):

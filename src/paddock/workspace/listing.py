@@ -15,17 +15,10 @@ from msgspec import Struct, field
 
 from paddock.errors import PathError, PathTraversalError
 from paddock.storage.atomic import held_open
+from paddock.workspace import paths
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import found_at, kind_of
-from paddock.workspace.paths import (
-    AskedPath,
-    EntryKind,
-    ReadPath,
-    WorkspacePath,
-    child_of,
-    is_temporary_name,
-    unchecked_path,
-)
+from paddock.workspace.paths import AskedPath, EntryKind, ReadPath, WorkspacePath
 from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspace, find_real
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
@@ -94,11 +87,11 @@ def list_directory(
     with converting(directory, "list"):
         walk = _Walk(about)
         walk.visit(_searchable(workspace.open_at(directory, READ_DIRECTORY)), directory, depth)
-        paths = sorted(walk.found, key=_in_bytes)
-        wanted = paths[skipped : skipped + entries_max]
+        found = sorted(walk.found, key=_in_bytes)
+        wanted = found[skipped : skipped + entries_max]
         entries = _look_at(workspace, wanted)
     gone = len(wanted) - len(entries)
-    return Listing(entries, len(paths) - gone, tuple(sorted(walk.closed, key=_in_bytes)))
+    return Listing(entries, len(found) - gone, tuple(sorted(walk.closed, key=_in_bytes)))
 
 
 def first_entries(
@@ -117,14 +110,14 @@ def first_entries(
         shown = (
             entry
             for entry in _in_order(found, entries_max)
-            if not is_temporary_name(entry.name) and is_shown(prefix + entry.name)
+            if not paths.is_temporary_name(entry.name) and is_shown(prefix + entry.name)
         )
         entries = tuple([_told(workspace, prefix, each) for each in islice(shown, entries_max)])
         return entries, next(shown, None) is not None
 
 
 def _told(workspace: Workspace, prefix: str, entry: os.DirEntry[str]) -> DirectoryEntry:
-    path, kind = unchecked_path(prefix + entry.name), EntryKind.SPECIAL
+    path, kind = paths.unchecked_path(prefix + entry.name), EntryKind.SPECIAL
     if entry.is_symlink():
         return _link(workspace, path)
     if entry.is_file(follow_symlinks=False):
@@ -171,9 +164,9 @@ class _Walk(Struct):
         with held_open(dir_fd):
             with os.scandir(dir_fd) as entries:
                 for entry in entries:
-                    if is_temporary_name(entry.name):
+                    if paths.is_temporary_name(entry.name):
                         continue
-                    path = child_of(directory, entry.name)
+                    path = paths.child_of(directory, entry.name)
                     is_directory = entry.is_dir(follow_symlinks=False)
                     if self.about.shows(path, is_directory=is_directory):
                         self.found.append(path)
@@ -189,9 +182,9 @@ class _Walk(Struct):
                     self.visit(fd, path, depth - 1)
 
 
-def _look_at(workspace: Workspace, paths: Iterable[WorkspacePath]) -> tuple[DirectoryEntry, ...]:
+def _look_at(workspace: Workspace, wanted: Iterable[WorkspacePath]) -> tuple[DirectoryEntry, ...]:
     found: list[DirectoryEntry] = []
-    for parent, group in groupby(paths, key=lambda path: path.parent):
+    for parent, group in groupby(wanted, key=lambda path: path.parent):
         try:
             with held_open(workspace.open_at(parent, PASS_DIRECTORY)) as fd:
                 found += [entry for path in group if (entry := _entry(workspace, path, fd))]

@@ -106,16 +106,12 @@ def is_temporary_name(name: str) -> bool:
 
 
 def set_name(token: str, number: int) -> str:
-    return f"{set_prefix(token)}{number:08x}{OF_SET}"
+    return f"{TEMPORARY_PREFIX}{token}{number:08x}{OF_SET}"
 
 
-def set_prefix(token: str) -> str:
-    return TEMPORARY_PREFIX + token
-
-
-# Taking a path's text apart. A path is relative to the root, or absolute inside it by either of
-# the root's names. `..` stays in place for `resolve` to follow, because after a link it is not a
-# matter of text. Nothing is percent-decoded, case-folded or normalised: `%2e%2e` is a file name.
+# A path's text is relative to the root, or absolute inside it by either of the root's names. `..`
+# stays in place, because after a link it is not a matter of text. Nothing is percent-decoded,
+# case-folded or normalised: `%2e%2e` is a file name.
 
 _UNUSABLE: Final = lazy_pattern("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PLAIN_CHARS_MAX: Final = 250  # below all limits: of a name, of a path, of depth

@@ -14,14 +14,8 @@ from paddock.errors import FileChangedError, PaddockError, PathError, StorageFul
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
 from paddock.storage.locks import Identity, identity_of, unlock, wait_for_lock
-from paddock.workspace.paths import (
-    OF_SET,
-    ROOT,
-    TEMPORARY_PREFIX,
-    WorkspacePath,
-    is_temporary_name,
-    unchecked_path,
-)
+from paddock.workspace import paths
+from paddock.workspace.paths import ROOT, WorkspacePath
 from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspace
 
 # flock(2) on a descriptor of the parent directory itself: no lock file, so two planes on one
@@ -75,11 +69,11 @@ def is_still_there(open_at: OpenAt, path: WorkspacePath, identity: Identity) -> 
 
 @contextmanager
 def locked(
-    open_at: OpenAt, *paths: WorkspacePath, wait_s: float = limits.path_lock_timeout_s
+    open_at: OpenAt, *named: WorkspacePath, wait_s: float = limits.path_lock_timeout_s
 ) -> Generator[tuple[int, ...]]:
     """Descriptors of directories, held and locked, in the order they were asked for."""
-    if len(paths) > _CHECKED_FROM:
-        _require_descriptors(len(paths))
+    if len(named) > _CHECKED_FROM:
+        _require_descriptors(len(named))
     fds: dict[Identity, int] = {}
 
     def hold(path: WorkspacePath) -> Identity:
@@ -91,28 +85,25 @@ def locked(
 
     for _ in range(_REOPENS_MAX):
         try:
-            found = [hold(path) for path in paths]
+            found = [hold(path) for path in named]
             for identity in sorted(fds):
-                lock_directory(fds[identity], paths[0], wait_s)
-            if all(map(partial(is_still_there, open_at), paths, found)):
+                lock_directory(fds[identity], named[0], wait_s)
+            if all(map(partial(is_still_there, open_at), named, found)):
                 yield tuple(fds[identity] for identity in found)
                 return
         finally:
             while fds:
                 unlock(fds.popitem()[1])
     raise FileChangedError(
-        f"directory {paths[0].shown} keeps being replaced",
+        f"directory {named[0].shown} keeps being replaced",
         hint="try again when nobody else changes it",
     )
 
 
-# A new file needs no temporary name where the file system has O_TMPFILE. Replacing a file
-# does, for no call links over an existing name; so does deleting, which moves the entry aside
-# to see that it is the one that was judged.
-#
-# A process can be killed while the name stands. Finding it again must not cost a walk of the
-# tree, so it is recorded first where the next open looks: a symbolic link in the root, named
-# like the temporary, whose text is the directory. A name in the root needs no record.
+# Replacing a file needs a temporary name, for no call links over an existing one; so does deleting,
+# which moves the entry aside to see that it is the one that was judged. A process can be killed
+# while it stands. So it is recorded first where the next open looks: a symbolic link in the root,
+# named like the temporary, whose text is the directory. A name in the root needs no record.
 #
 #     lock directory → record → name the temporary → exchange or move → unlink → drop record
 #
@@ -127,7 +118,7 @@ _SWEEP_WAIT_S: Final = 2.0  # longer than a write holds a lock
 
 def _is_swept(name: str) -> bool:
     # Threat: what stands under a set's name may be the only copy of an old version.
-    return is_temporary_name(name) and not name.lower().endswith(OF_SET)
+    return paths.is_temporary_name(name) and not name.lower().endswith(paths.OF_SET)
 
 
 @contextmanager
@@ -135,7 +126,7 @@ def temporary_name(workspace: Workspace, directory: WorkspacePath, dir_fd: int) 
     """A name in a locked directory; whatever stands there at the end is removed."""
     disk, root_fd = workspace.disk, workspace.root_fd
     # Threat: a name that can be guessed is a file that can be planted. 128 random bits.
-    token = TEMPORARY_PREFIX + os.urandom(16).hex()
+    token = paths.TEMPORARY_PREFIX + os.urandom(16).hex()
     name, record, is_recorded = token + _NAMED, token + _RECORD, False
     if not directory.is_root:
         try:
@@ -191,4 +182,4 @@ def _recorded(root_fd: int, name: str) -> WorkspacePath:
     # Threat: anyone who may write the root can plant a record. It is opened like any other
     # path, without links and beneath the root, and removes nothing but a name of ours.
     parts = text.split("/")
-    return ROOT if not all(parts) or ".." in parts else unchecked_path(text)
+    return ROOT if not all(parts) or ".." in parts else paths.unchecked_path(text)

@@ -23,8 +23,7 @@ from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.paths import WorkspacePath
 
 # A line ends with LF; what follows the last LF is a line only if it is not empty. One pass counts
-# the line ends of each chunk; the wanted lines are then read from where they begin. Nothing ever
-# holds all lines, or a whole long one. With the counts, another window of the file costs no pass.
+# the line ends of each chunk; the wanted lines are then read from where they begin.
 
 _CHUNK_BYTES_WINDOW: Final = 262_144
 _LF: Final = b"\n"
@@ -149,12 +148,10 @@ def whole_characters(content: bytes) -> bytes:
     return content
 
 
-# Reading on in a large file would otherwise hash and count all of it for each window. A file is
-# told again by its status. Within one tick of the clock it could be rewritten without a trace in
-# the times, so nothing is remembered of a file that changed shortly before it was read. A stale
-# answer can only come from writes that leave no trace there at once (a memory mapping that is not
-# synced). It then shows the bytes that stand there, perhaps from a wrong line on, and a version
-# that no write accepts.
+# Reading on in a large file would otherwise hash and count all of it for each window. Within one
+# tick of the clock it could be rewritten without a trace in the times, so nothing is remembered of
+# a file that changed shortly before it was read. A stale answer can only come from a memory mapping
+# that is not synced: perhaps from a wrong line on, and with a version that no write accepts.
 
 WORTH_REMEMBERING_BYTES: Final = 1_048_576
 _FILES_MAX: Final = 16
@@ -276,10 +273,7 @@ class OpenFile:
         return version
 
     def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        """From `first_line` (1-based). A line over `line_bytes_max` is cut between characters;
-
-        over `bytes_max`, whole lines are left out (the first one is cut instead).
-        """
+        """Over `line_bytes_max` a line is cut; over `bytes_max`, lines are left out after one."""
         if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
             raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
         index = self._known.find(self.status).lines

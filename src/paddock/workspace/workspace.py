@@ -132,8 +132,7 @@ def detect_resolution() -> Resolution:
     return resolution
 
 
-# The answer is a path without links: a finding, not a permission. Policy judges it, and it is then
-# opened again without passing any link, so that a swap between the two makes the second one fail.
+# The answer is a path without links: a finding, not a permission.
 #   * each component is looked at under the descriptor of the one before;
 #   * a link's text is resolved as the kernel would, but from the held root: an absolute
 #     one must begin with one of the root's names, `..` may not climb above the root;
@@ -274,8 +273,7 @@ def open_root(root: str, resolution: Resolution, name: str | None = None) -> Roo
 
 # The git directory of a linked worktree, or of a repository that the workspace is a part of, is
 # not in the workspace, and what a command writes there belongs to the same set of changes. So a
-# set sees one tree: `.git` and what is below it are opened under the other root, everything else
-# under the workspace's own. Only sets of commands, and their undoing, do this.
+# set sees one tree: `.git` and what is below it are opened under the other root.
 
 
 class Beside(Struct, frozen=True):
