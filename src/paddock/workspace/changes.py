@@ -26,8 +26,7 @@ from paddock.workspace.read import require_versionable, version_of
 from paddock.workspace.workspace import PASS_DIRECTORY, READ_FILE, Workspace
 
 T = TypeVar("T")
-Read: TypeAlias = Callable[[int, int], str]
-"""Which version a file is, by its descriptor and size."""
+Read: TypeAlias = Callable[[int, int], str]  # a file's version, by descriptor and size
 
 
 class Seen(Struct, frozen=True):
@@ -170,14 +169,11 @@ class _Displacing(Struct, frozen=True, kw_only=True):
     overrides_read_only: bool = False
 
 
-# `mode`: nine bits; None for those of the replaced file, or of any new one.
-
-
 class WriteFile(_Displacing, frozen=True):
     path: WorkspacePath
     content: Content
     old: Old
-    mode: int | None = None
+    mode: int | None = None  # nine bits; None: of the replaced file, or of any new one
     modified_ns: int | None = None
 
 
@@ -186,8 +182,7 @@ class MakeDirectory(_Displacing, frozen=True):
     old: Old
     mode: int | None = None
     modified_ns: int | None = None
-    # What it holds are the set's own changes below `path`, each given from in there, with the
-    # mode and time that it has.
+    # What it holds are the set's own changes, each given from in there, with its mode and time.
     given: GivenContent | None = None
 
 

@@ -105,19 +105,15 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int) -> No
     # an older container filter answers with EPERM, and that would read as "not writable".
     set_id = os.geteuid() != os.getuid()
     if not os.access(path.name, os.W_OK, dir_fd=dir_fd, effective_ids=set_id):
-        if os.fstatvfs(dir_fd).f_flag & os.ST_RDONLY:
-            # access(2) says no there, too; permissions are not why.
-            raise converted(OSError(errno.EROFS, ""), path, "write")
-        raise ReadOnlyPathError(
-            f"{path.shown} is not writable by this user",
-            hint="write another file, or ask for its permissions to be changed",
-        )
+        # access(2) also says no where permissions are not why.
+        is_read_only = os.fstatvfs(dir_fd).f_flag & os.ST_RDONLY
+        code = errno.EROFS if is_read_only else errno.EACCES
+        raise converted(OSError(code, ""), path, "write")
 
 
 def carry_metadata(
     disk: Disk, old_fd: int, old: FileStatus, new_fd: int, path: WorkspacePath
 ) -> tuple[str, ...]:
-    """Return what is to be told."""
     # The order matters: chown(2) clears bits of the mode, chmod(2) rewrites the mask of an
     # ACL, and setting an ACL sets the group bits to its mask, which is what they were.
     new = status_of(new_fd)

@@ -26,8 +26,7 @@ from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspac
 # (device, inode), so that two moves never wait for each other. LOCK_UN comes before the
 # descriptor is closed: a child forked meanwhile holds a copy, and would keep the lock.
 
-OpenAt: TypeAlias = Callable[[WorkspacePath, int], int]
-"""Opens a path with these flags; see `Workspace.open_at`."""
+OpenAt: TypeAlias = Callable[[WorkspacePath, int], int]  # as `Workspace.open_at`
 _REOPENS_MAX: Final = 64
 _CHECKED_FROM: Final = 64
 _SPARE: Final = 64  # descriptors for the work: drafts, walks, the store, the journal

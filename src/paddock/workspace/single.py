@@ -180,9 +180,6 @@ def delete_entry(
     return SingleReceipt(doing, bytes_before=status.size_bytes if status.is_regular else 0)
 
 
-# Looking: what stands there is what the caller and policy believe, and may be changed.
-
-
 class _Place(Struct, frozen=True):
     workspace: Workspace
     path: WorkspacePath
@@ -334,9 +331,6 @@ def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
             continue  # one that could not be made is not there
         except (OSError, errors.PaddockError):
             return  # somebody put something there meanwhile, so it is theirs now
-
-
-# Acts: what happens under the locks, whole and on the device, or not at all.
 
 
 class _Draft(Struct, frozen=True):
