@@ -27,7 +27,6 @@ from paddock.storage.disk import Disk, digest_of_file, sync_file_systems
 from paddock.storage.history import History, current_call
 from paddock.storage.journal import (
     TOKEN_CHARS,
-    EntryMark,
     Intent,
     Journal,
     JournalEntry,
@@ -43,7 +42,7 @@ from paddock.storage.objects import ObjectStore
 from paddock.workspace import changes, paths
 from paddock.workspace.build import Drafts
 from paddock.workspace.changes import ChangedPath, ChangeReceipt, EntryState, Phases
-from paddock.workspace.exchange import BoundStep, bind, marked, reading, remove_any
+from paddock.workspace.exchange import BoundStep, Marked, bind, marked, reading, remove_any
 from paddock.workspace.failures import changed, conflict, converting
 from paddock.workspace.metadata import NINE_BITS, FileStatus, require_writable, status_at
 from paddock.workspace.paths import WorkspacePath
@@ -54,18 +53,18 @@ from paddock.workspace.workspace import (
     BesideResolution,
     Resolution,
     Workspace,
-    beside_of,
     without_beside,
 )
 
 _ALL_BITS: Final = 0o7777
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _WAIT_S: Final = 2.0  # for one lock: longer than a write holds it
+_Bound = Sequence[BoundStep]
 _Told = Callable[[Sequence[ChangedPath]], object]
 _OfEntry = changes.Creation | changes.RemoveFile | changes.SetMetadata
 _States = dict[WorkspacePath, EntryState]
 _Statuses = dict[WorkspacePath, FileStatus]
-_Marks = dict[WorkspacePath, tuple[EntryMark, str]]
+_Marks = dict[WorkspacePath, Marked]
 
 
 def commit_changes(
@@ -78,12 +77,10 @@ def commit_changes(
     witness: _Told | None = None,
     condition: changes.Condition | None = None,
 ) -> ChangeReceipt:
-    """`label`: of the set if we are killed. `witness` hears of every path before any changes.
-
-    Raises: as `write_file` (FileChangedError: not what the set believes), and as `witness` and
-        `condition` do: nothing changed then; HostError: also where the set could not be put
-        back, and then the recovery does it.
-    """
+    # `label`: of the set if we are killed. `witness` hears of every path before any changes.
+    # Raises: as `write_file` (FileChangedError: not what the set believes), and as `witness` and
+    # `condition` do: nothing changed then; HostError: also where the set could not be put back,
+    # and then the recovery does it.
     recover(journal, workspace.disk, without_beside(workspace.resolution))
     plan = changes.plan_changes(phases)
     named = plan.directories()
@@ -102,7 +99,8 @@ def commit_changes(
         entry = journal.new_entry()
         drafts = Drafts(workspace.disk, objects)
         try:
-            return _Commit(workspace, looked, entry, drafts).run(label, witness)
+            token = entry.name[:TOKEN_CHARS]
+            return _Commit(workspace, looked, entry, drafts, token).run(label, witness)
         finally:
             entry.release()
 
@@ -170,9 +168,8 @@ class _Look(Struct):
         expected = {child.path.name: child for child in branch.children}
         with reading(dir_fd, path.name, path) as (fd, names):
             # Threat: a file that somebody put there meanwhile would go with the directory.
-            self.conflicts.extend(
-                paths.child_of(path, name) for name in expected.keys() ^ set(names)
-            )
+            odd = expected.keys() ^ set(names)
+            self.conflicts.extend(paths.child_of(path, name) for name in odd)
             for child in (expected[name] for name in names if name in expected):
                 found = status_at(fd, child.path.name)
                 if found is None:
@@ -225,10 +222,7 @@ class _Commit(Struct):
     looked: _Look
     entry: JournalEntry
     drafts: Drafts
-
-    @property
-    def token(self) -> str:
-        return self.entry.name[:TOKEN_CHARS]
+    token: str
 
     def run(self, label: str, witness: _Told | None) -> ChangeReceipt:
         entry, looked = self.entry, self.looked
@@ -264,7 +258,7 @@ class _Commit(Struct):
 
     def _intent(self, label: str) -> Intent:
         root, inode = self.workspace.real_root, os.fstat(self.workspace.root_fd).st_ino
-        beside, second = beside_of(self.workspace.resolution), None
+        beside, second = self.workspace.resolution.beside, None
         if beside is not None:
             second = SecondRoot(beside.name, beside.real_root, os.fstat(beside.fd).st_ino)
         directories = tuple(path.relative for path in self.looked.fds)
@@ -295,9 +289,8 @@ class _Commit(Struct):
             times = status.modified_ns, change.modified_ns
         old, new = Metadata(old_mode, times[0]), Metadata(mode, times[1])
         self.drafts.after[path] = replace(self.looked.before[path], mode=mode & NINE_BITS)
-        return self._bind(
-            path, MetadataStep(path.parent.relative, path.name, status.inode, old, new)
-        )
+        step = MetadataStep(path.parent.relative, path.name, status.inode, old, new)
+        return self._bind(path, step)
 
     def _sync(self) -> None:
         with converting(paths.ROOT, "write"):
@@ -310,7 +303,7 @@ class _Commit(Struct):
             if not is_still_there(self.workspace.open_at, path, identity_of(fd)):
                 raise changed(path)
 
-    def _put_back(self, bound: Sequence[BoundStep], failure: BaseException) -> None:
+    def _put_back(self, bound: _Bound, failure: BaseException) -> None:
         disk, fds = self.workspace.disk, self.looked.fds.values()
         try:
             changed_since = _undo(self.entry, bound, disk, fds)
@@ -391,7 +384,7 @@ def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolu
             locks = held.enter_context(locked(open_at, *there, wait_s=_WAIT_S))
             fds = dict(zip(there, locks, strict=True))
             gone = tuple([path for path in named if path not in fds])
-            return _settle_under_locks(found, entry, disk, fds, gone)
+            return _settle_under_locks(replace(found, changed_since=gone), entry, disk, fds)
     except (OSError, errors.PaddockError) as failure:
         return replace(found, why=str(failure))
 
@@ -416,11 +409,7 @@ def _is_there(open_at: OpenAt, path: WorkspacePath) -> bool:
 
 
 def _settle_under_locks(
-    found: Recovered,
-    entry: JournalEntry,
-    disk: Disk,
-    fds: dict[WorkspacePath, int],
-    changed_since: tuple[WorkspacePath, ...],
+    found: Recovered, entry: JournalEntry, disk: Disk, fds: dict[WorkspacePath, int]
 ) -> Recovered:
     token, steps = cast("Intent", entry.records.intent).token, entry.records.steps
     if steps is None:
@@ -431,10 +420,9 @@ def _settle_under_locks(
     for step in steps:
         directory = paths.unchecked_path(step.directory)
         if directory in fds:
-            bound.append(
-                bind(disk, fds[directory], paths.child_of(directory, step.name), token, step)
-            )
-    settled = RecoveredSet.ENDED
+            at = paths.child_of(directory, step.name)
+            bound.append(bind(disk, fds[directory], at, token, step))
+    settled, changed_since = RecoveredSet.ENDED, found.changed_since
     if not entry.records.is_ended:
         if not entry.records.is_undone and _completed(bound):
             settled = RecoveredSet.COMPLETED
@@ -454,7 +442,7 @@ def _remove_built(disk: Disk, fds: Iterable[int], token: str) -> None:
                 remove_any(disk, fd, name)
 
 
-def _completed(bound: Sequence[BoundStep]) -> bool:
+def _completed(bound: _Bound) -> bool:
     if not all(step.was_right() for step in bound if step.is_done()):
         return False
     try:
@@ -467,7 +455,7 @@ def _completed(bound: Sequence[BoundStep]) -> bool:
 
 
 def _undo(
-    entry: JournalEntry, bound: Sequence[BoundStep], disk: Disk, fds: Iterable[int]
+    entry: JournalEntry, bound: _Bound, disk: Disk, fds: Iterable[int]
 ) -> list[WorkspacePath]:
     if not entry.records.is_undone:
         entry.undo()
@@ -477,7 +465,7 @@ def _undo(
     return changed_since
 
 
-def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> list[str]:
+def clean_all(entry: JournalEntry, bound: _Bound) -> list[str]:
     """Remove what an ended set left, then its entry; or say what stays until the next recovery."""
     with suppress(OSError, errors.PathError):
         cleaned = [step.clean(is_undone=entry.records.is_undone) for step in bound]

@@ -25,9 +25,9 @@ from paddock.workspace.workspace import PASS, READ_DIRECTORY, READ_FILE
 
 _DEFAULT_ACL: Final = "system.posix_acl_default"
 _BY_THE_SYSTEM: Final = "security."
-_CAPABILITIES: Final = "security.capability"
 _LABEL: Final = "security.selinux"
-_Owner: TypeAlias = tuple[int, int]
+_Old: TypeAlias = FileStatus | None
+_Owner: TypeAlias = tuple[int, int] | None
 _NONE: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS})
 _OPEN_DIRECTORY: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _OPEN_FILE: Final = READ_FILE | os.O_NOFOLLOW
@@ -44,47 +44,42 @@ class Drafts(Struct):
         branch: CreatedBranch,
         dir_fd: int,
         name: str,
-        replaced: FileStatus | None = None,
-        taken_for: _Owner | None = None,
+        replaced: _Old = None,
+        owner: _Owner = None,
     ) -> FileStatus:
-        # With `taken_for` it stands there already, and has to be looked at and made theirs.
+        # With `owner` it stands there already, and has to be looked at and made theirs.
         change, path = branch.change, branch.path
         version = text = None
         with converting(path, "write"):
-            if taken_for is None:
-                taken_for = self._take(change, dir_fd, name)
+            if owner is None:
+                owner = self._take(change, dir_fd, name)
             if isinstance(change, changes.WriteFile):
-                version = self._file(change, dir_fd, name, replaced, taken_for)
+                version = self._file(change, dir_fd, name, replaced, owner)
             elif isinstance(change, MakeLink):
                 text, version = change.text, version_of(os.fsencode(change.text))
-                self._link(change, dir_fd, name, taken_for)
+                self._link(change, dir_fd, name, owner)
             else:
-                self._directory(branch, dir_fd, name, taken_for)
+                self._directory(branch, dir_fd, name, owner)
             status = metadata.found_at(dir_fd, name)
         self.after[path] = changes.state_of(status, version, text)
         return status
 
     def _file(
-        self,
-        change: changes.WriteFile,
-        dir_fd: int,
-        name: str,
-        replaced: FileStatus | None,
-        taken_for: _Owner | None,
+        self, change: changes.WriteFile, dir_fd: int, name: str, replaced: _Old, owner: _Owner
     ) -> str:
         kept = replaced if replaced is not None and replaced.is_regular else None
-        if taken_for is not None:
+        if owner is not None:
             fd = os.open(name, _OPEN_FILE, dir_fd=dir_fd)
         else:
             # Nobody may read a replacement until it has the old file's permissions.
             fd = self.disk.create(dir_fd, name, PRIVATE_MODE if kept else metadata.NEW_FILE_MODE)
         with held_open(fd):
-            if taken_for is not None:
-                _make_plain(self.disk, fd, taken_for)
+            if owner is not None:
+                _make_plain(self.disk, fd, owner)
             if kept is not None:
                 with changes.held_file(change.path, dir_fd, kept) as old_fd:
                     self.notes += metadata.carry_metadata(self.disk, old_fd, kept, fd, change.path)
-            if taken_for is None:
+            if owner is None:
                 version = self._fill(change.content, fd)
             else:
                 status = metadata.status_of(fd)
@@ -109,39 +104,37 @@ class Drafts(Struct):
         with held_open(os.open(content.path, _OPEN_FILE, dir_fd=content.dir_fd)) as source:
             return write_chunks(chunks_of(source, os.fstat(source).st_size), self.disk, fd)
 
-    def _link(self, change: MakeLink, dir_fd: int, name: str, taken_for: _Owner | None) -> None:
-        if taken_for is None:
+    def _link(self, change: MakeLink, dir_fd: int, name: str, owner: _Owner) -> None:
+        if owner is None:
             self.disk.make_link(dir_fd, name, change.text)
         else:
             status = metadata.found_at(dir_fd, name)
             if not status.is_link or os.readlink(name, dir_fd=dir_fd) != change.text:
                 raise changed(change.path)
-            if (status.uid, status.gid) != taken_for:
-                self.disk.set_link_owner(dir_fd, name, *taken_for)
+            if (status.uid, status.gid) != owner:
+                self.disk.set_link_owner(dir_fd, name, *owner)
         if change.modified_ns is not None:
             with held_open(os.open(name, PASS | os.O_NOFOLLOW, dir_fd=dir_fd)) as fd:
                 self._finish(change, fd)
 
-    def _directory(
-        self, branch: CreatedBranch, dir_fd: int, name: str, taken_for: _Owner | None
-    ) -> None:
-        if taken_for is None:
+    def _directory(self, branch: CreatedBranch, dir_fd: int, name: str, owner: _Owner) -> None:
+        if owner is None:
             self.disk.make_directory(dir_fd, name)
         with held_open(os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)) as fd:
             # Threat: something in there that nobody judged.
             names = {child.path.name for child in branch.children}
-            if taken_for is not None and set(os.listdir(fd)) != names:
+            if owner is not None and set(os.listdir(fd)) != names:
                 raise changed(branch.path)
             for child in branch.children:
-                self.build(child, fd, child.path.name, taken_for=taken_for)
+                self.build(child, fd, child.path.name, owner=owner)
             # Last: a directory may forbid what was just done in it.
-            if taken_for is not None:
-                _make_plain(self.disk, fd, taken_for)
+            if owner is not None:
+                _make_plain(self.disk, fd, owner)
             else:
                 inherited = metadata.status_of(fd).mode & ~NINE_BITS & 0o7777
                 self._finish(branch.change, fd, inherited)
 
-    def _take(self, change: Creation, dir_fd: int, name: str) -> _Owner | None:
+    def _take(self, change: Creation, dir_fd: int, name: str) -> _Owner:
         """Move what is given to `name`; whose it has to be, or None where it is built anew."""
         given, kind = None, stat.S_IFREG
         if isinstance(change, changes.MakeDirectory):
@@ -170,13 +163,13 @@ class Drafts(Struct):
         return owner if self.disk.take(given.dir_fd, given.path, dir_fd, name) else None
 
 
-def _make_plain(disk: Disk, fd: int, owner: _Owner) -> None:
+def _make_plain(disk: Disk, fd: int, owner: tuple[int, int]) -> None:
     found = os.fstat(fd)
     if (found.st_uid, found.st_gid) != owner:
         disk.set_owner(fd, *owner)
     names = os.listxattr(fd)
     # A label that the system gave is its own affair, as on a new file.
-    names = [n for n in names if n == _CAPABILITIES or not n.startswith(_BY_THE_SYSTEM)]
+    names = [n for n in names if n == "security.capability" or not n.startswith(_BY_THE_SYSTEM)]
     mode = found.st_mode & NINE_BITS
     # Attributes are removed only by who may write; being the owner is not enough (xattr(7)).
     is_closed = bool(names) and not mode & stat.S_IWUSR

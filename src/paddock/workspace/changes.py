@@ -13,6 +13,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import InternalError, InvalidPathError
@@ -117,18 +118,11 @@ def doing_of_path(row: ChangedPath) -> Doing | None:
         kind = "touched" if after.mode == before.mode else "mode"
     # Of another kind the number alone says nothing: what comes back gets the usual mode.
     is_gone = after is None or after.kind is not before.kind or after.mode != before.mode
-    return Doing(
-        path,
-        kind,
-        before.kind.value,
-        before=before.version,
-        after=None if after is None else after.version,
-        entry_after=entry_after,
-        mode=mode_of(before) if is_gone else None,
-        mode_after=mode_of(after),
-        # Of a directory there is no content to keep, and the text of a link is always kept.
-        is_kept=row.kept or before.kind.value != "file" or kind in {"mode", "touched"},
-    )
+    # Of a directory there is no content to keep, and the text of a link is always kept.
+    is_kept = row.kept or before.kind.value != "file" or kind in {"mode", "touched"}
+    old, new = before.version, None if after is None else after.version
+    doing = Doing(path, kind, before.kind.value, old, new, entry_after=entry_after, is_kept=is_kept)
+    return replace(doing, mode=mode_of(before) if is_gone else None, mode_after=mode_of(after))
 
 
 def mode_of(state: EntryState | None) -> int | None:
@@ -151,11 +145,8 @@ class StoredContent(Struct, frozen=True):
 
 
 class GivenContent(Struct, frozen=True):
-    """A file or directory to be moved in, or copied where it cannot; its attributes are not.
-
-    `path` lies below `dir_fd`, in a tree that nobody else uses any more, without a link on the way.
-    """
-
+    # To be moved in, or copied where it cannot; its attributes are not. `path` lies below
+    # `dir_fd`, in a tree that nobody else uses any more, without a link on the way.
     dir_fd: int
     path: str
 

@@ -14,7 +14,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Collection, Generator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -29,6 +29,7 @@ from paddock.workspace.paths import EntryKind, WorkspacePath, child_of, set_name
 from paddock.workspace.places import lock_directory
 from paddock.workspace.workspace import PASS, PASS_DIRECTORY, READ_DIRECTORY
 
+Marked: TypeAlias = tuple[EntryMark, str]
 _EXCHANGES_MAX: Final = 64
 _GOING: Final = 0x8000_0000
 _ALL_BITS: Final = 0o7777
@@ -320,9 +321,7 @@ def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
     return HeldTree(digest.hexdigest(), sight.hexdigest(), frozenset(names))
 
 
-def marked(
-    dir_fd: int, path: WorkspacePath, status: FileStatus, name: str = ""
-) -> tuple[EntryMark, str]:
+def marked(dir_fd: int, path: WorkspacePath, status: FileStatus, name: str = "") -> Marked:
     # Threat: a file that is rewritten in place with as many bytes, and gets its old modification
     # time back, has the same mark. Nobody sets the change time (inode(7)). It holds until our own
     # rename moves it (on ext4, XFS, Btrfs and tmpfs), so it is for the last look before that, and

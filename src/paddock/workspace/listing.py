@@ -7,6 +7,7 @@ link during the walk is an error of that one entry. Links are shown and never fo
 import heapq
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
@@ -50,8 +51,6 @@ class Listing(Struct, frozen=True):
 
 class EntryFilter:
     """Which entries a listing is about, and counts; this one, about all."""
-
-    __slots__ = ()
 
     def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
         del path, is_directory
@@ -185,19 +184,16 @@ class _Walk(Struct):
 def _look_at(workspace: Workspace, wanted: Iterable[WorkspacePath]) -> tuple[DirectoryEntry, ...]:
     found: list[DirectoryEntry] = []
     for parent, group in groupby(wanted, key=lambda path: path.parent):
-        try:
-            with held_open(workspace.open_at(parent, PASS_DIRECTORY)) as fd:
-                found += [entry for path in group if (entry := _entry(workspace, path, fd))]
-        except OSError:
-            continue  # it is gone, and what it held
+        # It may be gone by now, and what it held.
+        with suppress(OSError), held_open(workspace.open_at(parent, PASS_DIRECTORY)) as fd:
+            for path in group:
+                with suppress(OSError):
+                    found.append(_entry(workspace, path, fd))
     return tuple(found)
 
 
-def _entry(workspace: Workspace, path: WorkspacePath, dir_fd: int) -> DirectoryEntry | None:
-    try:
-        status = found_at(dir_fd, path.name)
-    except OSError:
-        return None
+def _entry(workspace: Workspace, path: WorkspacePath, dir_fd: int) -> DirectoryEntry:
+    status = found_at(dir_fd, path.name)
     if status.is_link:
         return _link(workspace, path)
     kind = kind_of(status.mode)

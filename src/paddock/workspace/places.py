@@ -115,11 +115,6 @@ _UNWRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EO
 _SWEEP_WAIT_S: Final = 2.0  # longer than a write holds a lock
 
 
-def _is_swept(name: str) -> bool:
-    # Threat: what stands under a set's name may be the only copy of an old version.
-    return paths.is_temporary_name(name) and not name.lower().endswith(paths.OF_SET)
-
-
 @contextmanager
 def temporary_name(workspace: Workspace, directory: WorkspacePath, dir_fd: int) -> Generator[str]:
     """A name in a locked directory; whatever stands there at the end is removed."""
@@ -155,9 +150,12 @@ def _removed(disk: Disk, dir_fd: int, name: str) -> bool:
 
 
 def sweep(workspace: Workspace, names: Iterable[str]) -> None:
-    """Remove what killed processes left under `names` in the root, and what they tell of."""
+    """Remove `names` of ours, left in the root by killed processes, and what they tell of."""
     disk, root_fd = workspace.disk, workspace.root_fd
-    for name in sorted(filter(_is_swept, names)):
+    for name in sorted(names):
+        # Threat: what stands under a set's name may be the only copy of an old version.
+        if name.lower().endswith(paths.OF_SET):
+            continue
         is_record = name.endswith(_RECORD)
         directory = _recorded(root_fd, name) if is_record else ROOT
         temporary = name.removesuffix(_RECORD) + _NAMED if is_record else name

@@ -169,8 +169,6 @@ NOTHING_KNOWN: Final = KnownFile(None, None)
 class KnownFiles:
     """The last files, for one workspace. Each call is atomic under the interpreter's lock."""
 
-    __slots__ = ("_files", "now_ns")
-
     def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self.now_ns = now_ns
         self._files: OrderedDict[FileStatus, KnownFile] = OrderedDict()
@@ -214,8 +212,6 @@ def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
 
 class OpenFile:
     """A regular file that is open for reading, and what it was when it was opened."""
-
-    __slots__ = ("_fd", "_known", "_opened_ns", "path", "status")
 
     def __init__(self, path: WorkspacePath, fd: int, known: KnownFiles) -> None:
         self.path, self._fd, self._known = path, fd, known

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import Enum
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,6 +38,8 @@ from paddock.workspace.read import Pieces, require_regular, require_versionable,
 from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspace
 
 _PARENT_ROUNDS_MAX: Final = 16
+_Act: TypeAlias = Callable[[], object]
+_Wanted: TypeAlias = str | EntryVersion | None
 _ROOT_HINT: Final = "name something in it"
 DIRECTORY_VERSION: Final = "directory"  # which is empty whenever it matters
 
@@ -70,13 +72,12 @@ def write_file(
     expected: Expected = Expected.AS_RESOLVED,
     create_parents: bool = True,
 ) -> SingleReceipt:
-    """Create or replace a file.
-
-    Raises: FileChangedError: not at `if_version`, or not what was resolved or read;
-        PathExistsError: expected absent; ReadOnlyPathError; StorageFullError; PathError: what
-        stands there or on the way, or locked for over limits.path_lock_timeout_s.
-    """
-    target = _require_file_path(path)
+    # Raises: FileChangedError: not at `if_version`, or not what was resolved or read;
+    # PathExistsError: expected absent; ReadOnlyPathError; StorageFullError; PathError: what
+    # stands there or on the way, or locked for over limits.path_lock_timeout_s.
+    target = path.real
+    if target.is_root:
+        raise errors.PathNotAFileError("the workspace root is a directory", hint=NOT_A_FILE_HINT)
     with (
         converting(target, "write"),
         _locked(workspace, target.parent, makes=create_parents) as (made, dir_fd),
@@ -99,7 +100,7 @@ def edit_file(
     workspace: Workspace, path: WritePath, change: Edit, *, if_version: str | None = None
 ) -> SingleReceipt:
     """Raises: as `write_file`, and what `change` does: read and written under one lock."""
-    target = _require_file_path(path)
+    target = path.real
     with converting(target, "edit"), locked(workspace.open_at, target.parent) as (dir_fd,):
         place = _Place(workspace, target, dir_fd)
         before = place.status()
@@ -128,11 +129,7 @@ def entry_version(workspace: Workspace, entry: EntryPath) -> EntryVersion:
 
 
 def move_entry(
-    workspace: Workspace,
-    entry: EntryPath,
-    to: WritePath,
-    *,
-    if_version: str | EntryVersion | None = None,
+    workspace: Workspace, entry: EntryPath, to: WritePath, *, if_version: _Wanted = None
 ) -> SingleReceipt:
     """Give a file, an empty directory or a link itself another name. Raises: as `write_file`."""
     path, target = entry.path, to.real
@@ -154,7 +151,7 @@ def move_entry(
 
 
 def delete_entry(
-    workspace: Workspace, entry: EntryPath, *, if_version: str | EntryVersion | None = None
+    workspace: Workspace, entry: EntryPath, *, if_version: _Wanted = None
 ) -> SingleReceipt:
     path, keeper = entry.path, workspace.keeper
     if path.is_root:
@@ -201,12 +198,6 @@ class _Place(Struct, frozen=True):
                 )
 
 
-def _require_file_path(path: WritePath) -> WorkspacePath:
-    if path.real.is_root:
-        raise errors.PathNotAFileError("the workspace root is a directory", hint=NOT_A_FILE_HINT)
-    return path.real
-
-
 def _require_expected(
     path: WritePath, before: FileStatus | None, if_version: str | None, expected: Expected
 ) -> None:
@@ -222,9 +213,7 @@ def _require_expected(
         raise changed(path.real)
 
 
-def _require_at(
-    path: WorkspacePath, wanted: str | EntryVersion | None, found: EntryVersion
-) -> None:
+def _require_at(path: WorkspacePath, wanted: _Wanted, found: EntryVersion) -> None:
     # Of another kind than `wanted` names, it is at another version whatever it holds.
     if wanted not in (None, found if isinstance(wanted, EntryVersion) else found.version):
         raise errors.FileChangedError(
@@ -250,9 +239,7 @@ def _require_movable(path: WorkspacePath, to: WritePath) -> None:
         )
 
 
-def _judge(
-    place: _Place, if_version: str | EntryVersion | None = None
-) -> tuple[FileStatus, EntryState]:
+def _judge(place: _Place, if_version: _Wanted = None) -> tuple[FileStatus, EntryState]:
     status = metadata.found_at(place.dir_fd, place.path.name)
     if status.is_directory:
         place.require_empty()
@@ -369,13 +356,7 @@ def _name(place: _Place, draft: _Draft, name: str) -> None:
         disk.move_new(dir_fd, draft.name, dir_fd, name)
 
 
-def _happen(
-    workspace: Workspace,
-    kept: Kept,
-    do: Callable[[], object],
-    undo: Callable[[], object],
-    *synced: int,
-) -> None:
+def _happen(workspace: Workspace, kept: Kept, do: _Act, undo: _Act, *synced: int) -> None:
     try:
         do()
         for fd in synced:

@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 from contextlib import AbstractContextManager
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -45,9 +45,7 @@ _RESOLVE: Final = files.RESOLVE_BENEATH | files.RESOLVE_NO_MAGICLINKS | files.RE
 class WalkResolution:
     """One openat(2) a component, with O_NOFOLLOW under the descriptor of the one before."""
 
-    __slots__ = ()
-
-    name = "walk"
+    beside: "Beside | None" = None
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
         """Raises: OSError: ELOOP: a link, the last included; EXDEV: not canonical (`..`, `/…`)."""
@@ -91,10 +89,6 @@ def _open_component(name: str, flags: int, dir_fd: int) -> int:
 
 class Openat2Resolution(WalkResolution):
     """The kernel's own walk: openat2(2) with BENEATH, NO_MAGICLINKS and NO_SYMLINKS."""
-
-    __slots__ = ("_hows",)
-
-    name = "openat2"
 
     def __init__(self) -> None:
         # One laid-out argument for each set of flags; there are only four.
@@ -155,18 +149,16 @@ class Found(Struct, frozen=True):
         return stat.S_ISDIR(self.mode)
 
 
-def find_real(
-    root_fd: int, asked: AskedPath, roots: tuple[str, ...], *, follow_last: bool
-) -> Found:
-    trail = _Trail(asked, roots, follow_last, held=[root_fd])
+def find_real(root_fd: int, path: AskedPath, roots: tuple[str, ...], *, follow_last: bool) -> Found:
+    trail = _Trail(path, roots, follow_last, held=[root_fd])
     try:
-        for number, name in enumerate(asked.parts, 1):
-            trail.step_asked(name, is_last=number == len(asked.parts))
+        for number, name in enumerate(path.parts, 1):
+            trail.step_asked(name, is_last=number == len(path.parts))
     finally:
         for fd in trail.held[1:]:
             os.close(fd)
-    asked_for, real = paths.join_parts(trail.asked), paths.join_parts(trail.real)
-    return Found(asked_for, real, trail.mode, trail.through_link)
+    asked, real = paths.join_parts(trail.asked), paths.join_parts(trail.real)
+    return Found(asked, real, trail.mode, trail.through_link)
 
 
 class _Trail(Struct):
@@ -246,10 +238,8 @@ def _mode_of(name: str, dir_fd: int) -> int:
         raise
 
 
-class Root(NamedTuple):
-    name: str  # as it was given
-    real_name: str  # without links: none was passed when it was opened
-    fd: int
+# The name that was given, the one without links (none was passed when it was opened), the root.
+Root: TypeAlias = tuple[str, str, int]
 
 
 def open_root(root: str, resolution: Resolution, name: str | None = None) -> Root:
@@ -268,7 +258,7 @@ def open_root(root: str, resolution: Resolution, name: str | None = None) -> Roo
         is_same = os.path.samestat(os.stat(given), os.fstat(fd))
     except OSError:
         is_same = False
-    return Root(given if is_same else real_root, real_root, fd)
+    return given if is_same else real_root, real_root, fd
 
 
 # The git directory of a linked worktree, or of a repository that the workspace is a part of, is
@@ -283,20 +273,15 @@ class Beside(Struct, frozen=True):
 
 
 class BesideResolution(WalkResolution):
-    __slots__ = ("_root_fd", "beside", "within")
-
     def __init__(self, within: Resolution, root_fd: int, beside: Beside) -> None:
-        self.within, self._root_fd, self.beside = within, root_fd, beside
+        self.within, self._root_fd = within, root_fd
+        self.beside = self._beside = beside
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
         first, _, rest = relative.partition("/")
-        if root_fd == self._root_fd and first == self.beside.name:
-            return self.within.open(self.beside.fd, rest or ".", flags)
+        if root_fd == self._root_fd and first == self._beside.name:
+            return self.within.open(self._beside.fd, rest or ".", flags)
         return self.within.open(root_fd, relative, flags)
-
-
-def beside_of(resolution: Resolution) -> Beside | None:
-    return resolution.beside if isinstance(resolution, BesideResolution) else None
 
 
 def without_beside(resolution: Resolution) -> Resolution:
@@ -356,8 +341,8 @@ class Workspace:
 
     def with_beside(self, beside: Beside) -> "Workspace":
         """The same workspace with what lies `beside` it, which stays the caller's."""
-        root = Root(self.root, self.real_root, os.dup(self.root_fd))
-        resolution = BesideResolution(self.resolution, root.fd, beside)
+        root = self.root, self.real_root, os.dup(self.root_fd)
+        resolution = BesideResolution(self.resolution, root[2], beside)
         return Workspace(root, resolution, self.disk, self.keeper)
 
     def _clean_up(self) -> None:
@@ -432,7 +417,7 @@ class Workspace:
         return paths.unchecked_path(path)
 
     def _find(self, path: str, *, follow_last: bool) -> tuple[AskedPath, Found]:
-        asked, beside = paths.parse_asked(path, self.root_names), beside_of(self.resolution)
+        asked, beside = paths.parse_asked(path, self.root_names), self.resolution.beside
         with converting(paths.join_parts(asked.parts), "resolve"):
             if beside is not None and asked.parts[:1] == (beside.name,):
                 return asked, find_beside(beside, asked, follow_last=follow_last)
