@@ -157,7 +157,7 @@ class _Look(Struct):
             self._entry(change, dir_fd, status)
 
     def _branch(self, branch: changes.RemovedBranch, dir_fd: int, status: FileStatus) -> None:
-        change, path = branch.change, branch.path
+        change, path = branch.change, branch.change.path
         if isinstance(change, changes.RemoveFile):
             self._entry(change, dir_fd, status)
             return
@@ -165,15 +165,15 @@ class _Look(Struct):
             self.conflicts.append(path)
             return
         self.before[path] = changes.state_of(status, None)
-        expected = {child.path.name: child for child in branch.children}
+        expected = {child.change.path.name: child for child in branch.children}
         with reading(dir_fd, path.name, path) as (fd, names):
             # Threat: a file that somebody put there meanwhile would go with the directory.
             odd = expected.keys() ^ set(names)
             self.conflicts.extend(paths.child_of(path, name) for name in odd)
             for child in (expected[name] for name in names if name in expected):
-                found = status_at(fd, child.path.name)
+                found = status_at(fd, child.change.path.name)
                 if found is None:
-                    self.conflicts.append(child.path)
+                    self.conflicts.append(child.change.path)
                     continue
                 self._branch(child, fd, found)
 

@@ -48,7 +48,7 @@ class Drafts(Struct):
         owner: _Owner = None,
     ) -> FileStatus:
         # With `owner` it stands there already, and has to be looked at and made theirs.
-        change, path = branch.change, branch.path
+        change, path = branch.change, branch.change.path
         version = text = None
         with converting(path, "write"):
             if owner is None:
@@ -122,11 +122,11 @@ class Drafts(Struct):
             self.disk.make_directory(dir_fd, name)
         with held_open(os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)) as fd:
             # Threat: something in there that nobody judged.
-            names = {child.path.name for child in branch.children}
+            names = {child.change.path.name for child in branch.children}
             if owner is not None and set(os.listdir(fd)) != names:
-                raise changed(branch.path)
+                raise changed(branch.change.path)
             for child in branch.children:
-                self.build(child, fd, child.path.name, owner=owner)
+                self.build(child, fd, child.change.path.name, owner=owner)
             # Last: a directory may forbid what was just done in it.
             if owner is not None:
                 _make_plain(self.disk, fd, owner)

@@ -228,10 +228,6 @@ class Branch(Struct, Generic[_Change], frozen=True):
     change: _Change
     children: "tuple[Branch[_Change], ...]"
 
-    @property
-    def path(self) -> WorkspacePath:
-        return self.change.path
-
 
 CreatedBranch = Branch[Creation]
 RemovedBranch = Branch[Removal]
@@ -339,6 +335,6 @@ def _forest(changes: Mapping[WorkspacePath, _Change]) -> dict[WorkspacePath, Bra
 
 
 def paths_of(branch: CreatedBranch | RemovedBranch) -> Iterable[WorkspacePath]:
-    yield branch.path
+    yield branch.change.path
     for child in branch.children:
         yield from paths_of(child)

@@ -9,22 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
-from paddock import limits
-from paddock.errors import (
-    DirectoryNotEmptyError,
-    FileChangedError,
-    HostError,
-    InvalidPathError,
-    PaddockError,
-    PathError,
-    PathExistsError,
-    PathNotADirectoryError,
-    PathNotAFileError,
-    PathNotFoundError,
-    ReadOnlyPathError,
-    SpecialFileError,
-    StorageFullError,
-)
+from paddock import errors, limits
 from paddock.workspace.paths import WorkspacePath
 
 NOT_FOUND_HINT: Final = "paths start at the workspace root; view . to see what is there"
@@ -33,46 +18,46 @@ _SPECIAL_HINT: Final = "only files, directories and links can be used; take anot
 _CLOSED_HINT: Final = "ask for its permissions to be changed, or use another path"
 _ODD_NAME: Final = "use another name"
 READING_ACTS: Final = frozenset({"read", "list", "resolve", "look at"})
-_Told: TypeAlias = tuple[type[PaddockError], str, str]
-_NOT_READABLE: Final[_Told] = (PathError, "not readable by this user", _CLOSED_HINT)
-_NOT_WRITABLE: Final[_Told] = (ReadOnlyPathError, "not writable by this user", _CLOSED_HINT)
+_Told: TypeAlias = tuple[type[errors.PaddockError], str, str]
+_NOT_READABLE: Final[_Told] = (errors.PathError, "not readable by this user", _CLOSED_HINT)
+_NOT_WRITABLE: Final[_Told] = (errors.ReadOnlyPathError, "not writable by this user", _CLOSED_HINT)
 _PLAIN_FAILURES: Final[dict[int, _Told]] = {
-    errno.ENOENT: (PathNotFoundError, "no such file or directory", NOT_FOUND_HINT),
-    errno.ENOTDIR: (PathNotADirectoryError, "not a directory", "view what is above it"),
-    errno.EISDIR: (PathNotAFileError, "is a directory", NOT_A_FILE_HINT),
-    errno.EEXIST: (PathExistsError, "exists already", "use another path"),
-    errno.ENOTEMPTY: (DirectoryNotEmptyError, "the directory is not empty", "empty it first"),
-    errno.ENAMETOOLONG: (InvalidPathError, "the name is too long", "use a shorter name"),
-    errno.EILSEQ: (InvalidPathError, "the file system refuses this name", _ODD_NAME),
-    errno.EINVAL: (InvalidPathError, "the file system refuses this name", _ODD_NAME),
-    errno.ENXIO: (SpecialFileError, "is a FIFO, socket or device", _SPECIAL_HINT),
-    errno.ENODEV: (SpecialFileError, "is a device", _SPECIAL_HINT),
-    errno.ELOOP: (FileChangedError, "a link took its place while it was in use", "try again"),
-    errno.ESTALE: (FileChangedError, "it went away while it was in use", "try again"),
-    errno.EXDEV: (PathError, "it stands on another file system", "copy it, then delete it"),
-    errno.ENOSPC: (StorageFullError, "no space is left", "delete something, then try again"),
-    errno.EDQUOT: (StorageFullError, "the disk quota is used up", "delete something first"),
-    errno.EFBIG: (StorageFullError, "larger than this host lets a file be", "write less"),
-    errno.EMLINK: (StorageFullError, "its directory can hold no more", "use another directory"),
-    errno.EROFS: (ReadOnlyPathError, "the file system is read-only", "use another path"),
-    errno.ETXTBSY: (ReadOnlyPathError, "a running program is held there", "try again later"),
-    errno.EBUSY: (ReadOnlyPathError, "something is mounted there", "use another path"),
+    errno.ENOENT: (errors.PathNotFoundError, "no such file or directory", NOT_FOUND_HINT),
+    errno.ENOTDIR: (errors.PathNotADirectoryError, "not a directory", "view what is above it"),
+    errno.EISDIR: (errors.PathNotAFileError, "is a directory", NOT_A_FILE_HINT),
+    errno.EEXIST: (errors.PathExistsError, "exists already", "use another path"),
+    errno.ENOTEMPTY: (errors.DirectoryNotEmptyError, "not empty", "empty it first"),
+    errno.ENAMETOOLONG: (errors.InvalidPathError, "the name is too long", "use a shorter name"),
+    errno.EILSEQ: (errors.InvalidPathError, "the file system refuses this name", _ODD_NAME),
+    errno.EINVAL: (errors.InvalidPathError, "the file system refuses this name", _ODD_NAME),
+    errno.ENXIO: (errors.SpecialFileError, "is a FIFO, socket or device", _SPECIAL_HINT),
+    errno.ENODEV: (errors.SpecialFileError, "is a device", _SPECIAL_HINT),
+    errno.ELOOP: (errors.FileChangedError, "a link took its place meanwhile", "try again"),
+    errno.ESTALE: (errors.FileChangedError, "it went away while it was in use", "try again"),
+    errno.EXDEV: (errors.PathError, "it stands on another file system", "copy it, then delete it"),
+    errno.ENOSPC: (errors.StorageFullError, "no space is left", "delete something, then try again"),
+    errno.EDQUOT: (errors.StorageFullError, "the disk quota is used up", "delete something first"),
+    errno.EFBIG: (errors.StorageFullError, "larger than this host lets a file be", "write less"),
+    errno.EMLINK: (errors.StorageFullError, "its directory is full", "use another directory"),
+    errno.EROFS: (errors.ReadOnlyPathError, "the file system is read-only", "use another path"),
+    errno.ETXTBSY: (errors.ReadOnlyPathError, "a running program is held there", "try again later"),
+    errno.EBUSY: (errors.ReadOnlyPathError, "something is mounted there", "use another path"),
 }
 
 
-def converted(failure: OSError, path: WorkspacePath, act: str) -> PaddockError:
+def converted(failure: OSError, path: WorkspacePath, act: str) -> errors.PaddockError:
     code = failure.errno or 0
     if code in (errno.EACCES, errno.EPERM):
         known = _NOT_READABLE if act in READING_ACTS else _NOT_WRITABLE
     else:
         # EIO, ENOMEM, EMFILE, ENFILE and the unknown: nothing that a model could do about it.
-        known = _PLAIN_FAILURES.get(code, (HostError, os.strerror(code), ""))
+        known = _PLAIN_FAILURES.get(code, (errors.HostError, os.strerror(code), ""))
     kind, what, hint = known
     return kind(f"cannot {act} {path.shown}: {what}", hint=hint)
 
 
-def special_file(path: WorkspacePath) -> SpecialFileError:
-    return SpecialFileError(f"{path.shown} is a FIFO, socket or device", hint=_SPECIAL_HINT)
+def special_file(path: WorkspacePath) -> errors.SpecialFileError:
+    return errors.SpecialFileError(f"{path.shown} is a FIFO, socket or device", hint=_SPECIAL_HINT)
 
 
 @contextmanager
@@ -83,28 +68,28 @@ def converting(path: WorkspacePath, act: str) -> Generator[None]:
         raise converted(failure, path, act) from failure
 
 
-def changed(path: WorkspacePath) -> FileChangedError:
-    return FileChangedError(
+def changed(path: WorkspacePath) -> errors.FileChangedError:
+    return errors.FileChangedError(
         f"{path.shown} was changed by somebody else meanwhile",
         hint="read it again, then repeat the call",
     )
 
 
-def too_deep(path: WorkspacePath) -> InvalidPathError:
-    return InvalidPathError(
+def too_deep(path: WorkspacePath) -> errors.InvalidPathError:
+    return errors.InvalidPathError(
         f"{path.shown} lies deeper than {limits.path_depth_max} directories",
         hint="use a path with fewer directories",
     )
 
 
-def conflict(paths: list[WorkspacePath]) -> FileChangedError:
+def conflict(paths: list[WorkspacePath]) -> errors.FileChangedError:
     unique = sorted(set(paths), key=lambda path: path.relative)
     if len(unique) == 1:
         return changed(unique[0])
     shown = [path.shown for path in unique[: limits.change_conflicts_listed_max]]
     missing = len(unique) - len(shown)
     more = f" and {missing} more" if missing else ""
-    return FileChangedError(
+    return errors.FileChangedError(
         f"{', '.join(shown)}{more} were changed by somebody else meanwhile",
         hint="nothing was changed; look at them again, then repeat the call",
     )
