@@ -144,10 +144,6 @@ class Found(Struct, frozen=True):
     def exists(self) -> bool:
         return self.mode != 0
 
-    @property
-    def is_directory(self) -> bool:
-        return stat.S_ISDIR(self.mode)
-
 
 def find_real(root_fd: int, path: AskedPath, roots: tuple[str, ...], *, follow_last: bool) -> Found:
     trail = _Trail(path, roots, follow_last, held=[root_fd])
@@ -455,7 +451,7 @@ def _refuse_link_on_way(asked: AskedPath, found: Found) -> None:
 
 
 def _require_directory_form(asked: AskedPath, found: Found) -> None:
-    if asked.as_directory and found.exists and not found.is_directory:
+    if asked.as_directory and found.exists and not stat.S_ISDIR(found.mode):
         raise errors.PathNotADirectoryError(
             f"{quote(asked.text)} is not a directory", hint="leave the slash at its end out"
         )
