@@ -45,6 +45,7 @@ _RESOLVE: Final = files.RESOLVE_BENEATH | files.RESOLVE_NO_MAGICLINKS | files.RE
 class WalkResolution:
     """One openat(2) a component, with O_NOFOLLOW under the descriptor of the one before."""
 
+    name = "walk"
     beside: "Beside | None" = None
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
@@ -89,6 +90,8 @@ def _open_component(name: str, flags: int, dir_fd: int) -> int:
 
 class Openat2Resolution(WalkResolution):
     """The kernel's own walk: openat2(2) with BENEATH, NO_MAGICLINKS and NO_SYMLINKS."""
+
+    name = "openat2"
 
     def __init__(self) -> None:
         # One laid-out argument for each set of flags; there are only four.
