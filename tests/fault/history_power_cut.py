@@ -23,8 +23,8 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
 from paddock.storage.history import BlobStore, History
-from paddock.storage.notes import CallMark
-from paddock.storage.reader import StoreReader
+from paddock.storage.notes import CallMark, read_notes
+from paddock.storage.objects import StoreReader
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.single import Expected, write_file
@@ -83,7 +83,7 @@ def look(base: Path, told: dict[int, list[list[str]]]) -> int:
     history = History(str(base / "objects"), bytes_max=1 << 40)
     blobs = BlobStore(base / "objects" / "blobs", os.urandom)
     history.store.recover()
-    notes = history.notes.read_all()
+    notes = read_notes(history.store)
     replaced = 0
     for writer, rows in told.items():
         present = number_in(base, writer)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.storage.history import History
-from paddock.storage.notes import CallMark
+from paddock.storage.notes import CallMark, read_notes
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
@@ -125,7 +125,7 @@ def assert_nothing_lost(base, change: Change, before: dict[str, object], after) 
         assert found == after, change.name
         if change.replaced is not None:
             assert history.store.read(digest_of(change.replaced)) == change.replaced
-        (note,) = history.notes.read_all()
+        (note,) = read_notes(history.store)
         assert (note.call, note.doing.path) == (MARK, change.path)
         if change.replaced is not None:
             assert note.doing.before == digest_of(change.replaced)

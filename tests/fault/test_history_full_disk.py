@@ -6,7 +6,7 @@ import pytest
 
 from paddock.errors import StorageFullError
 from paddock.storage.history import History
-from paddock.storage.notes import CallMark
+from paddock.storage.notes import CallMark, read_notes
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.single import delete_entry, write_file
@@ -51,7 +51,7 @@ def test_what_has_no_room_in_the_history_is_not_replaced(small_disk, tmp_path, a
         with pytest.raises(StorageFullError, match="no space"):
             do()
         assert tree(root) == before
-        assert history.notes.read_all() == ()
+        assert read_notes(history.store) == ()
         (small_disk / "filler").unlink()
         if name == "old":
             # The same act succeeds where there is room.

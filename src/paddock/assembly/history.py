@@ -33,7 +33,7 @@ from paddock.workspace.workspace import detect_resolution
 
 if TYPE_CHECKING:
     from paddock.storage.journal import Journal
-    from paddock.storage.reader import StoreReader
+    from paddock.storage.objects import StoreReader
 
 JOURNAL: Final = "journal"
 
@@ -44,7 +44,7 @@ def open_history(project: Project) -> History:
 
 
 def look_at_history(project: Project) -> "StoreReader":
-    from paddock.storage.reader import StoreReader  # noqa: PLC0415 - few calls look back
+    from paddock.storage.objects import StoreReader  # noqa: PLC0415 - few calls look back
 
     return StoreReader(str(project.layout.objects))
 

@@ -34,7 +34,7 @@ from paddock.runtime.records import Caller
 from paddock.runtime.undo import changed_since, is_as_before, is_only_touched, undo_tool, unkept
 from paddock.storage.history import History
 from paddock.storage.notes import Note, read_notes
-from paddock.storage.reader import StoreReader
+from paddock.storage.objects import StoreReader
 from paddock.text.show import quote
 from paddock.tools.spec import Change, Ports, Tool
 from paddock.values.calls import Json, ToolCall, ToolResult

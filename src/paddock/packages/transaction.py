@@ -39,7 +39,7 @@ from paddock.storage.atomic import (
     sync_directory,
 )
 from paddock.storage.journal import Journal
-from paddock.storage.locks import locked, shared, try_locked, try_shared
+from paddock.storage.locks import SHARED, locked, try_locked
 from paddock.storage.objects import ObjectStore
 from paddock.text.json import Strict
 from paddock.text.show import quote
@@ -144,7 +144,7 @@ class PendingChange(Struct, frozen=True):
     @contextmanager
     def at_rest(self) -> Generator[None]:
         """No change of packages meanwhile; any number may look at once. Raises: as `locked`."""
-        with shared(self._directory()):
+        with locked(self._directory(), SHARED):
             yield
 
     @contextmanager
@@ -156,7 +156,7 @@ class PendingChange(Struct, frozen=True):
         directory = self.layout.package_changes
         if not directory.is_dir():
             make_directories(directory)
-        with try_shared(directory) as is_at_rest:
+        with try_locked(directory, SHARED) as is_at_rest:
             yield is_at_rest
 
     def exists(self) -> bool:

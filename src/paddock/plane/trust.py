@@ -21,7 +21,6 @@ from paddock.storage.atomic import (
     make_directories,
     read_file,
     read_file_through_links,
-    read_private_file,
     replace_file,
     require_own_link,
     require_private,
@@ -272,7 +271,7 @@ def read_user_policy(environment: Environment) -> PolicyFile | None:
     for private in (directory, real_path(directory / "keys")):
         require_private(private, "XDG_CONFIG_HOME")
     path = environment.user_config
-    content = read_private_file(path, limits.policy_bytes_max, trusted_owners(directory))
+    content = read_file_through_links(path, limits.policy_bytes_max, trusted_owners(directory))
     return None if content is None else PolicyFile(path, content, trusted=True)
 
 

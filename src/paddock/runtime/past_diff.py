@@ -10,7 +10,7 @@ from paddock.errors import HostError, IntegrityError, PathError, TextError
 from paddock.runtime.past import PastCall
 from paddock.runtime.undo import state_at
 from paddock.storage.notes import DoingKind
-from paddock.storage.reader import StoreReader
+from paddock.storage.objects import StoreReader
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.tools.spec import Change, Shown

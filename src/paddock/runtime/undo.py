@@ -18,7 +18,7 @@ from paddock.runtime.past import PastCall
 from paddock.storage.history import History
 from paddock.storage.journal import Journal
 from paddock.storage.notes import DoingEntry
-from paddock.storage.reader import StoreReader
+from paddock.storage.objects import StoreReader
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, result_schema
 from paddock.tools.effects import change_json, change_of_doing, changes_of, within_entry

@@ -22,7 +22,7 @@ from paddock.errors import HostError
 from paddock.sandbox.inside.protocol import HOST_IDS_FIRST, remove_tree
 from paddock.storage.atomic import held_open, host_errors
 from paddock.storage.disk import DIRECTORY
-from paddock.storage.locks import shared, try_locked
+from paddock.storage.locks import SHARED, locked, try_locked
 
 FOLDER: Final = "caches"
 _TREE: Final = "tree"
@@ -50,7 +50,7 @@ class Caches(Struct, frozen=True):
         """Hold it while a command runs; look at its size afterwards. Raises: HostError."""
         began_s = time.monotonic()
         self._make()
-        with shared(self.folder):
+        with locked(self.folder, SHARED):
             yield
         if time.monotonic() - began_s > _LONG_S or self._was_looked_at() > _LOOKED_S:
             self._look()

@@ -1,8 +1,7 @@
 """Small files of our own, read and written whole: by path, where no agent can move them.
 
-Reads are bounded and never hang; writes are whole or absent and survive a power
-cut. Foreign errors become `ConfigError` (what stands there cannot be used) or
-`HostError` (this host could not do it).
+Reads are bounded and never hang; writes are whole or absent and survive a power cut. Raised:
+`ConfigError` (what stands there cannot be used), `HostError` (this host could not do it).
 """
 
 import errno
@@ -21,15 +20,8 @@ DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 WRITABLE_BY_OTHERS: Final = 0o022
 
-_TEMPORARY_PREFIX: Final = ".paddock-"
-_TEMPORARY_SUFFIX: Final = ".tmp"
-"""With 32 hex digits between them: the form that the workspace hides and sweeps, for
-`init` writes in a project's root."""
 _TEMPORARY_NAME: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.tmp")
-_NO_HARD_LINKS: Final = frozenset(
-    {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
-)
-"""link(2) on a file system without hard links: vfat says EPERM, others the rest."""
+"""The form that the workspace hides and sweeps, for `init` writes in a project's root."""
 _IRREGULAR: Final = ("is not a regular file", "put a regular file there, or remove it")
 _UNREADABLE: Final = ("may not be read", "give yourself read permission, or remove the file")
 _REFUSALS: Final = {
@@ -54,7 +46,6 @@ def held_open(fd: int) -> Generator[int]:
 
 @contextmanager
 def host_error(said: str, where: str = "", hint: str = "") -> Generator[None]:
-    """What the system refuses inside becomes a `HostError`."""
     try:
         yield
     except OSError as error:
@@ -77,29 +68,24 @@ def _unreadable(path: Path, error: OSError) -> ConfigError | HostError:
 
 
 def read_file(path: Path, bytes_max: int) -> bytes | None:
-    """The bytes of a regular file, or None where nothing stands.
+    """None where nothing stands; what is no regular file is refused.
 
-    Threat: a FIFO would block the reader for ever and a link would make a file
-    from elsewhere count as this one. The last component is never followed, the
-    open never waits, and the type is taken from the descriptor.
+    Threat: a link would make a file from elsewhere count as this one.
     """
     return _read(path, bytes_max, os.O_NOFOLLOW)
 
 
-def read_file_through_links(path: Path, bytes_max: int) -> bytes | None:
-    """As `read_file`, but a link is followed: for files that the user alone places."""
-    return _read(path, bytes_max, 0)
-
-
-def read_private_file(path: Path, bytes_max: int, owners: Collection[int]) -> bytes | None:
-    """As `read_file_through_links`, of a file that only `owners` can write, as opened."""
+def read_file_through_links(
+    path: Path, bytes_max: int, owners: Collection[int] | None = None
+) -> bytes | None:
+    """For what the user alone places. Refused where others than `owners` can write it."""
     return _read(path, bytes_max, 0, owners)
 
 
 def _read(
     path: Path, bytes_max: int, extra_flags: int, owners: Collection[int] | None = None
 ) -> bytes | None:
-    # O_NONBLOCK: open(2) of a FIFO without a writer would wait otherwise.
+    # Threat: open(2) of a FIFO without a writer would wait for ever, but for O_NONBLOCK.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | extra_flags
     try:
         opened = os.open(path, flags)
@@ -111,8 +97,7 @@ def _read(
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise _refused(path, *_IRREGULAR)
-        problem = "" if owners is None else _open_to_others(status, owners)
-        if problem:
+        if owners is not None and (problem := _open_to_others(status, owners)):
             raise _refused(path, problem, "only you may be able to write it: chmod go-w")
         content = b""
         while len(content) <= bytes_max and (part := os.read(fd, bytes_max + 1 - len(content))):
@@ -123,11 +108,7 @@ def _read(
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
-    """Put `content` at `path`, whole or not at all, with this mode.
-
-    Sequence: temporary in the same directory → fsync → rename → fsync of the
-    directory. After a power cut the old or the new content stands, never a mix.
-    """
+    # Temporary in the same directory → fsync → rename → fsync of the directory.
     with host_errors("writing", path):
         temporary = _write_temporary(path.parent, content, FILE_MODE)
         try:
@@ -142,24 +123,20 @@ def replace_file(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
 
 
 def create_file(path: Path, content: bytes, mode: int, drafts: Path | None = None) -> bool:
-    """Put `content` at `path` unless something stands there; whether it was put.
-
-    Of several that try at once exactly one succeeds, and nobody ever sees a part
-    of the content. Sequence: temporary → fsync → link(2), which never replaces →
-    unlink of the temporary → fsync of the directory. `mode` is cut by the umask.
+    """Whether it was put: False where something stands. The umask cuts `mode`.
 
     The temporary stands in `drafts`, a directory of the same file system, where a killed
     writer must not leave one beside the file.
     """
+    # Temporary → fsync → link(2), which never replaces → unlink of the temporary → fsync of the
+    # directory. So of several that try at once one succeeds, and nobody sees a part.
     with host_errors("writing", path):
         temporary = _write_temporary(path.parent if drafts is None else drafts, content, mode)
         try:
             os.link(temporary, path, follow_symlinks=False)
         except FileExistsError:
             return False
-        except OSError as error:
-            if error.errno not in _NO_HARD_LINKS:
-                raise
+        except OSError:
             try:
                 # Exclusive without hard links too, but a crash may leave a part.
                 _write_new(path, content, mode)
@@ -176,7 +153,7 @@ def is_temporary_name(name: str) -> bool:
 
 
 def _write_temporary(directory: Path, content: bytes, mode: int) -> Path:
-    temporary = directory / f"{_TEMPORARY_PREFIX}{os.urandom(16).hex()}{_TEMPORARY_SUFFIX}"
+    temporary = directory / f".paddock-{os.urandom(16).hex()}.tmp"
     _write_new(temporary, content, mode)
     return temporary
 
@@ -195,7 +172,6 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
 
 
 def make_directories(path: Path) -> None:
-    """Make `path` and its missing parents, mode 0700, each made durable in its parent."""
     with host_errors("making", path):
         missing = [path]
         while not missing[-1].parent.exists():
@@ -211,33 +187,28 @@ def make_directories(path: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in `directory` durable: fsync(2) on the directory itself."""
     with held_open(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         os.fsync(descriptor)
 
 
 def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
-    """Refuse a directory that others can write into; `variable` names another place for it.
-
-    Threat: whoever can put files here can answer for the user: trust a policy,
-    declare an agent, swap a ledger.
-    """
+    # Threat: whoever can put files here can answer for the user: trust a policy, declare an agent,
+    # swap a ledger.
     status = _lstat(directory)
     if status is None:
         return
-    problem = "is not a directory"
-    if stat.S_ISDIR(status.st_mode):
-        problem = _open_to_others(status, trusted_owners(directory))
+    is_directory = stat.S_ISDIR(status.st_mode)
+    owners = trusted_owners(directory)
+    problem = _open_to_others(status, owners) if is_directory else "is not a directory"
     if problem:
         hint = f"only you may be able to write there: chmod go-w, or choose another {variable}"
         raise _refused(directory, problem, hint)
 
 
 def require_own_link(path: Path) -> None:
-    """Refuse a link that somebody else made; anything else, and nothing, is fine.
+    """Only a link of somebody else is refused.
 
-    Threat: where others can make names, a link of theirs leads to files of the user's own
-    that were never meant for this.
+    Threat: it leads to files of the user's own that were never meant for this.
     """
     status = _lstat(path)
     if status is None or not stat.S_ISLNK(status.st_mode):
@@ -257,7 +228,6 @@ def _lstat(path: Path) -> os.stat_result | None:
 
 
 def _open_to_others(status: os.stat_result, owners: Collection[int]) -> str:
-    """By what others than `owners` could write it; empty where they cannot."""
     if status.st_uid not in owners:
         return f"belongs to user {status.st_uid}"
     if status.st_mode & WRITABLE_BY_OTHERS:

@@ -1,8 +1,7 @@
 """Every call that changes a disk, each acting on one component; and what its failure means.
 
-One small object, so that a test can make any one of them fail (`paddock.testing`), and
-so that a reader sees at one glance what a write can do to a file system. No method takes
-a path, only a descriptor and a name under it; but for `take`, and where no agent can move it.
+One object, so that a test can make any call fail (`paddock.testing`). Methods take a descriptor and
+a name under it, no path; but for `take`, and where no agent can move it.
 """
 
 import contextlib
@@ -27,15 +26,12 @@ DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 PRIVATE_MODE: Final = 0o600
 PRIVATE_DIRECTORY_MODE: Final = 0o700
-# Not on macOS, where every new file gets a name.
 _O_TMPFILE: Final[int] = getattr(os, "O_TMPFILE", 0)
+"""Not on macOS, where every new file gets a name."""
 _BY_DESCRIPTOR: Final = "/proc/self/fd"
 _WRITE: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY
 _BOTH: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY
 _NO_SUCH_CALL: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
-_NO_KERNEL_COPY: Final = frozenset(
-    {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
-)
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 CHUNK_BYTES: Final = 1 << 19
 _READ_BYTES_MAX: Final = 65_536
@@ -45,9 +41,8 @@ _BEGUN_BYTES_MAX: Final = 1 << 18
 
 
 class Disk:
-    """The real one. Every method raises `OSError`; every name is one component."""
+    # Every method raises OSError. First those that are as the system has them.
 
-    # As the system has them.
     sync = staticmethod(os.fsync)
     fdatasync = staticmethod(os.fdatasync)
     pread = staticmethod(os.pread)
@@ -60,9 +55,11 @@ class Disk:
     lock = staticmethod(fcntl.flock)
     stat = staticmethod(os.stat)
     listdir = staticmethod(os.listdir)
+    open = staticmethod(os.open)
+    close = staticmethod(os.close)
 
     def open_unnamed(self, dir_fd: int, mode: int = PRIVATE_MODE) -> int | None:
-        """A new file in that directory without a name, None where O_TMPFILE is unknown."""
+        """None where O_TMPFILE is unknown."""
         if not _O_TMPFILE or not os.path.exists(_BY_DESCRIPTOR):
             return None
         try:
@@ -74,7 +71,7 @@ class Disk:
             raise
 
     def create(self, dir_fd: int, name: str, mode: int = PRIVATE_MODE) -> int:
-        """A new file of that name; EEXIST if anything has it, a dangling link too."""
+        # O_EXCL: EEXIST if anything has that name, a dangling link too.
         flags = _WRITE | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         return os.open(name, flags, mode, dir_fd=dir_fd)
 
@@ -86,24 +83,13 @@ class Disk:
         return len(content)
 
     def copy(self, from_fd: int, to_fd: int, size_bytes: int) -> int:
-        done = 0
-        try:
-            while done < size_bytes > _READ_BYTES_MAX:
+        done, count = 0, size_bytes > _READ_BYTES_MAX
+        # Between file systems, and on those that cannot, the rest is read and written.
+        with contextlib.suppress(OSError):
+            while count:
                 count = os.copy_file_range(from_fd, to_fd, size_bytes - done, offset_src=done)
-                if count == 0:
-                    return done
                 done += count
-        except OSError as failure:
-            # Between file systems, and on those that cannot, it is read and written.
-            if failure.errno not in _NO_KERNEL_COPY:
-                raise
-        while done < size_bytes:
-            chunk = os.pread(from_fd, min(CHUNK_BYTES, size_bytes - done), done)
-            if not chunk:
-                break
-            self.write(to_fd, chunk)
-            done += len(chunk)
-        return done
+        return done + sum(self.write(to_fd, c) for c in chunks_of(from_fd, size_bytes, done))
 
     def sync_file_system(self, fd: int) -> None:
         try:
@@ -124,11 +110,8 @@ class Disk:
             self.sync(fd)
 
     def begin_sync(self, fd: int) -> None:
-        """Let the system write a small file while something else is waited for; no promise.
-
-        A file system that keeps a journal commits at once what was given to it by then, so that
-        of several files the first fsync(2) waits, and the others find little left to do.
-        """
+        # While something else is waited for; no promise. A journal commits at once what was given
+        # to it by then, so of several files the first fsync(2) waits, and the others hardly do.
         size_bytes = os.fstat(fd).st_size
         if size_bytes <= _BEGUN_BYTES_MAX:  # of a large file the writing itself takes long
             start_writing_back(fd, 0, size_bytes)
@@ -149,13 +132,11 @@ class Disk:
             self.move_new_by_link(from_fd, name, to_fd, to)
 
     def take(self, from_fd: int, path: str, to_fd: int, to: str) -> bool:
-        """As `move_new`, out of a tree that is ours alone; False where it cannot be moved.
-
-        EXDEV: another file system. EPERM: a directory, where there is no flag of renameat2.
-        """
+        """As `move_new`, out of a tree that is ours alone; False where it cannot be moved."""
         try:
             self.move_new(from_fd, path, to_fd, to)
         except OSError as failure:
+            # Another file system; a directory, where there is no flag of renameat2.
             if failure.errno not in (errno.EXDEV, errno.EPERM):
                 raise
             return False
@@ -167,7 +148,7 @@ class Disk:
         self.unlink(from_fd, name)
 
     def exchange(self, dir_fd: int, name: str, other: str) -> bool:
-        """Swap two names atomically; False where the file system cannot."""
+        """False where the file system cannot."""
         try:
             renameat2(dir_fd, os.fsencode(name), dir_fd, os.fsencode(other), RENAME_EXCHANGE)
         except OSError as failure:
@@ -195,28 +176,17 @@ class Disk:
         os.chown(name, uid, gid, dir_fd=dir_fd, follow_symlinks=False)
 
     def set_mode_held(self, fd: int, mode: int) -> None:
-        """Permission bits of what a descriptor stands for, one that reads nothing (O_PATH) too."""
         os.chmod(_reach(fd), mode)
 
     def set_modified(self, fd: int, modified_ns: int) -> None:
-        """Both times, by the same kinds of descriptor; of a link, the link's own."""
         os.utime(_reach(fd), ns=(modified_ns, modified_ns))
-
-    def touch(self, dir_fd: int, name: str) -> None:
-        os.utime(name, dir_fd=dir_fd, follow_symlinks=False)
-
-    def open(self, path: str, flags: int, mode: int = PRIVATE_MODE) -> int:
-        return os.open(path, flags, mode)
-
-    def close(self, fd: int) -> None:
-        os.close(fd)
 
     def allocate(self, fd: int, size_bytes: int) -> None:
         os.posix_fallocate(fd, 0, size_bytes)
 
 
 def _reach(fd: int) -> str | int:
-    """By /proc where it is: fchmod(2) and futimens(3) refuse a descriptor that is O_PATH."""
+    # By /proc where it is: fchmod(2) and futimens(3) refuse a descriptor that is O_PATH.
     name = f"{_BY_DESCRIPTOR}/{fd}"
     return name if os.path.lexists(name) else fd
 
@@ -227,20 +197,16 @@ def sync_file_systems(disk: Disk, fds: Iterable[int]) -> None:
 
 
 def read_bytes(fd: int, size_bytes: int, offset: int = 0) -> bytes:
-    """So many bytes of an open file; fewer only where it ends, or was cut shorter meanwhile."""
+    """Fewer only where the file ends."""
     # One read takes at most 0x7ffff000 bytes, and may take less.
-    content = os.pread(fd, size_bytes, offset) if size_bytes > 0 else b""
-    while content and len(content) < size_bytes:
+    content = more = os.pread(fd, size_bytes, offset) if size_bytes > 0 else b""
+    while more and len(content) < size_bytes:
         more = os.pread(fd, size_bytes - len(content), offset + len(content))
-        if not more:
-            break
         content += more
     return content
 
 
-def chunks_of(fd: int, size_bytes: int) -> Generator[bytes]:
-    """An open file's first bytes, in pieces of CHUNK_BYTES; it may end before."""
-    offset = 0
+def chunks_of(fd: int, size_bytes: int, offset: int = 0) -> Generator[bytes]:
     while chunk := read_bytes(fd, min(CHUNK_BYTES, size_bytes - offset), offset):
         yield chunk
         offset += len(chunk)
@@ -263,14 +229,11 @@ def write_chunks(chunks: Iterable[bytes], disk: Disk, fd: int) -> str:
 
 @contextlib.contextmanager
 def converting(act: str) -> Generator[None]:
-    """Convert whatever `OSError` the block raises; `act` is what was about to be done."""
     try:
         yield
     except OSError as error:
         said = f"{act}: {os.strerror(error.errno or 0)}"
-        if error.errno in _FULL:
-            raise StorageFullError(
-                f"no space is left to {said}",
-                hint="nothing was changed; delete something, or lower [history] bytes_max",
-            ) from error
-        raise HostError(f"cannot {said}") from error
+        if error.errno not in _FULL:
+            raise HostError(f"cannot {said}") from error
+        hint = "nothing was changed; delete something, or lower [history] bytes_max"
+        raise StorageFullError(f"no space is left to {said}", hint=hint) from error

@@ -1,10 +1,8 @@
-"""The port by which a workspace hands over what it is about to replace, and who is behind it.
+"""The history of a plane: what a workspace is about to replace is handed over here first.
 
-    keeper.keep_file(doing, fd)      what stands there is in the store, the note is written
-    … the workspace acts, and sees that it was what was kept that lost its place …
-    kept.settle()                    or, if the act did not happen, kept.release()
-
-A write whose old content cannot be kept does not happen: keeping comes first and raises.
+keeper.keep_file(doing, fd)      what stands there is in the store, the note is written
+… the workspace acts, and sees that it was what was kept that lost its place …
+kept.settle()                    or, if the act did not happen, kept.release()
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -21,6 +19,7 @@ from paddock.errors import HostError, IntegrityError, StorageFullError
 from paddock.storage.atomic import make_directories
 from paddock.storage.disk import Disk
 from paddock.storage.locks import Late
+from paddock.storage.prune import NEWEST
 from paddock.values.entries import DIGEST_PREFIX
 
 if TYPE_CHECKING:
@@ -46,10 +45,8 @@ def current_call() -> Running | None:
 
 
 class History:
-    """The history of one plane: the store, the notes, and the keeper of its workspaces.
-
-    They are loaded, and opened, when they are first needed: a call that only reads pays nothing.
-    """
+    # Store and notes are loaded, and opened, when they are first needed: a call that only reads
+    # pays nothing.
 
     def __init__(self, directory: str, *, bytes_max: int, disk: Disk | None = None) -> None:
         self._store = Late(partial(_store, directory, bytes_max, disk))
@@ -85,7 +82,6 @@ class History:
     @staticmethod
     @contextmanager
     def running(mark: "CallMark") -> Generator[Running]:
-        """What happens inside, in this thread, is the work of that call."""
         running = Running(mark)
         token = _RUNNING.set(running)
         try:
@@ -94,18 +90,16 @@ class History:
             _RUNNING.reset(token)
 
     def note_all(self, running: Running, doings: "Sequence[Doing]") -> list[int]:
-        """Note a set of changes whose contents are kept, with one sync."""
+        """Of a set whose contents are kept, with one sync."""
         numbers = self.notes.write(running.mark, *doings)
         running.notes += numbers
         running.kept |= {doing.before for doing in doings if doing.before is not None}
         return numbers
 
     def recorded(self, running: Running) -> None:
-        """The ledger has the call's changes: its notes are over, and the store is tidied."""
         if not running.notes:
             return
-        # Where that fails the call is over and on record. The next one tidies, or says what is
-        # wrong.
+        # Where it fails the call is over and on record. The next one tidies, or says what is wrong.
         with suppress(StorageFullError, HostError):
             kept = {digest for digest in running.kept if self.store.has(digest)}
             self._kept_last = kept or self._kept_last
@@ -114,7 +108,7 @@ class History:
             if is_over:
                 # Before its notes are over: until then they keep it from being pruned.
                 with suppress(StorageFullError, HostError):
-                    self.store.mark_newest(kept)
+                    self.store.pin(NEWEST, kept)
             self.notes.over(running.notes)
             if is_over:
                 # What this call replaced stays, or a content larger than the bound would go
@@ -122,7 +116,7 @@ class History:
                 self.store.prune(self.notes.needed() | kept)
 
     def keep_for_ledger(self, content: bytes) -> str:
-        """Keep what a ledger entry is about to name, however full the store is; its digest."""
+        """However full the store is; its digest."""
         store = self.store
         with store.held():
             digest = store.put_bytes(content)
@@ -131,7 +125,6 @@ class History:
         return digest
 
     def keeper(self, is_exempt: Callable[[str], bool] | None = None) -> "Keeper":
-        """`is_exempt`: of what only commands write, and can make again, nothing is kept."""
         return Keeper(self, is_exempt)
 
 
@@ -142,13 +135,11 @@ def _store(directory: str, bytes_max: int | None, disk: Disk | None = None) -> "
 
 
 class Keeper(Struct, frozen=True):
-    """Keeps what is about to be replaced; that of a workspace without a history, nothing.
-
-    Where it raises (StorageFullError, HostError), the act must not happen.
-    """
+    """Where it raises (StorageFullError, HostError), the act must not happen."""
 
     history: History | None = None
     is_exempt: Callable[[str], bool] | None = None
+    """Of what only commands write, and can make again, nothing is kept."""
 
     def keep_file(self, doing: "Doing", fd: int) -> "Kept":
         digest = doing.before
@@ -158,7 +149,6 @@ class Keeper(Struct, frozen=True):
         return self._keep(doing, lambda store: store.keep_bytes(text))
 
     def note(self, doing: "Doing") -> "Kept":
-        """An act that replaces no content: creating, moving, deleting an empty directory."""
         from paddock.storage.objects import Kept  # noqa: PLC0415 - as above
 
         return self._noted(doing, Kept())
@@ -182,9 +172,13 @@ class Keeper(Struct, frozen=True):
         return kept
 
 
-class BlobStore:
-    """The contents of one plane's ledgers, in a store of their own; any thread may use it."""
+# Contents that the ledger names by a salted digest, and that can be erased without it. What is
+# kept is `salt ‖ content`, under the SHA-256 of just that: so the digest in an entry is the
+# object's name, and the salt stands nowhere else. With the object it is gone, and nobody can try
+# contents against the digest any more. Nothing here is pruned.
 
+
+class BlobStore:
     def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
         self._directory = directory
         self._randomness = randomness
@@ -195,7 +189,7 @@ class BlobStore:
         return self._late.get()
 
     def put(self, content: bytes) -> str:
-        """Keep a content under a new salt, with the next `sync`; its salted digest."""
+        """With the next `sync`; its salted digest."""
         if not self._directory.is_dir():
             make_directories(self._directory.parent)
         digest = self._store.put_bytes(self._randomness(SALT_BYTES) + content)
@@ -205,7 +199,6 @@ class BlobStore:
         self._store.sync()
 
     def read(self, digest: str) -> bytes | None:
-        """The content of a salted digest; None where it is not there (any more)."""
         kept = self._store.find(DIGEST_PREFIX + digest)
         if kept is not None and len(kept) < SALT_BYTES:
             raise IntegrityError(f"the content {digest} has no salt")

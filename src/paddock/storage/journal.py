@@ -8,7 +8,7 @@
            what was displaced is removed → the entry is removed
 
 Killed before the commit record is whole, the set never happened. Killed after it, whoever opens
-the journal next completes it or undoes it (`workspace.recover`). Here is only what is on record.
+the journal next completes it or undoes it (`workspace.recover`).
 """
 
 import contextlib
@@ -32,16 +32,11 @@ from paddock.storage.locks import ClaimedFile, open_locked
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-# An entry is a file of lines, one record each:
+# An entry is a file of lines, `<SHA-256, 64 hex digits> <JSON, ASCII> LF`. The digest is over that
+# of the line before (first, the name of the entry) and the JSON: no line of another entry, and none
+# from before a torn one, is taken for one of this entry. Records, in this order:
 #
-#     <SHA-256, 64 hex digits> <JSON, ASCII> LF
-#
-# The digest is over the digest of the line before (the entry's own name before the first)
-# and the JSON, so no line of another entry, and none from before a torn one, is taken for
-# one of this entry. Records, in this order:
-#
-#     intent   format, root, root_inode, token, directories (where temporary names may stand),
-#              label; perhaps a second root, by the name under which it stands in the first
+#     intent   where the steps will be; perhaps a second root, by its name in the first
 #     commit   steps: what stands where before and after. From here on the set is complete
 #              or is undone as a whole; before, it never happened
 #     undo     somebody was in the way: the set is being undone
@@ -54,8 +49,7 @@ from paddock.values.calls import Json
 # Before a claimed entry is acted on it is synced: acts that outlive the record that they rest on
 # would be misread later. An entry is removed last; lost with the power, that is done again.
 #
-# Marks hold no device number, because a device may have another one after a restart of the
-# machine; a mark is compared within one directory.
+# Marks hold no device number, which a restart may change; they are compared within one directory.
 
 FORMAT: Final = "paddock-journal/1"
 FORMAT_BESIDE: Final = "paddock-journal/2"
@@ -76,8 +70,6 @@ class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class EntryMark(_Row, frozen=True):
-    """One entry, so that it can be told from any other: equal as long as nobody changed it."""
-
     kind: MarkKind
     inode: int
     size_bytes: int
@@ -88,24 +80,19 @@ class EntryMark(_Row, frozen=True):
 
 
 class SwapStep(_Row, frozen=True, tag="swap"):
-    """What stands at a path and what stands under a temporary name beside it change places.
-
-    Either of them may be nothing: then it is a creation, or a removal.
-    """
+    """With the temporary name beside it, of the entry's token and the number. None: nothing."""
 
     directory: str
     """Relative to the root, `.` for the root."""
     name: str
     number: int
-    """Of the temporary name, which is made of the entry's token and this."""
     old: EntryMark | None
     new: EntryMark | None
 
 
 class Metadata(_Row, frozen=True):
-    """Permission bits, all twelve, and perhaps a modification time."""
-
     mode: int
+    """All twelve bits."""
     modified_ns: int | None
 
 
@@ -121,20 +108,17 @@ Step = SwapStep | MetadataStep
 
 
 class SecondRoot(_Row, frozen=True):
-    """A directory elsewhere that stands for a name at the root."""
-
     name: str
     root: str
     root_inode: int
 
 
-class Intent(Struct, frozen=True, tag_field="record", tag="intent"):
-    """Where the steps will be: all that is needed to find what a dead owner left."""
-
+class Intent(Struct, frozen=True, tag_field="record", tag="intent", omit_defaults=True):
     root: str
     root_inode: int
     token: str
     directories: tuple[str, ...]
+    """Where temporary names may stand."""
     label: str = ""
     beside: SecondRoot | None = None
 
@@ -165,7 +149,7 @@ class Records(Struct, frozen=True):
     is_ended: bool = False
 
     def followed_by(self, record: Record) -> "Records | None":
-        """With one more; None where it comes out of order."""
+        """None where it comes out of order."""
         match record:
             case Intent() if self.intent is None:
                 return replace(self, intent=record)
@@ -180,12 +164,7 @@ class Records(Struct, frozen=True):
 
 
 def payload_of(record: Record) -> dict[str, Json]:
-    fields = to_builtins(record)
-    if isinstance(record, Intent):
-        fields["format"] = record.format
-        if record.beside is None:
-            del fields["beside"]
-    return fields
+    return to_builtins(record) | ({"format": record.format} if isinstance(record, Intent) else {})
 
 
 def encode_line(previous: str, payload: Json) -> tuple[bytes, str]:
@@ -199,24 +178,21 @@ def _digest(previous: str, text: bytes) -> str:
     return hashlib.sha256(previous.encode("ascii") + b"\n" + text).hexdigest()
 
 
-class Decoded(Struct, frozen=True):
+class _Decoded(Struct, frozen=True):
     records: Records
     last_digest: str
     end_bytes: int
 
 
-def decode(name: str, content: bytes) -> Decoded:
-    """The whole lines of an entry called `name`; what was torn is left out.
-
-    Raises: IntegrityError: a whole line that no crash makes, or another format.
-    """
+def decode(name: str, content: bytes) -> _Decoded:
+    """What was torn is left out. IntegrityError: a whole line that no crash makes."""
     records, previous, offset = Records(), name, 0
     while True:
         end = content.find(b"\n", offset)
         line = content[offset:end] if end >= 0 else b""
         text = line[_DIGEST_CHARS + 1 :]
         if line[: _DIGEST_CHARS + 1] != f"{_digest(previous, text)} ".encode("ascii"):
-            return Decoded(records, previous, offset)
+            return _Decoded(records, previous, offset)
         records = _with_record(name, records, text)
         previous = line[:_DIGEST_CHARS].decode("ascii")
         offset = end + 1
@@ -244,8 +220,6 @@ _VOID: Final = b"\0" * 64
 
 
 class JournalEntry(ClaimedFile):
-    """One entry, ours until it is removed or let go."""
-
     def __init__(self, disk: Disk, dir_fd: int, name: str, fd: int) -> None:
         super().__init__(disk, dir_fd, name, fd)
         self.records = Records()
@@ -254,11 +228,8 @@ class JournalEntry(ClaimedFile):
     def load(self) -> None:
         with converting("read the journal"):
             size_bytes = os.fstat(self.fd).st_size
-            if size_bytes > limits.journal_entry_bytes_max:
-                raise IntegrityError(
-                    f"journal entry {self.name} has {size_bytes} bytes, "
-                    f"over {limits.journal_entry_bytes_max}"
-                )
+            if size_bytes > (most := limits.journal_entry_bytes_max):
+                raise IntegrityError(f"journal entry {self.name}: {size_bytes} bytes, over {most}")
             decoded = decode(self.name, read_bytes(self.fd, size_bytes))
             self.disk.sync(self.fd)
         self.records = decoded.records
@@ -266,13 +237,13 @@ class JournalEntry(ClaimedFile):
         self.end_bytes, self.size_bytes = decoded.end_bytes, size_bytes
 
     def begin(self, intent: Intent) -> None:
-        """Say where we will act. Nothing may be done in the tree before this returns."""
+        # Nothing may be done in the tree before this returns.
         self._record(intent)
         with converting("write the journal"):
             self.disk.sync(self._dir_fd)
 
     def commit(self, steps: tuple[Step, ...]) -> None:
-        """The commit point: when this returns, the set is complete or undone as a whole."""
+        # When this returns, the set is complete or undone as a whole.
         try:
             self._record(CommitRecord(steps), len(RESERVE))
         except PaddockError:
@@ -282,21 +253,20 @@ class JournalEntry(ClaimedFile):
             raise
 
     def undo(self) -> None:
-        """Whoever comes after us undoes the set, and does not complete it."""
         self._record(UndoRecord())
 
     def end(self) -> None:
         self._record(EndRecord())
 
     def forget(self) -> None:
-        """Remove the entry: nothing that it speaks of is left in the tree."""
+        # Nothing that it speaks of is left in the tree.
         with converting("remove a journal entry"):
             self.remove()
 
     def abandon(self) -> None:
-        """Remove an entry that was not committed, durably: it must not come back."""
+        # Not committed: durably, for it must not come back.
+        self.forget()
         with converting("remove a journal entry"):
-            self.remove()
             self.disk.sync(self._dir_fd)
 
     def _record(self, record: Record, room: int = 0) -> None:
@@ -315,14 +285,12 @@ class JournalEntry(ClaimedFile):
 
 
 class UnclaimedEntry(Struct, frozen=True):
-    """An entry that may be a dead owner's, and that this process cannot open."""
-
     name: str
     why: str
 
 
 class Journal:
-    """All entries, in one directory of the plane. One object serves any number of threads."""
+    # One object serves any number of threads.
 
     def __init__(self, disk: Disk, dir_fd: int) -> None:
         self._disk = disk
@@ -330,7 +298,7 @@ class Journal:
 
     @classmethod
     def open(cls, directory: str, disk: Disk) -> Self:
-        """Open the journal in `directory`, which is made where it is missing; its parent is not."""
+        """The directory is made where it is missing; its parent is not."""
         with converting(f"open the journal {quote(directory)}"):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(directory, PRIVATE_DIRECTORY_MODE)
@@ -355,11 +323,7 @@ class Journal:
             return JournalEntry.make(self._disk, self._dir_fd, _SUFFIX)
 
     def claim_dead(self) -> Generator[JournalEntry | UnclaimedEntry]:
-        """Entries whose owner is dead, oldest name first, not read yet; each is ours until let go.
-
-        An entry that the caller neither forgets nor releases is released when the next one is
-        asked for. What cannot be opened is told, and stops nobody.
-        """
+        """Entries of dead owners, not read yet; each is ours until the next one is asked for."""
         with converting("list the journal"):
             names = sorted(name for name in os.listdir(self._dir_fd) if _NAME.fullmatch(name))
         for name in names:
@@ -368,7 +332,7 @@ class Journal:
             try:
                 fd = open_locked(self._dir_fd, name, _CLAIM)
             except OSError as failure:
-                yield UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
+                yield UnclaimedEntry(name, self._why_unclaimed(name, failure))
                 continue
             if fd is not None:
                 entry = JournalEntry(self._disk, self._dir_fd, name, fd)
@@ -377,14 +341,10 @@ class Journal:
                 finally:
                     entry.release()
 
-
-def _why_unclaimed(dir_fd: int, name: str, failure: OSError) -> str:
-    said = os.strerror(failure.errno or 0)
-    try:
-        owner = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_uid
-    except OSError:
-        return f"the journal entry {name} cannot be opened: {said}"
-    return (
-        f"the journal entry {name} belongs to user {owner} and cannot be opened: {said}; "
-        "it is settled when that user opens the plane"
-    )
+    def _why_unclaimed(self, name: str, failure: OSError) -> str:
+        owner = "?"
+        with contextlib.suppress(OSError):
+            owner = f"{os.stat(name, dir_fd=self._dir_fd, follow_symlinks=False).st_uid}"
+        said = f"the journal entry {name} belongs to user {owner} and cannot be opened"
+        why = os.strerror(failure.errno or 0)
+        return f"{said}: {why}; it is settled when that user opens the plane"

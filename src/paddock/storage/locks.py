@@ -4,13 +4,13 @@ A lock goes with its descriptor, so a killed holder leaves none behind. Every wa
 a stopped holder must not stop everybody.
 """
 
-import fcntl
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from paddock.storage.disk import Disk
 
 T = TypeVar("T")
+SHARED: Final = LOCK_SH
 _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
 _NAMES_TRIED_MAX: Final = 16
@@ -36,7 +37,6 @@ def identity_of(fd: int) -> Identity:
 
 
 def leads_to(dir_fd: int | None, name: str | Path, fd: int) -> bool:
-    """Whether a name is that of an open file still; a link is a link. Raises: OSError."""
     try:
         found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -44,17 +44,17 @@ def leads_to(dir_fd: int | None, name: str | Path, fd: int) -> bool:
     return (found.st_dev, found.st_ino) == identity_of(fd)
 
 
-def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
-    """Take the lock if it is free. Raises: OSError where it cannot be locked at all."""
+def try_lock(fd: int, kind: int = LOCK_EX) -> bool:
+    """Whether it was free. Raises: OSError where it cannot be locked at all."""
     try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        flock(fd, kind | LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
 def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
-    """Take the lock, waiting at most so long for it; whether it is ours. Raises: OSError."""
+    """Whether it is ours. Raises: OSError."""
     deadline_s = time.monotonic() + (limits.path_lock_timeout_s if wait_s is None else wait_s)
     pause_s = _FIRST_PAUSE_S
     while not try_lock(fd, kind):
@@ -66,37 +66,33 @@ def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
 
 
 def open_locked(dir_fd: int | None, name: str | Path, flags: int) -> int | None:
-    """Open a file or directory and take its lock; None where another has it, or it is gone."""
+    """Of a file or directory; None where another has its lock, or it is gone."""
     try:
         fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
     except FileNotFoundError:
         if flags & os.O_CREAT:
             raise
         return None
+    is_ours = False
     try:
         # Looked at again under the lock: its holder may have removed it before we had it.
-        if try_lock(fd) and leads_to(dir_fd, name, fd):
-            return fd
-    except BaseException:
-        os.close(fd)
-        raise
-    os.close(fd)
-    return None
+        is_ours = try_lock(fd) and leads_to(dir_fd, name, fd)
+    finally:
+        if not is_ours:
+            os.close(fd)
+    return fd if is_ours else None
 
 
 def unlock(fd: int) -> None:
-    """Give the lock up and close; a child forked meanwhile holds a copy, and would keep it."""
+    # Before it is closed: a child forked meanwhile holds a copy, and would keep the lock.
     try:
-        fcntl.flock(fd, fcntl.LOCK_UN)
+        flock(fd, LOCK_UN)
     finally:
         os.close(fd)
 
 
 class ClaimedFile:
-    """A file that one living process writes, and that is its own by flock(2).
-
-    Whoever can lock it knows that its process is dead, and has it from then on.
-    """
+    # Whoever can lock it knows that its process is dead, and has it from then on.
 
     def __init__(self, disk: "Disk", dir_fd: int, name: str, fd: int) -> None:
         self.disk = disk
@@ -129,12 +125,10 @@ class ClaimedFile:
         self.size_bytes = max(self.size_bytes, end_bytes + len(nuls))
 
     def cut(self, size_bytes: int) -> None:
-        """Which needs no space."""
         os.ftruncate(self.fd, size_bytes)
         self.end_bytes = self.size_bytes = size_bytes
 
     def release(self) -> None:
-        """Let it go as it stands, for whoever comes next. Idempotent."""
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
             unlock(fd)
@@ -145,8 +139,8 @@ class ClaimedFile:
 
 
 @contextmanager
-def locked(directory: Path, kind: int = fcntl.LOCK_EX) -> Generator[None]:
-    """Hold the exclusive lock of `directory`. HostError: not in path_lock_timeout_s."""
+def locked(directory: Path, kind: int = LOCK_EX) -> Generator[None]:
+    """HostError: not in path_lock_timeout_s."""
     with try_locked(directory, kind, limits.path_lock_timeout_s) as is_ours:
         if not is_ours:
             raise HostError(
@@ -158,12 +152,8 @@ def locked(directory: Path, kind: int = fcntl.LOCK_EX) -> Generator[None]:
         yield
 
 
-def shared(directory: Path) -> AbstractContextManager[None]:
-    return locked(directory, fcntl.LOCK_SH)
-
-
 @contextmanager
-def try_locked(directory: Path, kind: int = fcntl.LOCK_EX, wait_s: float = 0.0) -> Generator[bool]:
+def try_locked(directory: Path, kind: int = LOCK_EX, wait_s: float = 0.0) -> Generator[bool]:
     with host_errors("locking", directory):
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     with held_open(fd):
@@ -172,18 +162,12 @@ def try_locked(directory: Path, kind: int = fcntl.LOCK_EX, wait_s: float = 0.0) 
         yield is_ours
 
 
-def try_shared(directory: Path) -> AbstractContextManager[bool]:
-    return try_locked(directory, fcntl.LOCK_SH)
-
-
 _anew: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.WeakKeyDictionary()
 
 
 def call_after_fork(thing: T, anew: Callable[[T], None]) -> None:
-    """Have `anew(thing)` called in every child that is forked while `thing` is there.
-
-    Only the forking thread goes on there: what others hold stays taken, what they began unended.
-    """
+    """Have `anew(thing)` called in every child that is forked while `thing` is there."""
+    # Only the forking thread goes on there: what others hold stays taken, what they began unended.
     _anew[thing] = anew
 
 

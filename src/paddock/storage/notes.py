@@ -1,13 +1,12 @@
 """What a call is about to do to one path, on the device before it does it.
 
-A note says which call, which path, and what stood there: with the store, enough to find
-and undo a change whose call was killed before the ledger had its result. Once the ledger
-has it the note means nothing any more: the ledger is the index.
+With the store, enough to find and undo a change whose call was killed before the ledger had its
+result; from then on the note means nothing any more.
 
-Each process writes one file in `notes/`, a line a note, and holds its flock(2). One write and one
-sync make a note. The lines are written over NULs that are on the device by then: so neither the
-file's size nor its blocks change, and a sync waits for the line alone, not for the journal of the
-file system. A file whose lock is free belongs to a process that was killed.
+Each process writes one file in `notes/`, a line a note, and holds its flock(2); one whose lock is
+free belongs to a process that was killed. A note is one write and one sync, over NULs that are on
+the device by then: so neither the file's size nor its blocks change, and the sync waits for the
+line alone, not for the journal of the file system.
 """
 
 import json
@@ -16,22 +15,20 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import suppress
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import DIRECTORY, READ, converting, read_bytes
 from paddock.storage.locks import ClaimedFile, call_after_fork, open_locked
-from paddock.storage.objects import ObjectStore
+from paddock.storage.objects import ObjectStore, StoreReader
 from paddock.storage.prune import names_in, open_directory
-from paddock.storage.reader import StoreReader
-from paddock.values.calls import Json
 
 _NOTES: Final = "notes"
 _SUFFIX: Final = ".notes"
 _FILE_BYTES_MAX: Final = 16_000_000
-"""Of one process. So much of its end is read: what is at work stands there."""
+"""So much of a file's end is read: what is at work stands there."""
 _CUT_AT_BYTES: Final = 65_536
 _ROOM_BYTES: Final = 4096
 """So many NULs are written with a line that has no room."""
@@ -40,19 +37,15 @@ _RUNNING_S_MAX: Final = 86_400
 
 
 class CallMark(Struct, frozen=True, array_like=True):
-    """Which call is at work, as its ledger entries name it.
-
-    Threat: a model chooses `call_id`, and may give one twice; what tells a call from
-    every other is `intent`, which the ledger drew.
-    """
+    # Threat: a model chooses `call_id`, and may give one twice; what tells a call from
+    # every other is `intent`, which the ledger drew.
 
     call_id: str
     tool: str
     agent: str
     session_id: str
     intent: str = ""
-    """The id of the entry by which the call was recorded before it began; empty in notes
-    of a version that did not write it."""
+    """The id of the entry before the act; empty in notes of a version that did not write it."""
 
 
 DoingKind: TypeAlias = Literal[
@@ -62,36 +55,26 @@ DoingEntry: TypeAlias = Literal["file", "link", "directory"]
 
 
 class Doing(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is about to be done to one path. `before` and `after`: versions, None for absence."""
-
     path: str
     kind: DoingKind
     entry: DoingEntry = "file"
     before: str | None = None
     after: str | None = None
+    """Versions; None: nothing stands there."""
     to: str | None = None
     mode: int | None = None
-    """Permission bits of what stood there, where it goes away."""
+    """Of what stood there, where it goes away."""
     made: tuple[str, ...] = ()
     """Directories that were made on the way."""
     entry_after: DoingEntry | Literal[""] = ""
-    """What is to stand there, where that is something else."""
+    """Where that is something else."""
     is_kept: bool = True
-    """Whether what stood there is in the store: all but what only commands write."""
+    """What stood there is in the store: all but what only commands write."""
     mode_after: int | None = None
-    """Permission bits of what is to stand there, where they are known."""
 
 
-class Note(Struct, frozen=True):
-    file: str
+class Note(Struct, frozen=True, rename={"written_s": "at"}):
     written_s: float
-    call: CallMark
-    doing: Doing
-
-
-class _Line(Struct, frozen=True):
-    note: int
-    at: float
     call: CallMark
     doing: Doing
 
@@ -102,14 +85,12 @@ _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Notes:
-    """The notes beside one store: those of this process, and what others left."""
-
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._mutex = threading.Lock()
         self._own: ClaimedFile | None = None
         self._needed: set[int] = set()
-        self._last_number = 0
+        self._last = 0
         self._dir_fd = -1
         call_after_fork(self, Notes._after_fork)
 
@@ -133,19 +114,19 @@ class Notes:
                 os.close(fd)
 
     def write(self, call: CallMark, *doings: Doing) -> list[int]:
-        """Note what is about to be done, durably; the notes' numbers, for `over`."""
+        """The notes' numbers, for `over`."""
         with self._mutex, converting("note a call in the history"):
             own, at = self._own or self._begin(), time.time()
-            numbers = list(range(self._last_number + 1, self._last_number + 1 + len(doings)))
-            lines = (_Line(n, at, call, doing) for n, doing in zip(numbers, doings, strict=True))
-            text = "".join(f"{_encode(to_builtins(line))}\n" for line in lines)
+            noted = dict(enumerate((Note(at, call, doing) for doing in doings), self._last + 1))
+            lines = ({"note": number, **to_builtins(note)} for number, note in noted.items())
+            text = "".join(f"{_encode(line)}\n" for line in lines)
             self._append(own, text, self._store.disk.fdatasync)
-            self._last_number += len(doings)
-            self._needed.update(numbers)
-            return numbers
+            self._last += len(noted)
+            self._needed.update(noted)
+            return list(noted)
 
     def over(self, numbers: Sequence[int]) -> None:
-        """These notes mean nothing any more: undone, or on record in the ledger."""
+        # Undone, or on record in the ledger.
         with self._mutex, suppress(OSError):
             own = self._own
             if own is None or not numbers:
@@ -179,35 +160,34 @@ class Notes:
         self._own = file
         return file
 
-    def read_all(self) -> tuple[Note, ...]:
-        return read_notes(self._store)
-
     def needed(self) -> frozenset[str]:
         """The digests that notes of calls at work name: not to be pruned."""
         since_s = time.time() - _RUNNING_S_MAX
-        notes = [note for note in self.read_all() if note.written_s > since_s]
-        return frozenset(note.doing.before for note in notes if note.doing.before is not None)
+        doings = [note.doing for note in read_notes(self._store) if note.written_s > since_s]
+        return frozenset(doing.before for doing in doings if doing.before is not None)
 
     def tidy(self, ended: Collection[Note]) -> None:
         """Remove the files of processes that are gone, and hold no note but these."""
         with converting("read the history"):
             for dir_fd, name in _files_of(self._store):
                 with suppress(OSError):
-                    self._remove_if_ended(dir_fd, name, ended)
-
-    def _remove_if_ended(self, dir_fd: int, name: str, ended: Collection[Note]) -> None:
-        fd = open_locked(dir_fd, name, READ)
-        if fd is not None:
-            with held_open(fd):
-                # Read under the lock: its process may have noted more before it went.
-                if all(note in ended for note in _read(dir_fd, name)):
-                    self._store.disk.unlink(dir_fd, name)
+                    if (fd := open_locked(dir_fd, name, READ)) is not None:
+                        with held_open(fd):
+                            # Under the lock: its process may have noted more before it went.
+                            if all(note in ended for note in _read(fd)):
+                                self._store.disk.unlink(dir_fd, name)
 
 
 def read_notes(store: StoreReader) -> tuple[Note, ...]:
     """Every note that is not over, oldest first. What is no note is passed over."""
+    found: list[Note] = []
     with converting("read the history"):
-        found = [note for dir_fd, name in _files_of(store) for note in _read(dir_fd, name)]
+        for dir_fd, name in _files_of(store):
+            with (
+                suppress(FileNotFoundError),  # its process has just ended
+                held_open(os.open(name, READ, dir_fd=dir_fd)) as fd,
+            ):
+                found += _read(fd)
     return tuple(sorted(found, key=lambda note: note.written_s))
 
 
@@ -220,30 +200,18 @@ def _files_of(store: StoreReader) -> Generator[tuple[int, str]]:
         yield from ((dir_fd, name) for name in names_in(dir_fd) if name.endswith(_SUFFIX))
 
 
-def _read(dir_fd: int, name: str) -> list[Note]:
-    try:
-        with held_open(os.open(name, READ, dir_fd=dir_fd)) as fd:
-            text = _end_of(fd)
-    except FileNotFoundError:
-        return []  # its process has just ended
-    notes: dict[int, Note] = {}
-    for text_line in text.splitlines():
-        try:
-            record = cast("dict[str, Json]", json.loads(text_line))
-            for number in record.get("over", ()):
-                notes.pop(number, None)
-            if "note" in record:
-                line = convert(record, _Line)
-                if len(record["doing"]) >= _DOING_MEMBERS_MIN:
-                    notes[line.note] = Note(name, line.at, line.call, line.doing)
-        except (ValueError, TypeError, LookupError, AttributeError, ValidationError):
-            continue  # torn by a kill, before the act that it is about
-    return list(notes.values())
-
-
-def _end_of(fd: int) -> bytes:
-    """The newest lines: of too many, it is the calls at work that are to be found."""
+def _read(fd: int) -> Collection[Note]:
     size_bytes = os.fstat(fd).st_size
     start = max(0, size_bytes - _FILE_BYTES_MAX - _ROOM_BYTES)
     # The end of a line, where the first one was cut, is no note.
-    return read_bytes(fd, size_bytes - start, start).rstrip(b"\0")[-_FILE_BYTES_MAX:]
+    text = read_bytes(fd, size_bytes - start, start).rstrip(b"\0")[-_FILE_BYTES_MAX:]
+    notes: dict[int, Note] = {}
+    for line in text.splitlines():
+        # Torn by a kill, before the act that it is about.
+        with suppress(ValueError, TypeError, LookupError, AttributeError, ValidationError):
+            record = json.loads(line)
+            for number in record.get("over", ()):
+                notes.pop(number, None)
+            if "note" in record and len(record["doing"]) >= _DOING_MEMBERS_MIN:
+                notes[convert(record["note"], int)] = convert(record, Note)
+    return notes.values()

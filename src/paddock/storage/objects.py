@@ -1,23 +1,34 @@
 """The store of contents: each one once, under the digest of its bytes.
 
+    <64 hex digits>          an object, as it is; with `.z`, one that an earlier version packed
+    usage, notes/, pins/     see `prune` and `notes`
+    incoming/<random>.held   a content that has no digest for a name yet: put, or a second name
+                             of a large file that is about to be replaced; empty, a name for later
+
 A digest never leads to less than the whole content, and what was told to be kept is found,
 whatever ends the process. Two that keep the same content end with one object.
 """
 
-import errno
 import fcntl
+import hashlib
 import os
 import signal
 import stat
+import threading
+import time
+import zlib
 from collections.abc import Callable, Collection, Generator, Iterable
-from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple
+from contextlib import ExitStack, contextmanager, suppress
+from errno import EACCES, EMLINK, ENOENT, EOPNOTSUPP, EPERM, EXDEV
+from itertools import chain
+from pathlib import Path
+from typing import Final, NamedTuple, Self
 
 from msgspec import Struct
 
-from paddock.errors import FileChangedError, HostError, StorageFullError
+from paddock.errors import FileChangedError, HostError, IntegrityError, StorageFullError
 from paddock.storage import prune as pruning
-from paddock.storage.atomic import held_open
+from paddock.storage.atomic import held_open, require_private
 from paddock.storage.disk import (
     DIRECTORY,
     PRIVATE_MODE,
@@ -26,12 +37,12 @@ from paddock.storage.disk import (
     chunks_of,
     converting,
     digest_of_file,
-    write_chunks,
+    read_bytes,
 )
-from paddock.storage.locks import call_after_fork, open_locked, unlock, wait_for_lock
+from paddock.storage.locks import SHARED, call_after_fork, open_locked, unlock, wait_for_lock
 from paddock.storage.prune import PACKED, name_of, names_in, open_directory
-from paddock.storage.reader import HELD, INCOMING, StoreReader
-from paddock.values.entries import digest_of
+from paddock.text.show import quote
+from paddock.values.entries import DIGEST_PREFIX, digest_of
 
 # Durability, step by step (open(2), fsync(2), rename(2)):
 #
@@ -54,7 +65,8 @@ from paddock.values.entries import digest_of
 # (fcntl(2), F_SETLEASE) is refused exactly while somebody has the file open for writing, or
 # mapped so. Else, and where there are no leases, it is copied after all.
 
-_PART: Final = ".part"
+_INCOMING: Final = "incoming"
+_HELD: Final = ".held"
 _FILL: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _STAGED_MAX: Final = 64
 """Puts that wait for `sync` at most, each holding a descriptor."""
@@ -62,20 +74,156 @@ _AHEAD_MAX: Final = 16
 """Names that are made ahead. Who puts once makes none, and who goes on twice as many each time."""
 HELD_BYTES_MIN: Final = 4096
 """Smaller files are copied, which costs less there."""
-_NOT_HERE: Final = frozenset(
-    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOENT}
-)
+PACKED_BYTES_MAX: Final = 64_000_000
+"""Of the content. A packed object that holds more is a forgery."""
+_NOT_HERE: Final = frozenset({EXDEV, EPERM, EACCES, EMLINK, EOPNOTSUPP, ENOENT})
 """link(2): another file system or mount, no hard links there, no /proc."""
 _KEEP: Final = "keep what is about to be replaced"
+_READ: Final = "read the history"
+_Unpacked = Callable[[int, int], Iterable[bytes]]
+
+
+class StoreReader:
+    # Nothing is made, moved or removed: it serves also where the file system is full, or read-only.
+    # Threat: whoever can write to the store can forge what undo brings back, so every object is
+    # checked against its name when it is read.
+
+    def __init__(self, directory: str, *, disk: Disk | None = None) -> None:
+        self.disk = disk or Disk()
+        self._directory = directory
+        self._fd = -1
+        self._mutex = threading.RLock()
+        self._digests: dict[tuple[str, int, int], str] = {}
+        call_after_fork(self, StoreReader.renew)
+
+    def renew(self) -> None:
+        # In a forked child. What its parent's threads were about stays theirs.
+        self._mutex = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """It is opened again where it is needed again."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def look(self) -> int:
+        """A descriptor of the store's directory. Raises: FileNotFoundError, ConfigError."""
+        if self._fd < 0:
+            with self._mutex:
+                if self._fd < 0:
+                    require_private(Path(self._directory))
+                    self._fd = os.open(self._directory, DIRECTORY)
+        return self._fd
+
+    def has(self, digest: str) -> bool:
+        with self._opened(digest) as found:
+            return found is not None
+
+    def stored_bytes(self, digest: str) -> int:
+        """0 where it is not there."""
+        with self._opened(digest) as found:
+            return 0 if found is None else os.fstat(found[0]).st_size
+
+    def read(self, digest: str) -> bytes:
+        return b"".join(self._content(digest))
+
+    def find(self, digest: str) -> bytes | None:
+        return self.read(digest) if self.has(digest) else None
+
+    def verify(self, digest: str) -> None:
+        for _ in self._content(digest):
+            continue
+
+    def copy_to(self, digest: str, fd: int) -> None:
+        """Where this raises, throw away what was written."""
+        for piece in self._content(digest):
+            self.disk.write(fd, piece)
+
+    def _content(self, digest: str) -> Generator[bytes]:
+        with self._opened(digest) as found:
+            if found is None:
+                raise HostError(
+                    f"the history does not keep the content {quote(digest)} any more",
+                    hint="it was pruned to keep to [history] bytes_max",
+                )
+            (fd, unpacked), hashed = found, hashlib.sha256()
+            try:
+                for piece in unpacked(fd, os.fstat(fd).st_size):
+                    hashed.update(piece)
+                    yield piece
+            except (ValueError, zlib.error) as failure:
+                raise _damaged(digest, str(failure)) from failure
+            if DIGEST_PREFIX + hashed.hexdigest() != digest:
+                raise _damaged(digest, "its content has another digest")
+
+    @contextmanager
+    def _opened(self, digest: str) -> "Generator[tuple[int, _Unpacked] | None]":
+        with converting(_READ), ExitStack() as held:
+            name, found = name_of(digest), None
+            with suppress(FileNotFoundError):
+                dir_fd = self.look()
+                # What has no digest for a name yet has one by now where its process lived.
+                for stands in chain((name, name + PACKED), self._first_places(digest), (name,)):
+                    with suppress(FileNotFoundError):
+                        fd = held.enter_context(held_open(os.open(stands, READ, dir_fd=dir_fd)))
+                        found = fd, _unpacked if stands.endswith(PACKED) else chunks_of
+                        break
+            yield found
+
+    def _first_places(self, digest: str) -> Generator[str]:
+        for held, fd, status in self.held_contents():
+            known = held, status.st_size, status.st_mtime_ns
+            if known not in self._digests:
+                self._digests[known] = digest_of_file(fd, status.st_size)
+            if self._digests[known] == digest:
+                yield f"{_INCOMING}/{held}"
+
+    def held_contents(self) -> Generator[tuple[str, int, os.stat_result]]:
+        # The descriptor is open until the next one is asked for.
+        with (
+            suppress(FileNotFoundError),
+            held_open(os.open(_INCOMING, DIRECTORY, dir_fd=self.look())) as incoming_fd,
+        ):
+            for name in (name for name in names_in(incoming_fd) if name.endswith(_HELD)):
+                # Where it is gone it has become an object, or was let go.
+                with (
+                    suppress(FileNotFoundError),
+                    held_open(os.open(name, READ, dir_fd=incoming_fd)) as fd,
+                ):
+                    if (status := os.fstat(fd)).st_size:
+                        yield name, fd, status
+
+
+def _damaged(digest: str, why: str) -> IntegrityError:
+    return IntegrityError(
+        f"the object {digest} of the history is damaged: {why}",
+        hint="restore it from a backup; what refers to it cannot be undone",
+    )
+
+
+def _unpacked(fd: int, size_bytes: int) -> tuple[bytes]:
+    unpacker = zlib.decompressobj()
+    content = unpacker.decompress(read_bytes(fd, size_bytes), PACKED_BYTES_MAX + 1)
+    if len(content) > PACKED_BYTES_MAX:
+        raise ValueError(f"it holds more than {PACKED_BYTES_MAX} bytes")
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("it is cut, or something stands behind it")
+    return (content,)
 
 
 class Kept(Struct):
     """What was kept for an act that is about to happen. End it by `settle` or `release`."""
 
     store: "ObjectStore | None" = None
-    name: str | None = None
-    """Of a held file, in `incoming/`; None once it is over, and of what was put."""
-    share: int = -1
+    """None once it is over, and of what was put."""
+    name: str = ""
+    """In `incoming/`."""
     digest: str = ""
     changed_ns: int = 0
     """The file's change time when it got that name."""
@@ -84,39 +232,39 @@ class Kept(Struct):
 
     def require_untouched(self) -> None:
         """Asked last before the act. FileChangedError: somebody wrote to it since it was kept."""
-        if self.store is not None and self.name is not None:
+        if self.store is not None:
             now = os.stat(self.name, dir_fd=self.store.incoming_fd, follow_symlinks=False)
             if now.st_ctime_ns != self.changed_ns:
                 raise _changed()
 
     def settle(self) -> None:
         """The act took place. FileChangedError: what lost its place was written to; put it back."""
-        store, held, self.name = self.store, self.name, None
-        if store is None or held is None:
+        store, self.store = self.store, None
+        if store is None:
             return
         try:
-            with held_open(os.open(held, READ, dir_fd=store.incoming_fd)) as fd:
+            with held_open(os.open(self.name, READ, dir_fd=store.incoming_fd)) as fd:
                 if _nobody_writes(fd):
-                    store.count(store.place(held, self.digest, os.fstat(fd).st_size))
-                    # Its age is that of the file that it was, and its mode may let others in.
-                    store.disk.touch(store.fd, name_of(self.digest))
+                    # Its age was that of the file that it was, and its mode may let others in.
+                    store.disk.set_modified(fd, time.time_ns())
                     store.disk.set_mode(fd, PRIVATE_MODE)
+                    store.count(store.place(self.name, self.digest, fd))
                     return
                 if store.put_file(fd) != self.digest:
                     raise _changed()
                 store.sync()
-                store.discard(held)
+                store.discard(self.name)
         except (OSError, StorageFullError, HostError):
             return  # whoever sweeps next makes it an object
         finally:
-            store.release(self.share)
+            store.release()
 
     def release(self) -> None:
         """The act did not take place, or was undone. A second time does nothing."""
-        store, held, self.name = self.store, self.name, None
-        if store is not None and held is not None:
-            store.discard(held)
-            store.release(self.share)
+        store, self.store = self.store, None
+        if store is not None:
+            store.discard(self.name)
+            store.release()
         over, self.over = self.over, None
         if over is not None:
             over()
@@ -130,32 +278,27 @@ def _changed() -> FileChangedError:
 
 
 def _nobody_writes(fd: int) -> bool:
-    """Whether no descriptor and no mapping can change the open file."""
     try:
         # Who opens it for writing while we hold the lease makes the kernel send us SIGIO,
         # which would end the process. SIGURG is ignored where nobody asks for it.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except (OSError, AttributeError):  # writers, no leases here, or not Linux
+    except (OSError, AttributeError):  # writers, or mappings; no leases here, or not Linux
         return False
     return True
 
 
 class _Staged(NamedTuple):
-    """A content that was put and not synced."""
-
     fd: int
     name: str
     is_named: bool
-    """Whether its name, in `incoming/`, is on the device."""
+    """Its name, in `incoming/`, is on the device."""
 
 
 class ObjectStore(StoreReader):
-    """The store, made where something is put; threads and processes may share it.
-
-    What is put is on the device, and found by others, after the next `sync`.
-    """
+    # Made where something is put; threads and processes may share it. What is put is on the device,
+    # and found by others, after the next `sync`.
 
     def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
         """`bytes_max`: what `prune` keeps it to; None: it is never pruned, and not counted."""
@@ -167,8 +310,7 @@ class ObjectStore(StoreReader):
         self._ahead = 0
         self._swept = False
         self._usage_bytes = 0
-        self._share: int | None = None
-        self._shares: set[int] = set()
+        self._lock_fd, self._shares = -1, 0
         call_after_fork(self, ObjectStore.renew)
 
     def renew(self) -> None:
@@ -177,17 +319,17 @@ class ObjectStore(StoreReader):
         for draft in staged.values():
             os.close(draft.fd)
         # A lock would last as long as the child that holds a copy of it.
-        while self._shares:
-            os.close(self._shares.pop())
-        self._share = None
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+        self._lock_fd, self._shares = -1, 0
 
     def close(self) -> None:
         with self._mutex, converting("close the history"):
             self._drop(self._staged)
             while self._ready:
                 self.discard(self._ready.pop())
-            for share in list(self._shares):
-                self.release(share)
+            while self._shares:
+                self.release()
             if self._incoming_fd >= 0:
                 fd, self._incoming_fd = self._incoming_fd, -1
                 os.close(fd)
@@ -196,62 +338,65 @@ class ObjectStore(StoreReader):
 
     @property
     def fd(self) -> int:
-        """A descriptor of the store's directory, made where it is missing. Raises: ConfigError."""
-        if self._fd < 0:
-            with self._mutex, suppress(FileNotFoundError):
-                return self.look()
+        """Of the store's directory, made where it is missing. Raises: ConfigError."""
+        try:
+            return self.look()
+        except FileNotFoundError:
             os.close(open_directory(self.disk, None, self._directory))
-        return self.look()
+            return self.look()
 
     @property
     def incoming_fd(self) -> int:
-        if self._incoming_fd < 0:
-            with self._mutex:
-                if self._incoming_fd < 0:
-                    self._incoming_fd = open_directory(self.disk, self.fd, INCOMING)
-        return self._incoming_fd
+        with self._mutex:
+            if self._incoming_fd < 0:
+                self._incoming_fd = open_directory(self.disk, self.fd, _INCOMING)
+            return self._incoming_fd
 
-    # Its lock, flock(2) on the directory: whoever puts shares it, whoever prunes has it alone.
-    # Each share has an open file of its own, since a lock belongs to that.
+    # Its lock, flock(2) on the directory: whoever puts shares it, whoever prunes has it alone. All
+    # threads of a process have it together.
 
-    def acquire(self) -> int:
-        """Share the lock until what is returned is released. Raises: HostError, not in time."""
-        with converting("lock the history"):
-            share, is_ours = os.open(".", DIRECTORY, dir_fd=self.fd), False
+    def acquire(self) -> None:
+        """To be released as often. Raises: HostError, not in time."""
+        with self._mutex, converting("lock the history"):
+            self._shares += 1
             try:
-                is_ours = wait_for_lock(share, fcntl.LOCK_SH)
-            finally:
-                if not is_ours:
-                    os.close(share)
-        if not is_ours:
-            raise pruning.busy()
-        self._shares.add(share)
-        return share
+                if self._lock_fd < 0:
+                    self._lock_fd = os.open(".", DIRECTORY, dir_fd=self.fd)
+                    if not wait_for_lock(self._lock_fd, SHARED):
+                        raise pruning.busy()
+            except BaseException:
+                self.release()
+                raise
 
-    def release(self, share: int) -> None:
-        # It is not there in a child that was forked while its parent had it.
-        if share in self._shares:
-            self._shares.remove(share)
-            unlock(share)
+    def release(self) -> None:
+        with self._mutex:
+            # It has none in a child that was forked while its parent had it.
+            self._shares = max(0, self._shares - 1)
+            if not self._shares and self._lock_fd >= 0:
+                fd, self._lock_fd = self._lock_fd, -1
+                unlock(fd)
 
     @contextmanager
     def held(self) -> Generator[None]:
         """While it lasts no process prunes: until what was put is named by something."""
-        share = self.acquire()
+        self.acquire()
         try:
             yield
         finally:
-            self.release(share)
+            self.release()
 
     @contextmanager
     def _alone(self) -> Generator[bool]:
-        """The lock for ourselves if it is free right now: whether it was."""
-        fd = open_locked(self.fd, ".", DIRECTORY)
+        """Whether the lock was free right now, for us alone."""
+        fd = None if self._shares else open_locked(self.fd, ".", DIRECTORY)
+        if fd is None:
+            yield False
+            return
+        self._lock_fd, self._shares = fd, 1
         try:
-            yield fd is not None
+            yield True
         finally:
-            if fd is not None:
-                unlock(fd)
+            self.release()
 
     # Putting
 
@@ -261,7 +406,7 @@ class ObjectStore(StoreReader):
         return digest
 
     def put_file(self, fd: int, *, digest: str | None = None) -> str:
-        """Keep an open file's content; with its `digest` known, copied by the kernel if it can."""
+        """`digest`: where it is known, which saves a reading."""
         with converting(_KEEP):
             size_bytes = os.fstat(fd).st_size
             known = digest or digest_of_file(fd, size_bytes)
@@ -289,14 +434,14 @@ class ObjectStore(StoreReader):
             if len(self._staged) >= _STAGED_MAX:
                 self.sync()
             self._sweep_once()
-            if self._share is None:
-                self._share = self.acquire()
-            try:
-                staged = self._staged[digest] = self._incoming(draft)
-                fill(staged.fd)
-            except BaseException:
-                self._drop((digest,))
-                raise
+            with self.held():
+                self._staged[digest] = self._incoming(draft)
+                self._shares += 1  # until it has its name
+                try:
+                    fill(self._staged[digest].fd)
+                except BaseException:
+                    self._drop((digest,))
+                    raise
 
     def _incoming(self, draft: int | None) -> _Staged:
         if draft is not None:
@@ -314,58 +459,49 @@ class ObjectStore(StoreReader):
 
     def _drop(self, digests: Iterable[str]) -> None:
         for digest in list(digests):
-            staged = self._staged.pop(digest, None)
-            if staged is not None:
-                os.close(staged.fd)
-                self.discard(staged.name)
-        if not self._staged and self._share is not None:
-            share, self._share = self._share, None
-            self.release(share)
+            self.discard(self._staged[digest].name)
+            self._unstage(digest)
+
+    def _unstage(self, digest: str) -> None:
+        os.close(self._staged.pop(digest).fd)
+        self.release()
 
     def sync(self) -> None:
         """Give everything that was put its name, and wait until it is on the device."""
         with self._mutex, converting(_KEEP):
+            staged, more = dict(self._staged), 0
             try:
-                staged = self._staged.values()
                 if staged:
-                    self.disk.sync_all(self.fd, [each.fd for each in staged])
-                    if not all(each.is_named for each in staged):
+                    self.disk.sync_all(self.fd, [each.fd for each in staged.values()])
+                    if not all(each.is_named for each in staged.values()):
                         self._sync_names()
-                    self.count(sum(map(self._name, list(self._staged))))
+                for digest, each in staged.items():
+                    more += self.place(each.name, digest, each.fd)
+                    self._unstage(digest)
+                self.count(more)
             finally:
                 self._drop(self._staged)
 
     def _sync_names(self) -> None:
-        """With more of them, for those who put next."""
+        # With more of them, for those who put next; one that finds no room makes its own.
         names = [_held_name() for _ in range(self._ahead)]
-        try:
-            with suppress(OSError):  # where there is no room for more, the next makes its own
-                for name in names:
-                    os.close(self.disk.create(self.incoming_fd, name))
-            self.disk.sync(self.incoming_fd)
-        except BaseException:
+        with suppress(OSError):
             for name in names:
-                self.discard(name)
-            raise
+                os.close(self.disk.create(self.incoming_fd, name))
+        self.disk.sync(self.incoming_fd)
         self._ready += names
         self._ahead = min(max(1, self._ahead * 2), _AHEAD_MAX)
 
-    def _name(self, digest: str) -> int:
-        staged = self._staged[digest]
-        more = self.place(staged.name, digest, os.fstat(staged.fd).st_size)
-        os.close(self._staged.pop(digest).fd)
-        return more
-
-    def place(self, incoming: str, digest: str, size_bytes: int) -> int:
+    def place(self, incoming: str, digest: str, fd: int) -> int:
         """Let a content replace what stands there; how many bytes more the store has."""
         name, there = name_of(digest), 0
         with suppress(FileNotFoundError):
             there = os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_size
         self.disk.replace(self.incoming_fd, incoming, self.fd, name)
-        return size_bytes - there
+        return os.fstat(fd).st_size - there
 
     def discard(self, incoming: str) -> None:
-        """Remove a name, where it is there. One that cannot be removed is swept later."""
+        # One that cannot be removed is swept later.
         with suppress(OSError):
             self.disk.unlink(self.incoming_fd, incoming)
 
@@ -390,18 +526,19 @@ class ObjectStore(StoreReader):
             if not is_large or status.st_nlink != 1 or status.st_uid != os.geteuid():
                 return None
             self._sweep_once()
-            name, share = _held_name(), self.acquire()
+            name = _held_name()
+            self.acquire()
             try:
                 self.disk.link_open(fd, self.incoming_fd, name)
                 changed_ns = os.fstat(fd).st_ctime_ns
                 self.disk.sync(fd)
                 self.disk.sync(self.incoming_fd)
             except BaseException as failure:
-                self.release(share)
+                self.release()
                 if isinstance(failure, OSError) and failure.errno in _NOT_HERE:
                     return None
                 raise
-            return Kept(self, name, share, digest, changed_ns)
+            return Kept(self, name, digest, changed_ns)
 
     # What killed processes left
 
@@ -410,36 +547,23 @@ class ObjectStore(StoreReader):
         left = "keep what a killed process left"
         with self._mutex, converting(left), self._alone() as is_alone:
             if is_alone:
-                for name, fd, status in self.held_contents():
-                    self.count(self._keep_held(fd, status.st_size))
-                    self.disk.unlink(self.incoming_fd, name)
-                for name in names_in(self.incoming_fd):
+                names = names_in(self.incoming_fd)
+                for _, fd, _ in self.held_contents():
+                    self.put_file(fd)  # a copy, for its other name may be in use
+                self.sync()
+                for name in names:
                     self.disk.unlink(self.incoming_fd, name)
                 self._swept = True
-
-    def _keep_held(self, fd: int, size_bytes: int) -> int:
-        """As a copy, for its other name may be in use."""
-        part = os.urandom(16).hex() + _PART
-        try:
-            with held_open(self.disk.create(self.incoming_fd, part)) as to_fd:
-                digest = write_chunks(chunks_of(fd, size_bytes), self.disk, to_fd)
-                self.disk.sync(to_fd)
-            more = self.place(part, digest, size_bytes)
-            self.disk.sync(self.fd)
-        finally:
-            self.discard(part)
-        return more
 
     def _sweep_once(self) -> None:
         if not self._swept:
             self.recover()
 
-    def _first_places(self, digest: str) -> Iterable[str]:
-        staged = self._staged.get(digest)
-        if staged is not None:
-            return (f"{INCOMING}/{staged.name}",)
-        self._sweep_once()
-        return ()
+    def _first_places(self, digest: str) -> Generator[str]:
+        if digest in self._staged:
+            yield f"{_INCOMING}/{self._staged[digest].name}"
+        else:
+            self._sweep_once()
 
     # Size
 
@@ -448,7 +572,7 @@ class ObjectStore(StoreReader):
             self._usage_bytes = pruning.add_usage(self.fd, size_bytes)
 
     def usage_bytes(self) -> int:
-        with self._mutex, converting("read the history"):
+        with self._mutex, converting(_READ):
             self._usage_bytes = pruning.add_usage(self.fd, 0)
             return self._usage_bytes
 
@@ -469,15 +593,10 @@ class ObjectStore(StoreReader):
         with converting("let a content go"):
             pruning.remove_pin(self.disk, self.fd, name)
 
-    def mark_newest(self, digests: Collection[str]) -> None:
-        """Say that the newest call replaced these: until a newer one says so, they stay."""
-        with self.held(), converting("say what the newest call replaced"):
-            pruning.mark_newest(self.disk, self.fd, digests)
-
     def forget(self, digest: str) -> bool:
         """Remove this content, durably, pinned or not; whether it was there.
 
-        Its name goes. What a device, a snapshot or a backup still holds of it, stays there.
+        What a device, a snapshot or a backup still holds of it, stays there.
         """
         self.sync()
         name, is_there = name_of(digest), False
@@ -509,10 +628,4 @@ class ObjectStore(StoreReader):
 
 
 def _held_name() -> str:
-    return os.urandom(16).hex() + HELD
-
-
-# Contents that the ledger names by a salted digest, and that can be erased without it. What is
-# kept is `salt ‖ content`, under the SHA-256 of just that: so the digest in an entry is the
-# object's name, and the salt stands nowhere else. With the object it is gone, and nobody can try
-# contents against the digest any more. Nothing here is pruned.
+    return os.urandom(16).hex() + _HELD

@@ -1,21 +1,18 @@
 """The names in the store, what holds one there, and keeping the store to its size.
 
-  * alone under the store's lock: nobody who found an object loses it before it is named;
-  * what is to be kept stays, even if the store is larger than it should be then, and so
-    does what the newest call replaced;
-  * age is the time when a content was kept last, not when it was written.
-
-A content that alone is larger than the bound is kept all the same, until something newer is: a
-write whose old content cannot be brought back would be worse.
+* alone under the store's lock: nobody who found an object loses it before it is named;
+* what is to be kept stays, even if the store is larger than it should be then, and so
+does what the newest call replaced: a write that cannot be undone would be worse;
+* age is the time when a content was kept last, not when it was written.
 """
 
-import fcntl
 import os
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from fcntl import LOCK_EX
+from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, InternalError
@@ -34,7 +31,6 @@ _ROOM_PART: Final = 16
 
 
 def name_of(digest: str) -> str:
-    """The name under which the content with this digest stands."""
     found = _DIGEST.fullmatch(digest)
     # Threat: one read from a record that somebody wrote could be a path.
     if found is None:
@@ -49,7 +45,7 @@ def names_in(dir_fd: int) -> list[str]:
 
 
 def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
-    """Open it, made durably where it is missing."""
+    """Made durably where it is missing."""
     with suppress(FileNotFoundError):
         return os.open(name, DIRECTORY, dir_fd=dir_fd)
     with suppress(FileExistsError):  # somebody else was quicker
@@ -61,38 +57,31 @@ def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
 
 def prune(disk: Disk, store_fd: int, bytes_max: int, keep: Collection[str]) -> int:
     """Forget the oldest, but for `keep` and what is pinned, until the rest fits; bytes freed."""
-    spared = {*map(name_of, keep), *_pinned(disk, store_fd, time.time())}
+    spared = {*map(name_of, keep), *_pinned(disk, store_fd)}
     rows = sorted(_list_objects(store_fd))
-    before = total = sum(row.size_bytes for row in rows)
+    before = total = sum(size_bytes for *_, size_bytes in rows)
     if total > bytes_max:
-        for row in rows:
+        for _, name, size_bytes in rows:
             if total <= bytes_max - bytes_max // _ROOM_PART:
                 break
-            if row.name.removesuffix(PACKED) not in spared:
-                disk.unlink(store_fd, row.name)
-                total -= row.size_bytes
+            if name.removesuffix(PACKED) not in spared:
+                disk.unlink(store_fd, name)
+                total -= size_bytes
         disk.sync(store_fd)
     add_usage(store_fd, 0, total)
     return before - total
 
 
-class _ObjectRow(NamedTuple):
-    touched_ns: int
-    name: str
-    size_bytes: int
-
-
-def _list_objects(store_fd: int) -> list[_ObjectRow]:
-    rows: list[_ObjectRow] = []
+def _list_objects(store_fd: int) -> Generator[tuple[int, str, int]]:
+    """When it was kept last, its name, its size."""
     for name in filter(_OBJECT_NAME.fullmatch, names_in(store_fd)):
         with suppress(FileNotFoundError):  # pruned meanwhile
             status = os.stat(name, dir_fd=store_fd, follow_symlinks=False)
-            rows.append(_ObjectRow(status.st_mtime_ns, name, status.st_size))
-    return rows
+            yield status.st_mtime_ns, name, status.st_size
 
 
 # How much stands there: one number in a file, moved by whoever puts or prunes, under its own
-# short lock. A crash may leave it a little off; every pruning counts anew.
+# lock. A process that is killed may leave it a little off; every pruning counts anew.
 
 _USAGE: Final = "usage"
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -102,13 +91,13 @@ _DIGITS: Final = 20
 def add_usage(store_fd: int, size_bytes: int, counted: int | None = None) -> int:
     """Move the number by `size_bytes`, from what was `counted`; return what it is then."""
     with held_open(os.open(_USAGE, _FLAGS, 0o600, dir_fd=store_fd)) as fd:
-        if not wait_for_lock(fd, fcntl.LOCK_EX):
+        if not wait_for_lock(fd, LOCK_EX):
             raise busy()
         text = os.pread(fd, _DIGITS + 1, 0)
         if counted is None and len(text) == _DIGITS + 1 and text[:-1].isdigit():
             counted = int(text)
         if counted is None:  # what is to be added stands there already
-            counted, size_bytes = sum(row.size_bytes for row in _list_objects(store_fd)), 0
+            counted, size_bytes = sum(size for *_, size in _list_objects(store_fd)), 0
         total = max(0, counted + size_bytes)
         os.pwrite(fd, f"{total:0{_DIGITS}d}\n".encode(), 0)
         return total
@@ -125,20 +114,13 @@ def busy() -> HostError:
 #                      digest a line
 # Durability: file under another name → fsync → rename → fsync of the directory. A pin is
 # written while the store's lock is shared, so that its contents are there when it counts.
-#
-#     pins/newest-<nanoseconds since 1970, in 20 digits>-<random>      what the newest call replaced
-#
-# Whoever records a call that kept something, and finds the store over its bound, writes one
-# of its own and then removes those before it. So of several processes at once none takes
-# away what a newer call replaced: at worst two stand until the next call. Where the clock was
-# set back, the older one stays too until its time has passed again.
 
 _PINS: Final = "pins"
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
-_DRAFT: Final = ".part"
 _FOR_EVER: Final = "-"
-_NEWEST: Final = "newest-"
-_TIME_DIGITS: Final = 20
+NEWEST: Final = "newest"
+"""What the newest call replaced: of several at once, that which writes it last. An earlier version
+wrote `newest-<time>-<random>`, which counts until this one stands there."""
 _FILE_BYTES_MAX: Final = 64_000_000
 """A call replaces fewer contents than would fit. More is somebody else's."""
 
@@ -152,7 +134,7 @@ def write_pin(
     until = _FOR_EVER if until_s is None else str(int(until_s) + 1)
     content = "".join(f"{line}\n" for line in (until, *sorted(digests))).encode("ascii")
     with held_open(open_directory(disk, store_fd, _PINS)) as dir_fd:
-        draft = os.urandom(16).hex() + _DRAFT
+        draft = os.urandom(16).hex() + ".part"
         try:
             with held_open(disk.create(dir_fd, draft)) as fd:
                 disk.write(fd, content)
@@ -174,33 +156,24 @@ def remove_pin(disk: Disk, store_fd: int, name: str) -> None:
         disk.unlink(dir_fd, name)
 
 
-def mark_newest(disk: Disk, store_fd: int, digests: Collection[str]) -> None:
-    """Say that the newest call replaced these. Raises: OSError; then what stood there stays."""
-    own = f"{_NEWEST}{time.time_ns():0{_TIME_DIGITS}d}-{os.urandom(8).hex()}"
-    write_pin(disk, store_fd, own, digests, None)
-    with held_open(open_directory(disk, store_fd, _PINS)) as dir_fd:
-        for name in names_in(dir_fd):
-            if name.startswith(_NEWEST) and name < own:
-                with suppress(FileNotFoundError):
-                    disk.unlink(dir_fd, name)
-
-
-def _pinned(disk: Disk, store_fd: int, now_s: float) -> set[str]:
+def _pinned(disk: Disk, store_fd: int) -> set[str]:
     """The names of the objects that are pinned now; pins whose time is over go."""
     found: set[str] = set()
     with held_open(open_directory(disk, store_fd, _PINS)) as dir_fd:
-        for name in names_in(dir_fd):
+        names = names_in(dir_fd)
+        for name in names:
             with held_open(os.open(name, READ, dir_fd=dir_fd)) as fd:
                 text = read_bytes(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX))
             lines = text.decode("ascii", "replace").splitlines()
-            is_over = bool(lines) and lines[0].isdecimal() and int(lines[0]) <= now_s
+            is_over = bool(lines) and lines[0].isdecimal() and int(lines[0]) <= time.time()
+            is_older = name.startswith(f"{NEWEST}-") and NEWEST in names
             # A draft is a dead process's, since we have the store's lock alone.
-            if is_over or name.endswith(_DRAFT):
+            if is_over or is_older or _NAME.fullmatch(name) is None:
                 disk.unlink(dir_fd, name)
             else:
-                found.update(lines)
-    # What is no digest in them pins nothing.
-    return {line.rpartition(":")[2] for line in found}
+                # What is no digest in them pins nothing.
+                found.update(line.rpartition(":")[2] for line in lines)
+    return found
 
 
 def _require_name(name: str) -> None:

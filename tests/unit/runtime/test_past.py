@@ -26,7 +26,7 @@ def result(seq: int, call: str, effects: object = (EFFECT,), status: str = "ok",
 
 
 def note(call: str, at_s: float = 2_000_000_000.0, path: str = "b") -> Note:
-    return Note("file", at_s, CallMark(call, "create_file", "main", "S"), Doing(path, "created"))
+    return Note(at_s, CallMark(call, "create_file", "main", "S"), Doing(path, "created"))
 
 
 def past(*results: StoredEntry, notes=(), intents=()) -> tuple[PastCall, ...]:
@@ -71,7 +71,7 @@ def test_a_failed_call_without_a_note_changed_nothing():
 
 
 def test_a_note_of_the_same_call_id_in_another_session_is_another_call():
-    other = Note("f", 2e9, CallMark("c1", "tool", "main", "other"), Doing("b", "created"))
+    other = Note(2e9, CallMark("c1", "tool", "main", "other"), Doing("b", "created"))
     assert [c.outcome for c in past(result(1, "c1"), notes=(other,))] == ["done", "unknown"]
 
 
@@ -165,7 +165,7 @@ def test_an_undo_that_failed_or_names_the_id_of_several_calls_tells_nothing():
 
 def intent_note(intent: str, path: str = "b") -> Note:
     call = CallMark("call_0", "create_file", "main", "S", intent)
-    return Note("file", 2_000_000_000.0, call, Doing(path, "created"))
+    return Note(2_000_000_000.0, call, Doing(path, "created"))
 
 
 def test_a_result_of_the_same_call_id_does_not_hide_a_call_that_was_killed():

@@ -20,7 +20,7 @@ from paddock.runtime.undo import Undo, UndoArguments
 from paddock.storage.disk import Disk
 from paddock.storage.history import History
 from paddock.storage.journal import Journal
-from paddock.storage.notes import CallMark
+from paddock.storage.notes import CallMark, read_notes
 from paddock.tools.effects import change_of_path
 from paddock.tools.spec import Change, Ports
 from paddock.workspace import Workspace, WorkspacePath
@@ -73,7 +73,7 @@ class Bench(Struct, dict=True):
         plan = undo.resolve(UndoArguments(call=call.call_id, agent="main"), ports)
         with self.history.running(CallMark("UNDO", "undo", "(operator)", "SES-2")) as running:
             output = undo.run(plan, ports)
-            noted = {note.doing.path for note in self.history.notes.read_all()}
+            noted = {note.doing.path for note in read_notes(self.history.store)}
             assert noted >= {change.path for change in output.changes if change.kind != "moved"}
         self.history.recorded(running)
         return past_call(output.changes, call.tool)

@@ -8,6 +8,7 @@ from paddock.errors import FileChangedError
 from paddock.storage.objects import HELD_BYTES_MIN, ObjectStore
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.values.entries import digest_of
+from tests.support.children import end_of
 from tests.support.stores import objects_in
 from tests.support.users import plain_ids
 
@@ -123,11 +124,10 @@ def test_nothing_is_pruned_while_a_file_is_held(store, place, file, fd):
 
 
 def test_what_a_killed_process_held_becomes_an_object(place, file, fd):
-    store = ObjectStore(str(place), bytes_max=1 << 20)
-    store.hold_file(fd, DIGEST)
-    os.close(store.fd)  # killed: neither settled nor released
-    for share in store._shares:
-        os.close(share)
+    def killed() -> None:  # it neither settled nor released
+        ObjectStore(str(place), bytes_max=1 << 20).hold_file(fd, DIGEST)
+
+    assert end_of(killed) == 0
     (place / "incoming" / ("0" * 32 + ".part")).write_bytes(b"a draft")
     with ObjectStore(str(place), bytes_max=1 << 20) as after:
         after.recover()

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from paddock.storage.history import History, Keeper
-from paddock.storage.notes import CallMark
+from paddock.storage.notes import CallMark, read_notes
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.listing import list_directory
@@ -76,10 +76,10 @@ def test_what_only_commands_write_is_not_kept(kept):
 
 def test_the_notes_of_a_recorded_call_are_over_and_those_of_others_are_not(kept):
     kept.write("a", b"one")
-    assert kept.history.notes.read_all() == ()
+    assert read_notes(kept.history.store) == ()
     with kept.history.running(MARK):
         write_file(kept.workspace, kept.workspace.resolve_write("b"), b"killed before the record")
-    (note,) = kept.history.notes.read_all()
+    (note,) = read_notes(kept.history.store)
     assert (note.call, note.doing.path, note.doing.kind) == (MARK, "b", "created")
     assert note.doing.after == digest_of(b"killed before the record")
 
@@ -89,7 +89,7 @@ def test_what_no_call_does_is_kept_and_leaves_no_note(kept):
     write_file(kept.workspace, path, b"one", expected=Expected.ANYTHING)
     write_file(kept.workspace, path, b"two", expected=Expected.ANYTHING)
     assert kept.history.store.read(digest_of(b"one")) == b"one"
-    assert kept.history.notes.read_all() == ()
+    assert read_notes(kept.history.store) == ()
 
 
 def test_the_store_keeps_to_its_size_and_never_forgets_what_the_call_itself_replaced(tmp_path):

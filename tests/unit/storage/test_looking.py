@@ -4,7 +4,7 @@ import pytest
 
 from paddock.errors import ConfigError, HostError, IntegrityError
 from paddock.storage.notes import CallMark, Doing, Notes, read_notes
-from paddock.storage.reader import StoreReader
+from paddock.storage.objects import StoreReader
 from paddock.values.entries import digest_of
 
 HELD = os.urandom(5000)

@@ -38,9 +38,9 @@ def marks(place) -> list[str]:
 
 
 def test_pruning_spares_the_newest_though_the_store_is_over_its_bound(store, place):
-    store.mark_newest([ONE, TWO])
+    store.pin("newest", [ONE, TWO])
     assert left(place) == names(ONE, TWO)
-    store.mark_newest([TWO])
+    store.pin("newest", [TWO])
     assert left(place) == names(TWO)
     assert len(marks(place)) == 1
 
@@ -49,23 +49,24 @@ def test_without_one_everything_goes(place):
     assert left(place) == set()
 
 
-def test_whoever_writes_late_takes_nothing_from_a_newer_call(store, place):
-    store.mark_newest([ONE])
-    (own,) = marks(place)
-    newer = f"newest-{time.time_ns() + 3_600_000_000_000:020d}-{own.rpartition('-')[2]}"
-    os.rename(place / "pins" / own, place / "pins" / newer)
-    store.mark_newest([TWO])
-    assert left(place) == names(ONE, TWO)
+def test_what_an_earlier_version_wrote_counts_until_a_newer_call_has_kept_something(store, place):
+    store.pin("newest", [ONE])
+    older = f"newest-{time.time_ns():020d}-0123456789abcdef"
+    os.rename(place / "pins/newest", place / "pins" / older)
+    assert (left(place), marks(place)) == (names(ONE), [older])
+    store.put_bytes(CONTENTS[1])
+    store.pin("newest", [TWO])
+    assert (left(place), marks(place)) == (names(TWO), ["newest"])
 
 
 def test_what_cannot_be_written_leaves_what_was_the_newest(place, store):
-    store.mark_newest([ONE])
+    store.pin("newest", [ONE])
     for step in (0, 1):
         disk = FaultyDisk(Fault(step, How.BEFORE, errno.ENOSPC))
         with (
             type(store)(str(place), bytes_max=1, disk=disk) as failing,
             pytest.raises(StorageFullError, match="No space"),
         ):
-            failing.mark_newest([TWO])
+            failing.pin("newest", [TWO])
         assert disk.calls[: step + 1] == ["create", "write"][: step + 1]
     assert left(place) == names(ONE)

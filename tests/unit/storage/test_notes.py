@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from paddock.errors import StorageFullError
-from paddock.storage.notes import CallMark, Doing, Notes
+from paddock.storage.notes import CallMark, Doing, Notes, read_notes
 from paddock.storage.objects import ObjectStore
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.children import end_of
@@ -34,7 +34,7 @@ def test_a_note_is_found_by_others_as_it_was_written(store, notes):
     notes.write(CALL, EDIT)
     notes.write(OTHER, DELETE, CREATE)
     other = Notes(store)
-    found = other.read_all()
+    found = read_notes(store)
     other.close()
     assert [(note.call, note.doing) for note in found] == [
         (CALL, EDIT),
@@ -44,11 +44,11 @@ def test_a_note_is_found_by_others_as_it_was_written(store, notes):
     assert all(before <= note.written_s <= time.time() for note in found)
 
 
-def test_a_note_that_is_over_is_found_no_more(notes):
+def test_a_note_that_is_over_is_found_no_more(store, notes):
     (first,) = notes.write(CALL, EDIT)
     rest = notes.write(OTHER, DELETE, CREATE)
     notes.over([first, rest[1]])
-    assert [note.doing for note in notes.read_all()] == [DELETE]
+    assert [note.doing for note in read_notes(store)] == [DELETE]
 
 
 def test_a_process_whose_notes_are_over_leaves_no_file(store, place):
@@ -60,7 +60,7 @@ def test_a_process_whose_notes_are_over_leaves_no_file(store, place):
 
 
 def test_a_process_that_only_reads_makes_no_file(store, notes, place):
-    assert (notes.read_all(), (place / "notes").exists()) == ((), False)
+    assert (read_notes(store), (place / "notes").exists()) == ((), False)
 
 
 def test_a_note_that_is_needed_outlives_its_process(store, place):
@@ -68,25 +68,25 @@ def test_a_note_that_is_needed_outlives_its_process(store, place):
     notes.write(CALL, EDIT)
     notes.close()
     after = Notes(store)
-    assert [note.doing for note in after.read_all()] == [EDIT]
+    assert [note.doing for note in read_notes(store)] == [EDIT]
     after.close()
 
 
-def test_the_file_does_not_grow_for_ever(notes, place):
+def test_the_file_does_not_grow_for_ever(store, notes, place):
     for _ in range(500):
         notes.over(notes.write(CALL, EDIT))
     assert os.stat(place / "notes" / files(place)[0]).st_size < 200_000
     numbers = notes.write(OTHER, DELETE)
-    assert [note.doing for note in notes.read_all()] == [DELETE]
+    assert [note.doing for note in read_notes(store)] == [DELETE]
     notes.over(numbers)
 
 
-def test_a_torn_note_and_what_is_none_are_passed_over(notes, place):
+def test_a_torn_note_and_what_is_none_are_passed_over(store, notes, place):
     notes.write(CALL, EDIT)
     with (place / "notes" / files(place)[0]).open("ab") as file:
         for line in (b"[]\n", b'{"note":7}\n', b"\xff\xfe\n", b'{"over":3}\n', b'{"note":8,"at'):
             file.write(line)
-    assert [note.doing for note in notes.read_all()] == [EDIT]
+    assert [note.doing for note in read_notes(store)] == [EDIT]
 
 
 def test_the_digests_of_calls_at_work_are_needed_and_those_of_old_ones_are_not(notes, place):
@@ -105,11 +105,11 @@ def old(line: bytes, at: bytes) -> bytes:
     return front + at + b"1.5," + back.partition(b",")[2]
 
 
-def test_a_forked_child_writes_a_file_of_its_own(notes, place):
+def test_a_forked_child_writes_a_file_of_its_own(store, notes, place):
     notes.write(CALL, EDIT)
     assert end_of(lambda: notes.write(OTHER, DELETE)) == 0
     notes.write(CALL, CREATE)
-    assert [note.doing for note in notes.read_all()] == [EDIT, DELETE, CREATE]
+    assert [note.doing for note in read_notes(store)] == [EDIT, DELETE, CREATE]
     assert len(files(place)) == 2
 
 
@@ -117,7 +117,7 @@ def test_a_file_is_removed_once_its_process_is_gone_and_not_before(store, notes,
     notes.write(CALL, EDIT)
     (name,) = files(place)
     other = Notes(store)
-    ended = other.read_all()
+    ended = read_notes(store)
     other.tidy(ended)
     assert files(place) == [name]
     # What was noted since is not among what has ended.
@@ -125,7 +125,7 @@ def test_a_file_is_removed_once_its_process_is_gone_and_not_before(store, notes,
     notes.close()
     other.tidy(ended)
     assert files(place) == [name]
-    other.tidy(other.read_all())
+    other.tidy(read_notes(store))
     assert files(place) == []
     other.close()
     notes.__init__(store)
@@ -142,7 +142,7 @@ def test_a_note_that_cannot_be_written_is_told_and_swallows_no_later_one(tmp_pat
                 notes.write(OTHER, DELETE)
             assert disk.calls[-1] == name
         notes.write(OTHER, CREATE)
-        assert [note.doing for note in notes.read_all()] == [EDIT, CREATE]
+        assert [note.doing for note in read_notes(store)] == [EDIT, CREATE]
         notes.close()
 
 
@@ -151,7 +151,7 @@ def lines_in(place) -> int:
     return len((place / "notes" / files(place)[0]).read_bytes().rstrip(b"\0"))
 
 
-def test_of_too_many_notes_the_newest_are_read(notes, place, monkeypatch):
+def test_of_too_many_notes_the_newest_are_read(store, notes, place, monkeypatch):
     numbers = notes.write(CALL, EDIT)
     numbers += notes.write(OTHER, CREATE)
     last = lines_in(place)
@@ -159,13 +159,13 @@ def test_of_too_many_notes_the_newest_are_read(notes, place, monkeypatch):
     size = lines_in(place)
     for read, found in ((size - last, [DELETE]), (size - last + 1, [DELETE])):
         monkeypatch.setattr("paddock.storage.notes._FILE_BYTES_MAX", read)
-        assert [note.doing for note in notes.read_all()] == found
+        assert [note.doing for note in read_notes(store)] == found
     monkeypatch.setattr("paddock.storage.notes._FILE_BYTES_MAX", size)
-    assert [note.doing for note in notes.read_all()] == [EDIT, CREATE, DELETE]
+    assert [note.doing for note in read_notes(store)] == [EDIT, CREATE, DELETE]
     notes.over(numbers)
 
 
-def test_a_line_is_written_into_room_that_is_there(notes, place):
+def test_a_line_is_written_into_room_that_is_there(store, notes, place):
     """So that its sync waits for no change of the file's size."""
     notes.over(notes.write(CALL, EDIT))
     file = place / "notes" / files(place)[0]
@@ -175,27 +175,29 @@ def test_a_line_is_written_into_room_that_is_there(notes, place):
     assert file.stat().st_size == size > lines_in(place)
     numbers = notes.write(CALL, *[replace(EDIT, path="x" * 400)] * 50)
     assert file.stat().st_size > size
-    assert len(notes.read_all()) == 50
+    assert len(read_notes(store)) == 50
     notes.over(numbers)
 
 
-def test_a_note_of_a_version_without_modes_after_is_read_and_one_of_no_version_is_not(notes, place):
+def test_a_note_of_a_version_without_modes_after_is_read_and_one_of_no_version_is_not(
+    store, notes, place
+):
     changed = replace(EDIT, mode_after=0o640)
     numbers = notes.write(CALL, changed)
-    assert [note.doing for note in notes.read_all()] == [changed]
+    assert [note.doing for note in read_notes(store)] == [changed]
     file = place / "notes" / files(place)[0]
     whole = file.read_bytes()
     file.write_bytes(whole.replace(b",true,416]", b",true]"))
-    assert [note.doing for note in notes.read_all()] == [EDIT]
+    assert [note.doing for note in read_notes(store)] == [EDIT]
     for cut in (b"]", b",true,416,0]"):
         file.write_bytes(whole.replace(b",true,416]", cut))
-        assert notes.read_all() == ()
+        assert read_notes(store) == ()
     notes.over(numbers)
 
 
-def test_a_note_of_a_version_without_intents_is_read(notes, place):
+def test_a_note_of_a_version_without_intents_is_read(store, notes, place):
     numbers = notes.write(CALL, EDIT)
     file = place / "notes" / files(place)[0]
     file.write_bytes(file.read_bytes().replace(b'"SES-1",""]', b'"SES-1"]'))
-    assert [note.call for note in notes.read_all()] == [CALL]
+    assert [note.call for note in read_notes(store)] == [CALL]
     notes.over(numbers)

@@ -10,8 +10,7 @@ import zlib
 import pytest
 
 from paddock.errors import ConfigError, HostError, IntegrityError, StorageFullError
-from paddock.storage.objects import ObjectStore
-from paddock.storage.reader import StoreReader
+from paddock.storage.objects import ObjectStore, StoreReader
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.stores import objects_in
 from tests.support.users import give_to_plain_user, run_as_plain_user

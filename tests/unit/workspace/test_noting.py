@@ -7,7 +7,7 @@ import pytest
 from paddock.storage.disk import Disk
 from paddock.storage.history import History
 from paddock.storage.journal import Journal
-from paddock.storage.notes import CallMark, Doing
+from paddock.storage.notes import CallMark, Doing, read_notes
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.apply import commit_changes, note_changes
@@ -74,7 +74,7 @@ def test_a_note_says_of_each_path_whether_what_stood_there_is_kept(tmp_path, wor
     with history.running(MARK):
         commit(tmp_path, workspace, history)
 
-    assert [note.doing for note in history.notes.read_all()] == [
+    assert [note.doing for note in read_notes(history.store)] == [
         Doing("gone", "deleted", before=ONE, mode=0o644, is_kept=False),
         Doing("kept", "overwritten", before=ONE, after=NEW, mode=0o644, mode_after=0o600),
         Doing("link", "overwritten", "link", before=digest_of(b"kept"), after=digest_of(b"lock")),
@@ -105,4 +105,4 @@ def test_what_no_call_commits_leaves_no_note(tmp_path, workspace, history):
     receipt = commit(tmp_path, workspace, history)
 
     assert len(receipt.changes) == 5
-    assert history.notes.read_all() == ()
+    assert read_notes(history.store) == ()
