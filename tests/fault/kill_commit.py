@@ -100,7 +100,7 @@ def recoverer(base: Path, told: int) -> None:
     disk = Disk()
     with (
         Workspace.open(str(base / "ws"), disk=disk),
-        Journal.open(str(base / "journal"), disk) as journal,
+        Journal(str(base / "journal"), disk) as journal,
     ):
         os.write(told, b"?")
         for recovered in recover(journal, disk, detect_resolution()):

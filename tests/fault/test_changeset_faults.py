@@ -76,7 +76,7 @@ def settle(base: Path, disk: Disk | None = None):
     used = disk or Disk()
     with (
         Workspace.open(str(base / "ws"), disk=used),
-        Journal.open(str(base / "journal"), used) as journal,
+        Journal(str(base / "journal"), used) as journal,
     ):
         return recover(journal, used, detect_resolution())
 

@@ -31,7 +31,7 @@ def test_there_is_one_sync_before_the_commit_record_and_one_before_the_end(tmp_p
         bench.commit(*changes(bench.root))
     record = ["write", "sync"]
     assert disk.calls == [
-        *("create", *record, "sync"),  # the entry, its intent, its name
+        *("create", "sync", *record),  # the entry, its name, its intent
         *("create", "set_mode", "write"),  # a/old
         *("make_directory", "create", "write"),  # made, made/file
         "sync_file_system",

@@ -33,7 +33,7 @@ def opened(tree, plane):
     with (
         Workspace.open(str(tree)) as workspace,
         ObjectStore(str(plane / "objects"), bytes_max=10**9) as objects,
-        Journal.open(str(plane / "journal"), Disk()) as journal,
+        Journal(str(plane / "journal"), Disk()) as journal,
     ):
         yield lambda *changes: commit_changes(workspace, [changes], objects, journal)
 

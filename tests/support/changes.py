@@ -188,5 +188,5 @@ def open_bench(base: Path, disk: Disk | None = None, resolution: Resolution | No
         # The workspace first: what the sweep does on opening counts as the disk's first steps.
         workspace = held.enter_context(Workspace.open(str(base / "ws"), resolution, used))
         objects = held.enter_context(ObjectStore(str(base / "objects"), bytes_max=BYTES_MAX))
-        journal = held.enter_context(Journal.open(str(base / "journal"), used))
+        journal = held.enter_context(Journal(str(base / "journal"), used))
         yield Bench(base, workspace, objects, journal)

@@ -229,7 +229,7 @@ def open_bench(
             layout=layout,
             workspace=held.enter_context(Workspace.open(str(root), disk=used)),
             objects=held.enter_context(ObjectStore(str(layout.objects), bytes_max=store_bytes_max)),
-            journal=held.enter_context(Journal.open(str(layout.objects / "journal"), used)),
+            journal=held.enter_context(Journal(str(layout.objects / "journal"), used)),
             ledger=PackageLedger(
                 layout.ledger_paths()["packages"], _Ledger(layout, before_entry).open
             ),

@@ -146,7 +146,7 @@ class Founder(Struct, frozen=True):
             store = str(layout.objects)
             history = History(store, bytes_max=HistorySettings().bytes_max)
             held.callback(history.close)
-            journal = held.enter_context(Journal.open(f"{store}/journal", Disk()))
+            journal = held.enter_context(Journal(f"{store}/journal", Disk()))
             workspace = held.enter_context(Workspace.open(str(layout.root)))
             recover(journal, Disk(), workspace.resolution)
             depot = Depot(

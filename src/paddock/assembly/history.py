@@ -68,7 +68,7 @@ def open_journal(project: Project) -> "Journal":
     """The one journal of the plane's changes. Raises: ConfigError, HostError."""
     from paddock.storage.journal import Journal  # noqa: PLC0415 - for what changes many paths
 
-    return Journal.open(str(project.layout.objects / JOURNAL), Disk())
+    return Journal(str(project.layout.objects / JOURNAL), Disk())
 
 
 _CHANGES_LOOKED_AT_MAX: Final = 100

@@ -4,13 +4,13 @@ Reads are bounded and never hang; writes are whole or absent and survive a power
 `ConfigError` (what stands there cannot be used), `HostError` (this host could not do it).
 """
 
-import errno
 import os
 import stat
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractContextManager, contextmanager
+from errno import EACCES, ELOOP, ENODEV, ENXIO, EPERM
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from paddock.errors import ConfigError, HostError
 from paddock.pattern import lazy_pattern
@@ -22,18 +22,11 @@ WRITABLE_BY_OTHERS: Final = 0o022
 
 _TEMPORARY_NAME: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.tmp")
 """The form that the workspace hides and sweeps, for `init` writes in a project's root."""
-_IRREGULAR: Final = ("is not a regular file", "put a regular file there, or remove it")
-_UNREADABLE: Final = ("may not be read", "give yourself read permission, or remove the file")
-_REFUSALS: Final = {
-    errno.ELOOP: (
-        "is a link, and links are not followed here",
-        "replace the link with a copy of the file",
-    ),
-    errno.EACCES: _UNREADABLE,
-    errno.EPERM: _UNREADABLE,
-    errno.ENXIO: _IRREGULAR,
-    errno.ENODEV: _IRREGULAR,
-}
+_ODD: Final = ("is not a regular file", "put a regular file there, or remove it")
+_CLOSED: Final = ("may not be read", "give yourself read permission, or remove the file")
+_LINK: Final = ("is a link, and links are not followed here", "replace it with a copy of the file")
+_REFUSALS: Final = {ELOOP: _LINK, EACCES: _CLOSED, EPERM: _CLOSED, ENXIO: _ODD, ENODEV: _ODD}
+T = TypeVar("T")
 
 
 @contextmanager
@@ -61,42 +54,40 @@ def _refused(path: Path, problem: str, hint: str) -> ConfigError:
     return ConfigError(f"{quote(str(path))} {problem}", where=str(path), hint=hint)
 
 
-def _unreadable(path: Path, error: OSError) -> ConfigError | HostError:
-    if error.errno in _REFUSALS:
-        return _refused(path, *_REFUSALS[error.errno])
-    return HostError(f"reading {quote(str(path))} failed: {error.strerror}", where=str(path))
-
-
-def read_file(path: Path, bytes_max: int) -> bytes | None:
-    """None where nothing stands; what is no regular file is refused.
-
-    Threat: a link would make a file from elsewhere count as this one.
-    """
-    return _read(path, bytes_max, os.O_NOFOLLOW)
-
-
-def read_file_through_links(
-    path: Path, bytes_max: int, owners: Collection[int] | None = None
-) -> bytes | None:
-    """For what the user alone places. Refused where others than `owners` can write it."""
-    return _read(path, bytes_max, 0, owners)
-
-
-def _read(
-    path: Path, bytes_max: int, extra_flags: int, owners: Collection[int] | None = None
-) -> bytes | None:
-    # Threat: open(2) of a FIFO without a writer would wait for ever, but for O_NONBLOCK.
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | extra_flags
+def _looked_at(path: Path, look: Callable[[], T]) -> T | None:
+    """None where nothing stands."""
     try:
-        opened = os.open(path, flags)
+        return look()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _unreadable(path, error) from error
+        if error.errno in _REFUSALS:
+            raise _refused(path, *_REFUSALS[error.errno]) from error
+        said = f"reading {quote(str(path))} failed: {error.strerror}"
+        raise HostError(said, where=str(path)) from error
+
+
+def read_file(path: Path, bytes_max: int) -> bytes | None:
+    # Threat: a link would make a file from elsewhere count as this one.
+    return read_file_through_links(path, bytes_max, None, os.O_NOFOLLOW)
+
+
+def read_file_through_links(
+    path: Path, bytes_max: int, owners: Collection[int] | None = None, more_flags: int = 0
+) -> bytes | None:
+    """For what the user alone places; None where nothing stands.
+
+    Refused: what is no regular file, what others than `owners` can write.
+    """
+    # Threat: open(2) of a FIFO without a writer would wait for ever, but for O_NONBLOCK.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | more_flags
+    opened = _looked_at(path, lambda: os.open(path, flags))
+    if opened is None:
+        return None
     with held_open(opened) as fd, host_errors("reading", path):
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise _refused(path, *_IRREGULAR)
+            raise _refused(path, *_ODD)
         if owners is not None and (problem := _open_to_others(status, owners)):
             raise _refused(path, problem, "only you may be able to write it: chmod go-w")
         content = b""
@@ -123,25 +114,21 @@ def replace_file(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
 
 
 def create_file(path: Path, content: bytes, mode: int, drafts: Path | None = None) -> bool:
-    """Whether it was put: False where something stands. The umask cuts `mode`.
-
-    The temporary stands in `drafts`, a directory of the same file system, where a killed
-    writer must not leave one beside the file.
-    """
+    """False where something stands. Killed, a writer leaves its temporary in `drafts`."""
     # Temporary → fsync → link(2), which never replaces → unlink of the temporary → fsync of the
     # directory. So of several that try at once one succeeds, and nobody sees a part.
     with host_errors("writing", path):
         temporary = _write_temporary(path.parent if drafts is None else drafts, content, mode)
         try:
-            os.link(temporary, path, follow_symlinks=False)
-        except FileExistsError:
-            return False
-        except OSError:
             try:
-                # Exclusive without hard links too, but a crash may leave a part.
-                _write_new(path, content, mode)
+                os.link(temporary, path, follow_symlinks=False)
             except FileExistsError:
                 return False
+            except OSError:
+                # Exclusive without hard links too, but a crash may leave a part.
+                _write_new(path, content, mode)
+        except FileExistsError:
+            return False
         finally:
             os.unlink(temporary)
         sync_directory(path.parent)
@@ -194,37 +181,25 @@ def sync_directory(directory: Path) -> None:
 def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
     # Threat: whoever can put files here can answer for the user: trust a policy, declare an agent,
     # swap a ledger.
-    status = _lstat(directory)
+    status = _looked_at(directory, lambda: os.lstat(directory))
     if status is None:
         return
-    is_directory = stat.S_ISDIR(status.st_mode)
-    owners = trusted_owners(directory)
-    problem = _open_to_others(status, owners) if is_directory else "is not a directory"
+    problem = "is not a directory"
+    if stat.S_ISDIR(status.st_mode):
+        problem = _open_to_others(status, trusted_owners(directory))
     if problem:
         hint = f"only you may be able to write there: chmod go-w, or choose another {variable}"
         raise _refused(directory, problem, hint)
 
 
 def require_own_link(path: Path) -> None:
-    """Only a link of somebody else is refused.
-
-    Threat: it leads to files of the user's own that were never meant for this.
-    """
-    status = _lstat(path)
+    # Threat: a link of somebody else leads to files of the user's own, never meant for this.
+    status = _looked_at(path, lambda: os.lstat(path))
     if status is None or not stat.S_ISLNK(status.st_mode):
         return
     if status.st_uid not in trusted_owners(path):
         problem = f"is a link that belongs to user {status.st_uid}"
         raise _refused(path, problem, "remove it, and make your own")
-
-
-def _lstat(path: Path) -> os.stat_result | None:
-    try:
-        return os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise _unreadable(path, error) from error
 
 
 def _open_to_others(status: os.stat_result, owners: Collection[int]) -> str:

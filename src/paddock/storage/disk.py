@@ -5,11 +5,11 @@ a name under it, no path; but for `take`, and where no agent can move it.
 """
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
+from errno import EDQUOT, EFBIG, EINVAL, EISDIR, ENOSPC, ENOSYS, EOPNOTSUPP, EPERM, EXDEV
 from typing import Final
 
 from paddock.errors import HostError, StorageFullError
@@ -31,8 +31,8 @@ _O_TMPFILE: Final[int] = getattr(os, "O_TMPFILE", 0)
 _BY_DESCRIPTOR: Final = "/proc/self/fd"
 _WRITE: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY
 _BOTH: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY
-_NO_SUCH_CALL: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_CALL: Final = (ENOSYS, EINVAL, EOPNOTSUPP)
+_FULL: Final = (ENOSPC, EDQUOT, EFBIG)
 CHUNK_BYTES: Final = 1 << 19
 _READ_BYTES_MAX: Final = 65_536
 """What is read and written costs less than a copy by the kernel up to here."""
@@ -66,7 +66,7 @@ class Disk:
             return os.open(".", _BOTH | _O_TMPFILE, mode, dir_fd=dir_fd)
         except OSError as failure:
             # EISDIR: a kernel that knows no O_TMPFILE takes it for O_DIRECTORY.
-            if failure.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            if failure.errno in (EOPNOTSUPP, EISDIR, EINVAL):
                 return None
             raise
 
@@ -92,12 +92,8 @@ class Disk:
         return done + sum(self.write(to_fd, c) for c in chunks_of(from_fd, size_bytes, done))
 
     def sync_file_system(self, fd: int) -> None:
-        try:
-            syncfs(fd)
-        except OSError as failure:
-            # Then all are waited for. EPERM: a container's filter that does not know the call.
-            if failure.errno not in (errno.ENOSYS, errno.EPERM):
-                raise
+        # Else all are waited for. EPERM: a container's filter that does not know the call.
+        if not _does(lambda: syncfs(fd), ENOSYS, EPERM):
             os.sync()
 
     def sync_all(self, dir_fd: int, fds: list[int]) -> None:
@@ -124,23 +120,14 @@ class Disk:
         os.link(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
 
     def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        try:
-            renameat2(from_fd, os.fsencode(name), to_fd, os.fsencode(to), RENAME_NOREPLACE)
-        except OSError as failure:
-            if failure.errno not in _NO_SUCH_CALL:
-                raise
+        of, becomes = os.fsencode(name), os.fsencode(to)
+        if not _does(lambda: renameat2(from_fd, of, to_fd, becomes, RENAME_NOREPLACE), *_NO_CALL):
             self.move_new_by_link(from_fd, name, to_fd, to)
 
     def take(self, from_fd: int, path: str, to_fd: int, to: str) -> bool:
         """As `move_new`, out of a tree that is ours alone; False where it cannot be moved."""
-        try:
-            self.move_new(from_fd, path, to_fd, to)
-        except OSError as failure:
-            # Another file system; a directory, where there is no flag of renameat2.
-            if failure.errno not in (errno.EXDEV, errno.EPERM):
-                raise
-            return False
-        return True
+        # To another file system; a directory, where there is no flag of renameat2.
+        return _does(lambda: self.move_new(from_fd, path, to_fd, to), EXDEV, EPERM)
 
     def move_new_by_link(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
         # link(2) never replaces either. It refuses directories, and no other way is safe for them.
@@ -149,13 +136,8 @@ class Disk:
 
     def exchange(self, dir_fd: int, name: str, other: str) -> bool:
         """False where the file system cannot."""
-        try:
-            renameat2(dir_fd, os.fsencode(name), dir_fd, os.fsencode(other), RENAME_EXCHANGE)
-        except OSError as failure:
-            if failure.errno in _NO_SUCH_CALL:
-                return False
-            raise
-        return True
+        one, two = os.fsencode(name), os.fsencode(other)
+        return _does(lambda: renameat2(dir_fd, one, dir_fd, two, RENAME_EXCHANGE), *_NO_CALL)
 
     def replace(self, from_fd: int | None, name: str, to_fd: int | None, over: str) -> None:
         os.rename(name, over, src_dir_fd=from_fd, dst_dir_fd=to_fd)
@@ -183,6 +165,17 @@ class Disk:
 
     def allocate(self, fd: int, size_bytes: int) -> None:
         os.posix_fallocate(fd, 0, size_bytes)
+
+
+def _does(act: Callable[[], object], *without: int) -> bool:
+    """False where it fails with one of these."""
+    try:
+        act()
+    except OSError as failure:
+        if failure.errno in without:
+            return False
+        raise
+    return True
 
 
 def _reach(fd: int) -> str | int:

@@ -1,10 +1,16 @@
 """The history of a plane: what a workspace is about to replace is handed over here first.
 
-keeper.keep_file(doing, fd)      what stands there is in the store, the note is written
-… the workspace acts, and sees that it was what was kept that lost its place …
-kept.settle()                    or, if the act did not happen, kept.release()
+    keeper.keep_file(doing, fd)      what stands there is in the store, the note is written
+    … the workspace acts, and sees that it was what was kept that lost its place …
+    kept.settle()                    or, if the act did not happen, kept.release()
+
+Store and notes are loaded, and opened, when they are first needed: for calls that write.
 """
 
+import fcntl
+import os
+import signal
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -15,16 +21,16 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.errors import HostError, IntegrityError, StorageFullError
-from paddock.storage.atomic import make_directories
-from paddock.storage.disk import Disk
+from paddock.errors import FileChangedError, HostError, IntegrityError, StorageFullError
+from paddock.storage.atomic import held_open, make_directories
+from paddock.storage.disk import PRIVATE_MODE, READ, Disk
 from paddock.storage.locks import Late
 from paddock.storage.prune import NEWEST
 from paddock.values.entries import DIGEST_PREFIX
 
 if TYPE_CHECKING:
     from paddock.storage.notes import CallMark, Doing, Notes
-    from paddock.storage.objects import Kept, ObjectStore
+    from paddock.storage.objects import ObjectStore
 
 
 class Running(Struct):
@@ -45,13 +51,9 @@ def current_call() -> Running | None:
 
 
 class History:
-    # Store and notes are loaded, and opened, when they are first needed: a call that only reads
-    # pays nothing.
-
     def __init__(self, directory: str, *, bytes_max: int, disk: Disk | None = None) -> None:
         self._store = Late(partial(_store, directory, bytes_max, disk))
         self._notes = Late(self._make_notes)
-        self._bytes_max = bytes_max
         self._kept_last: set[str] = set()
 
     @property
@@ -63,7 +65,7 @@ class History:
         return self._notes.get()
 
     def _make_notes(self) -> "Notes":
-        from paddock.storage.notes import Notes  # noqa: PLC0415 - for calls that write
+        from paddock.storage.notes import Notes  # noqa: PLC0415 - see above
 
         return Notes(self.store)
 
@@ -73,7 +75,7 @@ class History:
         try:
             # A process that makes one call would never see that the store is full. One that
             # kept nothing tidies nothing: whoever only looks must find it again as it was.
-            if self._kept_last and self.store.usage_bytes() > self._bytes_max:
+            if self._kept_last and self.store.is_over():
                 self.store.prune(self.notes.needed() | self._kept_last)
         finally:
             self.notes.close()
@@ -129,9 +131,78 @@ class History:
 
 
 def _store(directory: str, bytes_max: int | None, disk: Disk | None = None) -> "ObjectStore":
-    from paddock.storage.objects import ObjectStore  # noqa: PLC0415 - as above
+    from paddock.storage.objects import ObjectStore  # noqa: PLC0415 - see above
 
     return ObjectStore(directory, bytes_max=bytes_max, disk=disk)
+
+
+class Kept(Struct):
+    """What was kept for an act that is about to happen. End it by `settle` or `release`."""
+
+    store: "ObjectStore | None" = None
+    """None once it is over, and of what was put."""
+    name: str = ""
+    """In `incoming/`."""
+    digest: str = ""
+    changed_ns: int = 0
+    """The file's change time when it got that name."""
+    over: Callable[[], None] | None = None
+
+    def require_untouched(self) -> None:
+        """Asked last before the act. FileChangedError: somebody wrote to it since it was kept."""
+        if self.store is not None:
+            now = os.stat(self.name, dir_fd=self.store.incoming_fd, follow_symlinks=False)
+            if now.st_ctime_ns != self.changed_ns:
+                raise _changed()
+
+    def settle(self) -> None:
+        """The act took place. FileChangedError: what lost its place was written to; put it back."""
+        store, self.store = self.store, None
+        if store is None:
+            return
+        try:
+            with held_open(os.open(self.name, READ, dir_fd=store.incoming_fd)) as fd:
+                if _nobody_writes(fd):
+                    # Its age is that of the file, and its mode may let others in.
+                    store.disk.set_modified(fd, time.time_ns())
+                    store.disk.set_mode(fd, PRIVATE_MODE)
+                    store.count(store.place(self.name, self.digest, fd))
+                    return
+                if store.put_file(fd) != self.digest:
+                    raise _changed()
+                store.sync()
+                store.discard(self.name)
+        except (OSError, StorageFullError, HostError):
+            return  # whoever sweeps next makes it an object
+        finally:
+            store.release()
+
+    def release(self) -> None:
+        """The act did not take place, or was undone. A second time does nothing."""
+        store, self.store = self.store, None
+        if store is not None:
+            store.discard(self.name)
+            store.release()
+        over, self.over = self.over, None
+        if over is not None:
+            over()
+
+
+def _changed() -> FileChangedError:
+    said = "the file was changed by somebody else meanwhile"
+    return FileChangedError(said, hint="read it again, then repeat the call")
+
+
+def _nobody_writes(fd: int) -> bool:
+    try:
+        # Who opens it for writing while we hold the lease makes the kernel send us SIGIO,
+        # which would end the process. SIGURG is ignored where nobody asks for it.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except (OSError, AttributeError):  # writers, or mappings; no leases here, or not Linux
+        return False
+    return True
 
 
 class Keeper(Struct, frozen=True):
@@ -141,26 +212,24 @@ class Keeper(Struct, frozen=True):
     is_exempt: Callable[[str], bool] | None = None
     """Of what only commands write, and can make again, nothing is kept."""
 
-    def keep_file(self, doing: "Doing", fd: int) -> "Kept":
+    def keep_file(self, doing: "Doing", fd: int) -> Kept:
         digest = doing.before
         return self._keep(doing, None if digest is None else lambda store: store.keep(fd, digest))
 
-    def keep_link(self, doing: "Doing", text: bytes) -> "Kept":
+    def keep_link(self, doing: "Doing", text: bytes) -> Kept:
         return self._keep(doing, lambda store: store.keep_bytes(text))
 
-    def note(self, doing: "Doing") -> "Kept":
-        from paddock.storage.objects import Kept  # noqa: PLC0415 - as above
-
+    def note(self, doing: "Doing") -> Kept:
         return self._noted(doing, Kept())
 
-    def _keep(self, doing: "Doing", keep: "Callable[[ObjectStore], Kept] | None") -> "Kept":
+    def _keep(self, doing: "Doing", keep: "Callable[[ObjectStore], Kept] | None") -> Kept:
         is_exempt = self.is_exempt is not None and self.is_exempt(doing.path)
         if self.history is None or keep is None or is_exempt:
             return self.note(replace(doing, is_kept=False))
         with self.history.store.held():
             return self._noted(doing, keep(self.history.store))
 
-    def _noted(self, doing: "Doing", kept: "Kept") -> "Kept":
+    def _noted(self, doing: "Doing", kept: Kept) -> Kept:
         history, running = self.history, current_call()
         if history is None or running is None:  # no call's work: nobody would ask for a note
             return kept

@@ -1,6 +1,6 @@
 """The one journal: sets of steps that happen as a whole, whatever ends the process.
 
-    begin: entry with its intent → sync → sync of this directory
+    begin: entry → sync of this directory → its intent → sync
            the new contents are put under temporary names beside their places → sync
     commit record → sync                                  ← the set exists from here on
            the temporaries and their places change places, one by one → sync
@@ -48,15 +48,16 @@ from paddock.values.calls import Json
 #
 # Before a claimed entry is acted on it is synced: acts that outlive the record that they rest on
 # would be misread later. An entry is removed last; lost with the power, that is done again.
-#
-# Marks hold no device number, which a restart may change; they are compared within one directory.
 
 FORMAT: Final = "paddock-journal/1"
 FORMAT_BESIDE: Final = "paddock-journal/2"
 """Of an entry with a second root: who knows nothing of those must not settle it."""
 RESERVE: Final = b"\0" * 512
-"""Room for two short records, written together with the commit."""
-_DIGEST_CHARS: Final = 64
+_SUFFIX: Final = ".entry"
+_NAME: Final = lazy_pattern(r"[0-9a-f]{32}\.entry")
+TOKEN_CHARS: Final = 24
+_CLAIM: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_VOID: Final = b"\0" * 64
 
 
 class MarkKind(StrEnum):
@@ -70,20 +71,18 @@ class _Row(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class EntryMark(_Row, frozen=True):
+    # No device number, which a restart may change: compared within one directory. Size and time of
+    # a directory are 0, for our own acts move them; `held` is the digest of all that it holds.
     kind: MarkKind
     inode: int
     size_bytes: int
-    """0 for a directory, and so is the time: our own acts move both."""
     modified_ns: int
     held: str = ""
-    """Of a directory: the digest of all that it holds."""
 
 
 class SwapStep(_Row, frozen=True, tag="swap"):
-    """With the temporary name beside it, of the entry's token and the number. None: nothing."""
-
+    # With the temporary name beside it, of the entry's token and the number. None: nothing there.
     directory: str
-    """Relative to the root, `.` for the root."""
     name: str
     number: int
     old: EntryMark | None
@@ -118,7 +117,6 @@ class Intent(Struct, frozen=True, tag_field="record", tag="intent", omit_default
     root_inode: int
     token: str
     directories: tuple[str, ...]
-    """Where temporary names may stand."""
     label: str = ""
     beside: SecondRoot | None = None
 
@@ -186,16 +184,14 @@ class _Decoded(Struct, frozen=True):
 
 def decode(name: str, content: bytes) -> _Decoded:
     """What was torn is left out. IntegrityError: a whole line that no crash makes."""
-    records, previous, offset = Records(), name, 0
-    while True:
-        end = content.find(b"\n", offset)
-        line = content[offset:end] if end >= 0 else b""
-        text = line[_DIGEST_CHARS + 1 :]
-        if line[: _DIGEST_CHARS + 1] != f"{_digest(previous, text)} ".encode("ascii"):
-            return _Decoded(records, previous, offset)
-        records = _with_record(name, records, text)
-        previous = line[:_DIGEST_CHARS].decode("ascii")
-        offset = end + 1
+    found = _Decoded(Records(), name, 0)
+    for line in content.split(b"\n")[:-1]:
+        digest, _, text = line.partition(b" ")
+        if digest.decode("ascii", "replace") != _digest(found.last_digest, text):
+            break
+        records = _with_record(name, found.records, text)
+        found = _Decoded(records, digest.decode("ascii"), found.end_bytes + len(line) + 1)
+    return found
 
 
 def _with_record(name: str, records: Records, text: bytes) -> Records:
@@ -206,17 +202,8 @@ def _with_record(name: str, records: Records, text: bytes) -> Records:
         is_known = not isinstance(record, Intent) or fields.get("format") == record.format
         if found is not None and is_known:
             return found
-    raise IntegrityError(
-        f"journal entry {name} has a whole line that is no record of {FORMAT}",
-        hint="was it written by a newer paddock?",
-    )
-
-
-_SUFFIX: Final = ".entry"
-_NAME: Final = lazy_pattern(r"[0-9a-f]{32}\.entry")
-TOKEN_CHARS: Final = 24
-_CLAIM: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_VOID: Final = b"\0" * 64
+    said = f"journal entry {name} has a whole line that is no record of {FORMAT}"
+    raise IntegrityError(said, hint="was it written by a newer paddock?")
 
 
 class JournalEntry(ClaimedFile):
@@ -232,15 +219,12 @@ class JournalEntry(ClaimedFile):
                 raise IntegrityError(f"journal entry {self.name}: {size_bytes} bytes, over {most}")
             decoded = decode(self.name, read_bytes(self.fd, size_bytes))
             self.disk.sync(self.fd)
-        self.records = decoded.records
-        self._last_digest = decoded.last_digest
+        self.records, self._last_digest = decoded.records, decoded.last_digest
         self.end_bytes, self.size_bytes = decoded.end_bytes, size_bytes
 
     def begin(self, intent: Intent) -> None:
         # Nothing may be done in the tree before this returns.
         self._record(intent)
-        with converting("write the journal"):
-            self.disk.sync(self._dir_fd)
 
     def commit(self, steps: tuple[Step, ...]) -> None:
         # When this returns, the set is complete or undone as a whole.
@@ -270,18 +254,15 @@ class JournalEntry(ClaimedFile):
             self.disk.sync(self._dir_fd)
 
     def _record(self, record: Record, room: int = 0) -> None:
-        records = self.records.followed_by(record)
-        if records is None:
+        if (records := self.records.followed_by(record)) is None:
             raise InternalError(f"a journal entry goes on with {record!r}")
         line, digest = encode_line(self._last_digest, payload_of(record))
         if self.end_bytes + len(line) + room > limits.journal_entry_bytes_max:
-            raise StorageFullError(
-                "the set is too large for one journal entry", hint="change less at once"
-            )
+            said = "the set is too large for one journal entry"
+            raise StorageFullError(said, hint="change less at once")
         with converting("write the journal"):
             self.append(line, room, self.disk.sync)
-        self._last_digest = digest
-        self.records = records
+        self._last_digest, self.records = digest, records
 
 
 class UnclaimedEntry(Struct, frozen=True):
@@ -290,22 +271,16 @@ class UnclaimedEntry(Struct, frozen=True):
 
 
 class Journal:
-    # One object serves any number of threads.
-
-    def __init__(self, disk: Disk, dir_fd: int) -> None:
-        self._disk = disk
-        self._dir_fd = dir_fd
-
-    @classmethod
-    def open(cls, directory: str, disk: Disk) -> Self:
+    def __init__(self, directory: str, disk: Disk) -> None:
         """The directory is made where it is missing; its parent is not."""
+        self._disk = disk
         with converting(f"open the journal {quote(directory)}"):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(directory, PRIVATE_DIRECTORY_MODE)
             # Threat: whoever can write here can have names moved in any tree that the
             # plane's user may change.
             require_private(Path(directory))
-            return cls(disk, os.open(directory, DIRECTORY))
+            self._dir_fd = os.open(directory, DIRECTORY)
 
     def __enter__(self) -> Self:
         return self

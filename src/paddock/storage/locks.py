@@ -1,7 +1,6 @@
 """Locks between processes: flock(2) on what is changed itself; and what a forked child does.
 
-A lock goes with its descriptor, so a killed holder leaves none behind. Every wait is bounded:
-a stopped holder must not stop everybody.
+A killed holder leaves none behind. Every wait is bounded: a stopped one must not stop everybody.
 """
 
 import os
@@ -26,7 +25,6 @@ T = TypeVar("T")
 SHARED: Final = LOCK_SH
 _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
-_NAMES_TRIED_MAX: Final = 16
 
 Identity = tuple[int, int]
 
@@ -104,14 +102,19 @@ class ClaimedFile:
 
     @classmethod
     def make(cls, disk: "Disk", dir_fd: int, suffix: str) -> Self:
-        for _ in range(_NAMES_TRIED_MAX):
-            name = os.urandom(16).hex() + suffix
-            fd = disk.create(dir_fd, name)
-            # Between the two calls somebody may have taken it for a dead one.
-            if try_lock(fd) and leads_to(dir_fd, name, fd):
-                return cls(disk, dir_fd, name, fd)
-            os.close(fd)
-        raise HostError("no file of our own can be made: each is taken away at once")
+        """Its name is on the device."""
+        name = os.urandom(16).hex() + suffix
+        made = cls(disk, dir_fd, name, disk.create(dir_fd, name))
+        # Between the two calls somebody may have taken it for a dead one.
+        if not try_lock(made.fd) or not leads_to(dir_fd, name, made.fd):
+            made.release()
+            return cls.make(disk, dir_fd, suffix)
+        try:
+            disk.sync(dir_fd)
+        except BaseException:
+            made.remove()
+            raise
+        return made
 
     def append(self, lines: bytes, room: int, sync: Callable[[int], None] | None) -> None:
         """Write over the NULs, or with so many new ones; one that failed is written over."""
@@ -143,12 +146,10 @@ def locked(directory: Path, kind: int = LOCK_EX) -> Generator[None]:
     """HostError: not in path_lock_timeout_s."""
     with try_locked(directory, kind, limits.path_lock_timeout_s) as is_ours:
         if not is_ours:
-            raise HostError(
-                f"{quote(str(directory))} was locked by another process"
-                f" for {limits.path_lock_timeout_s:g} s",
-                where=str(directory),
-                hint="end the other paddock process, then try again",
-            )
+            wait = f"{limits.path_lock_timeout_s:g} s"
+            said = f"{quote(str(directory))} was locked by another process for {wait}"
+            hint = "end the other paddock process, then try again"
+            raise HostError(said, where=str(directory), hint=hint)
         yield
 
 

@@ -3,10 +3,9 @@
 With the store, enough to find and undo a change whose call was killed before the ledger had its
 result; from then on the note means nothing any more.
 
-Each process writes one file in `notes/`, a line a note, and holds its flock(2); one whose lock is
-free belongs to a process that was killed. A note is one write and one sync, over NULs that are on
-the device by then: so neither the file's size nor its blocks change, and the sync waits for the
-line alone, not for the journal of the file system.
+Each process writes one file in `notes/`, a line a note. A note is one write and one sync, over NULs
+that are on the device by then: so neither the file's size nor its blocks change, and the sync waits
+for the line alone, not for the journal of the file system.
 """
 
 import json
@@ -31,7 +30,6 @@ _FILE_BYTES_MAX: Final = 16_000_000
 """So much of a file's end is read: what is at work stands there."""
 _CUT_AT_BYTES: Final = 65_536
 _ROOM_BYTES: Final = 4096
-"""So many NULs are written with a line that has no room."""
 _RUNNING_S_MAX: Final = 86_400
 """No call runs for a day; an older note holds nothing back from being pruned."""
 
@@ -39,13 +37,12 @@ _RUNNING_S_MAX: Final = 86_400
 class CallMark(Struct, frozen=True, array_like=True):
     # Threat: a model chooses `call_id`, and may give one twice; what tells a call from
     # every other is `intent`, which the ledger drew.
-
     call_id: str
     tool: str
     agent: str
     session_id: str
     intent: str = ""
-    """The id of the entry before the act; empty in notes of a version that did not write it."""
+    """Empty in notes of a version that did not write it."""
 
 
 DoingKind: TypeAlias = Literal[
@@ -63,13 +60,12 @@ class Doing(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Versions; None: nothing stands there."""
     to: str | None = None
     mode: int | None = None
-    """Of what stood there, where it goes away."""
+    """Of what goes away."""
     made: tuple[str, ...] = ()
-    """Directories that were made on the way."""
+    """Directories on the way."""
     entry_after: DoingEntry | Literal[""] = ""
     """Where that is something else."""
     is_kept: bool = True
-    """What stood there is in the store: all but what only commands write."""
     mode_after: int | None = None
 
 
@@ -151,14 +147,8 @@ class Notes:
         store = self._store
         if self._dir_fd < 0:
             self._dir_fd = open_directory(store.disk, store.fd, _NOTES)
-        file = ClaimedFile.make(store.disk, self._dir_fd, _SUFFIX)
-        try:
-            store.disk.sync(self._dir_fd)
-        except BaseException:
-            file.remove()
-            raise
-        self._own = file
-        return file
+        self._own = ClaimedFile.make(store.disk, self._dir_fd, _SUFFIX)
+        return self._own
 
     def needed(self) -> frozenset[str]:
         """The digests that notes of calls at work name: not to be pruned."""
@@ -192,11 +182,10 @@ def read_notes(store: StoreReader) -> tuple[Note, ...]:
 
 
 def _files_of(store: StoreReader) -> Generator[tuple[int, str]]:
-    try:
-        opened = os.open(_NOTES, DIRECTORY, dir_fd=store.look())
-    except FileNotFoundError:
-        return
-    with held_open(opened) as dir_fd:
+    with (
+        suppress(FileNotFoundError),
+        held_open(os.open(_NOTES, DIRECTORY, dir_fd=store.look())) as dir_fd,
+    ):
         yield from ((dir_fd, name) for name in names_in(dir_fd) if name.endswith(_SUFFIX))
 
 

@@ -1,44 +1,31 @@
 """The store of contents: each one once, under the digest of its bytes.
 
     <64 hex digits>          an object, as it is; with `.z`, one that an earlier version packed
-    usage, notes/, pins/     see `prune` and `notes`
     incoming/<random>.held   a content that has no digest for a name yet: put, or a second name
                              of a large file that is about to be replaced; empty, a name for later
 
 A digest never leads to less than the whole content, and what was told to be kept is found,
-whatever ends the process. Two that keep the same content end with one object.
+whatever ends the process.
 """
 
-import fcntl
 import hashlib
 import os
-import signal
 import stat
 import threading
-import time
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
 from errno import EACCES, EMLINK, ENOENT, EOPNOTSUPP, EPERM, EXDEV
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
-from msgspec import Struct
-
-from paddock.errors import FileChangedError, HostError, IntegrityError, StorageFullError
+from paddock import limits
+from paddock.errors import HostError, IntegrityError
 from paddock.storage import prune as pruning
 from paddock.storage.atomic import held_open, require_private
-from paddock.storage.disk import (
-    DIRECTORY,
-    PRIVATE_MODE,
-    READ,
-    Disk,
-    chunks_of,
-    converting,
-    digest_of_file,
-    read_bytes,
-)
+from paddock.storage.disk import DIRECTORY, READ, Disk, chunks_of, converting, digest_of_file
+from paddock.storage.history import Kept
 from paddock.storage.locks import SHARED, call_after_fork, open_locked, unlock, wait_for_lock
 from paddock.storage.prune import PACKED, name_of, names_in, open_directory
 from paddock.text.show import quote
@@ -56,9 +43,8 @@ from paddock.values.entries import DIGEST_PREFIX, digest_of
 # misses a digest, makes objects of all that dead processes left in `incoming/`; what was left
 # half-written becomes one too, of the digest of what is there: nothing ever names it. That saves a
 # wait for one directory, and most often the other: names in `incoming/` are made ahead, empty,
-# several with one sync, and a put into one of them waits for its bytes alone.
-#
-# What is there already is not relied on: to replace it costs less than checking it.
+# several with one sync, and a put into one of them waits for its bytes alone. What has that digest
+# already is not relied on: to replace it costs less than checking it.
 #
 # Only a file that has one name, belongs to us, and lies on the store's file system can be
 # held; and only if nobody can write to it any more does it become an object. A read lease
@@ -69,13 +55,13 @@ _INCOMING: Final = "incoming"
 _HELD: Final = ".held"
 _FILL: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _STAGED_MAX: Final = 64
-"""Puts that wait for `sync` at most, each holding a descriptor."""
+"""Puts that wait for `sync`, each holding a descriptor."""
 _AHEAD_MAX: Final = 16
-"""Names that are made ahead. Who puts once makes none, and who goes on twice as many each time."""
+"""Who puts once makes no name ahead, and who goes on twice as many each time."""
 HELD_BYTES_MIN: Final = 4096
 """Smaller files are copied, which costs less there."""
 PACKED_BYTES_MAX: Final = 64_000_000
-"""Of the content. A packed object that holds more is a forgery."""
+"""A packed object that holds more is a forgery."""
 _NOT_HERE: Final = frozenset({EXDEV, EPERM, EACCES, EMLINK, EOPNOTSUPP, ENOENT})
 """link(2): another file system or mount, no hard links there, no /proc."""
 _KEEP: Final = "keep what is about to be replaced"
@@ -84,7 +70,7 @@ _Unpacked = Callable[[int, int], Iterable[bytes]]
 
 
 class StoreReader:
-    # Nothing is made, moved or removed: it serves also where the file system is full, or read-only.
+    # Makes, moves and removes nothing: it serves also where the file system is full, or read-only.
     # Threat: whoever can write to the store can forge what undo brings back, so every object is
     # checked against its name when it is read.
 
@@ -107,7 +93,7 @@ class StoreReader:
         self.close()
 
     def close(self) -> None:
-        """It is opened again where it is needed again."""
+        # It is opened again where it is needed again.
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
@@ -148,10 +134,8 @@ class StoreReader:
     def _content(self, digest: str) -> Generator[bytes]:
         with self._opened(digest) as found:
             if found is None:
-                raise HostError(
-                    f"the history does not keep the content {quote(digest)} any more",
-                    hint="it was pruned to keep to [history] bytes_max",
-                )
+                said = f"the history does not keep the content {quote(digest)} any more"
+                raise HostError(said, hint="it was pruned to keep to [history] bytes_max")
             (fd, unpacked), hashed = found, hashlib.sha256()
             try:
                 for piece in unpacked(fd, os.fstat(fd).st_size):
@@ -201,15 +185,13 @@ class StoreReader:
 
 
 def _damaged(digest: str, why: str) -> IntegrityError:
-    return IntegrityError(
-        f"the object {digest} of the history is damaged: {why}",
-        hint="restore it from a backup; what refers to it cannot be undone",
-    )
+    said = f"the object {digest} of the history is damaged: {why}"
+    return IntegrityError(said, hint="restore it from a backup; what refers to it cannot be undone")
 
 
 def _unpacked(fd: int, size_bytes: int) -> tuple[bytes]:
     unpacker = zlib.decompressobj()
-    content = unpacker.decompress(read_bytes(fd, size_bytes), PACKED_BYTES_MAX + 1)
+    content = unpacker.decompress(b"".join(chunks_of(fd, size_bytes)), PACKED_BYTES_MAX + 1)
     if len(content) > PACKED_BYTES_MAX:
         raise ValueError(f"it holds more than {PACKED_BYTES_MAX} bytes")
     if not unpacker.eof or unpacker.unused_data:
@@ -217,111 +199,30 @@ def _unpacked(fd: int, size_bytes: int) -> tuple[bytes]:
     return (content,)
 
 
-class Kept(Struct):
-    """What was kept for an act that is about to happen. End it by `settle` or `release`."""
-
-    store: "ObjectStore | None" = None
-    """None once it is over, and of what was put."""
-    name: str = ""
-    """In `incoming/`."""
-    digest: str = ""
-    changed_ns: int = 0
-    """The file's change time when it got that name."""
-    over: Callable[[], None] | None = None
-    """Told that the act is not about to happen any more."""
-
-    def require_untouched(self) -> None:
-        """Asked last before the act. FileChangedError: somebody wrote to it since it was kept."""
-        if self.store is not None:
-            now = os.stat(self.name, dir_fd=self.store.incoming_fd, follow_symlinks=False)
-            if now.st_ctime_ns != self.changed_ns:
-                raise _changed()
-
-    def settle(self) -> None:
-        """The act took place. FileChangedError: what lost its place was written to; put it back."""
-        store, self.store = self.store, None
-        if store is None:
-            return
-        try:
-            with held_open(os.open(self.name, READ, dir_fd=store.incoming_fd)) as fd:
-                if _nobody_writes(fd):
-                    # Its age was that of the file that it was, and its mode may let others in.
-                    store.disk.set_modified(fd, time.time_ns())
-                    store.disk.set_mode(fd, PRIVATE_MODE)
-                    store.count(store.place(self.name, self.digest, fd))
-                    return
-                if store.put_file(fd) != self.digest:
-                    raise _changed()
-                store.sync()
-                store.discard(self.name)
-        except (OSError, StorageFullError, HostError):
-            return  # whoever sweeps next makes it an object
-        finally:
-            store.release()
-
-    def release(self) -> None:
-        """The act did not take place, or was undone. A second time does nothing."""
-        store, self.store = self.store, None
-        if store is not None:
-            store.discard(self.name)
-            store.release()
-        over, self.over = self.over, None
-        if over is not None:
-            over()
-
-
-def _changed() -> FileChangedError:
-    return FileChangedError(
-        "the file was changed by somebody else meanwhile",
-        hint="read it again, then repeat the call",
-    )
-
-
-def _nobody_writes(fd: int) -> bool:
-    try:
-        # Who opens it for writing while we hold the lease makes the kernel send us SIGIO,
-        # which would end the process. SIGURG is ignored where nobody asks for it.
-        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except (OSError, AttributeError):  # writers, or mappings; no leases here, or not Linux
-        return False
-    return True
-
-
-class _Staged(NamedTuple):
-    fd: int
-    name: str
-    is_named: bool
-    """Its name, in `incoming/`, is on the device."""
-
-
 class ObjectStore(StoreReader):
-    # Made where something is put; threads and processes may share it. What is put is on the device,
-    # and found by others, after the next `sync`.
+    # What is put is on the device, and found by others, after the next `sync`.
 
     def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
         """`bytes_max`: what `prune` keeps it to; None: it is never pruned, and not counted."""
         super().__init__(directory, disk=disk)
         self._bytes_max = bytes_max
         self._incoming_fd = -1
-        self._staged: dict[str, _Staged] = {}
+        self._staged: dict[str, tuple[int, str]] = {}
+        """By digest, a descriptor and the name in `incoming/`, which is on the device, or else: """
+        self._has_unsynced_names = False
         self._ready: list[str] = []
         self._ahead = 0
         self._swept = False
-        self._usage_bytes = 0
         self._lock_fd, self._shares = -1, 0
         call_after_fork(self, ObjectStore.renew)
 
     def renew(self) -> None:
         super().renew()
-        staged, self._staged, self._ready = self._staged, {}, []
-        for draft in staged.values():
-            os.close(draft.fd)
         # A lock would last as long as the child that holds a copy of it.
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-        self._lock_fd, self._shares = -1, 0
+        for fd in (*(fd for fd, _ in self._staged.values()), self._lock_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._staged, self._ready, self._lock_fd, self._shares = {}, [], -1, 0
 
     def close(self) -> None:
         with self._mutex, converting("close the history"):
@@ -363,7 +264,9 @@ class ObjectStore(StoreReader):
                 if self._lock_fd < 0:
                     self._lock_fd = os.open(".", DIRECTORY, dir_fd=self.fd)
                     if not wait_for_lock(self._lock_fd, SHARED):
-                        raise pruning.busy()
+                        wait = f"for over {limits.path_lock_timeout_s:g} s"
+                        said = f"the history is locked by another process, {wait}"
+                        raise HostError(said, hint="try again")
             except BaseException:
                 self.release()
                 raise
@@ -419,12 +322,12 @@ class ObjectStore(StoreReader):
         return known
 
     def open_draft(self) -> int | None:
-        """A new file for `adopt`, seen by nobody, the caller's to close; None without O_TMPFILE."""
+        """For `adopt`, seen by nobody, the caller's to close; None without O_TMPFILE."""
         with converting(_KEEP):
             return self.disk.open_unnamed(self.fd)
 
     def adopt(self, fd: int, digest: str) -> None:
-        """Keep a filled draft of `open_draft`, which nobody writes to any more, without a copy."""
+        """Keep a draft, which nobody writes to any more, without a copy."""
         self._stage(digest, lambda _: None, fd)
 
     def _stage(self, digest: str, fill: Callable[[int], object], draft: int | None = None) -> None:
@@ -438,45 +341,42 @@ class ObjectStore(StoreReader):
                 self._staged[digest] = self._incoming(draft)
                 self._shares += 1  # until it has its name
                 try:
-                    fill(self._staged[digest].fd)
+                    fill(self._staged[digest][0])
                 except BaseException:
                     self._drop((digest,))
                     raise
 
-    def _incoming(self, draft: int | None) -> _Staged:
-        if draft is not None:
-            name = _held_name()
-            self.disk.link_open(draft, self.incoming_fd, name)
-            return _Staged(os.dup(draft), name, is_named=False)
-        while self._ready:
+    def _incoming(self, draft: int | None) -> tuple[int, str]:
+        while draft is None and self._ready:
             name = self._ready.pop()
             # It could not be made, or another process has swept it while nothing was put here.
             with suppress(FileNotFoundError):
-                fd = os.open(name, _FILL, dir_fd=self.incoming_fd)
-                return _Staged(fd, name, is_named=True)
-        name = _held_name()
-        return _Staged(self.disk.create(self.incoming_fd, name), name, is_named=False)
+                return os.open(name, _FILL, dir_fd=self.incoming_fd), name
+        name, self._has_unsynced_names = _held_name(), True
+        if draft is None:
+            return self.disk.create(self.incoming_fd, name), name
+        self.disk.link_open(draft, self.incoming_fd, name)
+        return os.dup(draft), name
 
     def _drop(self, digests: Iterable[str]) -> None:
         for digest in list(digests):
-            self.discard(self._staged[digest].name)
+            self.discard(self._staged[digest][1])
             self._unstage(digest)
 
     def _unstage(self, digest: str) -> None:
-        os.close(self._staged.pop(digest).fd)
+        os.close(self._staged.pop(digest)[0])
         self.release()
 
     def sync(self) -> None:
-        """Give everything that was put its name, and wait until it is on the device."""
         with self._mutex, converting(_KEEP):
             staged, more = dict(self._staged), 0
             try:
                 if staged:
-                    self.disk.sync_all(self.fd, [each.fd for each in staged.values()])
-                    if not all(each.is_named for each in staged.values()):
-                        self._sync_names()
-                for digest, each in staged.items():
-                    more += self.place(each.name, digest, each.fd)
+                    self.disk.sync_all(self.fd, [fd for fd, _ in staged.values()])
+                if staged and self._has_unsynced_names:
+                    self._sync_names()
+                for digest, (fd, name) in staged.items():
+                    more += self.place(name, digest, fd)
                     self._unstage(digest)
                 self.count(more)
             finally:
@@ -490,7 +390,7 @@ class ObjectStore(StoreReader):
                 os.close(self.disk.create(self.incoming_fd, name))
         self.disk.sync(self.incoming_fd)
         self._ready += names
-        self._ahead = min(max(1, self._ahead * 2), _AHEAD_MAX)
+        self._ahead, self._has_unsynced_names = min(max(1, self._ahead * 2), _AHEAD_MAX), False
 
     def place(self, incoming: str, digest: str, fd: int) -> int:
         """Let a content replace what stands there; how many bytes more the store has."""
@@ -506,7 +406,6 @@ class ObjectStore(StoreReader):
             self.disk.unlink(self.incoming_fd, incoming)
 
     def keep(self, fd: int, digest: str) -> Kept:
-        """Keep an open file whose digest that is, which is about to lose its name."""
         held = self.hold_file(fd, digest)
         if held is None:
             self.put_file(fd, digest=digest)
@@ -519,7 +418,7 @@ class ObjectStore(StoreReader):
         return Kept()
 
     def hold_file(self, fd: int, digest: str) -> Kept | None:
-        """Keep a large file that is about to lose its only name; None where it has to be put."""
+        """A large file that is about to lose its only name; None where it has to be put."""
         with converting(_KEEP), self._mutex:
             status = os.fstat(fd)
             is_large = stat.S_ISREG(status.st_mode) and status.st_size >= HELD_BYTES_MIN
@@ -543,7 +442,7 @@ class ObjectStore(StoreReader):
     # What killed processes left
 
     def recover(self) -> None:
-        """Keep what killed processes were about to, where nobody else puts."""
+        # Where nobody else puts.
         left = "keep what a killed process left"
         with self._mutex, converting(left), self._alone() as is_alone:
             if is_alone:
@@ -552,7 +451,7 @@ class ObjectStore(StoreReader):
                     self.put_file(fd)  # a copy, for its other name may be in use
                 self.sync()
                 for name in names:
-                    self.disk.unlink(self.incoming_fd, name)
+                    self.discard(name)
                 self._swept = True
 
     def _sweep_once(self) -> None:
@@ -561,7 +460,7 @@ class ObjectStore(StoreReader):
 
     def _first_places(self, digest: str) -> Generator[str]:
         if digest in self._staged:
-            yield f"{_INCOMING}/{self._staged[digest].name}"
+            yield f"{_INCOMING}/{self._staged[digest][1]}"
         else:
             self._sweep_once()
 
@@ -569,22 +468,17 @@ class ObjectStore(StoreReader):
 
     def count(self, size_bytes: int) -> None:
         if size_bytes and self._bytes_max is not None:
-            self._usage_bytes = pruning.add_usage(self.fd, size_bytes)
+            pruning.add_usage(self.fd, size_bytes)
 
     def usage_bytes(self) -> int:
         with self._mutex, converting(_READ):
-            self._usage_bytes = pruning.add_usage(self.fd, 0)
-            return self._usage_bytes
+            return pruning.add_usage(self.fd, 0)
 
     def is_over(self) -> bool:
-        """Whether `prune` would do something, by what was known when it was told last."""
-        return self._bytes_max is not None and self._usage_bytes > self._bytes_max
+        return self._bytes_max is not None and self.usage_bytes() > self._bytes_max
 
     def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
-        """Keep these from being pruned, durably, until then (in seconds since 1970) or `unpin`.
-
-        To be called inside the `held` in which the contents were put, or found.
-        """
+        """Until then, in seconds since 1970. Inside the `held` in which they were put, or found."""
         self.sync()
         with self.held(), converting(_KEEP):
             pruning.write_pin(self.disk, self.fd, name, digests, until_s)
@@ -594,19 +488,13 @@ class ObjectStore(StoreReader):
             pruning.remove_pin(self.disk, self.fd, name)
 
     def forget(self, digest: str) -> bool:
-        """Remove this content, durably, pinned or not; whether it was there.
-
-        What a device, a snapshot or a backup still holds of it, stays there.
-        """
+        """Durably; whether it was there. What a snapshot or a backup still holds, stays there."""
         self.sync()
-        name, is_there = name_of(digest), False
+        is_there = False
         with self._mutex, converting("remove a content"):
-            for stands in (name, name + PACKED):
-                with suppress(FileNotFoundError):
-                    size_bytes = os.stat(stands, dir_fd=self.fd, follow_symlinks=False).st_size
-                    self.disk.unlink(self.fd, stands)
-                    self.count(-size_bytes)
-                    is_there = True
+            with suppress(FileNotFoundError):
+                self.disk.unlink(self.fd, name_of(digest))
+                is_there = True
             # Nobody waited for its name: it must not come back under the one that it had before.
             for held, fd, status in self.held_contents():
                 if digest_of_file(fd, status.st_size) == digest:
@@ -618,13 +506,10 @@ class ObjectStore(StoreReader):
         return is_there
 
     def prune(self, keep: Collection[str]) -> int:
-        """Forget the oldest but for `keep` and what is pinned; the bytes that this freed."""
         with self._mutex, converting("prune the history"), self._alone() as is_alone:
             if not is_alone or self._bytes_max is None:
                 return 0
-            freed = pruning.prune(self.disk, self.fd, self._bytes_max, keep)
-            self._usage_bytes = pruning.add_usage(self.fd, 0)
-            return freed
+            return pruning.prune(self.disk, self.fd, self._bytes_max, keep)
 
 
 def _held_name() -> str:

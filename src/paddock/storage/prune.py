@@ -14,8 +14,7 @@ from contextlib import suppress
 from fcntl import LOCK_EX
 from typing import Final
 
-from paddock import limits
-from paddock.errors import HostError, IntegrityError, InternalError
+from paddock.errors import IntegrityError, InternalError
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, READ, Disk, read_bytes
@@ -26,8 +25,6 @@ PACKED: Final = ".z"
 """Ends the name of an object that an earlier version packed; nobody packs any more."""
 _DIGEST: Final = lazy_pattern(r"sha256:([0-9a-f]{64})")
 _OBJECT_NAME: Final = lazy_pattern(r"([0-9a-f]{64})(\.z)?")
-_ROOM_PART: Final = 16
-"""So much less than the bound is left, that the next write does not prune again: a sixteenth."""
 
 
 def name_of(digest: str) -> str:
@@ -62,7 +59,8 @@ def prune(disk: Disk, store_fd: int, bytes_max: int, keep: Collection[str]) -> i
     before = total = sum(size_bytes for *_, size_bytes in rows)
     if total > bytes_max:
         for _, name, size_bytes in rows:
-            if total <= bytes_max - bytes_max // _ROOM_PART:
+            # A sixteenth less than the bound, so that the next write does not prune again.
+            if total <= bytes_max - bytes_max // 16:
                 break
             if name.removesuffix(PACKED) not in spared:
                 disk.unlink(store_fd, name)
@@ -83,16 +81,14 @@ def _list_objects(store_fd: int) -> Generator[tuple[int, str, int]]:
 # How much stands there: one number in a file, moved by whoever puts or prunes, under its own
 # lock. A process that is killed may leave it a little off; every pruning counts anew.
 
-_USAGE: Final = "usage"
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIGITS: Final = 20
 
 
 def add_usage(store_fd: int, size_bytes: int, counted: int | None = None) -> int:
     """Move the number by `size_bytes`, from what was `counted`; return what it is then."""
-    with held_open(os.open(_USAGE, _FLAGS, 0o600, dir_fd=store_fd)) as fd:
-        if not wait_for_lock(fd, LOCK_EX):
-            raise busy()
+    with held_open(os.open("usage", _FLAGS, 0o600, dir_fd=store_fd)) as fd:
+        wait_for_lock(fd, LOCK_EX)  # in vain, it is a little off
         text = os.pread(fd, _DIGITS + 1, 0)
         if counted is None and len(text) == _DIGITS + 1 and text[:-1].isdigit():
             counted = int(text)
@@ -103,13 +99,6 @@ def add_usage(store_fd: int, size_bytes: int, counted: int | None = None) -> int
         return total
 
 
-def busy() -> HostError:
-    wait_s = f"{limits.path_lock_timeout_s:g} s"
-    return HostError(
-        f"the history is locked by another process, for over {wait_s}", hint="try again"
-    )
-
-
 #     pins/<name>      a line with the second since 1970 until which it counts, or `-`; then a
 #                      digest a line
 # Durability: file under another name → fsync → rename → fsync of the directory. A pin is
@@ -117,10 +106,9 @@ def busy() -> HostError:
 
 _PINS: Final = "pins"
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
-_FOR_EVER: Final = "-"
 NEWEST: Final = "newest"
-"""What the newest call replaced: of several at once, that which writes it last. An earlier version
-wrote `newest-<time>-<random>`, which counts until this one stands there."""
+"""What the newest call replaced: of several at once, that which writes it last. Of an earlier
+version `newest-<time>-<random>`, which counts until this one stands there."""
 _FILE_BYTES_MAX: Final = 64_000_000
 """A call replaces fewer contents than would fit. More is somebody else's."""
 
@@ -131,7 +119,7 @@ def write_pin(
     _require_name(name)
     for digest in digests:
         name_of(digest)  # IntegrityError where it is none
-    until = _FOR_EVER if until_s is None else str(int(until_s) + 1)
+    until = "-" if until_s is None else str(int(until_s) + 1)
     content = "".join(f"{line}\n" for line in (until, *sorted(digests))).encode("ascii")
     with held_open(open_directory(disk, store_fd, _PINS)) as dir_fd:
         draft = os.urandom(16).hex() + ".part"
@@ -149,10 +137,7 @@ def write_pin(
 
 def remove_pin(disk: Disk, store_fd: int, name: str) -> None:
     _require_name(name)
-    with (
-        held_open(open_directory(disk, store_fd, _PINS)) as dir_fd,
-        suppress(FileNotFoundError),
-    ):
+    with suppress(FileNotFoundError), held_open(open_directory(disk, store_fd, _PINS)) as dir_fd:
         disk.unlink(dir_fd, name)
 
 

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 from paddock import errors, limits
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import PRIVATE_MODE, digest_of_file, read_bytes
+from paddock.storage.history import Kept
 from paddock.storage.journal import SwapStep
 from paddock.storage.notes import Doing
-from paddock.storage.objects import Kept
 from paddock.text.show import quote
 from paddock.workspace import metadata
 from paddock.workspace.changes import EntryState, held_file, mode_of, state_at

@@ -458,7 +458,7 @@ def replace_a_file(plane: Path, disk: Disk) -> None:
     with ExitStack() as held:
         workspace = held.enter_context(Workspace.open(str(plane), disk=disk))
         store = held.enter_context(ObjectStore(f"{plane}/objects", bytes_max=1_000_000))
-        journal = held.enter_context(Journal.open(f"{plane}/objects/journal", disk))
+        journal = held.enter_context(Journal(f"{plane}/objects/journal", disk))
         entry = workspace.resolve_entry("HO2/kernel/README.md")
         state = entry_state(workspace, entry)
         content = (plane / entry.path.relative).read_bytes()

@@ -103,7 +103,7 @@ def bench(tmp_path):
     history.store.recover()
     with (
         Workspace.open(str(root), keeper=history.keeper()) as workspace,
-        Journal.open(str(tmp_path / "objects/journal"), Disk()) as journal,
+        Journal(str(tmp_path / "objects/journal"), Disk()) as journal,
     ):
         yield Bench(root, workspace, history, journal)
     history.close()

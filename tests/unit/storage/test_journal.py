@@ -21,7 +21,7 @@ def directory(tmp_path):
 
 
 def open_journal(directory, disk=None):
-    return Journal.open(directory, disk or Disk())
+    return Journal(directory, disk or Disk())
 
 
 def dead_records(directory):
@@ -109,8 +109,8 @@ def test_the_order_is_write_sync_and_the_directory_before_anything_is_done(direc
         entry.end()
         entry.forget()
     assert disk.calls == [
-        "create",
-        *("write", "sync", "sync"),
+        *("create", "sync"),
+        *("write", "sync"),
         *("write", "sync"),
         *("write", "sync"),
         "unlink",

@@ -76,7 +76,7 @@ def crash(tmp_path):
 def settle(tmp_path):
     def run() -> tuple[Recovered, ...]:
         Workspace.open(str(tmp_path / "ws")).close()
-        with Journal.open(str(tmp_path / "journal"), Disk()) as journal:
+        with Journal(str(tmp_path / "journal"), Disk()) as journal:
             return recover(journal, Disk(), detect_resolution())
 
     return run
@@ -187,7 +187,7 @@ def test_a_root_that_is_away_is_waited_for(tmp_path, crash, settle):
     for other in (None, {"a": Folder()}):
         if other:
             lay_out(tmp_path / "ws", other)
-        with Journal.open(str(tmp_path / "journal"), Disk()) as journal:
+        with Journal(str(tmp_path / "journal"), Disk()) as journal:
             (recovered,) = recover(journal, Disk(), detect_resolution())
         assert recovered.settled is RecoveredSet.WAITING
         assert recovered.why

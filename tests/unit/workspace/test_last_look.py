@@ -10,10 +10,9 @@ from msgspec import Struct
 
 from paddock.errors import FileChangedError
 from paddock.storage.disk import Disk
-from paddock.storage.history import History
+from paddock.storage.history import History, Kept
 from paddock.storage.journal import Journal
 from paddock.storage.notes import Doing
-from paddock.storage.objects import Kept
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace
 from paddock.workspace.apply import Recovered, RecoveredSet, commit_changes, recover
@@ -200,7 +199,7 @@ def test_what_is_saved_in_a_directory_that_goes_away_is_never_removed(tmp_path, 
         assert not (bench.root / "dir").exists()
         assert left_in(bench.root) == {"theirs": b"their work"}
         (entry,) = bench.entries()
-    with Journal.open(str(tmp_path / "journal"), Disk()) as journal:
+    with Journal(str(tmp_path / "journal"), Disk()) as journal:
         root = os.path.realpath(tmp_path / "ws")
         for _ in range(2):
             found = recover(journal, Disk(), detect_resolution())

@@ -65,7 +65,7 @@ def commit(tmp_path, workspace: Workspace, history: History) -> ChangeReceipt:
         MakeLink(path("link"), "lock", AtVersion(digest_of(b"kept"))),
         MakeDirectory(path("made"), Absent(), 0o755),
     ]
-    with Journal.open(str(tmp_path / "objects/journal"), Disk()) as journal:
+    with Journal(str(tmp_path / "objects/journal"), Disk()) as journal:
         witness = partial(note_changes, history)
         return commit_changes(workspace, [changes], history.store, journal, witness=witness)
 
