@@ -20,6 +20,7 @@ from paddock.kernel.files import (
     start_writing_back,
     syncfs,
 )
+from paddock.storage.atomic import held_open
 from paddock.values.entries import DIGEST_PREFIX
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,7 +43,6 @@ _BEGUN_BYTES_MAX: Final = 1 << 18
 
 class Disk:
     # Every method raises OSError. First those that are as the system has them.
-
     sync = staticmethod(os.fsync)
     fdatasync = staticmethod(os.fdatasync)
     pread = staticmethod(os.pread)
@@ -147,6 +147,29 @@ class Disk:
 
     def make_directory(self, dir_fd: int | None, name: str, mode: int = 0o777) -> None:
         os.mkdir(name, mode, dir_fd=dir_fd)
+
+    def open_directory(self, dir_fd: int | None, name: str) -> int:
+        """Made durably where it is missing."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(name, DIRECTORY, dir_fd=dir_fd)
+        with contextlib.suppress(FileExistsError):  # somebody else was quicker
+            self.make_directory(dir_fd, name, PRIVATE_DIRECTORY_MODE)
+        with held_open(os.open(f"{name}/..", DIRECTORY, dir_fd=dir_fd)) as parent:
+            self.sync(parent)
+        return os.open(name, DIRECTORY, dir_fd=dir_fd)
+
+    def files_in(
+        self, dir_fd: int, folder: str, suffix: str = ""
+    ) -> Generator[tuple[int, str, int]]:
+        """In the order of names; the folder's descriptor, the name, one of the file till the next.
+
+        What is missing, or is gone meanwhile, is passed over.
+        """
+        gone = contextlib.suppress(FileNotFoundError)
+        with gone, held_open(os.open(folder, DIRECTORY, dir_fd=dir_fd)) as folder_fd:
+            for name in sorted(name for name in os.listdir(folder_fd) if name.endswith(suffix)):
+                with gone, held_open(os.open(name, READ, dir_fd=folder_fd)) as fd:
+                    yield folder_fd, name, fd
 
     def remove_directory(self, dir_fd: int, name: str) -> None:
         os.rmdir(name, dir_fd=dir_fd)

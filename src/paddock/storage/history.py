@@ -25,7 +25,6 @@ from paddock.errors import FileChangedError, HostError, IntegrityError, StorageF
 from paddock.storage.atomic import held_open, make_directories
 from paddock.storage.disk import PRIVATE_MODE, READ, Disk
 from paddock.storage.locks import Late
-from paddock.storage.prune import NEWEST
 from paddock.values.entries import DIGEST_PREFIX
 
 if TYPE_CHECKING:
@@ -39,11 +38,13 @@ class Running(Struct):
     kept: set[str] = field(default_factory=set[str])
 
 
+NEWEST: Final = "newest"
+"""Pins what the newest call replaced, of several that which writes last. An earlier version's
+`newest-<time>-<random>` counts until this one stands there."""
 SALT_BYTES: Final = 16
 """128 bits: nobody tries them all."""
-_LEDGER_PIN: Final = "ledger-"
 _RUNNING: Final[ContextVar[Running | None]] = ContextVar("paddock_running_call", default=None)
-"""Which call a thread works for. A handler gets ports, and those serve every call."""
+"""A handler gets ports, and those serve every call."""
 
 
 def current_call() -> Running | None:
@@ -52,32 +53,18 @@ def current_call() -> Running | None:
 
 class History:
     def __init__(self, directory: str, *, bytes_max: int, disk: Disk | None = None) -> None:
-        self._store = Late(partial(_store, directory, bytes_max, disk))
-        self._notes = Late(self._make_notes)
-        self._kept_last: set[str] = set()
+        self._late = Late(partial(_open, directory, bytes_max, disk))
 
     @property
     def store(self) -> "ObjectStore":
-        return self._store.get()
+        return self._late.get()[0]
 
     @property
     def notes(self) -> "Notes":
-        return self._notes.get()
-
-    def _make_notes(self) -> "Notes":
-        from paddock.storage.notes import Notes  # noqa: PLC0415 - see above
-
-        return Notes(self.store)
+        return self._late.get()[1]
 
     def close(self) -> None:
-        if self._store.made is None:
-            return
-        try:
-            # A process that makes one call would never see that the store is full. One that
-            # kept nothing tidies nothing: whoever only looks must find it again as it was.
-            if self._kept_last and self.store.is_over():
-                self.store.prune(self.notes.needed() | self._kept_last)
-        finally:
+        if self._late.made is not None:
             self.notes.close()
             self.store.close()
 
@@ -92,7 +79,6 @@ class History:
             _RUNNING.reset(token)
 
     def note_all(self, running: Running, doings: "Sequence[Doing]") -> list[int]:
-        """Of a set whose contents are kept, with one sync."""
         numbers = self.notes.write(running.mark, *doings)
         running.notes += numbers
         running.kept |= {doing.before for doing in doings if doing.before is not None}
@@ -104,8 +90,8 @@ class History:
         # Where it fails the call is over and on record. The next one tidies, or says what is wrong.
         with suppress(StorageFullError, HostError):
             kept = {digest for digest in running.kept if self.store.has(digest)}
-            self._kept_last = kept or self._kept_last
-            # Where the store is not too large now, it becomes so by a newer call.
+            # Where the store is not too large now, it becomes so by a newer call. A call that kept
+            # nothing tidies nothing.
             is_over = bool(kept) and self.store.is_over()
             if is_over:
                 # Before its notes are over: until then they keep it from being pruned.
@@ -123,17 +109,21 @@ class History:
         with store.held():
             digest = store.put_bytes(content)
             # Durable before an entry names it, and never pruned: the entry stays for ever.
-            store.pin(f"{_LEDGER_PIN}{digest.partition(':')[2]}", (digest,))
+            store.pin(f"ledger-{digest.partition(':')[2]}", (digest,))
         return digest
 
     def keeper(self, is_exempt: Callable[[str], bool] | None = None) -> "Keeper":
         return Keeper(self, is_exempt)
 
 
-def _store(directory: str, bytes_max: int | None, disk: Disk | None = None) -> "ObjectStore":
-    from paddock.storage.objects import ObjectStore  # noqa: PLC0415 - see above
+def _open(
+    directory: str, bytes_max: int | None, disk: Disk | None = None
+) -> "tuple[ObjectStore, Notes]":
+    from paddock.storage.notes import Notes  # noqa: PLC0415 - see above
+    from paddock.storage.objects import ObjectStore  # noqa: PLC0415
 
-    return ObjectStore(directory, bytes_max=bytes_max, disk=disk)
+    store = ObjectStore(directory, bytes_max=bytes_max, disk=disk)
+    return store, Notes(store)
 
 
 class Kept(Struct):
@@ -142,21 +132,20 @@ class Kept(Struct):
     store: "ObjectStore | None" = None
     """None once it is over, and of what was put."""
     name: str = ""
-    """In `incoming/`."""
     digest: str = ""
     changed_ns: int = 0
-    """The file's change time when it got that name."""
+    """When the file got that name, in `incoming/`."""
     over: Callable[[], None] | None = None
 
     def require_untouched(self) -> None:
-        """Asked last before the act. FileChangedError: somebody wrote to it since it was kept."""
+        """FileChangedError: somebody wrote to it since it was kept."""
         if self.store is not None:
             now = os.stat(self.name, dir_fd=self.store.incoming_fd, follow_symlinks=False)
             if now.st_ctime_ns != self.changed_ns:
                 raise _changed()
 
     def settle(self) -> None:
-        """The act took place. FileChangedError: what lost its place was written to; put it back."""
+        """The act took place. FileChangedError: what lost its place was written to: put it back."""
         store, self.store = self.store, None
         if store is None:
             return
@@ -178,7 +167,7 @@ class Kept(Struct):
             store.release()
 
     def release(self) -> None:
-        """The act did not take place, or was undone. A second time does nothing."""
+        """The act did not take place, or was undone."""
         store, self.store = self.store, None
         if store is not None:
             store.discard(self.name)
@@ -213,23 +202,29 @@ class Keeper(Struct, frozen=True):
     """Of what only commands write, and can make again, nothing is kept."""
 
     def keep_file(self, doing: "Doing", fd: int) -> Kept:
-        digest = doing.before
-        return self._keep(doing, None if digest is None else lambda store: store.keep(fd, digest))
+        def keep(store: "ObjectStore") -> Kept | str:
+            return store.hold_file(fd, digest) or store.put_file(fd, digest=digest)
+
+        digest = doing.before or ""
+        return self._keep(doing, keep if digest else None)
 
     def keep_link(self, doing: "Doing", text: bytes) -> Kept:
-        return self._keep(doing, lambda store: store.keep_bytes(text))
+        return self._keep(doing, lambda store: store.put_bytes(text))
 
-    def note(self, doing: "Doing") -> Kept:
-        return self._noted(doing, Kept())
-
-    def _keep(self, doing: "Doing", keep: "Callable[[ObjectStore], Kept] | None") -> Kept:
+    def _keep(self, doing: "Doing", keep: "Callable[[ObjectStore], Kept | str] | None") -> Kept:
         is_exempt = self.is_exempt is not None and self.is_exempt(doing.path)
         if self.history is None or keep is None or is_exempt:
             return self.note(replace(doing, is_kept=False))
-        with self.history.store.held():
-            return self._noted(doing, keep(self.history.store))
+        store = self.history.store
+        with store.held():
+            kept = keep(store)
+            if isinstance(kept, str):
+                store.sync()
+                kept = Kept()
+            return self.note(doing, kept)
 
-    def _noted(self, doing: "Doing", kept: Kept) -> Kept:
+    def note(self, doing: "Doing", kept: Kept | None = None) -> Kept:
+        kept = kept or Kept()
         history, running = self.history, current_call()
         if history is None or running is None:  # no call's work: nobody would ask for a note
             return kept
@@ -251,11 +246,11 @@ class BlobStore:
     def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
         self._directory = directory
         self._randomness = randomness
-        self._late = Late(partial(_store, str(directory), None))
+        self._late = Late(partial(_open, str(directory), None))
 
     @property
     def _store(self) -> "ObjectStore":
-        return self._late.get()
+        return self._late.get()[0]
 
     def put(self, content: bytes) -> str:
         """With the next `sync`; its salted digest."""

@@ -4,6 +4,7 @@
            the new contents are put under temporary names beside their places → sync
     commit record → sync                                  ← the set exists from here on
            the temporaries and their places change places, one by one → sync
+    undo record → sync    somebody was in the way: all is put back
     end record → sync
            what was displaced is removed → the entry is removed
 
@@ -34,17 +35,11 @@ from paddock.values.calls import Json
 
 # An entry is a file of lines, `<SHA-256, 64 hex digits> <JSON, ASCII> LF`. The digest is over that
 # of the line before (first, the name of the entry) and the JSON: no line of another entry, and none
-# from before a torn one, is taken for one of this entry. Records, in this order:
+# from before a torn one, is taken for one of this entry.
 #
-#     intent   where the steps will be; perhaps a second root, by its name in the first
-#     commit   steps: what stands where before and after. From here on the set is complete
-#              or is undone as a whole; before, it never happened
-#     undo     somebody was in the way: the set is being undone
-#     end      nothing is left to decide; temporary names may be removed
-#
-# The commit is followed by NULs, over which the last two are written, so that a full disk
-# cannot keep an entry from being ended. What follows the last whole line is a record whose
-# write did not end, so nothing was done because of it.
+# The commit is followed by NULs, over which the last two are written, so that a full disk cannot
+# keep an entry from being ended. What follows the last whole line is a record whose write did not
+# end, so nothing was done because of it.
 #
 # Before a claimed entry is acted on it is synced: acts that outlive the record that they rest on
 # would be misread later. An entry is removed last; lost with the power, that is done again.

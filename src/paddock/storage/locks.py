@@ -43,7 +43,7 @@ def leads_to(dir_fd: int | None, name: str | Path, fd: int) -> bool:
 
 
 def try_lock(fd: int, kind: int = LOCK_EX) -> bool:
-    """Whether it was free. Raises: OSError where it cannot be locked at all."""
+    """Raises: OSError where it cannot be locked at all."""
     try:
         flock(fd, kind | LOCK_NB)
     except BlockingIOError:
@@ -52,7 +52,6 @@ def try_lock(fd: int, kind: int = LOCK_EX) -> bool:
 
 
 def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
-    """Whether it is ours. Raises: OSError."""
     deadline_s = time.monotonic() + (limits.path_lock_timeout_s if wait_s is None else wait_s)
     pause_s = _FIRST_PAUSE_S
     while not try_lock(fd, kind):
@@ -91,7 +90,6 @@ def unlock(fd: int) -> None:
 
 class ClaimedFile:
     # Whoever can lock it knows that its process is dead, and has it from then on.
-
     def __init__(self, disk: "Disk", dir_fd: int, name: str, fd: int) -> None:
         self.disk = disk
         self._dir_fd = dir_fd
@@ -173,8 +171,7 @@ def call_after_fork(thing: T, anew: Callable[[T], None]) -> None:
 
 
 class Late(Generic[T]):
-    """A thing that is made at its first use, by whichever thread."""
-
+    # Made at its first use, by whichever thread.
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self.made: T | None = None

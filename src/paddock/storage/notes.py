@@ -1,7 +1,6 @@
 """What a call is about to do to one path, on the device before it does it.
 
-With the store, enough to find and undo a change whose call was killed before the ledger had its
-result; from then on the note means nothing any more.
+It is enough to find and undo a change whose call was killed before the ledger had its result.
 
 Each process writes one file in `notes/`, a line a note. A note is one write and one sync, over NULs
 that are on the device by then: so neither the file's size nor its blocks change, and the sync waits
@@ -12,17 +11,16 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from paddock.storage.atomic import held_open
-from paddock.storage.disk import DIRECTORY, READ, converting, read_bytes
+from paddock.storage.disk import READ, converting, read_bytes
 from paddock.storage.locks import ClaimedFile, call_after_fork, open_locked
 from paddock.storage.objects import ObjectStore, StoreReader
-from paddock.storage.prune import names_in, open_directory
 
 _NOTES: Final = "notes"
 _SUFFIX: Final = ".notes"
@@ -31,7 +29,7 @@ _FILE_BYTES_MAX: Final = 16_000_000
 _CUT_AT_BYTES: Final = 65_536
 _ROOM_BYTES: Final = 4096
 _RUNNING_S_MAX: Final = 86_400
-"""No call runs for a day; an older note holds nothing back from being pruned."""
+"""No call runs for a day."""
 
 
 class CallMark(Struct, frozen=True, array_like=True):
@@ -146,12 +144,12 @@ class Notes:
     def _begin(self) -> ClaimedFile:
         store = self._store
         if self._dir_fd < 0:
-            self._dir_fd = open_directory(store.disk, store.fd, _NOTES)
+            self._dir_fd = store.disk.open_directory(store.fd, _NOTES)
         self._own = ClaimedFile.make(store.disk, self._dir_fd, _SUFFIX)
         return self._own
 
     def needed(self) -> frozenset[str]:
-        """The digests that notes of calls at work name: not to be pruned."""
+        """Digests that are not to be pruned."""
         since_s = time.time() - _RUNNING_S_MAX
         doings = [note.doing for note in read_notes(self._store) if note.written_s > since_s]
         return frozenset(doing.before for doing in doings if doing.before is not None)
@@ -159,34 +157,23 @@ class Notes:
     def tidy(self, ended: Collection[Note]) -> None:
         """Remove the files of processes that are gone, and hold no note but these."""
         with converting("read the history"):
-            for dir_fd, name in _files_of(self._store):
+            disk = self._store.disk
+            for dir_fd, name, _ in disk.files_in(self._store.fd, _NOTES, _SUFFIX):
                 with suppress(OSError):
                     if (fd := open_locked(dir_fd, name, READ)) is not None:
                         with held_open(fd):
                             # Under the lock: its process may have noted more before it went.
                             if all(note in ended for note in _read(fd)):
-                                self._store.disk.unlink(dir_fd, name)
+                                disk.unlink(dir_fd, name)
 
 
 def read_notes(store: StoreReader) -> tuple[Note, ...]:
     """Every note that is not over, oldest first. What is no note is passed over."""
     found: list[Note] = []
-    with converting("read the history"):
-        for dir_fd, name in _files_of(store):
-            with (
-                suppress(FileNotFoundError),  # its process has just ended
-                held_open(os.open(name, READ, dir_fd=dir_fd)) as fd,
-            ):
-                found += _read(fd)
+    with converting("read the history"), suppress(FileNotFoundError):
+        for _, _, fd in store.disk.files_in(store.look(), _NOTES, _SUFFIX):
+            found += _read(fd)
     return tuple(sorted(found, key=lambda note: note.written_s))
-
-
-def _files_of(store: StoreReader) -> Generator[tuple[int, str]]:
-    with (
-        suppress(FileNotFoundError),
-        held_open(os.open(_NOTES, DIRECTORY, dir_fd=store.look())) as dir_fd,
-    ):
-        yield from ((dir_fd, name) for name in names_in(dir_fd) if name.endswith(_SUFFIX))
 
 
 def _read(fd: int) -> Collection[Note]:

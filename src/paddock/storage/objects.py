@@ -10,24 +10,26 @@ whatever ends the process.
 
 import hashlib
 import os
+import re
 import stat
 import threading
+import time
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterable
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from errno import EACCES, EMLINK, ENOENT, EOPNOTSUPP, EPERM, EXDEV
+from fcntl import LOCK_EX
 from itertools import chain
 from pathlib import Path
 from typing import Final, Self
 
 from paddock import limits
-from paddock.errors import HostError, IntegrityError
-from paddock.storage import prune as pruning
+from paddock.errors import HostError, IntegrityError, InternalError
+from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import held_open, require_private
 from paddock.storage.disk import DIRECTORY, READ, Disk, chunks_of, converting, digest_of_file
-from paddock.storage.history import Kept
+from paddock.storage.history import NEWEST, Kept
 from paddock.storage.locks import SHARED, call_after_fork, open_locked, unlock, wait_for_lock
-from paddock.storage.prune import PACKED, name_of, names_in, open_directory
 from paddock.text.show import quote
 from paddock.values.entries import DIGEST_PREFIX, digest_of
 
@@ -40,22 +42,28 @@ from paddock.values.entries import DIGEST_PREFIX, digest_of
 #          the files) → nobody has it open for writing → rename to its digest
 #
 # After a power cut or a kill it stands under the one name or the other. So the first who puts, or
-# misses a digest, makes objects of all that dead processes left in `incoming/`; what was left
-# half-written becomes one too, of the digest of what is there: nothing ever names it. That saves a
-# wait for one directory, and most often the other: names in `incoming/` are made ahead, empty,
-# several with one sync, and a put into one of them waits for its bytes alone. What has that digest
-# already is not relied on: to replace it costs less than checking it.
+# misses a digest, makes objects of all that dead processes left in `incoming/`, the half-written,
+# which nothing ever names, too. That saves a wait for one directory, and most often the other:
+# names in `incoming/` are made ahead, empty, several with one sync, and a put into one of them
+# waits for its bytes alone. An object that is there is not relied on: it is replaced.
 #
 # Only a file that has one name, belongs to us, and lies on the store's file system can be
 # held; and only if nobody can write to it any more does it become an object. A read lease
 # (fcntl(2), F_SETLEASE) is refused exactly while somebody has the file open for writing, or
 # mapped so. Else, and where there are no leases, it is copied after all.
 
+PACKED: Final = ".z"
+_DIGEST: Final = lazy_pattern(r"sha256:([0-9a-f]{64})")
+_OBJECT_NAME: Final = lazy_pattern(r"([0-9a-f]{64})(\.z)?")
+_PINS: Final = "pins"
+_PIN: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
+_PIN_BYTES_MAX: Final = 64_000_000
+_COUNT: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIGITS: Final = 20
 _INCOMING: Final = "incoming"
 _HELD: Final = ".held"
 _FILL: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _STAGED_MAX: Final = 64
-"""Puts that wait for `sync`, each holding a descriptor."""
 _AHEAD_MAX: Final = 16
 """Who puts once makes no name ahead, and who goes on twice as many each time."""
 HELD_BYTES_MIN: Final = 4096
@@ -69,11 +77,18 @@ _READ: Final = "read the history"
 _Unpacked = Callable[[int, int], Iterable[bytes]]
 
 
+def name_of(digest: str) -> str:
+    found = _DIGEST.fullmatch(digest)
+    # Threat: one read from a record that somebody wrote could be a path.
+    if found is None:
+        raise IntegrityError(f"{quote(digest)} is no digest of an object")
+    return found[1]
+
+
 class StoreReader:
     # Makes, moves and removes nothing: it serves also where the file system is full, or read-only.
     # Threat: whoever can write to the store can forge what undo brings back, so every object is
     # checked against its name when it is read.
-
     def __init__(self, directory: str, *, disk: Disk | None = None) -> None:
         self.disk = disk or Disk()
         self._directory = directory
@@ -83,7 +98,6 @@ class StoreReader:
         call_after_fork(self, StoreReader.renew)
 
     def renew(self) -> None:
-        # In a forked child. What its parent's threads were about stays theirs.
         self._mutex = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -93,7 +107,6 @@ class StoreReader:
         self.close()
 
     def close(self) -> None:
-        # It is opened again where it is needed again.
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
@@ -169,19 +182,9 @@ class StoreReader:
                 yield f"{_INCOMING}/{held}"
 
     def held_contents(self) -> Generator[tuple[str, int, os.stat_result]]:
-        # The descriptor is open until the next one is asked for.
-        with (
-            suppress(FileNotFoundError),
-            held_open(os.open(_INCOMING, DIRECTORY, dir_fd=self.look())) as incoming_fd,
-        ):
-            for name in (name for name in names_in(incoming_fd) if name.endswith(_HELD)):
-                # Where it is gone it has become an object, or was let go.
-                with (
-                    suppress(FileNotFoundError),
-                    held_open(os.open(name, READ, dir_fd=incoming_fd)) as fd,
-                ):
-                    if (status := os.fstat(fd)).st_size:
-                        yield name, fd, status
+        for _, name, fd in self.disk.files_in(self.look(), _INCOMING, _HELD):
+            if (status := os.fstat(fd)).st_size:
+                yield name, fd, status
 
 
 def _damaged(digest: str, why: str) -> IntegrityError:
@@ -201,7 +204,6 @@ def _unpacked(fd: int, size_bytes: int) -> tuple[bytes]:
 
 class ObjectStore(StoreReader):
     # What is put is on the device, and found by others, after the next `sync`.
-
     def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
         """`bytes_max`: what `prune` keeps it to; None: it is never pruned, and not counted."""
         super().__init__(directory, disk=disk)
@@ -243,14 +245,14 @@ class ObjectStore(StoreReader):
         try:
             return self.look()
         except FileNotFoundError:
-            os.close(open_directory(self.disk, None, self._directory))
+            os.close(self.disk.open_directory(None, self._directory))
             return self.look()
 
     @property
     def incoming_fd(self) -> int:
         with self._mutex:
             if self._incoming_fd < 0:
-                self._incoming_fd = open_directory(self.disk, self.fd, _INCOMING)
+                self._incoming_fd = self.disk.open_directory(self.fd, _INCOMING)
             return self._incoming_fd
 
     # Its lock, flock(2) on the directory: whoever puts shares it, whoever prunes has it alone. All
@@ -383,7 +385,7 @@ class ObjectStore(StoreReader):
                 self._drop(self._staged)
 
     def _sync_names(self) -> None:
-        # With more of them, for those who put next; one that finds no room makes its own.
+        # With more of them, for those who put next.
         names = [_held_name() for _ in range(self._ahead)]
         with suppress(OSError):
             for name in names:
@@ -404,18 +406,6 @@ class ObjectStore(StoreReader):
         # One that cannot be removed is swept later.
         with suppress(OSError):
             self.disk.unlink(self.incoming_fd, incoming)
-
-    def keep(self, fd: int, digest: str) -> Kept:
-        held = self.hold_file(fd, digest)
-        if held is None:
-            self.put_file(fd, digest=digest)
-            self.sync()
-        return held or Kept()
-
-    def keep_bytes(self, content: bytes) -> Kept:
-        self.put_bytes(content)
-        self.sync()
-        return Kept()
 
     def hold_file(self, fd: int, digest: str) -> Kept | None:
         """A large file that is about to lose its only name; None where it has to be put."""
@@ -446,7 +436,7 @@ class ObjectStore(StoreReader):
         left = "keep what a killed process left"
         with self._mutex, converting(left), self._alone() as is_alone:
             if is_alone:
-                names = names_in(self.incoming_fd)
+                names = os.listdir(self.incoming_fd)
                 for _, fd, _ in self.held_contents():
                     self.put_file(fd)  # a copy, for its other name may be in use
                 self.sync()
@@ -463,29 +453,6 @@ class ObjectStore(StoreReader):
             yield f"{_INCOMING}/{self._staged[digest][1]}"
         else:
             self._sweep_once()
-
-    # Size
-
-    def count(self, size_bytes: int) -> None:
-        if size_bytes and self._bytes_max is not None:
-            pruning.add_usage(self.fd, size_bytes)
-
-    def usage_bytes(self) -> int:
-        with self._mutex, converting(_READ):
-            return pruning.add_usage(self.fd, 0)
-
-    def is_over(self) -> bool:
-        return self._bytes_max is not None and self.usage_bytes() > self._bytes_max
-
-    def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
-        """Until then, in seconds since 1970. Inside the `held` in which they were put, or found."""
-        self.sync()
-        with self.held(), converting(_KEEP):
-            pruning.write_pin(self.disk, self.fd, name, digests, until_s)
-
-    def unpin(self, name: str) -> None:
-        with converting("let a content go"):
-            pruning.remove_pin(self.disk, self.fd, name)
 
     def forget(self, digest: str) -> bool:
         """Durably; whether it was there. What a snapshot or a backup still holds, stays there."""
@@ -505,11 +472,114 @@ class ObjectStore(StoreReader):
             self.disk.sync(self.incoming_fd)
         return is_there
 
+    # Size: one number in a file, moved by whoever puts or prunes. One who is killed may leave it a
+    # little off; every pruning counts anew.
+
+    def count(self, size_bytes: int) -> None:
+        if size_bytes and self._bytes_max is not None:
+            self._add_usage(size_bytes)
+
+    def usage_bytes(self) -> int:
+        with self._mutex, converting(_READ):
+            return self._add_usage(0)
+
+    def is_over(self) -> bool:
+        return self._bytes_max is not None and self.usage_bytes() > self._bytes_max
+
+    def _add_usage(self, size_bytes: int, counted: int | None = None) -> int:
+        with held_open(os.open("usage", _COUNT, 0o600, dir_fd=self.fd)) as fd:
+            wait_for_lock(fd, LOCK_EX)  # in vain, it is a little off
+            if counted is None:
+                with suppress(ValueError):
+                    counted = int(os.pread(fd, _DIGITS + 1, 0))
+            if counted is None:  # what is to be added stands there already
+                counted, size_bytes = sum(size for *_, size in self._objects()), 0
+            total = max(0, counted + size_bytes)
+            os.pwrite(fd, f"{total:0{_DIGITS}d}\n".encode(), 0)
+            return total
+
+    def _objects(self) -> Generator[tuple[int, str, int]]:
+        """When it was kept last, its name, its size."""
+        # Opened anew: a descriptor that threads share has one place in the listing for all.
+        with held_open(os.open(".", DIRECTORY, dir_fd=self.fd)) as fd:
+            for name in filter(_OBJECT_NAME.fullmatch, os.listdir(fd)):
+                with suppress(FileNotFoundError):  # pruned meanwhile
+                    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                    yield status.st_mtime_ns, name, status.st_size
+
     def prune(self, keep: Collection[str]) -> int:
+        """Forget the oldest but for `keep` and what is pinned; the bytes that this freed."""
         with self._mutex, converting("prune the history"), self._alone() as is_alone:
+            # Alone: nobody who found an object loses it before it is named.
             if not is_alone or self._bytes_max is None:
                 return 0
-            return pruning.prune(self.disk, self.fd, self._bytes_max, keep)
+            spared = {*map(name_of, keep), *self._pinned()}
+            rows = sorted(self._objects())
+            before = total = sum(size_bytes for *_, size_bytes in rows)
+            if total > self._bytes_max:
+                for _, name, size_bytes in rows:
+                    # A sixteenth less than the bound, so that the next write does not prune again.
+                    if total <= self._bytes_max - self._bytes_max // 16:
+                        break
+                    if name.removesuffix(PACKED) not in spared:
+                        self.disk.unlink(self.fd, name)
+                        total -= size_bytes
+                self.disk.sync(self.fd)
+            self._add_usage(0, total)
+            return before - total
+
+    # `pins/<name>`: the second since 1970 until which it counts, or `-`; then digests, one a line.
+    # File under another name → fsync → rename → fsync of the directory. It is written while the
+    # store's lock is shared, so that its contents are there when it counts.
+
+    def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
+        """Until then, in seconds since 1970. Inside the `held` in which they were put, or found."""
+        _require_pin(name)
+        names = [name_of(digest) for digest in sorted(digests)]  # IntegrityError where it is none
+        until = "-" if until_s is None else str(int(until_s) + 1)
+        lines = (until, *(DIGEST_PREFIX + each for each in names))
+        self.sync()
+        with self.held(), converting(_KEEP), self._pins() as dir_fd:
+            draft = os.urandom(16).hex() + ".part"
+            try:
+                with held_open(self.disk.create(dir_fd, draft)) as fd:
+                    self.disk.write(fd, "".join(f"{line}\n" for line in lines).encode("ascii"))
+                    self.disk.sync(fd)
+                self.disk.replace(dir_fd, draft, dir_fd, name)
+            except BaseException:
+                with suppress(OSError):
+                    self.disk.unlink(dir_fd, draft)
+                raise
+            self.disk.sync(dir_fd)
+
+    def unpin(self, name: str) -> None:
+        _require_pin(name)
+        with converting("let a content go"), suppress(FileNotFoundError), self._pins() as dir_fd:
+            self.disk.unlink(dir_fd, name)
+
+    def _pins(self) -> AbstractContextManager[int]:
+        return held_open(self.disk.open_directory(self.fd, _PINS))
+
+    def _pinned(self) -> set[str]:
+        """The names of the objects that are pinned now; pins whose time is over go."""
+        found: dict[str, list[str]] = {}
+        for dir_fd, pin, fd in self.disk.files_in(self.fd, _PINS):
+            text = b"".join(chunks_of(fd, _PIN_BYTES_MAX)).decode("ascii", "replace")
+            until, *digests = text.splitlines() or ("",)
+            is_over = until.isdecimal() and int(until) <= time.time()
+            is_older = pin.startswith(f"{NEWEST}-") and NEWEST in found
+            # A draft is a dead process's, since we have the store's lock alone.
+            if is_over or is_older or _PIN.fullmatch(pin) is None:
+                self.disk.unlink(dir_fd, pin)
+            else:
+                found[pin] = digests
+        # What is no digest in them pins nothing.
+        return {line.rpartition(":")[2] for digests in found.values() for line in digests}
+
+
+def _require_pin(name: str) -> None:
+    if _PIN.fullmatch(name) is None:
+        raise InternalError(f"a pin cannot have the name {quote(name)}")
 
 
 def _held_name() -> str:
