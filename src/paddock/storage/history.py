@@ -120,7 +120,7 @@ def _open(
     directory: str, bytes_max: int | None, disk: Disk | None = None
 ) -> "tuple[ObjectStore, Notes]":
     from paddock.storage.notes import Notes  # noqa: PLC0415 - see above
-    from paddock.storage.objects import ObjectStore  # noqa: PLC0415
+    from paddock.storage.objects import ObjectStore  # noqa: PLC0415 - as well
 
     store = ObjectStore(directory, bytes_max=bytes_max, disk=disk)
     return store, Notes(store)

@@ -97,12 +97,12 @@ class Notes:
     def close(self) -> None:
         with self._mutex:
             own, self._own = self._own, None
-            needed, self._needed = self._needed, set()
+            if own is not None and not self._needed:
+                with suppress(OSError):
+                    own.remove()
             if own is not None:
-                if not needed:
-                    with suppress(OSError):
-                        own.remove()
                 own.release()
+            self._needed = set()
             if self._dir_fd >= 0:
                 fd, self._dir_fd = self._dir_fd, -1
                 os.close(fd)

@@ -534,12 +534,11 @@ class ObjectStore(StoreReader):
 
     def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
         """Until then, in seconds since 1970. Inside the `held` in which they were put, or found."""
-        _require_pin(name)
         names = [name_of(digest) for digest in sorted(digests)]  # IntegrityError where it is none
         until = "-" if until_s is None else str(int(until_s) + 1)
         lines = (until, *(DIGEST_PREFIX + each for each in names))
         self.sync()
-        with self.held(), converting(_KEEP), self._pins() as dir_fd:
+        with self.held(), converting(_KEEP), self._pins(name) as dir_fd:
             draft = os.urandom(16).hex() + ".part"
             try:
                 with held_open(self.disk.create(dir_fd, draft)) as fd:
@@ -553,11 +552,12 @@ class ObjectStore(StoreReader):
             self.disk.sync(dir_fd)
 
     def unpin(self, name: str) -> None:
-        _require_pin(name)
-        with converting("let a content go"), suppress(FileNotFoundError), self._pins() as dir_fd:
+        with converting("let it go"), suppress(FileNotFoundError), self._pins(name) as dir_fd:
             self.disk.unlink(dir_fd, name)
 
-    def _pins(self) -> AbstractContextManager[int]:
+    def _pins(self, name: str) -> AbstractContextManager[int]:
+        if _PIN.fullmatch(name) is None:
+            raise InternalError(f"a pin cannot have the name {quote(name)}")
         return held_open(self.disk.open_directory(self.fd, _PINS))
 
     def _pinned(self) -> set[str]:
@@ -575,11 +575,6 @@ class ObjectStore(StoreReader):
                 found[pin] = digests
         # What is no digest in them pins nothing.
         return {line.rpartition(":")[2] for digests in found.values() for line in digests}
-
-
-def _require_pin(name: str) -> None:
-    if _PIN.fullmatch(name) is None:
-        raise InternalError(f"a pin cannot have the name {quote(name)}")
 
 
 def _held_name() -> str:
