@@ -1,7 +1,6 @@
-"""Small files of our own, read and written whole: by path, where no agent can move them.
+"""Small files of our own, by path, where no agent can move them.
 
-Reads are bounded and never hang; writes are whole or absent and survive a power cut. Raised:
-`ConfigError` (what stands there cannot be used), `HostError` (this host could not do it).
+Reads are bounded and never hang; writes are whole or absent and survive a power cut.
 """
 
 import os
@@ -55,7 +54,6 @@ def _refused(path: Path, problem: str, hint: str) -> ConfigError:
 
 
 def _looked_at(path: Path, look: Callable[[], T]) -> T | None:
-    """None where nothing stands."""
     try:
         return look()
     except (FileNotFoundError, NotADirectoryError):
@@ -75,10 +73,7 @@ def read_file(path: Path, bytes_max: int) -> bytes | None:
 def read_file_through_links(
     path: Path, bytes_max: int, owners: Collection[int] | None = None, more_flags: int = 0
 ) -> bytes | None:
-    """For what the user alone places; None where nothing stands.
-
-    Refused: what is no regular file, what others than `owners` can write.
-    """
+    """For what the user alone places; refused where others than `owners` can write it."""
     # Threat: open(2) of a FIFO without a writer would wait for ever, but for O_NONBLOCK.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | more_flags
     opened = _looked_at(path, lambda: os.open(path, flags))

@@ -161,10 +161,7 @@ class Disk:
     def files_in(
         self, dir_fd: int, folder: str, suffix: str = ""
     ) -> Generator[tuple[int, str, int]]:
-        """In the order of names; the folder's descriptor, the name, one of the file till the next.
-
-        What is missing, or is gone meanwhile, is passed over.
-        """
+        """In their order, with the folder's descriptor; the file's is open until the next one."""
         gone = contextlib.suppress(FileNotFoundError)
         with gone, held_open(os.open(folder, DIRECTORY, dir_fd=dir_fd)) as folder_fd:
             for name in sorted(name for name in os.listdir(folder_fd) if name.endswith(suffix)):
@@ -213,7 +210,6 @@ def sync_file_systems(disk: Disk, fds: Iterable[int]) -> None:
 
 
 def read_bytes(fd: int, size_bytes: int, offset: int = 0) -> bytes:
-    """Fewer only where the file ends."""
     # One read takes at most 0x7ffff000 bytes, and may take less.
     content = more = os.pread(fd, size_bytes, offset) if size_bytes > 0 else b""
     while more and len(content) < size_bytes:

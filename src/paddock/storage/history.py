@@ -272,10 +272,7 @@ class BlobStore:
         return self._store.has(DIGEST_PREFIX + digest)
 
     def erase(self, digest: str) -> bool:
-        with suppress(FileNotFoundError):  # whoever only asks makes nothing
-            self._store.look()
-            return self._store.forget(DIGEST_PREFIX + digest)
-        return False
+        return self._store.forget(DIGEST_PREFIX + digest)
 
     def close(self) -> None:
         if self._late.made is not None:

@@ -76,7 +76,7 @@ class EntryMark(_Row, frozen=True):
 
 
 class SwapStep(_Row, frozen=True, tag="swap"):
-    # With the temporary name beside it, of the entry's token and the number. None: nothing there.
+    # With the temporary name beside it, of the entry's token and the number.
     directory: str
     name: str
     number: int
@@ -218,11 +218,9 @@ class JournalEntry(ClaimedFile):
         self.end_bytes, self.size_bytes = decoded.end_bytes, size_bytes
 
     def begin(self, intent: Intent) -> None:
-        # Nothing may be done in the tree before this returns.
         self._record(intent)
 
     def commit(self, steps: tuple[Step, ...]) -> None:
-        # When this returns, the set is complete or undone as a whole.
         try:
             self._record(CommitRecord(steps), len(RESERVE))
         except PaddockError:
@@ -238,13 +236,11 @@ class JournalEntry(ClaimedFile):
         self._record(EndRecord())
 
     def forget(self) -> None:
-        # Nothing that it speaks of is left in the tree.
         with converting("remove a journal entry"):
             self.remove()
 
     def abandon(self) -> None:
-        # Not committed: durably, for it must not come back.
-        self.forget()
+        self.forget()  # not committed: it must not come back
         with converting("remove a journal entry"):
             self.disk.sync(self._dir_fd)
 

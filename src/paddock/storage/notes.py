@@ -110,7 +110,8 @@ class Notes:
     def write(self, call: CallMark, *doings: Doing) -> list[int]:
         """The notes' numbers, for `over`."""
         with self._mutex, converting("note a call in the history"):
-            own, at = self._own or self._begin(), time.time()
+            own = self._own = self._own or self._begin()
+            at = time.time()
             noted = dict(enumerate((Note(at, call, doing) for doing in doings), self._last + 1))
             lines = ({"note": number, **to_builtins(note)} for number, note in noted.items())
             text = "".join(f"{_encode(line)}\n" for line in lines)
@@ -145,8 +146,7 @@ class Notes:
         store = self._store
         if self._dir_fd < 0:
             self._dir_fd = store.disk.open_directory(store.fd, _NOTES)
-        self._own = ClaimedFile.make(store.disk, self._dir_fd, _SUFFIX)
-        return self._own
+        return ClaimedFile.make(store.disk, self._dir_fd, _SUFFIX)
 
     def needed(self) -> frozenset[str]:
         """Digests that are not to be pruned."""

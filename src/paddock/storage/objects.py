@@ -259,7 +259,7 @@ class ObjectStore(StoreReader):
     # threads of a process have it together.
 
     def acquire(self) -> None:
-        """To be released as often. Raises: HostError, not in time."""
+        """To be released as often."""
         with self._mutex, converting("lock the history"):
             self._shares += 1
             try:
@@ -302,8 +302,6 @@ class ObjectStore(StoreReader):
             yield True
         finally:
             self.release()
-
-    # Putting
 
     def put_bytes(self, content: bytes) -> str:
         digest = digest_of(content)
@@ -429,12 +427,9 @@ class ObjectStore(StoreReader):
                 raise
             return Kept(self, name, digest, changed_ns)
 
-    # What killed processes left
-
     def recover(self) -> None:
-        # Where nobody else puts.
-        left = "keep what a killed process left"
-        with self._mutex, converting(left), self._alone() as is_alone:
+        """Keep what killed processes left, where nobody else puts."""
+        with self._mutex, converting("keep what is left"), self._alone() as is_alone:
             if is_alone:
                 names = os.listdir(self.incoming_fd)
                 for _, fd, _ in self.held_contents():
@@ -458,17 +453,18 @@ class ObjectStore(StoreReader):
         """Durably; whether it was there. What a snapshot or a backup still holds, stays there."""
         self.sync()
         is_there = False
-        with self._mutex, converting("remove a content"):
+        with self._mutex, converting("remove a content"), suppress(FileNotFoundError):
+            fd = self.look()
             with suppress(FileNotFoundError):
-                self.disk.unlink(self.fd, name_of(digest))
+                self.disk.unlink(fd, name_of(digest))
                 is_there = True
             # Nobody waited for its name: it must not come back under the one that it had before.
-            for held, fd, status in self.held_contents():
-                if digest_of_file(fd, status.st_size) == digest:
+            for held, held_fd, status in self.held_contents():
+                if digest_of_file(held_fd, status.st_size) == digest:
                     self.disk.unlink(self.incoming_fd, held)
                     is_there = True
             # Also where it was gone: whoever removed it may have been killed before this.
-            self.disk.sync(self.fd)
+            self.disk.sync(fd)
             self.disk.sync(self.incoming_fd)
         return is_there
 
