@@ -52,7 +52,7 @@ def current_call() -> Running | None:
 
 
 class History:
-    def __init__(self, directory: str, *, bytes_max: int, disk: Disk | None = None) -> None:
+    def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
         self._late = Late(partial(_open, directory, bytes_max, disk))
 
     @property
@@ -116,9 +116,7 @@ class History:
         return Keeper(self, is_exempt)
 
 
-def _open(
-    directory: str, bytes_max: int | None, disk: Disk | None = None
-) -> "tuple[ObjectStore, Notes]":
+def _open(directory: str, bytes_max: int | None, disk: Disk | None) -> "tuple[ObjectStore, Notes]":
     from paddock.storage.notes import Notes  # noqa: PLC0415 - see above
     from paddock.storage.objects import ObjectStore  # noqa: PLC0415 - as well
 
@@ -246,34 +244,29 @@ class BlobStore:
     def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
         self._directory = directory
         self._randomness = randomness
-        self._late = Late(partial(_open, str(directory), None))
-
-    @property
-    def _store(self) -> "ObjectStore":
-        return self._late.get()[0]
+        self._history = History(str(directory), bytes_max=None)
 
     def put(self, content: bytes) -> str:
         """With the next `sync`; its salted digest."""
         if not self._directory.is_dir():
             make_directories(self._directory.parent)
-        digest = self._store.put_bytes(self._randomness(SALT_BYTES) + content)
+        digest = self._history.store.put_bytes(self._randomness(SALT_BYTES) + content)
         return digest.removeprefix(DIGEST_PREFIX)
 
     def sync(self) -> None:
-        self._store.sync()
+        self._history.store.sync()
 
     def read(self, digest: str) -> bytes | None:
-        kept = self._store.find(DIGEST_PREFIX + digest)
+        kept = self._history.store.find(DIGEST_PREFIX + digest)
         if kept is not None and len(kept) < SALT_BYTES:
             raise IntegrityError(f"the content {digest} has no salt")
         return None if kept is None else kept[SALT_BYTES:]
 
     def has(self, digest: str) -> bool:
-        return self._store.has(DIGEST_PREFIX + digest)
+        return self._history.store.has(DIGEST_PREFIX + digest)
 
     def erase(self, digest: str) -> bool:
-        return self._store.forget(DIGEST_PREFIX + digest)
+        return self._history.store.forget(DIGEST_PREFIX + digest)
 
     def close(self) -> None:
-        if self._late.made is not None:
-            self._store.close()
+        self._history.close()

@@ -266,8 +266,8 @@ class ObjectStore(StoreReader):
                 if self._lock_fd < 0:
                     self._lock_fd = os.open(".", DIRECTORY, dir_fd=self.fd)
                     if not wait_for_lock(self._lock_fd, SHARED):
-                        wait = f"for over {limits.path_lock_timeout_s:g} s"
-                        said = f"the history is locked by another process, {wait}"
+                        wait = f"{limits.path_lock_timeout_s:g} s"
+                        said = f"the history was locked by another process for {wait}"
                         raise HostError(said, hint="try again")
             except BaseException:
                 self.release()
