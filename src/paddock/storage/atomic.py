@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractContextManager, contextmanager
-from errno import EACCES, ELOOP, ENODEV, ENXIO, EPERM
+from errno import EACCES, ELOOP, EMLINK, ENODEV, ENOSYS, ENXIO, EOPNOTSUPP, EPERM, EXDEV
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,6 +21,8 @@ WRITABLE_BY_OTHERS: Final = 0o022
 
 _TEMPORARY_NAME: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.tmp")
 """The form that the workspace hides and sweeps, for `init` writes in a project's root."""
+_NO_HARD_LINKS: Final = (EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EXDEV)
+"""link(2): vfat says EPERM, others the rest."""
 _ODD: Final = ("is not a regular file", "put a regular file there, or remove it")
 _CLOSED: Final = ("may not be read", "give yourself read permission, or remove the file")
 _LINK: Final = ("is a link, and links are not followed here", "replace it with a copy of the file")
@@ -119,7 +121,9 @@ def create_file(path: Path, content: bytes, mode: int, drafts: Path | None = Non
                 os.link(temporary, path, follow_symlinks=False)
             except FileExistsError:
                 return False
-            except OSError:
+            except OSError as error:
+                if error.errno not in _NO_HARD_LINKS:
+                    raise
                 # Exclusive without hard links too, but a crash may leave a part.
                 _write_new(path, content, mode)
         except FileExistsError:

@@ -429,7 +429,7 @@ class ObjectStore(StoreReader):
 
     def recover(self) -> None:
         """Keep what killed processes left, where nobody else puts."""
-        with self._mutex, converting("keep what is left"), self._alone() as is_alone:
+        with self._mutex, converting("keep what a killed process left"), self._alone() as is_alone:
             if is_alone:
                 names = os.listdir(self.incoming_fd)
                 for _, fd, _ in self.held_contents():
@@ -548,7 +548,7 @@ class ObjectStore(StoreReader):
             self.disk.sync(dir_fd)
 
     def unpin(self, name: str) -> None:
-        with converting("let it go"), suppress(FileNotFoundError), self._pins(name) as dir_fd:
+        with converting("unpin contents"), suppress(FileNotFoundError), self._pins(name) as dir_fd:
             self.disk.unlink(dir_fd, name)
 
     def _pins(self, name: str) -> AbstractContextManager[int]:
