@@ -37,8 +37,6 @@ _FULL: Final = (ENOSPC, EDQUOT, EFBIG)
 CHUNK_BYTES: Final = 1 << 19
 _READ_BYTES_MAX: Final = 65_536
 """What is read and written costs less than a copy by the kernel up to here."""
-_SYNCED_ONE_BY_ONE_MAX: Final = 4
-_BEGUN_BYTES_MAX: Final = 1 << 18
 
 
 class Disk:
@@ -97,7 +95,7 @@ class Disk:
             os.sync()
 
     def sync_all(self, dir_fd: int, fds: list[int]) -> None:
-        if len(fds) > _SYNCED_ONE_BY_ONE_MAX:
+        if len(fds) > 4:
             self.sync_file_system(dir_fd)  # one wait for all of them
             return
         for fd in fds[1:]:
@@ -109,7 +107,7 @@ class Disk:
         # While something else is waited for; no promise. A journal commits at once what was given
         # to it by then, so of several files the first fsync(2) waits, and the others hardly do.
         size_bytes = os.fstat(fd).st_size
-        if size_bytes <= _BEGUN_BYTES_MAX:  # of a large file the writing itself takes long
+        if size_bytes <= 1 << 18:  # of a large file the writing itself takes long
             start_writing_back(fd, 0, size_bytes)
 
     def link_open(self, fd: int, dir_fd: int, name: str) -> None:

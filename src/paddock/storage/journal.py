@@ -48,11 +48,9 @@ FORMAT: Final = "paddock-journal/1"
 FORMAT_BESIDE: Final = "paddock-journal/2"
 """Of an entry with a second root: who knows nothing of those must not settle it."""
 RESERVE: Final = b"\0" * 512
-_SUFFIX: Final = ".entry"
 _NAME: Final = lazy_pattern(r"[0-9a-f]{32}\.entry")
 TOKEN_CHARS: Final = 24
 _CLAIM: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_VOID: Final = b"\0" * 64
 
 
 class MarkKind(StrEnum):
@@ -226,7 +224,7 @@ class JournalEntry(ClaimedFile):
         except PaddockError:
             # The record may be there, whole, though its sync failed: nobody must find it.
             with contextlib.suppress(OSError):
-                os.pwrite(self.fd, _VOID, self.end_bytes)
+                os.pwrite(self.fd, bytes(64), self.end_bytes)
             raise
 
     def undo(self) -> None:
@@ -286,7 +284,7 @@ class Journal:
 
     def new_entry(self) -> JournalEntry:
         with converting("write the journal"):
-            return JournalEntry.make(self._disk, self._dir_fd, _SUFFIX)
+            return JournalEntry.make(self._disk, self._dir_fd, ".entry")
 
     def claim_dead(self) -> Generator[JournalEntry | UnclaimedEntry]:
         """Entries of dead owners, not read yet; each is ours until the next one is asked for."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SHARED: Final = LOCK_SH
-_FIRST_PAUSE_S: Final = 0.0005
-_LONGEST_PAUSE_S: Final = 0.02
 
 Identity = tuple[int, int]
 
@@ -53,12 +51,12 @@ def try_lock(fd: int, kind: int = LOCK_EX) -> bool:
 
 def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
     deadline_s = time.monotonic() + (limits.path_lock_timeout_s if wait_s is None else wait_s)
-    pause_s = _FIRST_PAUSE_S
+    pause_s = 0.0005
     while not try_lock(fd, kind):
         if time.monotonic() >= deadline_s:
             return False
         time.sleep(pause_s)
-        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        pause_s = min(pause_s * 2, 0.02)
     return True
 
 

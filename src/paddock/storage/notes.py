@@ -28,8 +28,7 @@ _FILE_BYTES_MAX: Final = 16_000_000
 """So much of a file's end is read: what is at work stands there."""
 _CUT_AT_BYTES: Final = 65_536
 _ROOM_BYTES: Final = 4096
-_RUNNING_S_MAX: Final = 86_400
-"""No call runs for a day."""
+_DAY_S: Final = 86_400
 
 
 class CallMark(Struct, frozen=True, array_like=True):
@@ -73,8 +72,6 @@ class Note(Struct, frozen=True, rename={"written_s": "at"}):
     doing: Doing
 
 
-_DOING_MEMBERS_MIN: Final = 10
-"""The last one is missing in notes of a version that did not write it."""
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -150,7 +147,7 @@ class Notes:
 
     def needed(self) -> frozenset[str]:
         """Digests that are not to be pruned."""
-        since_s = time.time() - _RUNNING_S_MAX
+        since_s = time.time() - _DAY_S  # no call runs so long
         doings = [note.doing for note in read_notes(self._store) if note.written_s > since_s]
         return frozenset(doing.before for doing in doings if doing.before is not None)
 
@@ -188,6 +185,7 @@ def _read(fd: int) -> Collection[Note]:
             record = json.loads(line)
             for number in record.get("over", ()):
                 notes.pop(number, None)
-            if "note" in record and len(record["doing"]) >= _DOING_MEMBERS_MIN:
+            # The last member is missing in notes of a version that did not write it.
+            if "note" in record and len(record["doing"]) >= len(Doing.__struct_fields__) - 1:
                 notes[convert(record["note"], int)] = convert(record, Note)
     return notes.values()

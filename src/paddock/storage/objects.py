@@ -59,13 +59,9 @@ _PINS: Final = "pins"
 _PIN: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 _PIN_BYTES_MAX: Final = 64_000_000
 _COUNT: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_DIGITS: Final = 20
 _INCOMING: Final = "incoming"
 _HELD: Final = ".held"
 _FILL: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_STAGED_MAX: Final = 64
-_AHEAD_MAX: Final = 16
-"""Who puts once makes no name ahead, and who goes on twice as many each time."""
 HELD_BYTES_MIN: Final = 4096
 """Smaller files are copied, which costs less there."""
 PACKED_BYTES_MAX: Final = 64_000_000
@@ -334,7 +330,7 @@ class ObjectStore(StoreReader):
         with converting(_KEEP), self._mutex:
             if digest in self._staged:
                 return
-            if len(self._staged) >= _STAGED_MAX:
+            if len(self._staged) >= 64:  # descriptors
                 self.sync()
             self._sweep_once()
             with self.held():
@@ -383,14 +379,14 @@ class ObjectStore(StoreReader):
                 self._drop(self._staged)
 
     def _sync_names(self) -> None:
-        # With more of them, for those who put next.
+        # With more of them: who puts once makes none, and who goes on twice as many each time.
         names = [_held_name() for _ in range(self._ahead)]
         with suppress(OSError):
             for name in names:
                 os.close(self.disk.create(self.incoming_fd, name))
         self.disk.sync(self.incoming_fd)
         self._ready += names
-        self._ahead, self._has_unsynced_names = min(max(1, self._ahead * 2), _AHEAD_MAX), False
+        self._ahead, self._has_unsynced_names = min(max(1, self._ahead * 2), 16), False
 
     def place(self, incoming: str, digest: str, fd: int) -> int:
         """Let a content replace what stands there; how many bytes more the store has."""
@@ -487,11 +483,11 @@ class ObjectStore(StoreReader):
             wait_for_lock(fd, LOCK_EX)  # in vain, it is a little off
             if counted is None:
                 with suppress(ValueError):
-                    counted = int(os.pread(fd, _DIGITS + 1, 0))
+                    counted = int(os.pread(fd, 21, 0))
             if counted is None:  # what is to be added stands there already
                 counted, size_bytes = sum(size for *_, size in self._objects()), 0
             total = max(0, counted + size_bytes)
-            os.pwrite(fd, f"{total:0{_DIGITS}d}\n".encode(), 0)
+            os.pwrite(fd, f"{total:020d}\n".encode(), 0)
             return total
 
     def _objects(self) -> Generator[tuple[int, str, int]]:
