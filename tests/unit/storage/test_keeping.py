@@ -161,6 +161,13 @@ def test_what_the_newest_call_replaced_outlives_calls_that_keep_nothing(tmp_path
     assert stored(again, contents) == [True] * 4
 
 
+def test_whoever_prunes_late_takes_nothing_from_the_newest_call(tmp_path):
+    again, contents = after_one_call_that_replaced_more_than_the_bound(tmp_path)
+    again.history.store.prune(again.history.notes.needed())
+    again.close()
+    assert stored(again, contents) == [True] * 4
+
+
 def test_once_a_newer_call_has_kept_something_the_bound_holds_again(tmp_path):
     again, contents = after_one_call_that_replaced_more_than_the_bound(tmp_path)
     (newer,) = noise()
