@@ -31,21 +31,17 @@ _GIT: Final = (
 
 
 class Anchor(Protocol):
-    """Keeps the checkpoints of one log. `where` is for people."""
-
     @property
     def where(self) -> str: ...
 
     def read(self) -> list[str]:
-        """The notes that it holds, the newest last; none before the first. Raises: HostError."""
+        """The notes that it holds, the newest last. Each method raises HostError."""
         ...
 
-    def store(self, signed: SignedCheckpoint) -> None:
-        """Keep a note, durably. Raises: HostError."""
-        ...
+    def store(self, signed: SignedCheckpoint) -> None: ...
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        """Keep a note of a log that went back; others count no more. Raises: HostError."""
+        """Keep a note of a log that went back; others count no more."""
         ...
 
 
@@ -67,11 +63,7 @@ class DirectoryAnchor:
 
 
 class GitAnchor:
-    """A file in a git repository, committed at each checkpoint; its history keeps them all.
-
-    What is committed is the note itself: `git add` would run the filters that the repository's
-    attributes name, and a note that one of them changed is none any more.
-    """
+    """A file in a git repository, committed at each checkpoint; its history keeps them all."""
 
     def __init__(self, repository: Path, name: str, environment: Sequence[tuple[str, str]]) -> None:
         """`repository` may be a directory in one; `name` is the file's, below `paddock/` there."""
@@ -98,6 +90,7 @@ class GitAnchor:
     def _commit(self, signed: SignedCheckpoint, message: str) -> None:
         note = signed.note.encode()
         before = self._newest_commit()
+        # Not `git add`: it runs filters, and a note that one of them changed is none any more.
         stored = self._git("hash-object", "-w", "--stdin", given=note)
         if before and f" {stored}\t" in self._committed():
             return
@@ -158,10 +151,7 @@ class GitAnchor:
 
 
 class CommandAnchor:
-    """A program of the user's: `PROGRAM… store|accept-rollback|read ORIGIN`.
-
-    The note comes on its standard input; `read` prints the newest note, or nothing.
-    """
+    """`PROGRAM… store|accept-rollback|read ORIGIN`; notes on standard input, and from `read`."""
 
     def __init__(
         self, command: Sequence[str], origin: str, environment: Sequence[tuple[str, str]]

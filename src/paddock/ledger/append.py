@@ -59,12 +59,7 @@ class LedgerFile:
         segment_bytes: int = limits.ledger_segment_bytes,
         boot: bytes | None = None,
     ) -> None:
-        """Open a ledger, its torn end recovered; make it from `create` where there is none.
-
-        `clock` gives seconds since 1970, `randomness` so many random bytes. A ledger that is there
-        keeps its own GENESIS. Raises: HostError: no ledger and no `create`; a network file system;
-        an unknown format; LedgerDamagedError, LedgerBusyError, LedgerFullError.
-        """
+        """Open a ledger, its torn end recovered, or make it; raises as `Ledger.append`."""
         self._paths = LedgerPaths(path)
         self._disk = disk or Disk()
         self._waiting = waiting or Waiting()
@@ -150,11 +145,10 @@ class LedgerFile:
         self._verify_not_poisoned(files, durable)
 
     def settle(self) -> None:
-        """Return when all that anybody has written so far is durable, and in its place."""
         self.commit(*self._look())
 
     def _forget_files(self) -> None:
-        """Let go of files that a fork has copied: a lock belongs to the description, not to us."""
+        """A lock belongs to the description, which a fork shares."""
         files, self._files = self._files, None
         self._reopening = threading.Lock()
         if files is not None:
@@ -189,8 +183,9 @@ class LedgerFile:
             encode_body(each, id_, timestamp) for each, id_ in zip(entries, ids, strict=True)
         ]
 
+    # All from here to `_rotate`, `_recover` and `_report` too: the append lock is held.
+
     def _newest(self, files: LedgerFiles, *, must_compare: bool = False) -> Mark:
-        """The mark to append after. The append lock is held."""
         page = files.head.read()
         newest, durable = page.newest, page.durable
         self._verify_not_poisoned(files, durable)
@@ -220,7 +215,6 @@ class LedgerFile:
         bodies: Sequence[bytes],
         reservation: Reservation | None = None,
     ) -> Mark:
-        """Chain, write, mark. The append lock is held."""
         lines, after = chain(before, bodies)
         if after.offset_bytes > files.active.base + self._segment_bytes:
             self._rotate(files, before)
@@ -239,7 +233,6 @@ class LedgerFile:
         return after
 
     def _rotate(self, files: LedgerFiles, newest: Mark) -> None:
-        """Go on in a new segment, unless this one is empty. The append lock is held."""
         if newest.offset_bytes == files.active.base:
             return
         # In any case, as nothing in this file is synced any more.
@@ -285,7 +278,6 @@ class LedgerFile:
             )
 
     def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
-        """Find the end, put a torn tail aside, record that, sync. The append lock is held."""
         files.verify_beside()  # or it may be on its way, by a holder of another lock
         end, size = find_tail(files, page, self._boot)
         if size > end.offset_bytes:

@@ -64,17 +64,13 @@ class Checkpointer:
         return self._paths.ledger
 
     def make(self) -> SignedCheckpoint:
-        """Sign what is durable now. Without new entries it is the last checkpoint again.
-
-        Raises: LedgerDamagedError: it does not chain, or does not go on from what was signed
-            before; ConfigError: the key cannot be used; HostError.
-        """
+        """Sign what is durable. Raises: ConfigError: the key cannot be used; as `Signer.sign`."""
         make_directories(self._folder)
         with locked(self._folder):
             return self._make()
 
     def try_make(self) -> SignedCheckpoint | None:
-        """As `make`; None where another process or thread is making one right now."""
+        """As `make`; None where another one is on its way."""
         make_directories(self._folder)
         with try_locked(self._folder) as is_ours:
             return self._make() if is_ours else None
@@ -83,7 +79,6 @@ class Checkpointer:
         return max(note_sizes(self._folder), default=0)
 
     def stored_s(self) -> float:
-        """When the newest checkpoint was put beside the ledger; 0 where nobody can tell."""
         try:
             return (self._folder / str(self.signed_entries())).stat().st_mtime
         except OSError:
@@ -135,10 +130,7 @@ def _grow(
 
 
 def store_note(folder: Path, signed: SignedCheckpoint) -> None:
-    """Keep a note under its size, durably; of many the newest stay.
-
-    A newer one says all that an older one does: the signer made sure of that.
-    """
+    """Keep a note under its size, durably; a newer one says all that an older one does."""
     replace_file(folder / str(signed.checkpoint.size), signed.note.encode())
     with failing("old checkpoints cannot be removed", str(folder)):
         for size in sorted(note_sizes(folder))[: -limits.checkpoints_kept_max]:
@@ -147,7 +139,6 @@ def store_note(folder: Path, signed: SignedCheckpoint) -> None:
 
 
 def set_aside_notes(folder: Path, size: int) -> None:
-    """Rename the notes of more than `size` entries: they are of a history that is no more."""
     with failing("a checkpoint cannot be renamed", str(folder)):
         for each in note_sizes(folder):
             if each > size:
@@ -185,7 +176,6 @@ _ASK: Final = "ask"
 
 
 def matters(entry: Entry) -> bool:
-    """Whether it must be covered at once: a decision on `ask`, an install, a gate's result."""
     if entry.event_type == HOOK_DECISION:
         # What the client asks anyway is no decision of ours.
         return entry.metadata.get("answer") == _ASK

@@ -43,11 +43,7 @@ class Exported(Struct, frozen=True):
 
 
 class ExportedLines:
-    """Stored lines without LF, oldest first: all of them, or those that match.
-
-    A line that holds no entry matches nothing. Once the lines were taken, `bad` says how many
-    were left out for that, and `torn_bytes` how many bytes follow the last whole line.
-    """
+    """Stored lines, oldest first; `bad` and `torn_bytes` are known when all were taken."""
 
     def __init__(self, path: str, wanted: Filter | None) -> None:
         self._path = path
@@ -71,10 +67,7 @@ class ExportedLines:
 def export_page(
     path: str, wanted: Filter | None, last: int | None, sizes: Sequence[int]
 ) -> Exported:
-    """Choose the lines of a page: line 0, those that match, and those that hold no entry.
-
-    What is left out never reaches over one of the checkpoints' `sizes`.
-    """
+    """Choose line 0, those that match, those that hold no entry; no gap crosses one of `sizes`."""
     # More than a page holds is refused, before there are so many.
     most = None if last is None else min(last, limits.export_page_entries_max + 1)
     matched: deque[tuple[int, bytes]] = deque(maxlen=most)
@@ -176,8 +169,6 @@ _POLICY: Final = (
 
 
 class PageText(Struct, frozen=True):
-    """What stands on a page besides the rows. `key` is that of line 0; `notes` as stored."""
-
     title: str
     about: str
     key: str

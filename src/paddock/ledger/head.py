@@ -106,7 +106,7 @@ class FileLock:
 
 
 def find_holder(locks: str, device: int, inode: int) -> int | None:
-    """Return who holds the flock on a file, by proc_locks(5); 0 in another pid namespace."""
+    """Who holds the flock on a file, by proc_locks(5); 0 in another pid namespace."""
     wanted = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
     for line in locks.splitlines():
         fields = line.split()
@@ -136,8 +136,6 @@ _BLOCK_BYTES: Final = 4096
 
 
 class Ballast:
-    """The space that the entries to come of one ledger have for certain."""
-
     def __init__(self, disk: "Disk", directory: str) -> None:
         self._disk = disk
         self._directory = directory
@@ -158,7 +156,6 @@ class Ballast:
         return HeldReservation(self, size_bytes, allocated)
 
     def give_back(self, held: "HeldReservation", *, to_disk: bool) -> bool:
-        """End a reservation; `to_disk` frees its space for whoever appends next."""
         with self._lock:
             was_held, held.is_held = held.is_held, False
             if was_held:
@@ -199,5 +196,4 @@ class HeldReservation:
         self._ballast.give_back(self, to_disk=False)
 
     def release_to_disk(self) -> bool:
-        """Free the space for the append that needs it now; False if it was free already."""
         return self._ballast.give_back(self, to_disk=True)

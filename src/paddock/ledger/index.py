@@ -75,8 +75,6 @@ Row = tuple[int, int, int, int, int, int, int, int, int, int | None]
 
 
 class Covered(NamedTuple):
-    """How many entries an index has, and where in the ledger the last of them ends."""
-
     entries: int
     end: int
 
@@ -89,7 +87,7 @@ class StaleIndexError(Exception):
 
 
 class Index:
-    """The index of one ledger, for one thread. Opened when it is first asked."""
+    """For one thread. Opened when it is first asked."""
 
     def __init__(self, paths: LedgerPaths) -> None:
         self._path = paths.index
@@ -101,7 +99,6 @@ class Index:
         self._opened = None
 
     def remove(self) -> None:
-        """Do without an index that does not fit; whoever extends it next makes it anew."""
         self.close()
         try:
             if _is_ours(self._path):
@@ -113,10 +110,7 @@ class Index:
         return self._tried(lambda: _covered(self._open(create=False), reader, end), _NOTHING)
 
     def extend(self, reader: LedgerReader, end: int) -> bool:
-        """Take in lines up to a place, and none from one on that holds no entry.
-
-        False where there are none, another process is at it, or nothing can be written.
-        """
+        """Take in lines up to a place, or one that holds no entry; False where none was added."""
         return self._tried(lambda: self._extend(reader, end), False)
 
     def lines(
@@ -126,10 +120,7 @@ class Index:
         span: Mapping[str, bytes],
         covered: Covered,
     ) -> Iterator[tuple[int, bytes]]:
-        """Yield the places and lines that may be wanted, of those covered, the newest first.
-
-        `keys` are values as they stand in a line, by their columns. Raises: StaleIndexError.
-        """
+        """Lines that may be wanted, the newest first. Raises: StaleIndexError."""
         # What shares a CRC-32 is told apart in the line.
         given = {kind: crc32(value) for kind, value in keys.items()}
         given |= {name: _time(text) for name, text in span.items()}
@@ -185,7 +176,7 @@ class Index:
         return added > 0
 
     def _open(self, *, create: bool) -> sqlite3.Connection:
-        """The connection. Raises: OSError: there is no file of ours; as SQLite."""
+        """Raises: OSError: there is no file of ours; as SQLite."""
         if self._opened is not None:
             return self._opened
         if create and not os.path.lexists(self._path):
@@ -208,10 +199,7 @@ class Index:
 
 
 def is_wrong(path: str) -> bool:
-    """Whether a question might believe this ledger's index, and it says what is not so.
-
-    Reads every line that it covers. One that fits the ledger in no way answers nothing.
-    """
+    """Whether a question might believe this ledger's index, and it says what is not so."""
     with LedgerReader(path) as reader, closing(Index(LedgerPaths(path))) as index:
         return index.is_wrong(reader)
 
@@ -261,7 +249,6 @@ def _build(reader: LedgerReader, seq: int, start: int, end: int) -> Iterator[Row
 
 
 def row_of(line: bytes, start: int) -> Row | None:
-    """Return the row of a line without its LF; None where it is no entry's."""
     found = _LINE.fullmatch(line)
     if found is None or len(line) > limits.entry_bytes_max:
         return None
@@ -290,7 +277,6 @@ def _line(reader: LedgerReader, start: Any, size: Any) -> bytes:
 
 
 def _find_where(database: sqlite3.Connection, given: Mapping[str, int]) -> str:
-    """Look up by what the fewest rows have, as far as few rows can tell."""
     rows: dict[str, int] = {}
     for kind in _INDEXED:
         if kind in given:

@@ -20,26 +20,18 @@ class Receipt(NamedTuple):
 
 
 class Reservation(Protocol):
-    """Space kept free for entries to come."""
-
     @property
     def size_bytes(self) -> int: ...
 
-    def release(self) -> None:
-        """Give the space back. A second call does nothing."""
-        ...
+    def release(self) -> None: ...
 
 
 class Ledger(Protocol):
-    """An append-only chained record that many threads and processes share."""
-
     @property
     def path(self) -> str: ...
 
     @property
-    def is_poisoned(self) -> bool:
-        """Whether the disk failed to make entries durable: nothing is acknowledged any more."""
-        ...
+    def is_poisoned(self) -> bool: ...
 
     def append(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
@@ -61,17 +53,13 @@ class Ledger(Protocol):
         ...
 
     def reserve(self, size_bytes: int) -> Reservation:
-        """Keep space for entries of so many bytes. Raises: LedgerFullError."""
+        """Raises: LedgerFullError."""
         ...
 
-    def close(self) -> None:
-        """Release descriptors and reservations. A second call does nothing."""
-        ...
+    def close(self) -> None: ...
 
 
 class Above(Protocol):
-    """Where a ledger's checkpoints go."""
-
     def take(self, signed: SignedCheckpoint) -> None:
         """Keep it, durably, and see to it that it is covered in turn. Raises: PaddockError."""
         ...
@@ -82,14 +70,11 @@ class Signer(Protocol):
     def verifier(self) -> VerifierKey: ...
 
     def last(self) -> SignedCheckpoint | None:
-        """What it signed last, or None. Raises: NoteError: not its own; ConfigError, HostError."""
+        """Raises: NoteError: not its own; ConfigError, HostError."""
         ...
 
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
-        """Sign what goes on from `last`, which `proof` shows; remember it.
-
-        Raises: LedgerDamagedError: it does not go on from there; ConfigError, HostError.
-        """
+        """Raises: LedgerDamagedError: it does not go on from `last`; ConfigError, HostError."""
         ...
 
     def forget(self) -> None:

@@ -30,8 +30,6 @@ T = TypeVar("T")
 
 
 class InclusionProof(Struct, frozen=True):
-    """Entry `seq` is in the ledger that the note is about. `line` is the entry as it is stored."""
-
     seq: int
     size: int
     leaf: bytes
@@ -44,8 +42,6 @@ class InclusionProof(Struct, frozen=True):
 
 
 class ConsistencyProof(Struct, frozen=True):
-    """The ledger of `old` entries is the beginning of the one that the note is about."""
-
     old: int
     old_root: bytes
     size: int
@@ -54,13 +50,7 @@ class ConsistencyProof(Struct, frozen=True):
 
 
 def prove_inclusion(path: str, seq: int, signed: SignedCheckpoint) -> InclusionProof:
-    """Prove one entry against a checkpoint.
-
-    Raises:
-        UsageError: the checkpoint does not cover the entry.
-        LedgerDamagedError: the ledger is not the one that was signed.
-        HostError: it cannot be read.
-    """
+    """Raises: UsageError: not covered; LedgerDamagedError: not what was signed; HostError."""
     size, root = signed.checkpoint.size, signed.checkpoint.root
 
     def make(nodes: Nodes) -> InclusionProof | None:
@@ -73,7 +63,6 @@ def prove_inclusion(path: str, seq: int, signed: SignedCheckpoint) -> InclusionP
 
 
 def prove_consistency(path: str, old: int, signed: SignedCheckpoint) -> ConsistencyProof:
-    """Prove that the ledger only grew since it had `old` entries. Raises as `prove_inclusion`."""
     size, root = signed.checkpoint.size, signed.checkpoint.root
 
     def make(nodes: Nodes) -> ConsistencyProof | None:

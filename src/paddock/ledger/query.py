@@ -30,10 +30,7 @@ _HEADS: Final = tuple(f"tool:{category}:" for category in sorted(PATH_CATEGORIES
 
 
 def names_path(entry: Entry, path: str) -> bool:
-    """Whether an entry names this path or one below it, workspace-relative; `.` is any path.
-
-    A command names what it changed, and what policy refused to change.
-    """
+    """Or one below it; a command names what it changed, or policy refused to change."""
     return any(path in {_ROOT, named} or named.startswith(f"{path}/") for named in _paths_of(entry))
 
 
@@ -67,12 +64,7 @@ _NEWEST: Final = "9999-12-31T23:59:59.999999Z"
 
 
 class Filter(Struct, frozen=True):
-    """What an entry has to be; None means any.
-
-    `since` and `until` are seconds since 1970, both included, compared with the entry's own
-    timestamp, which is a claim: sequence is order, time is not. `call_id` may also be the id by
-    which a client knows a call. `path` is workspace-relative, and what is below it counts as well.
-    """
+    """What an entry has to be; None means any. `since`, `until`: seconds since 1970, included."""
 
     event_type: str | None = None
     session_id: str | None = None
@@ -101,12 +93,11 @@ class Filter(Struct, frozen=True):
         )
 
     def keys(self) -> dict[str, bytes]:
-        """Values as they stand in a wanted line, without their quotes, by what they are."""
+        """Values as they stand in a wanted line, without their quotes."""
         wanted = {kind: getattr(self, name) for kind, (name, _) in _FIELDS.items()}
         return {kind: encode_text(text)[1:-1] for kind, text in wanted.items() if text is not None}
 
     def needles(self) -> list[bytes]:
-        """All bytes that a wanted line holds, those that no index knows included."""
         path = b"" if self.path is None else encode_text(self.path)[1:-1]
         return [path, *(b'%b"%b"' % (_FIELDS[kind][1], text) for kind, text in self.keys().items())]
 
@@ -128,11 +119,6 @@ class BadRow(Struct, frozen=True):
 
 
 class Rows(Struct, frozen=True):
-    """The answer to a query, newest last, and lines that could not be read on the way.
-
-    `unfinished_bytes` follow the last whole line: an append on its way, or a torn one.
-    """
-
     entries: tuple[StoredEntry, ...]
     bad: tuple[BadRow, ...]
     bad_omitted: int
@@ -140,17 +126,12 @@ class Rows(Struct, frozen=True):
 
 
 def query(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
-    """Return the `last` entries that match, or all. Raises: HostError; LedgerDamagedError."""
     with LedgerSearch(path) as search:
         return search.query(wanted, last=last)
 
 
 def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
-    """Return the `last` entries that match, or all of them, from the lines alone.
-
-    For what must not depend on the index: who can write beside the ledger could have its
-    rows say something else, and the chain would not show it.
-    """
+    """From the lines alone: who can write beside the ledger could have its index lie."""
     with LedgerReader(path) as reader:
         size = reader.size()
         end = reader.whole_bytes(size)
@@ -158,7 +139,7 @@ def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
 
 
 class LedgerSearch:
-    """A ledger that is open to be asked, as often as one likes. One thread uses it."""
+    """For one thread."""
 
     def __init__(self, path: str) -> None:
         self._reader = LedgerReader(path)
@@ -192,12 +173,11 @@ class LedgerSearch:
         return _collect(reader.lines_backwards(end), wanted, last, size - end)
 
     def _is_short(self, size: int) -> bool:
-        """Whether the lines are so few that nobody indexed them, nor will."""
         is_small = self._index is None and size <= limits.ledger_unindexed_bytes_max
         return is_small and not os.path.lexists(LedgerPaths(self._reader.path).index)
 
     def _indexed(self, index: "Index", wanted: Filter, end: int) -> Iterator[tuple[int, bytes]]:
-        """Yield the newest lines as they are; where these were many, have them indexed as well."""
+        """The newest lines as they are; where these are many, they are indexed first."""
         reader, position = self._reader, end
         covered = index.covered(reader, end)
         for position, line in reader.lines_backwards(end, covered.end):
@@ -237,11 +217,6 @@ def _collect(
 def _parsed(
     lines: Iterable[tuple[int, bytes]], may_match: Callable[[bytes], bool]
 ) -> Iterator[StoredEntry | BadRow]:
-    """Parse lines whose bytes say that they may be wanted, and those that hold no entry.
-
-    A line's JSON has no free space, and inside a text a quote is escaped: the bytes that are
-    looked for stand for nothing else. Every row is then looked at again by whoever asked.
-    """
     for offset, line in lines:
         if may_match(line) or not is_shaped(line):
             row = inspect_line(line)
@@ -256,10 +231,7 @@ def _newest_first(path: str, may_match: Callable[[bytes], bool]) -> Iterator[Sto
 def find_decided(
     path: str, event_types: Sequence[str], wanted: Filter, holding: bytes = b""
 ) -> Iterator[StoredEntry | BadRow]:
-    """Yield the entries of these types, or of all, that `wanted` matches besides, newest first.
-
-    A line without the bytes `holding` is not looked at.
-    """
+    """Entries of these types, or of all, that `wanted` matches besides, newest first."""
     kinds = [f'"event_type":"{name}"'.encode() for name in event_types] or [b""]
     needles = (*wanted.needles(), holding)
 
@@ -279,7 +251,7 @@ _NO_EFFECTS = b'"effects":[]'
 
 
 class FoundEffects(Struct, frozen=True):
-    """What was found, newest last. `bad`: lines that hold no entry."""
+    """Newest last. `bad`: lines that hold no entry."""
 
     results: tuple[StoredEntry, ...]
     """`TOOL_RESULT` entries that name effects, or say that they are unknown."""
@@ -313,7 +285,6 @@ def find_declarations(path: str) -> tuple[StoredEntry, ...]:
 
 
 def has_entry_of(path: str, agent: str) -> bool:
-    """Whether any entry is this agent's. Every line is read until one is."""
     found = find_decided(path, (), Filter(agent=agent))
     return any(isinstance(row, StoredEntry) for row in found)
 
@@ -322,15 +293,9 @@ _NOTHING: Final = Rows((), (), 0, 0)
 
 
 class Ledgers:
-    """The ledgers of a plane. One that was not made yet has no entry."""
-
     def __init__(self, paths: Mapping[LedgerName, Path]) -> None:
         self._paths = paths
 
     def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
-        """The `last` entries that match (None: all), newest last.
-
-        Raises: HostError where it cannot be read; LedgerDamagedError where it is gone.
-        """
         path = self._paths[name]
         return query(str(path), wanted, last=last) if stands(path) else _NOTHING

@@ -35,7 +35,6 @@ _UNREADABLE: Final = "the ledger cannot be read"
 
 
 def read_head(path: str) -> HeadPage | None:
-    """What a head file says; None where there is none. Raises: PaddockError."""
     # Threat: a pipe in its place would have every reader wait for a writer.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     if not os.path.lexists(path):
@@ -66,11 +65,7 @@ def believable_marks(page: HeadPage, boot: bytes) -> list[Mark]:
 def split_lines(
     read: Callable[[int, int], bytes], start: int, end: int
 ) -> Iterator[tuple[int, list[bytes], bool]]:
-    """Yield runs of lines without LF, the place of the first, and whether an LF follows the last.
-
-    `read` gives so many bytes from a place. `start` is where a line begins. Of a line longer
-    than any can be, as much as shows that, in a run of its own.
-    """
+    """Runs of lines, the first one's place, whether LF follows; of one too long, its beginning."""
     longest = limits.entry_bytes_max + 1
     carry, position = b"", start
     while position < end:
@@ -97,13 +92,9 @@ def split_lines(
 
 
 class LedgerText:
-    """The bytes of a ledger over all its segments, by their place in the whole.
-
-    Its methods raise HostError: it cannot be read; LedgerDamagedError: something is missing.
-    """
+    """The bytes over all segments. Raises: HostError; LedgerDamagedError: some are missing."""
 
     def __init__(self, disk: Reads, paths: LedgerPaths, starts: list[int], active: Segment) -> None:
-        """`starts` of sealed segments in order; those from the active base on are left out."""
         self.path = paths.ledger
         self._disk = disk
         self._paths = paths
@@ -115,7 +106,6 @@ class LedgerText:
             return self.active.base + self._disk.stat(self.active.descriptor).st_size
 
     def read(self, size_bytes: int, offset: int) -> bytes:
-        """Return so many bytes from a place, fewer at the end."""
         pieces: list[bytes] = []
         end = offset + size_bytes
         while offset < end:
@@ -152,7 +142,6 @@ class LedgerText:
                 self._disk.close(descriptor)
 
     def genesis(self) -> Genesis:
-        """Return what line 0 says."""
         start = self.read(_LINE_USUAL, 0)
         if b"\n" not in start:
             start = self.read(limits.entry_bytes_max + 1, 0)
@@ -164,7 +153,6 @@ class LedgerText:
         return parse_genesis(parse_line(line))
 
     def lines(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
-        """Runs of lines without LF from `start` to `end`, each with the place of its first."""
         end = self.whole_bytes(self.size()) if end is None else end
         for offset, lines, has_end in split_lines(self.read, start, end):
             if has_end:
@@ -182,10 +170,7 @@ class LedgerText:
         return 0
 
     def lines_backwards(self, end: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Lines with their offsets, the last one before `end` first, back to `first`.
-
-        A line longer than any can be is given only as far as shows that.
-        """
+        """The last line before `end` first; of one that is too long, as much as shows that."""
         position, carry = max(first, end - 1), b""
         if end <= first:
             return
@@ -202,7 +187,6 @@ class LedgerText:
         yield first, carry
 
     def _bounds(self, offset: int) -> tuple[int, int]:
-        """Where the segment begins that has the byte at a place, and where it ends."""
         at = bisect_right(self.starts, offset)
         if at == 0:
             raise LedgerDamagedError(
@@ -214,16 +198,12 @@ class LedgerText:
 
 
 class SegmentRange(NamedTuple):
-    """One file of a ledger: where its name says that it begins, and where it ends."""
-
     start: int
     end: int
     is_newest: bool
 
 
 class LedgerReader(LedgerText):
-    """A ledger that is open to be read, its newest segment too."""
-
     def __init__(self, path: str) -> None:
         paths = LedgerPaths(path)
         active, starts = _open_newest(paths)
@@ -239,7 +219,6 @@ class LedgerReader(LedgerText):
         os.close(self.active.descriptor)
 
     def marks(self) -> HeadPage | None:
-        """What the head file says, with the segments that its marks stand in."""
         page = read_head(self._paths.head)
         self.keep_up()
         return page
@@ -280,7 +259,6 @@ class LedgerReader(LedgerText):
         return tuple(found)
 
     def runs(self, segment: SegmentRange) -> Iterator[tuple[int, list[bytes], bool]]:
-        """`split_lines` of one file."""
         return split_lines(
             lambda size_bytes, offset: self.read_segment(segment.start, size_bytes, offset),
             segment.start,
@@ -289,7 +267,6 @@ class LedgerReader(LedgerText):
 
 
 def _open_newest(paths: LedgerPaths) -> tuple[Segment, list[int]]:
-    """Open the newest file and list the sealed ones; again where these changed as we looked."""
     path = paths.ledger
     for _ in range(_TRIES):
         with failing("the ledger cannot be opened", path):
@@ -313,11 +290,7 @@ def _open_newest(paths: LedgerPaths) -> tuple[Segment, list[int]]:
 
 
 def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[StoredEntry]:
-    """Yield the `last` entries that are there, then each new one.
-
-    `poll` is called whenever there is nothing new: it waits as it likes and answers whether to go
-    on. What lies beyond the head's mark may still be taken back, and is not given.
-    """
+    """The `last` entries, then each new one; `poll` waits and answers whether to go on."""
     with LedgerReader(path) as reader:
         position = _end(reader)
         for offset, _ in islice(reader.lines_backwards(position), max(0, last)):
@@ -362,7 +335,6 @@ def is_shaped(line: bytes) -> bool:
 
 
 def find_genesis(path: str) -> Genesis | None:
-    """Return what line 0 of a ledger says; None where it says nothing."""
     with LedgerReader(path) as reader:
         try:
             return reader.genesis()
@@ -376,7 +348,6 @@ _BEFORE: Final = frozenset(os.path.basename(path) for path in (_PATHS.lock, _PAT
 
 
 def is_known(path: Path) -> bool:
-    """Whether there is this ledger, or beside it what only a ledger leaves."""
     if path.exists():
         return True
     folder = Path(LedgerPaths(str(path)).folder)

@@ -46,16 +46,10 @@ _PENDING_NAME: Final = lazy_pattern(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.AS
 
 
 class LedgerFiles(LedgerText):
-    """The open files of one ledger in one process, and what it knows of its own syncs."""
-
     def __init__(
         self, disk: Disk, paths: LedgerPaths, waiting: Waiting, first_body: bytes | None
     ) -> None:
-        """Open everything; make the ledger from the body of its GENESIS where there is none.
-
-        Raises: HostError: no ledger and nothing to make it from; a network file system; a format
-        that is not known; the disk failed; LedgerDamagedError: no GENESIS; LedgerBusyError.
-        """
+        """Open everything; make the ledger from `first_body` where there is none."""
         super().__init__(disk, paths, [], Segment(-1, 0, (0, 0)))
         self.disk = disk
         self.paths = paths
@@ -91,7 +85,6 @@ class LedgerFiles(LedgerText):
         self.ballast = Ballast(disk, paths.folder)
 
     def verify_in_place(self, segment: Segment) -> None:
-        """Refuse if a segment, or what keeps writers apart, is not in its place any more."""
         # Threat: a ledger that was moved away or replaced while in use would take acknowledged
         # entries with it.
         if not is_file(self.disk, self.path, segment.identity):
@@ -117,7 +110,6 @@ class LedgerFiles(LedgerText):
                 )
 
     def follow(self) -> None:
-        """Open what is the newest segment by now. The append lock is held."""
         with ExitStack() as opened:
             descriptor = self.disk.open(self.path, APPENDING)
             opened.callback(self.disk.close, descriptor)
@@ -236,6 +228,8 @@ def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
     sync_directory(disk, paths.parent)
 
 
+# The append lock is held in all that follows.
+#
 # A writer that was killed leaves whole lines that no mark covers yet, and perhaps a torn one; a
 # power cut may leave less than was written, or garbage. So, inside the lock, go on from a mark M
 # and compare the line before it:
@@ -259,10 +253,6 @@ def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
 
 
 def find_tail(text: LedgerText, page: HeadPage, boot: bytes) -> tuple[Mark, int]:
-    """Return the mark after the last good line, and where the bytes end. Under the append lock.
-
-    Raises: LedgerDamagedError; HostError.
-    """
     start = verify_marks(text, page, boot)
     size = text.size()
     end = start or NOTHING_DURABLE
@@ -293,10 +283,6 @@ def find_tail(text: LedgerText, page: HeadPage, boot: bytes) -> tuple[Mark, int]
 
 
 def verify_marks(text: LedgerText, page: HeadPage, boot: bytes) -> Mark | None:
-    """Return the mark to go on from; None where there is none. The append lock is held.
-
-    Reads one line a mark, however long the ledger is. Raises: LedgerDamagedError; HostError.
-    """
     marks = believable_marks(page, boot)
     size = text.size()
     if marks and size < marks[-1].offset_bytes:
@@ -319,10 +305,7 @@ def verify_marks(text: LedgerText, page: HeadPage, boot: bytes) -> Mark | None:
 
 
 def quarantine(files: LedgerFiles, end: Mark, size: int) -> None:
-    """Copy the torn tail aside, durably, then cut it off. The append lock is held.
-
-    Only the newest segment can have one: all before it was durable when it was sealed.
-    """
+    """Copy the torn tail aside, durably, then cut it off."""
     disk, paths, segment = files.disk, files.paths, files.active
     start, descriptor = end.offset_bytes - segment.base, segment.descriptor
     if start < 0:
@@ -350,7 +333,7 @@ def quarantine(files: LedgerFiles, end: Mark, size: int) -> None:
 
 
 def list_pending(disk: Disk, paths: LedgerPaths) -> list[tuple[str, Entry]]:
-    """Return the quarantined pieces that still need their entry, in the order of their place."""
+    """The quarantined pieces that still need their entry, in the order of their place."""
     with failing("quarantined bytes cannot be listed", paths.torn):
         try:
             names = disk.listdir(paths.torn)

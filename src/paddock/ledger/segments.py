@@ -24,8 +24,6 @@ _START_DIGITS: Final = 16
 
 
 class LedgerPaths:
-    """Where the files of a ledger are, and what stands in the folder beside it."""
-
     def __init__(self, ledger: str) -> None:
         self.ledger = ledger
         self.parent = os.path.dirname(ledger) or "."
@@ -41,7 +39,6 @@ class LedgerPaths:
         self.torn = f"{self.folder}/torn"
 
     def sealed(self, start: int) -> str:
-        """A segment that is full, by the place of its first byte in the whole ledger."""
         return f"{self.stem}.{start:0{_START_DIGITS}}{_EXTENSION}"
 
 
@@ -69,7 +66,6 @@ def is_full(fault: OSError) -> bool:
 
 
 def failure(fault: OSError, what: str, path: str, hint: str = "") -> PaddockError:
-    """Return what an OSError of the ledger's disk becomes; a full disk has a hint of its own."""
     reason = os.strerror(fault.errno) if fault.errno else str(fault)
     if is_full(fault):
         return LedgerFullError(f"no space for the ledger: {reason}", hint="free some space")
@@ -105,8 +101,6 @@ def read_regular(path: str, bytes_max: int) -> bytes:
 
 
 class Segment(NamedTuple):
-    """The newest segment, as it is open: where it begins in the whole, and which file it is."""
-
     descriptor: int
     base: int
     identity: Identity
@@ -122,7 +116,6 @@ def sync_directory(disk: "Disk", path: str) -> None:
 
 
 def list_starts(disk: Reads, paths: LedgerPaths) -> list[int]:
-    """Where the sealed segments begin, in order; other names count for nothing."""
     before = f"{os.path.basename(paths.stem)}."
     digits = {
         name: name[len(before) : -len(_EXTENSION)]
@@ -154,10 +147,7 @@ def open_new(disk: "Disk", path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -
 
 
 def find_newest(disk: Reads, paths: LedgerPaths, descriptor: int) -> tuple[Segment, list[int]]:
-    """Return what is open as the ledger's file, and where the sealed segments begin.
-
-    The last of these is the same file where a rotation is on its way, or was killed.
-    """
+    """The last of the starts is the same file where a rotation is on its way, or was killed."""
     identity, base = find_identity(disk, descriptor), 0
     starts = list_starts(disk, paths)
     if starts:

@@ -41,8 +41,6 @@ _FILE_BYTES_MAX: Final = 1024
 
 
 class SigningKey(Struct, frozen=True):
-    """Both halves of a key. Its text form never shows the seed."""
-
     verifier: VerifierKey
     seed: bytes
 
@@ -66,7 +64,7 @@ def make_key(name: str, seed: bytes) -> SigningKey:
 
 
 def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> SigningKey:
-    """Make a key and store it, mode 0600; what exists stays. Who can read it can sign."""
+    """What exists stays. Who can read it can sign."""
     key = make_key(name, randomness(_SEED_BYTES))
     encoded = b2a_base64(ALGORITHM_ED25519 + key.seed, newline=False).decode()
     text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{encoded}\n"
@@ -111,10 +109,9 @@ _HINT: Final = (
 
 
 class KeySigner:
-    """The key in this process. What it signed last stands in a file beside the key."""
+    """What it signed last stands in a file beside the key. Nothing is read before it is needed."""
 
     def __init__(self, key_path: Path, if_missing: str = "") -> None:
-        """Nothing is read before it is needed; `if_missing` is the hint where there is no key."""
         self._key_path = key_path
         self._if_missing = if_missing
         self._key: SigningKey | None = None
@@ -188,7 +185,6 @@ _SHOWN_CHARS_MAX: Final = 300
 def run_command(
     command: Sequence[str], given: bytes, environment: Mapping[str, str], where: str
 ) -> "CompletedProcess[bytes]":
-    """Run a program to its end, with this on its standard input. Raises: HostError."""
     import subprocess  # noqa: PLC0415 - slow to load, and few sign with a program
 
     try:
@@ -238,8 +234,6 @@ _PROGRAM_HINT: Final = "the user's configuration names it: [ledger] signer"
 
 
 class ProgramSigner:
-    """A program signs: its actions are those of `Signer`, and `sign` reads text and proof."""
-
     def __init__(self, command: Sequence[str], origin: str, environment: Mapping[str, str]) -> None:
         where = f"the signer {command[0]!a}"
         self._program = NoteProgram(command, origin, environment, where, _PROGRAM_HINT)

@@ -114,7 +114,7 @@ NOTHING_DURABLE = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
 
 
 class HeadPage:
-    """What the head file says; None where both slots are torn or were never written."""
+    """None where both slots are torn or were never written."""
 
     def __init__(self, newest: Mark | None, durable: Mark | None, base: int | None = None) -> None:
         self.newest = newest
@@ -148,7 +148,7 @@ def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
 
 
 class HeadFile:
-    """The head file, open. Its methods raise OSError."""
+    """Its methods raise OSError."""
 
     def __init__(self, disk: "EndDisk", descriptor: int) -> None:
         self._disk = disk
@@ -163,7 +163,6 @@ class HeadFile:
         return HeadPage(newest, durable, start if is_known else None)
 
     def read_durable(self) -> tuple[Mark | None, int]:
-        """Return the durable mark, and the slot that the next one goes to."""
         return find_pair(self._read(_DURABLE, 2 * _SECTOR), 0)
 
     def store_base(self, base: int | None) -> None:
@@ -172,17 +171,13 @@ class HeadFile:
         self._store(_BASE.pack(start, crc32(start.to_bytes(8, "little"))), _BASE_OFFSET)
 
     def store_newest(self, mark: Mark) -> None:
-        """An append's mark, into the slot that its predecessor does not use."""
         self._store(encode_mark(mark), _SECTOR * (mark.generation % 2))
 
     def store_durable(self, mark: Mark, slot: int) -> None:
         self._store(encode_mark(mark), _DURABLE + _SECTOR * slot)
 
     def raise_durable(self, mark: Mark, boot: bytes) -> bool:
-        """Say that all before the mark is on the disk: no later start may find less.
-
-        The commit lock is held. False where somebody's sync has failed: nothing is raised any more.
-        """
+        """The commit lock is held. False where a sync has failed: nothing is raised any more."""
         durable, slot = self.read_durable()
         if is_poisoned(durable, boot):
             return False
@@ -191,7 +186,7 @@ class HeadFile:
         return True
 
     def poison(self, boot: bytes) -> None:
-        """Have nobody acknowledge anything until this machine restarts. The commit lock is held."""
+        """The commit lock is held."""
         durable, slot = self.read_durable()
         poisoned = (durable or NOTHING_DURABLE).changed(is_poisoned=True, boot=boot)
         self.store_durable(poisoned, slot)
@@ -206,7 +201,6 @@ class HeadFile:
 
 
 def chain(before: Mark, bodies: "Sequence[bytes]") -> tuple[bytes, Mark]:
-    """Return the lines of an append behind a mark, and the mark after them."""
     lines, leaf = chain_lines(bodies, before.entries, before.leaf)
     entries, offset = before.entries + len(bodies), before.offset_bytes + len(lines)
     return lines, Mark(before.generation + 1, entries, offset, leaf, before.boot)
@@ -215,10 +209,7 @@ def chain(before: Mark, bodies: "Sequence[bytes]") -> tuple[bytes, Mark]:
 def put_lines(
     disk: "EndDisk", file: int, head: HeadFile, start: int, lines: bytes, after: Mark
 ) -> None:
-    """Write lines at the end of a file, which is `start`, then store the next mark. Under the lock.
-
-    What fails half-way is cut back; where that fails too, the next append recovers.
-    """
+    """What fails half-way is cut back; where that fails too, the next append recovers."""
     rest = lines
     try:
         while rest:
@@ -230,7 +221,6 @@ def put_lines(
 
 
 def is_poisoned(durable: Mark | None, boot: bytes) -> bool:
-    """Whether a sync has failed since this machine started."""
     return durable is not None and durable.is_poisoned and durable.boot == boot
 
 
@@ -248,7 +238,6 @@ def read_boot() -> bytes:
 
 
 def line_before(read: "Callable[[int, int], bytes]", end: int) -> bytes | None:
-    """Return the line whose LF stands before a place; None where there is no LF."""
     size = _LINE_BYTES_USUAL
     while True:
         start = max(0, end - size)
@@ -268,7 +257,6 @@ def wait_for_lock(
     monotonic: "Callable[[], float]" = time.monotonic,
     sleep: "Callable[[float], None]" = time.sleep,
 ) -> bool:
-    """Take a flock(2); False where another has it all the time. Raises: OSError."""
     tries, pause, before = _TRIES_AT_ONCE, _SLEEP_MIN_S, monotonic()
     deadline = before + timeout_s
     while True:
@@ -291,7 +279,6 @@ def wait_for_lock(
 
 
 def is_file(disk: "EndDisk", path: str, identity: tuple[int, int]) -> bool:
-    """Whether a path leads to the file of this device and inode."""
     try:
         status = disk.stat(path)
     except OSError:
@@ -309,12 +296,7 @@ def append_plain(
     body: bytes,
     disk: "EndDisk" = posix,
 ) -> None:
-    """Append one body durably to the file of this `identity`.
-
-    Raises:
-        NotPlainError: the ledger's state is not plain; nothing was written.
-        AppendFailedError: not acknowledged.
-    """
+    """Append one body durably. Raises: NotPlainError, AppendFailedError."""
     held: dict[str, int] = {}
     try:
         try:
@@ -337,8 +319,6 @@ def append_plain(
 def _prepare(
     held: dict[str, int], ledger: str, folder: str, identity: tuple[int, int], size: int
 ) -> tuple[Mark, int]:
-    """Open all, take the lock; return the mark to append after, and where the file begins."""
-
     def opened(path: str, flags: int = 0) -> int:
         descriptor = held[path] = posix.open(path, _OPEN | flags, 0o600)
         return descriptor
@@ -414,5 +394,5 @@ def _require(is_plain: bool, otherwise: str) -> None:
 
 
 def _take(lock: int, timeout_s: float) -> None:
-    """Take a lock, which is given up with its descriptor."""
+    """Given up with its descriptor."""
     _require(wait_for_lock(fcntl.flock, lock, timeout_s), "the ledger is locked")

@@ -39,8 +39,6 @@ _EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII
 
 
 class Edge(Struct, frozen=True):
-    """A place between two lines: how many stand before it, where, and the last one's hash."""
-
     size: int
     offset_bytes: int
     leaf: str
@@ -50,7 +48,7 @@ START: Final = Edge(0, 0, PREV_OF_GENESIS)
 
 
 class TreeFiles:
-    """The tree files of one ledger, open. One process at a time writes them."""
+    """One process at a time writes them."""
 
     def __init__(self, folder: str, *, create: bool) -> None:
         self._folder = folder
@@ -78,10 +76,7 @@ class TreeFiles:
         return self._row(0, begin, count)
 
     def grow(self, reader: LedgerReader, end: "Mark", signed: int) -> Growing:
-        """Hash the lines from the edge up to the mark; the edge itself stays for now.
-
-        Those that are not among the `signed` first have to hold entries, too.
-        """
+        """Hash the lines from the edge to the mark; after `signed` they must hold entries."""
         growing = Growing.resume(self, self.edge.size)
         leaf, offset = self.edge.leaf, self.edge.offset_bytes
         for at, lines in reader.lines(offset, end.offset_bytes):
@@ -100,7 +95,6 @@ class TreeFiles:
         return growing
 
     def keep(self, edge: Edge) -> None:
-        """Take what `grow` wrote as the tree from now on."""
         text = f"{edge.size} {edge.offset_bytes} {edge.leaf}\n"
         path = os.path.join(self._folder, "tree.edge")
         draft = f"{path}.new"
@@ -168,11 +162,7 @@ def _unlike(said: str, reader: LedgerReader, seq: int) -> LedgerDamagedError:
 
 
 def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, int] | None:
-    """Return the first entry that is not the one signed, and where its line begins.
-
-    The tree files tell, if they are those of the checkpoint: its root proves them.
-    None where they are not, or cannot be read.
-    """
+    """The first entry that was not signed, and its place; None where the tree does not tell."""
     with (
         suppress(LedgerDamagedError, HostError),
         closing(TreeFiles(LedgerPaths(reader.path).folder, create=False)) as tree,
@@ -195,7 +185,7 @@ def checkpoints_folder(ledger: str) -> Path:
 
 
 def read_notes(folder: Path) -> list[tuple[str, str]]:
-    """The notes that are kept in a directory, each with its name, the newest last."""
+    """The newest last."""
     return [(str(size), _read_note(folder / str(size))) for size in sorted(note_sizes(folder))]
 
 

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 
 class ChainFault(StrEnum):
-    """What is wrong with a line's place, or with the ledger as a whole."""
-
     GENESIS = "genesis"
     MISSING = "missing"
     OUT_OF_ORDER = "out_of_order"
@@ -67,10 +65,7 @@ class ChainFault(StrEnum):
 
 
 class LedgerProblem(Struct, frozen=True):
-    """Something that is not as it was written; all 0 where it is about no place.
-
-    `line` counts from 1 over all files and begins at `offset_bytes`; `seq` belongs there.
-    """
+    """All 0 where it is about no place; `line` counts from 1 over all files."""
 
     kind: LineFault | ChainFault
     line: int
@@ -90,11 +85,7 @@ class Unanswered(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """A checkpoint that the ledger is compared with, and where it was kept.
-
-    `is_outside`: not beside the ledger, where whoever cuts it reaches. `is_authentic`: where
-    it stands is verified by itself, so its signature need not be.
-    """
+    """`is_outside`: out of reach of who cuts the ledger. `is_authentic`: verified elsewhere."""
 
     source: str
     note: str
@@ -109,10 +100,7 @@ class Agreement(Struct, frozen=True):
 
 
 class Remembered(Struct, frozen=True):
-    """What a verification may build on: sealed files that were found whole.
-
-    `files` are their starts, sizes, inodes and times; what was touched since is read again.
-    """
+    """Sealed files that were found whole: their starts, sizes, inodes and times."""
 
     files: tuple[tuple[int, ...], ...]
     size: int
@@ -123,13 +111,6 @@ class Remembered(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """What verification found.
-
-    `torn_bytes` follow the last whole line. `covered_entries` are those below the newest
-    checkpoint held outside that the ledger agrees with. `unread_entries` were found whole before;
-    `memory` is for the next time.
-    """
-
     path: str
     entries: int
     head: Head | None
@@ -210,10 +191,7 @@ _METADATA: Final = b',"metadata":{'
 
 
 class _Pass:
-    """One pass over the lines; those up to `parsed_from` are hashed, as a checkpoint covers them.
-
-    What does not fit is looked at by itself, but only where all is parsed.
-    """
+    """Those up to `parsed_from` are hashed; what does not fit is looked at where all is parsed."""
 
     def __init__(
         self,
@@ -250,7 +228,6 @@ class _Pass:
         self._stops = sorted((size for size in wanted if size > known), reverse=True)
 
     def run(self) -> bool:
-        """Return False where something does not fit, and the lines were not all parsed."""
         is_exact = self._since is None and not self._parsed_from
         for segment in self._reader.segments()[len(self._since.files) if self._since else 0 :]:
             if segment.is_newest:
@@ -347,7 +324,6 @@ class _Pass:
         self._places[self._seq] = (self._before, self._offset, self._prev)
 
     def _take_fitting(self, lines: list[bytes]) -> int:
-        """Take the lines that go on from the last one; return how many these were."""
         leaves = fitting_leaves(lines, self._seq, self._prev, self._parsed_from)
         for number, line in enumerate(lines[: len(leaves)]):
             kind = line[_EVENT_AT:_EVENT_END]
@@ -506,8 +482,6 @@ class _Pass:
 
 
 class _Opened(Struct, frozen=True):
-    """A held note, and the checkpoint in it; None, and why, where it is no checkpoint."""
-
     held: Held
     checkpoint: Checkpoint | None
     why: str = ""

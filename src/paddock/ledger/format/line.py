@@ -50,8 +50,6 @@ _UNSHOWABLE = {
 
 
 class LineRefusedError(ValueError):
-    """What no line may hold: its kind, the value, and what to do."""
-
     def __init__(self, what: str, value: str, hint: str = "") -> None:
         super().__init__(f"{what}: {value!a}")
         self.what, self.value, self.hint = what, value, hint
@@ -65,12 +63,10 @@ _chunks = make_encoder(None, _refuse, encode_string, None, ":", ",", False, Fals
 
 
 def encode_json(value: "Json") -> str:
-    """Compact JSON text. Raises: ValueError: not a value of JSON; NaN or an infinity."""
     return "".join(_chunks(value, 0))
 
 
 def encode_members(members: "Mapping[str, Json]") -> str:
-    """Members as they stand in a line, without braces. Raises: ValueError."""
     found = dict(members)
     _check(found, 1)
     return _escape(encode_json(found)[1:-1])
@@ -83,11 +79,7 @@ def encode_fields(
     metadata: "Mapping[str, Json]",
     shared: str = "",
 ) -> bytes:
-    """A line up to its place in the chain: `{"id":…,"metadata":{…}`. Raises: ValueError.
-
-    `texts` are the type, submission, decision, reason, session, agent and call; `entry_id`,
-    `timestamp` and the type are taken as they are. `shared` are members that are encoded.
-    """
+    """A line up to its place in the chain; `texts` are type to call. Raises: ValueError."""
     kind, *others = texts
     if "\0" in "".join(others):
         raise LineRefusedError("text with NUL", "".join(others))
@@ -125,7 +117,6 @@ def chain_tail(seq: int, prev: str) -> bytes:
 
 
 def chain_lines(bodies: "Sequence[bytes]", seq: int, prev: str) -> tuple[bytes, str]:
-    """Whole lines, each with its LF, from the number `seq` on, and the last one's leaf."""
     lines: list[bytes] = []
     for number, body in enumerate(bodies, seq):
         lines.append(chain_line(body, number, prev))
@@ -143,10 +134,7 @@ def format_id(random: bytes) -> str:
 
 
 def format_timestamp(seconds: float) -> str:
-    """RFC 3339 in UTC with microseconds, always 27 characters: text order is time order.
-
-    What lies outside of 1970 to 9999 is clamped, because a broken clock must not stop an entry.
-    """
+    """RFC 3339, UTC, 27 characters: text order is time order. A wrong clock stops no entry."""
     whole = int(seconds) if 0 <= seconds < TIMESTAMP_SECONDS_MAX else 0
     microseconds = int((seconds - whole) * 1e6) if whole or 0 <= seconds < 1 else 0
     days, rest = divmod(whole, 86_400)
@@ -165,7 +153,6 @@ def format_timestamp(seconds: float) -> str:
 
 
 def _check(value: "Any", depth: int) -> None:
-    """Refuse what JSON readers disagree about."""
     if depth > DEPTH_MAX:
         raise LineRefusedError("nesting", f"over {DEPTH_MAX} levels")
     items: Iterable[object] = value

@@ -35,16 +35,12 @@ _EVENT_TYPE: Final = lazy_pattern(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 
 
 class EntryRefusedError(InternalError, ValueError):
-    """An entry that cannot be written: its caller must check what it records.
-
-    No model writes entries: who takes values from one refuses or digests them first.
-    """
+    """An entry that cannot be written; whoever takes a model's values checks them first."""
 
     code = "ledger.entry_refused"
 
 
 def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
-    """A line up to its place in the chain. Raises: EntryRefusedError."""
     *texts, metadata, shared = entry
     try:
         if not _EVENT_TYPE.fullmatch(entry.event_type):
@@ -79,7 +75,6 @@ _decoder: Final = JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _decode_json(text: str) -> Json:
-    """The value of JSON text without space around it. Raises: ValueError, RecursionError."""
     value, end = _decoder.raw_decode(text)
     if end != len(text):
         raise ValueError(f"more text after the JSON value, at character {end}")
@@ -121,8 +116,6 @@ class BadLine(Struct, frozen=True):
 
 
 class StoredEntry(Struct, frozen=True):
-    """An entry with its place in the chain, and the bytes that say so (without LF)."""
-
     seq: int
     prev: str
     id: str
@@ -136,14 +129,11 @@ class StoredEntry(Struct, frozen=True):
 
 
 class Head(NamedTuple):
-    """The newest entry: its sequence number and its leaf hash in hex."""
-
     seq: int
     hash: str
 
 
 def parse_line(line: bytes) -> StoredEntry:
-    """Return the entry of a line without its LF."""
     found = inspect_line(line)
     if isinstance(found, BadLine):
         raise LedgerDamagedError(f"not a ledger line ({found.fault}): {found.detail}")
@@ -151,7 +141,6 @@ def parse_line(line: bytes) -> StoredEntry:
 
 
 def inspect_line(line: bytes) -> StoredEntry | BadLine:
-    """Return the entry of a line without its LF, or what is wrong with it. Never raises."""
     place = _TAIL.search(line, max(0, len(line) - _TAIL_WINDOW))
     if place is None or not _OPENING.match(line) or len(line) > limits.entry_bytes_max:
         return _diagnose(line)
@@ -183,10 +172,7 @@ _LEAF: Final = sha256(b"\0")
 def fitting_leaves(
     lines: Sequence[bytes], seq: int, prev: str, inspected_from: int = 0
 ) -> list[bytes]:
-    """Return the leaf hashes of the lines that go on from there, up to the first that does not.
-
-    Those numbered from `inspected_from` on have to hold entries, too.
-    """
+    """Leaf hashes of lines that chain; from `inspected_from` on they must hold entries, too."""
     # All lines of a ledger come through here: names that are local, no call that can be saved.
     begin, leaves, before = _LEAF.copy, list[bytes](), prev.encode()
     for line in lines:
@@ -316,7 +302,7 @@ class VerifierKey(Struct, frozen=True):
 
 
 def split_key(text: str) -> tuple[str, str, bytes] | None:
-    """Return name, key id in hex and 32 bytes of a key's text; None where it is no such text."""
+    """Return name, key id in hex and 32 bytes of a key's text."""
     name, key_id, encoded = [*text.split("+", 2), "", ""][:3]
     try:
         decoded = a2b_base64(encoded, strict_mode=True)
@@ -327,7 +313,6 @@ def split_key(text: str) -> tuple[str, str, bytes] | None:
 
 
 def is_key_name(name: str) -> bool:
-    """Whether a name can stand in a key text: printable ASCII without space and `+`."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -22,16 +22,12 @@ _BEGUN: Final = sha256(_NODE)
 
 
 class Nodes(Protocol):
-    """Hashes of whole subtrees."""
-
     def node(self, level: int, index: int) -> bytes:
         """The root of the `index`th subtree of 2^level leaves, all of which are there."""
         ...
 
 
 class LeafNodes:
-    """Every leaf hash, in memory; the rest is made when it is asked for."""
-
     __slots__ = ("_levels",)
 
     def __init__(self, leaves: Sequence[bytes]) -> None:
@@ -49,7 +45,6 @@ class Growing:
     __slots__ = ("_edge", "size")
 
     def __init__(self, size: int = 0, hashes: Sequence[bytes] = ()) -> None:
-        """Of so many leaves, from what `hashes` gave."""
         self.size = size
         rest = iter(hashes)
         self._edge = [
@@ -63,7 +58,6 @@ class Growing:
 
     @classmethod
     def from_hashes(cls, size: int, hashes: Sequence[bytes]) -> "Growing | None":
-        """Return what `hashes` gave; None where they are not so many as the size needs."""
         is_edge = size >= 0 and size.bit_count() == len(hashes)
         return cls(size, hashes) if is_edge and {*map(len, hashes)} <= {HASH_BYTES} else None
 
@@ -105,7 +99,6 @@ def root_of(nodes: Nodes, size: int) -> bytes:
 
 
 def inclusion_path(nodes: Nodes, index: int, size: int) -> list[bytes]:
-    """The audit path of leaf `index` in the tree of the first `size` leaves."""
     if not 0 <= index < size:
         raise ValueError(f"leaf {index} of {size}")
     path: list[bytes] = []
@@ -123,10 +116,7 @@ def inclusion_path(nodes: Nodes, index: int, size: int) -> list[bytes]:
 
 
 def consistency_path(nodes: Nodes, old: int, size: int) -> list[bytes]:
-    """The proof that the first `old` leaves are the beginning of the first `size`.
-
-    Empty where `old` is 0 or `size`: then there is nothing to prove.
-    """
+    """Empty where `old` is 0 or `size`: then there is nothing to prove."""
     if not 0 <= old <= size:
         raise ValueError(f"{old} leaves of {size}")
     if old in {0, size}:
@@ -150,7 +140,7 @@ def consistency_path(nodes: Nodes, old: int, size: int) -> list[bytes]:
 def verify_inclusion(
     leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes
 ) -> bool:
-    """Whether the path leads from the leaf to the root (RFC 9162, 2.1.3.2)."""
+    """RFC 9162, 2.1.3.2."""
     if not 0 <= index < size:
         return False
     found = _climb(index, size - 1, leaf, path)
@@ -160,7 +150,7 @@ def verify_inclusion(
 def verify_consistency(
     old: int, size: int, old_root: bytes, root: bytes, path: Sequence[bytes]
 ) -> bool:
-    """Whether the path proves that one tree is the beginning of the other (RFC 9162, 2.1.4.2)."""
+    """RFC 9162, 2.1.4.2."""
     if not 0 <= old <= size:
         return False
     if old in {0, size}:
@@ -173,7 +163,7 @@ def verify_consistency(
 
 
 def _climb(here: int, last: int, start: bytes, path: Sequence[bytes]) -> tuple[bytes, bytes] | None:
-    """The roots of the tree that ends here, and of the whole; None where the path does not fit."""
+    """The roots of the tree that ends here, and of the whole."""
     first = second = start
     for each in path:
         if last == 0:
@@ -189,7 +179,7 @@ def _climb(here: int, last: int, start: bytes, path: Sequence[bytes]) -> tuple[b
 
 
 def _parents(row: Sequence[bytes]) -> list[bytes]:
-    """The level above; a last one without a sibling has no parent yet."""
+    """A last one without a sibling has no parent yet."""
     # One for each leaf of a ledger: the copy of a hash that has begun is the cheapest.
     begin, found, rest = _BEGUN.copy, list[bytes](), iter(row)
     for left, right in zip(rest, rest, strict=False):

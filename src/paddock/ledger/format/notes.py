@@ -38,13 +38,10 @@ class Checkpoint(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The signed text, with its last LF."""
         return f"{self.origin}\n{self.size}\n{b2a_base64(self.root, newline=False).decode()}\n"
 
 
 class NoteSignature(Struct, frozen=True):
-    """One signature line: a name, a key id of four bytes, and the signature after it."""
-
     name: str
     key_id: bytes
     signature: bytes
@@ -88,7 +85,6 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
-    """Return the checkpoint that a note holds, its signature verified."""
     parsed = parse_note(note)
     checkpoint = parse_checkpoint(parsed.text)
     if checkpoint.origin != key.name:
@@ -122,7 +118,7 @@ def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
 
 
 def format_inclusion(index: int, path: Sequence[bytes], note: str) -> str:
-    """A proof that whoever trusts the key can verify alone (C2SP tlog-proof)."""
+    """C2SP tlog-proof."""
     hashes = "".join(f"{b2a_base64(each, newline=False).decode()}\n" for each in path)
     return f"{_PROOF_HEADER}\nindex {index}\n{hashes}\n{note}"
 
@@ -138,7 +134,7 @@ def _parse_signature(line: str, note: str) -> NoteSignature:
 
 
 def _decode(encoded: str) -> bytes | None:
-    """Base64 in the one form that encodes its bytes; None where it is another."""
+    """Base64 in the one form that encodes its bytes."""
     try:
         decoded = a2b_base64(encoded, strict_mode=True)
     except (Base64Error, ValueError):
