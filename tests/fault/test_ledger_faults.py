@@ -16,7 +16,7 @@ import pytest
 from paddock.errors import HostError, LedgerFullError, PaddockError
 from paddock.ledger.append import LedgerFile
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash
-from tests.support.ledgers import QUICK, assert_holds, note, open_ledger
+from tests.support.ledgers import QUICK, Pending, assert_holds, is_poisoned, note, open_ledger
 
 OTHER_BOOT = b"another machine!"
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -107,7 +107,7 @@ def act_two_phase(scene: Scene, disk: FaultyDisk) -> None:
     try:
         with_space = ledger.reserve(4000)
         ledger.write([note("three")])
-        pending = ledger.write([note("four")], reservation=with_space)
+        pending = Pending(ledger, [note("four")], reservation=with_space)
         pending.wait()
         scene.acknowledged += ["three", "four"]
     finally:
@@ -186,13 +186,13 @@ def reopen(scene: Scene, disk: FaultyDisk) -> LedgerFile:
     """As the next process does; where the disk failed a sync, as after the next boot."""
     create = None if scene.acknowledged or os.path.exists(scene.path) else ...
     ledger = open_again(scene.path, None, is_new=create is ...)
-    if ledger.is_poisoned:
+    if is_poisoned(scene.path):
         assert any(call == "fdatasync" for call in disk.calls)
         with pytest.raises(HostError, match="the disk failed"):
             ledger.append([note("refused")])
         ledger.close()
         ledger = open_again(scene.path, OTHER_BOOT, is_new=False)
-        assert not ledger.is_poisoned
+        assert not is_poisoned(scene.path, OTHER_BOOT)
     return ledger
 
 
@@ -234,8 +234,7 @@ def test_a_failed_sync_is_never_tried_again(tmp_path, error, how):
             each.append([note("three")])
 
     assert disk.calls.count("fdatasync") == syncs
-    assert ledger.is_poisoned
-    assert other.is_poisoned
+    assert is_poisoned(path)
     ledger.close()
     other.close()
     assert_holds(path, ["one"])
@@ -245,10 +244,10 @@ def test_a_waiting_entry_is_not_acknowledged_by_a_sync_that_failed_elsewhere(tmp
     path = os.path.join(tmp_path, "x.jsonl")
     disk = FaultyDisk()
     failing, waiting = open_ledger(path, disk=disk), open_ledger(path)
-    pending = waiting.write([note("one")])
+    pending = Pending(waiting, [note("one")])
     failing.append([note("two")])
     pending.wait()
-    pending = waiting.write([note("three")])
+    pending = Pending(waiting, [note("three")])
     disk.fault = Fault("fdatasync", How.BEFORE, errno.EIO)
     with pytest.raises(HostError):
         failing.append([note("four")])

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from paddock.errors import LedgerBusyError
-from tests.support.ledgers import QUICK, assert_holds, note, open_ledger
+from tests.support.ledgers import QUICK, Pending, assert_holds, note, open_ledger
 
 
 def stop_holding(path: str) -> int:
@@ -59,7 +59,7 @@ def test_a_stopped_holder_of_the_commit_lock_is_named_and_nothing_is_acknowledge
     path = os.path.join(tmp_path, "x.jsonl")
     ledger = open_ledger(path, waiting=QUICK)
     child = stop_holding(os.path.join(tmp_path, "x.d", "slock"))
-    pending = ledger.write([note("one")])
+    pending = Pending(ledger, [note("one")])
 
     try:
         with pytest.raises(LedgerBusyError, match=f"locked by process {child}"):

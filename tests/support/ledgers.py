@@ -5,10 +5,13 @@ import os
 from collections.abc import Callable, Sequence
 
 from paddock import limits
-from paddock.ledger.append import LedgerFile
+from paddock.ledger import tail
+from paddock.ledger.append import LedgerFile, Receipt
 from paddock.ledger.format.lines import Genesis, VerifierKey
 from paddock.ledger.head import Waiting
 from paddock.ledger.query import Filter, query
+from paddock.ledger.read import read_head
+from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify import Verification, verify
 from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
@@ -45,6 +48,26 @@ def counting_ids() -> Callable[[int], bytes]:
         return b"".join(next(count).to_bytes(16, "big") for _ in range(size // 16))
 
     return randomness
+
+
+class Pending:
+    """An append that is left between the write and the sync."""
+
+    def __init__(self, ledger: LedgerFile, entries: Sequence[Entry], **options: object) -> None:
+        self._ledger, self._entries = ledger, entries
+        self.receipt, *self._written = ledger.write(entries, **options)
+
+    def wait(self) -> Receipt:
+        """As `LedgerFile.append` goes on."""
+        self._ledger.commit(*self._written)
+        if self._ledger.keeper is not None:
+            self._ledger.keeper.appended(self.receipt.head, self._entries)
+        return self.receipt
+
+
+def is_poisoned(path: str, boot: bytes | None = None) -> bool:
+    """Whether the ledger's head file says that the disk has failed since this boot."""
+    return tail.is_poisoned(read_head(LedgerPaths(path).head).durable, boot or tail.read_boot())
 
 
 class Poll:

@@ -15,7 +15,7 @@ from paddock import limits
 from paddock.agent.events import Noticed, SilentListener, TurnListener
 from paddock.agent.records import RecordedExchange, Scribe
 from paddock.errors import ConfigError
-from paddock.ledger.ports import Ledger
+from paddock.ledger.append import Ledger
 from paddock.providers.budgets import Budget, TokenReservation, estimate_input_tokens
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.gateway import Gateway, TextSink, message_as_json, request_digest

@@ -26,7 +26,7 @@ from paddock.agent.records import Scribe
 from paddock.agent.results import TurnEnd, TurnOutcome, TurnResult
 from paddock.agent.steps import RESPONSE_TEXT
 from paddock.errors import IntegrityError, PaddockError
-from paddock.ledger.ports import Ledger
+from paddock.ledger.append import Ledger
 from paddock.ledger.query import Ledgers
 from paddock.plane.admin import Attention
 from paddock.providers.budgets import Budget

@@ -16,12 +16,11 @@ from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.anchors import Anchor, CommandAnchor, DirectoryAnchor, GitAnchor
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.checkpoint import USUAL_PACE, AutoCheckpoint, Checkpointer, Pace
+from paddock.ledger.checkpoint import USUAL_PACE, Above, AutoCheckpoint, Checkpointer, Pace
 from paddock.ledger.format.lines import Genesis, VerifierKey, is_key_name
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
-from paddock.ledger.ports import Above, Signer
 from paddock.ledger.read import find_genesis
-from paddock.ledger.signing import KeySigner, ProgramSigner, create_key
+from paddock.ledger.signing import KeySigner, ProgramSigner, Signer, create_key
 from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.plane.environment import (
     Environment,

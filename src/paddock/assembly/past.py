@@ -18,8 +18,8 @@ from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project, new_call_id, new_session_id
 from paddock.assembly.questions import require_past_agent
 from paddock.errors import ConfigError, InternalError, PathError, TextError, UsageError
+from paddock.ledger.append import Ledger
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.ports import Ledger
 from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_effects
 from paddock.ledger.read import stands
 from paddock.plane.agent_files import AgentRecord

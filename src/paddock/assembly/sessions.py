@@ -32,7 +32,7 @@ from paddock.assembly.opening import open_given
 from paddock.assembly.project import ADMIN_AGENT, Project, new_session_id
 from paddock.assembly.runtimes import approver_of, open_runtime, record_gate, tools_allowed
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.ledger.ports import Ledger
+from paddock.ledger.append import Ledger
 from paddock.ledger.query import Ledgers
 from paddock.pattern import lazy_pattern
 from paddock.plane.admin import BudgetTable, ModelChoice

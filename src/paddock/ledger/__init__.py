@@ -1,7 +1,7 @@
 """The ledger: an append-only file of entries, each chained to the one before.
 
     format/                           its bytes, PURE, as docs/formats/ledger.md has them
-    ports, segments                   what it and the runtime ask of each other; its files
+    segments                          its files
     append, recovery, head, tail      write; tail.py is all that the hook needs of it
     read, query, index, export        read, without a lock; ask; hand out
     checkpoint, signing, anchors      have sizes and roots signed, and kept elsewhere

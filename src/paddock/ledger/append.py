@@ -12,14 +12,13 @@ open; the durable mark is poisoned for those who open it later, until the machin
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerFullError
 from paddock.ledger.format.line import ID_BYTES, format_id, format_timestamp
 from paddock.ledger.format.lines import EntryRefusedError, Genesis, Head, encode_body
 from paddock.ledger.head import HeldReservation, Waiting
-from paddock.ledger.ports import Receipt, Reservation
 from paddock.ledger.recovery import (
     LedgerFiles,
     find_tail,
@@ -44,6 +43,44 @@ _HINT: Final = (
 )
 
 
+class Receipt(NamedTuple):
+    """Where entries stand: the first one's sequence, their ids in order, the head after them."""
+
+    first_seq: int
+    ids: tuple[str, ...]
+    head: Head
+
+
+class Reservation(Protocol):
+    def release(self) -> None: ...
+
+
+class Ledger(Protocol):
+    """What the runtime asks of a ledger: a `LedgerFile`, or `testing.MemoryLedger`."""
+
+    def append(
+        self, entries: Sequence[Entry], *, reservation: Reservation | None = None
+    ) -> Receipt:
+        """Write entries next to each other, in order, and return when they are durable.
+
+        Any exception means: not acknowledged. The entries may still be in the file (a process
+        can be killed between the two), which is why an intent without a result is reported as
+        unknown. `reservation` is used where the disk is full, and released when they are written.
+
+        Raises: EntryRefusedError: one cannot be written, or there are none or too many;
+        LedgerBusyError: another thread or process holds the lock; LedgerFullError;
+        LedgerDamagedError: what stands in the file is not what was written; HostError: the disk
+        failed, now or before.
+        """
+        ...
+
+    def reserve(self, size_bytes: int) -> Reservation:
+        """Raises: LedgerFullError."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class LedgerFile:
     """One open ledger. Threads may share it; a forked child opens its files anew."""
 
@@ -60,6 +97,7 @@ class LedgerFile:
         boot: bytes | None = None,
     ) -> None:
         """Open a ledger, its torn end recovered, or make it; raises as `Ledger.append`."""
+        self.path = path
         self._paths = LedgerPaths(path)
         self._disk = disk or Disk()
         self._waiting = waiting or Waiting()
@@ -73,37 +111,30 @@ class LedgerFile:
         first_body = None if create is None else self._encode([create.entry()])[1][0]
         files = LedgerFiles(self._disk, self._paths, self._waiting, first_body)
         self._files: LedgerFiles | None = files
-        self.genesis = files.first_line
         call_after_fork(self, LedgerFile._forget_files)
         try:
-            self._settle_at_open(files)
+            with files.lock, failing("the ledger cannot be opened", path):
+                if not is_poisoned(files.head.read().durable, self._boot):
+                    newest = self._newest(files, must_compare=True)
+                    if list_pending(self._disk, self._paths):
+                        self._report(files, newest)
         except BaseException:
             self.close()
             raise
 
-    @property
-    def path(self) -> str:
-        return self._paths.ledger
-
-    @property
-    def is_poisoned(self) -> bool:
-        files = self._live()
-        with failing("the ledger cannot be read", self.path):
-            return files.is_poisoned or is_poisoned(files.head.read().durable, self._boot)
-
-    @property
-    def head(self) -> Head:
-        newest, _ = self._look()
-        return Head(newest.entries - 1, newest.leaf)
-
     def append(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> Receipt:
-        return self.write(entries, reservation=reservation).wait()
+        receipt, mark, segment = self.write(entries, reservation=reservation)
+        self.commit(mark, segment)
+        if self.keeper is not None:
+            self.keeper.appended(receipt.head, entries)
+        return receipt
 
     def write(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
-    ) -> "PendingEntries":
+    ) -> tuple[Receipt, Mark, Segment]:
+        """Do all of an append but its `commit`: in order, and not yet safe from a power cut."""
         files = self._live()
         ids, bodies = self._encode(entries)
         with files.lock, failing("the ledger cannot be written", self.path):
@@ -111,7 +142,8 @@ class LedgerFile:
             segment = files.active
         if reservation is not None:
             reservation.release()
-        return PendingEntries(self, tuple(ids), after, segment, entries)
+        head = Head(after.entries - 1, after.leaf)
+        return Receipt(after.entries - len(ids), tuple(ids), head), after, segment
 
     def reserve(self, size_bytes: int) -> HeldReservation:
         return self._live().ballast.reserve(size_bytes)
@@ -120,7 +152,10 @@ class LedgerFile:
         """Make a checkpoint of all that is written, by killed processes too, and carry it up."""
         if self.keeper is None:
             raise ConfigError("nobody signs checkpoints of this ledger", where=ascii(self.path))
-        self.settle()
+        files = self._live()
+        with files.lock, failing("the ledger cannot be read", self.path):
+            newest, segment = self._newest(files), files.active
+        self.commit(newest, segment)
         return self.keeper.seal()
 
     def close(self) -> None:
@@ -144,21 +179,13 @@ class LedgerFile:
                     files.is_poisoned |= not files.head.raise_durable(mark, self._boot)
         self._verify_not_poisoned(files, durable)
 
-    def settle(self) -> None:
-        self.commit(*self._look())
-
     def _forget_files(self) -> None:
         """A lock belongs to the description, which a fork shares."""
         files, self._files = self._files, None
         self._reopening = threading.Lock()
         if files is not None:
-            files.ballast.after_fork()
+            files.ballast.lock = threading.Lock()
             files.close()
-
-    def _look(self) -> tuple[Mark, Segment]:
-        files = self._live()
-        with files.lock, failing("the ledger cannot be read", self.path):
-            return self._newest(files), files.active
 
     def _live(self) -> LedgerFiles:
         files = self._files
@@ -296,39 +323,3 @@ class LedgerFile:
         if pieces:
             mark_reported(self._disk, self._paths, pieces)
         return mark
-
-    def _settle_at_open(self, files: LedgerFiles) -> None:
-        with files.lock, failing("the ledger cannot be opened", self.path):
-            if not self.is_poisoned:
-                newest = self._newest(files, must_compare=True)
-                if list_pending(self._disk, self._paths):
-                    self._report(files, newest)
-
-
-class PendingEntries:
-    """Entries that are written, in order, and not yet safe from a power cut."""
-
-    __slots__ = ("_after", "_entries", "_ledger", "_segment", "receipt")
-
-    def __init__(
-        self,
-        ledger: LedgerFile,
-        ids: tuple[str, ...],
-        after: Mark,
-        segment: Segment,
-        entries: Sequence[Entry],
-    ) -> None:
-        head = Head(after.entries - 1, after.leaf)
-        self.receipt = Receipt(after.entries - len(ids), ids, head)
-        self._ledger: LedgerFile | None = ledger
-        self._after, self._segment, self._entries = after, segment, entries
-
-    def wait(self) -> Receipt:
-        """Return when they are durable. A second call returns at once."""
-        ledger = self._ledger
-        if ledger is not None:
-            ledger.commit(self._after, self._segment)
-            self._ledger = None
-            if ledger.keeper is not None:
-                ledger.keeper.appended(self.receipt.head, self._entries)
-        return self.receipt

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -25,10 +25,9 @@ from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockEr
 from paddock.ledger.format.lines import Head
 from paddock.ledger.format.merkle import Growing, consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
-from paddock.ledger.ports import Above, Signer
 from paddock.ledger.read import LedgerReader
 from paddock.ledger.segments import LedgerPaths, failing
-from paddock.ledger.signing import require_growth
+from paddock.ledger.signing import Signer, require_growth
 from paddock.ledger.tail import Mark
 from paddock.ledger.tree import START, Edge, TreeFiles, checkpoints_folder, note_sizes
 from paddock.pattern import lazy_pattern
@@ -194,6 +193,12 @@ class Pace(Struct, frozen=True):
 
 
 USUAL_PACE: Final = Pace()
+
+
+class Above(Protocol):
+    def take(self, signed: SignedCheckpoint) -> None:
+        """Keep it, durably, and see to it that it is covered in turn. Raises: PaddockError."""
+        ...
 
 
 class AutoCheckpoint:

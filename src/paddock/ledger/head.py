@@ -14,9 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from paddock import limits
 from paddock.errors import LedgerBusyError
@@ -34,10 +32,10 @@ _UNWRITABLE: Final = (
 _NEW_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-class Waiting(Struct, frozen=True):
+class Waiting(NamedTuple):
+    lock_timeout_s: float = limits.ledger_lock_timeout_s
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    lock_timeout_s: float = limits.ledger_lock_timeout_s
 
 
 def open_head(disk: "Disk", path: str) -> HeadFile:
@@ -75,13 +73,7 @@ class FileLock:
             raise _busy(os.getpid(), waiting.lock_timeout_s)
         try:
             with failing("the ledger cannot be locked", self.path):
-                is_ours = wait_for_lock(
-                    self._disk.lock,
-                    self.descriptor,
-                    waiting.lock_timeout_s,
-                    waiting.monotonic,
-                    waiting.sleep,
-                )
+                is_ours = wait_for_lock(self._disk.lock, self.descriptor, *waiting)
             if not is_ours:
                 status = self._disk.stat(self.descriptor)
                 holder = find_holder(read_proc("/proc/locks"), status.st_dev, status.st_ino)
@@ -90,19 +82,15 @@ class FileLock:
             self._threads.release()
             raise
 
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def release(self) -> None:
+    def release(self, *_: object) -> None:
         """Give the lock up. An explicit unlock: a forked child may still share the description."""
         try:
             with failing("the ledger's lock cannot be released", self.path):
                 self._disk.lock(self.descriptor, fcntl.LOCK_UN)
         finally:
             self._threads.release()
+
+    __enter__, __exit__ = acquire, release
 
 
 def find_holder(locks: str, device: int, inode: int) -> int | None:
@@ -139,24 +127,21 @@ class Ballast:
     def __init__(self, disk: "Disk", directory: str) -> None:
         self._disk = disk
         self._directory = directory
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._descriptor = -1
         self._reserved = self._size = 0
 
-    def after_fork(self) -> None:
-        self._lock = threading.Lock()
-
     def reserve(self, size_bytes: int) -> "HeldReservation":
         allocated = (-(-size_bytes // _BLOCK_BYTES) + 1) * _BLOCK_BYTES
-        with self._lock:
+        with self.lock:
             wanted = self._reserved + allocated
             if wanted > self._size:
                 self._grow(-(-wanted // _STEP_BYTES) * _STEP_BYTES)
             self._reserved = wanted
-        return HeldReservation(self, size_bytes, allocated)
+        return HeldReservation(self, allocated)
 
     def give_back(self, held: "HeldReservation", *, to_disk: bool) -> bool:
-        with self._lock:
+        with self.lock:
             was_held, held.is_held = held.is_held, False
             if was_held:
                 self._reserved -= held.allocated_bytes
@@ -167,7 +152,7 @@ class Ballast:
         return was_held
 
     def close(self) -> None:
-        with self._lock:
+        with self.lock:
             if self._descriptor >= 0:
                 self._disk.close(self._descriptor)
             self._descriptor, self._size, self._reserved = -1, 0, 0
@@ -184,11 +169,10 @@ class Ballast:
 
 
 class HeldReservation:
-    __slots__ = ("_ballast", "allocated_bytes", "is_held", "size_bytes")
+    __slots__ = ("_ballast", "allocated_bytes", "is_held")
 
-    def __init__(self, ballast: Ballast, size_bytes: int, allocated_bytes: int) -> None:
+    def __init__(self, ballast: Ballast, allocated_bytes: int) -> None:
         self._ballast = ballast
-        self.size_bytes = size_bytes
         self.allocated_bytes = allocated_bytes
         self.is_held = True
 

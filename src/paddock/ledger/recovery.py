@@ -70,7 +70,7 @@ class LedgerFiles(LedgerText):
                 self.head = open_head(disk, paths.head)
                 opened.callback(disk.close, self.head.descriptor)
                 self._take_over(descriptor)
-                self.first_line = self.genesis()
+                self.genesis()  # refuses a format that is not known
             self.commit_lock = FileLock(disk, paths.commit_lock, waiting)
             opened.callback(disk.close, self.commit_lock.descriptor)
             held = {

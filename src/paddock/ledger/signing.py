@@ -11,7 +11,7 @@ import stat
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -100,6 +100,23 @@ def load_key(path: str, *, if_missing: str = "") -> SigningKey:
         if key.verifier.key_id.hex() == key_id:
             return key
     raise ConfigError("not an Ed25519 key of a ledger", where=ascii(path))
+
+
+class Signer(Protocol):
+    @property
+    def verifier(self) -> VerifierKey: ...
+
+    def last(self) -> SignedCheckpoint | None:
+        """Raises: NoteError: not its own; ConfigError, HostError."""
+        ...
+
+    def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
+        """Raises: LedgerDamagedError: it does not go on from `last`; ConfigError, HostError."""
+        ...
+
+    def forget(self) -> None:
+        """Let the next checkpoint be anything: a person accepted that the ledger went back."""
+        ...
 
 
 _HINT: Final = (

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, LedgerDamagedError
+from paddock.ledger.append import Ledger
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.ports import Ledger
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.verify import Verification, verify
 from paddock.packages.installed import (

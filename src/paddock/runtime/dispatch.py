@@ -22,7 +22,7 @@ from paddock.errors import (
     ToolError,
     ToolFailedError,
 )
-from paddock.ledger.ports import Reservation
+from paddock.ledger.append import Reservation
 from paddock.runtime.answers import (
     STOPPED,
     WARNING_TURNED_OFF,

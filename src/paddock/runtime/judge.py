@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from paddock.ledger.ports import Ledger
+from paddock.ledger.append import Ledger
 from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
 from paddock.runtime.approvals import ApprovalLog, Approver, NoApprover

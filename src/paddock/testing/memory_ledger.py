@@ -1,6 +1,6 @@
 """A ledger without a disk: the same lines, the same chain, the same refusals.
 
-For tests of whatever appends. It keeps the port of `paddock.ledger.ports` and
+For tests of whatever appends. It is a `ledger.append.Ledger` and
 passes the same contract suite as `LedgerFile`.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from paddock import limits
 from paddock.errors import HostError, PaddockError
+from paddock.ledger.append import Receipt, Reservation
 from paddock.ledger.format.line import ID_BYTES, chain_line, format_id, format_timestamp, leaf_hash
 from paddock.ledger.format.lines import (
     EntryRefusedError,
@@ -19,17 +20,17 @@ from paddock.ledger.format.lines import (
     encode_body,
     parse_line,
 )
-from paddock.ledger.ports import Receipt, Reservation
 from paddock.values.entries import Entry
 
+_PLACE = "memory"
 _GENESIS = Genesis("paddock.invalid/memory", "HOT", str(VerifierKey("memory", bytes(32))))
 
 
 class MemoryLedger:
     """Entries in a list. Threads may share it.
 
-    `fail_with` makes the next `write` raise; `poison` makes every wait fail, as
-    after a disk that could not sync.
+    `fail_with` makes the next `append` raise; after `poison` each does, as after a disk
+    that could not sync.
     """
 
     def __init__(
@@ -48,15 +49,7 @@ class MemoryLedger:
         self._is_closed = False
         self._is_poisoned = False
         self.genesis = genesis
-        self.write([genesis.entry()])
-
-    @property
-    def path(self) -> str:
-        return "memory"
-
-    @property
-    def is_poisoned(self) -> bool:
-        return self._is_poisoned
+        self.append([genesis.entry()])
 
     @property
     def head(self) -> Head:
@@ -72,7 +65,7 @@ class MemoryLedger:
         return tuple(parse_line(line) for line in self._lines[1:])
 
     def fail_with(self, failure: PaddockError) -> None:
-        """Let the next `write` raise this and write nothing."""
+        """Let the next `append` raise this and write nothing."""
         self._failure = failure
 
     def poison(self) -> None:
@@ -82,13 +75,8 @@ class MemoryLedger:
     def append(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> Receipt:
-        return self.write(entries, reservation=reservation).wait()
-
-    def write(
-        self, entries: Sequence[Entry], *, reservation: Reservation | None = None
-    ) -> "MemoryPending":
         if self._is_closed:
-            raise HostError("the ledger was closed", where=self.path)
+            raise HostError("the ledger was closed", where=_PLACE)
         if not 0 < len(entries) <= limits.ledger_batch_entries_max:
             raise EntryRefusedError(f"{len(entries)} entries in one append")
         timestamp = format_timestamp(self._clock())
@@ -108,12 +96,12 @@ class MemoryLedger:
             head = Head(len(self._lines) - 1, leaf)
         if reservation is not None:
             reservation.release()
-        return MemoryPending(self, Receipt(first_seq, ids, head))
+        return Receipt(first_seq, ids, head)
 
     def reserve(self, size_bytes: int) -> "MemoryReservation":
         if self._is_closed:
-            raise HostError("the ledger was closed", where=self.path)
-        return MemoryReservation(size_bytes)
+            raise HostError("the ledger was closed", where=_PLACE)
+        return MemoryReservation()
 
     def close(self) -> None:
         self._is_closed = True
@@ -123,23 +111,11 @@ class MemoryLedger:
         if failure is not None:
             raise failure
         if self._is_poisoned:
-            raise HostError("the disk failed to store ledger entries", where=self.path)
-
-
-class MemoryPending:
-    def __init__(self, ledger: MemoryLedger, receipt: Receipt) -> None:
-        self._ledger = ledger
-        self.receipt = receipt
-
-    def wait(self) -> Receipt:
-        if self._ledger.is_poisoned:
-            raise HostError("the disk failed to store ledger entries", where=self._ledger.path)
-        return self.receipt
+            raise HostError("the disk failed to store ledger entries", where=_PLACE)
 
 
 class MemoryReservation:
-    def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = size_bytes
+    def __init__(self) -> None:
         self.is_released = False
 
     def release(self) -> None:

@@ -1,6 +1,7 @@
 """A ledger that checkpoints itself: when, and what happens where it cannot."""
 
 import os
+import shutil
 import time
 
 import pytest
@@ -15,7 +16,7 @@ from paddock.ledger.tree import TreeFiles, checkpoints_folder, read_notes
 from paddock.ledger.verify import Held, verify
 from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
-from tests.support.ledgers import INTENT, RESULT, note, open_ledger
+from tests.support.ledgers import INTENT, RESULT, Pending, note, open_ledger
 from tests.support.sealed import ORIGIN, seal_ledger
 
 
@@ -125,7 +126,7 @@ def test_what_does_not_matter_waits(sealed, entry):
 
 def test_write_covers_when_it_is_waited_for(sealed):
     shelf = Shelf()
-    pending = open_kept(sealed, shelf, Clock()).write([Entry("GATE_RESULT")])
+    pending = Pending(open_kept(sealed, shelf, Clock()), [Entry("GATE_RESULT")])
     assert shelf.sizes == []
 
     assert pending.wait() == pending.receipt
@@ -309,6 +310,24 @@ def test_what_is_not_on_the_disk_for_certain_is_not_signed(sealed, caplog):
     ledger.write([note("not yet")])
 
     assert sealed.checkpointer.make().checkpoint.size == 2
+
+
+def test_a_seal_covers_all_that_is_written_whoever_wrote_it(sealed):
+    ledger = open_kept(sealed, Shelf(), Clock())
+    open_ledger(sealed.path, create=None).write([note("nobody waits for it")])
+
+    assert ledger.seal().checkpoint.size == 2
+
+
+def test_nothing_is_sealed_in_a_ledger_that_was_replaced(sealed):
+    ledger = open_kept(sealed, Shelf(), Clock())
+    ledger.append([note("one")])
+    os.rename(sealed.path, f"{sealed.path}.aside")
+    shutil.copyfile(f"{sealed.path}.aside", sealed.path)
+
+    with pytest.raises(LedgerDamagedError, match="replaced"):
+        ledger.seal()
+    assert sealed.signer.last() is None
 
 
 @pytest.mark.parametrize("harm", ["removed", "cut", "zeroed", "edge"])

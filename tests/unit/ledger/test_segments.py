@@ -14,7 +14,7 @@ from paddock.ledger.read import LedgerReader, follow, read_head
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify import ChainFault, verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash
-from tests.support.ledgers import QUICK, Poll, assert_holds, note, open_ledger
+from tests.support.ledgers import QUICK, Pending, Poll, assert_holds, is_poisoned, note, open_ledger
 
 SMALL = 2_000
 
@@ -111,7 +111,7 @@ def test_writers_follow_each_other_into_new_files(path):
 
 def test_entries_that_wait_while_others_rotate_are_acknowledged(path):
     first, second = (open_ledger(path, segment_bytes=SMALL) for _ in range(2))
-    pending = first.write([note("waits")])
+    pending = Pending(first, [note("waits")])
     for number in range(20):
         second.append([note(str(number), 500)])
 
@@ -122,7 +122,7 @@ def test_entries_that_wait_while_others_rotate_are_acknowledged(path):
 
 def test_a_ledger_that_was_replaced_while_others_rotate_is_not_acknowledged(path):
     ledger = open_ledger(path, segment_bytes=SMALL)
-    pending = ledger.write([note("one")])
+    pending = Pending(ledger, [note("one")])
     shutil.copy(path, path + ".copy")
     os.rename(path + ".copy", path)
 
@@ -157,7 +157,7 @@ def test_a_disk_that_cannot_sync_stops_the_rotation_and_poisons(path):
     with pytest.raises(HostError, match="the disk failed"):
         ledger.append([note("two", 1500)])
 
-    assert ledger.is_poisoned
+    assert is_poisoned(path)
     assert segments(path) == [path]
     assert_holds(path, ["one"])
 

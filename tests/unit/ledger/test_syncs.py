@@ -12,7 +12,7 @@ from paddock.ledger.head import FileLock, Waiting, open_head
 from paddock.ledger.read import read_head
 from paddock.storage.disk import Disk
 from tests.support.children import start
-from tests.support.ledgers import QUICK, assert_holds, note, open_ledger
+from tests.support.ledgers import QUICK, Pending, assert_holds, note, open_ledger
 
 WRITERS = 4
 APPENDS = 25
@@ -85,7 +85,7 @@ class Syncs(Disk):
 def test_each_writer_syncs_for_itself_although_others_have_synced_further(path):
     disk = Syncs()
     mine = open_ledger(path, disk=disk)
-    pending = mine.write([note("mine")])
+    pending = Pending(mine, [note("mine")])
     open_ledger(path).append([note("others")])
     disk.synced.clear()
 
@@ -98,12 +98,12 @@ def test_each_writer_syncs_for_itself_although_others_have_synced_further(path):
 def test_threads_that_come_during_a_sync_share_the_next_one(path):
     disk = Syncs()
     ledger = open_ledger(path, disk=disk)
-    first = ledger.write([note("first")])
+    first = Pending(ledger, [note("first")])
     threads = []
 
     def come():
         for number in range(WRITERS):
-            pending = ledger.write([note(f"{number}")])
+            pending = Pending(ledger, [note(f"{number}")])
             threads.append(threading.Thread(target=pending.wait))
             threads[-1].start()
 
@@ -119,7 +119,7 @@ def test_threads_that_come_during_a_sync_share_the_next_one(path):
 
 def test_what_was_synced_further_is_not_taken_back(path):
     early, late = open_ledger(path), open_ledger(path)
-    first = early.write([note("one")])
+    first = Pending(early, [note("one")])
     late.append([note("two")])
 
     first.wait()
@@ -188,7 +188,7 @@ def test_nobody_is_acknowledged_who_waits_after_the_files_were_replaced(path, ac
     open_ledger(path).close()
     shutil.copyfile(path, f"{path}.backup")
     ledger = open_ledger(path)
-    early, late = ledger.write([note("one")]), ledger.write([note("two")])
+    early, late = Pending(ledger, [note("one")]), Pending(ledger, [note("two")])
     late.wait()
     ACTS[act](path)
 
@@ -200,7 +200,7 @@ def test_a_file_that_was_put_back_is_acknowledged_by_a_sync_of_it_alone(path):
     disk = Syncs()
     ledger = open_ledger(path, disk=disk)
     own = os.stat(path).st_ino
-    pending = ledger.write([note("mine")])
+    pending = Pending(ledger, [note("mine")])
     os.link(path, f"{path}.aside")
     copied(path)
     os.replace(f"{path}.aside", path)
@@ -214,7 +214,7 @@ def test_a_file_that_was_put_back_is_acknowledged_by_a_sync_of_it_alone(path):
 def test_a_ledger_that_was_replaced_leaves_the_durable_mark_where_it_was(path):
     disk = Syncs()
     ledger = open_ledger(path, disk=disk)
-    mine = ledger.write([note("mine")])
+    mine = Pending(ledger, [note("mine")])
     durable = marks(path).durable
     disk.after = lambda: copy_over(path)
 
@@ -227,7 +227,7 @@ def test_a_ledger_that_was_replaced_leaves_the_durable_mark_where_it_was(path):
 @pytest.mark.parametrize("is_put_back", [True, False])
 def test_what_another_thread_has_open_meanwhile_is_not_what_was_written_to(path, is_put_back):
     ledger = open_ledger(path)
-    mine = ledger.write([note("mine")])
+    mine = Pending(ledger, [note("mine")])
 
     def go_on_elsewhere():
         os.link(path, f"{path}.aside")
@@ -250,7 +250,7 @@ def test_what_another_thread_has_open_meanwhile_is_not_what_was_written_to(path,
 def test_an_entry_in_a_file_that_was_sealed_since_is_acknowledged(path):
     disk = Syncs()
     ledger = open_ledger(path, disk=disk)
-    mine = ledger.write([note("mine")])
+    mine = Pending(ledger, [note("mine")])
     lead_in(path, segment_bytes=500)
     ledger.append([note("follows")])
     disk.synced.clear()
@@ -265,7 +265,7 @@ def test_a_sealed_file_is_not_closed_under_a_sync_of_it(path):
     disk = Syncs()
     ledger = open_ledger(path, disk=disk)
     own = os.stat(path).st_ino
-    mine = ledger.write([note("mine")])
+    mine = Pending(ledger, [note("mine")])
     follower = threading.Thread(target=ledger.append, args=([note("follows")],))
 
     def rotate():
@@ -283,7 +283,7 @@ def test_a_sealed_file_is_not_closed_under_a_sync_of_it(path):
 
 def test_a_mark_that_no_writer_makes_is_passed_over(path):
     ledger = open_ledger(path)
-    pending = ledger.write([note("one")])
+    pending = Pending(ledger, [note("one")])
     head = open_head(Disk(), beside(path, "head"))
     page = head.read()
     # Of the same number and not as far.
@@ -310,7 +310,7 @@ def test_an_append_makes_a_head_file_that_was_cut_whole_again(path, size):
 
 def test_a_head_file_that_is_cut_while_one_waits_is_no_failure(path):
     ledger = open_ledger(path)
-    pending = ledger.write([note("one")])
+    pending = Pending(ledger, [note("one")])
     os.truncate(beside(path, "head"), 1100)
 
     pending.wait()
@@ -321,7 +321,7 @@ def test_a_head_file_that_is_cut_while_one_waits_is_no_failure(path):
 
 def test_a_mark_that_is_held_up_is_waited_for_and_nothing_acknowledged(path):
     ledger = open_ledger(path, waiting=QUICK)
-    pending = ledger.write([note("one")])
+    pending = Pending(ledger, [note("one")])
     lock = FileLock(Disk(), beside(path, "slock"), Waiting())
     lock.acquire()
 

@@ -35,7 +35,7 @@ from paddock.errors import (
     PaddockError,
     UsageError,
 )
-from paddock.ledger.ports import Ledger
+from paddock.ledger.append import Ledger
 from paddock.plane.client_processes import note_client
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
