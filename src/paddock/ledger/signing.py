@@ -24,8 +24,7 @@ from paddock.ledger.format.notes import (
     SignedCheckpoint,
     format_note,
     open_note,
-    parse_checkpoint,
-    parse_note,
+    read_checkpoint,
 )
 from paddock.storage.atomic import FILE_MODE, create_file, read_file, replace_file
 
@@ -167,7 +166,7 @@ class KeySigner:
     def forget(self) -> None:
         note = read_signed(self._key_path)
         if note is not None:
-            checkpoint = parse_checkpoint(parse_note(note).text)
+            checkpoint = read_checkpoint(note)
             state = signed_path(self._key_path)
             state.rename(f"{state}.before-rollback-{checkpoint.size}")
 

@@ -35,8 +35,7 @@ from paddock.ledger.format.notes import (
     Checkpoint,
     NoteError,
     open_note,
-    parse_checkpoint,
-    parse_note,
+    read_checkpoint,
 )
 from paddock.ledger.read import LedgerReader, believable_marks
 from paddock.ledger.tail import read_boot
@@ -495,7 +494,7 @@ def _open(held: Held, key: VerifierKey) -> _Opened:
     try:
         if not held.is_authentic:
             return _Opened(held, open_note(held.note, key).checkpoint)
-        checkpoint = parse_checkpoint(parse_note(held.note).text)
+        checkpoint = read_checkpoint(held.note)
         if checkpoint.origin == key.name:
             return _Opened(held, checkpoint)
         return _Opened(held, None, f"a checkpoint of {checkpoint.origin!a}, not of {key.name!a}")

@@ -13,8 +13,7 @@ from paddock.ledger.format.notes import (
     Checkpoint,
     format_note,
     open_note,
-    parse_checkpoint,
-    parse_note,
+    read_checkpoint,
 )
 from paddock.ledger.proof import prove_consistency, prove_inclusion
 from paddock.ledger.signing import make_key
@@ -39,7 +38,7 @@ def test_a_checkpoint_that_was_signed_once_is_still_one(note, tmp_path):
     # Ed25519 is deterministic: the very bytes come out again.
     text = Checkpoint(checkpoint.origin, checkpoint.size, checkpoint.root).text
     assert format_note(text, KEY.name, KEY.key_id, key.sign(text.encode())) == note
-    assert parse_checkpoint(parse_note(note).text) == checkpoint
+    assert read_checkpoint(note) == checkpoint
     assert other.open_note(note, VECTORS["key"]) == (checkpoint.size, checkpoint.root)
     found = verify(str(LEDGER), held=[Held("vector", note)])
     assert (found.problems, found.covered_entries) == ((), checkpoint.size)

@@ -25,7 +25,7 @@ from paddock.assembly.questions import require_agent_of_site
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.export import Exported, ExportedLines, PageText, export_page, make_page
 from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line, parse_genesis
-from paddock.ledger.format.notes import NoteError, parse_checkpoint, parse_note
+from paddock.ledger.format.notes import NoteError, read_checkpoint
 from paddock.ledger.query import BadRow, Filter, query, query_lines
 from paddock.ledger.read import find_torn_bytes, follow, gone_error, is_known
 from paddock.ledger.tree import checkpoints_folder, read_notes
@@ -318,7 +318,7 @@ def _notes(path: Path, given: list[str], console: Console) -> list[str]:
 
 def _size_of(note: str) -> int | None:
     try:
-        return parse_checkpoint(parse_note(note).text).size
+        return read_checkpoint(note).size
     except NoteError:
         return None
 

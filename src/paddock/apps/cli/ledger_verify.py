@@ -25,8 +25,7 @@ from paddock.ledger.format.notes import (
     NoteError,
     SignedCheckpoint,
     open_note,
-    parse_checkpoint,
-    parse_note,
+    read_checkpoint,
 )
 from paddock.ledger.proof import (
     ConsistencyProof,
@@ -115,7 +114,7 @@ def _read_given(name: str, console: Console) -> _Given:
         raise UsageError(f"there is no file {name!a}", where="--checkpoint")
     held = Held(f"{name!a}", content.decode(errors="replace"))
     try:
-        checkpoint = parse_checkpoint(parse_note(held.note).text)
+        checkpoint = read_checkpoint(held.note)
     except NoteError as fault:
         return _Given(held, "", fault.message)
     why = f"a checkpoint of {checkpoint.origin!a}, and no ledger here is that"

@@ -74,18 +74,12 @@ def _refuse_constant(name: str) -> NoReturn:
 _decoder: Final = JSONDecoder(parse_constant=_refuse_constant)
 
 
-def _decode_json(text: str) -> Json:
-    value, end = _decoder.raw_decode(text)
-    if end != len(text):
-        raise ValueError(f"more text after the JSON value, at character {end}")
-    return value
-
-
 FIELDS: Final = (
     *("id", "timestamp", "event_type", "submission_id", "decision", "reason"),
     *("session_id", "agent", "call_id", "metadata", "seq", "prev"),
 )
 """Every line has these, in this order, and no others."""
+_TYPES: Final = [*9 * (str,), dict, int, str]
 
 _OPENING: Final = lazy_pattern(
     rb'\{"id":"LED-[0-9a-f]{32}",'
@@ -93,7 +87,7 @@ _OPENING: Final = lazy_pattern(
 )
 _TAIL: Final = lazy_pattern(rb',"seq":(0|[1-9]\d{0,15}),"prev":"([0-9a-f]{64})"\}\Z')
 _TAIL_WINDOW: Final = 120
-_TEXT_ONLY: Final = {str}
+_NOTE: Final = {str, type(None)}
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -145,13 +139,13 @@ def inspect_line(line: bytes) -> StoredEntry | BadLine:
     if place is None or not _OPENING.match(line) or len(line) > limits.entry_bytes_max:
         return _diagnose(line)
     try:
-        fields = _decode_json(line.decode())
+        fields, _ = _decoder.raw_decode(line.decode())
     except (ValueError, RecursionError):
         return _diagnose(line)
     # The opening proves that this is an object; its `id` and `timestamp` may
     # still be overruled by a second one, which the comparison below finds.
     values = list(cast("dict[str, Json]", fields).values())
-    if len(values) != len(FIELDS) or not _have_types(values):
+    if [*map(type, values)] != _TYPES:
         return _diagnose(line)
     entry = Entry(*values[2:10])
     try:
@@ -189,16 +183,6 @@ def fitting_leaves(
     return leaves
 
 
-def _have_types(values: list[Json]) -> bool:
-    texts, metadata, seq, prev = values[:9], values[9], values[10], values[11]
-    return (
-        set(map(type, texts)) == _TEXT_ONLY
-        and type(metadata) is dict
-        and type(seq) is int
-        and type(prev) is str
-    )
-
-
 def _diagnose(line: bytes) -> BadLine:
     if not line.strip(b" \t\r"):
         return BadLine(LineFault.BLANK, "an empty line")
@@ -219,9 +203,9 @@ def _diagnose(line: bytes) -> BadLine:
             repeated.append(next(key for key in keys if keys.count(key) > 1))
         return found
 
+    decoder = JSONDecoder(object_pairs_hook=note_repeated, parse_constant=_refuse_constant)
     try:
-        fields = _decode_json(line.decode().strip(" \t"))
-        JSONDecoder(object_pairs_hook=note_repeated).decode(line.decode())
+        fields: Json = decoder.decode(line.decode())
     except UnicodeDecodeError as fault:
         return BadLine(LineFault.ENCODING, f"not UTF-8 at byte {fault.start} of the line")
     except ValueError as fault:
@@ -246,7 +230,7 @@ def _diagnose_fields(fields: Json) -> BadLine:
         said = f"unknown field {unknown[0][: limits.message_value_chars_max]!a}"
     elif tuple(found) != FIELDS:
         said = "fields in another order"
-    elif not _have_types(list(found.values())):
+    elif [*map(type, found.values())] != _TYPES:
         said = "a field of the wrong type"
     else:
         return BadLine(LineFault.RE_ENCODED, "the same values in bytes that no writer writes")
@@ -304,12 +288,18 @@ class VerifierKey(Struct, frozen=True):
 def split_key(text: str) -> tuple[str, str, bytes] | None:
     """Return name, key id in hex and 32 bytes of a key's text."""
     name, key_id, encoded = [*text.split("+", 2), "", ""][:3]
+    decoded = decode_base64(encoded) or b""
+    is_key = len(decoded) == 1 + _KEY_BYTES and decoded[:1] == ALGORITHM_ED25519
+    return (name, key_id, decoded[1:]) if is_key and is_key_name(name) else None
+
+
+def decode_base64(encoded: str) -> bytes | None:
+    """Base64 in the one form that encodes its bytes."""
     try:
         decoded = a2b_base64(encoded, strict_mode=True)
     except (Base64Error, ValueError):
         return None
-    is_key = len(decoded) == 1 + _KEY_BYTES and decoded[:1] == ALGORITHM_ED25519
-    return (name, key_id, decoded[1:]) if is_key and is_key_name(name) else None
+    return decoded if b64encode(decoded).decode() == encoded else None
 
 
 def is_key_name(name: str) -> bool:
@@ -328,12 +318,9 @@ def parse_genesis(stored: StoredEntry) -> Genesis:
             hint=f"this version of Paddock reads format {FORMAT}",
         )
     _, *values = metadata.values()
-    found = Genesis(*values) if tuple(metadata) == ("format", *Genesis.__struct_fields__) else None
-    if (
-        found is None
-        or set(map(type, values[:3])) != _TEXT_ONLY
-        or not isinstance(values[3], str | None)
-    ):
+    is_whole = tuple(metadata) == ("format", *Genesis.__struct_fields__)
+    if not is_whole or [*map(type, values[:3])] != [str] * 3 or type(values[3]) not in _NOTE:
         raise LedgerDamagedError("GENESIS does not say what a ledger is", where="line 1")
+    found = Genesis(*values)
     VerifierKey.parse(found.public_key)
     return found

@@ -31,9 +31,7 @@ class LeafNodes:
     __slots__ = ("_levels",)
 
     def __init__(self, leaves: Sequence[bytes]) -> None:
-        self._levels = [list(leaves)]
-        while len(self._levels[-1]) > 1:
-            self._levels.append(_parents(self._levels[-1]))
+        self._levels = Growing().extend(leaves)
 
     def node(self, level: int, index: int) -> bytes:
         return self._levels[level][index]
@@ -101,18 +99,7 @@ def root_of(nodes: Nodes, size: int) -> bytes:
 def inclusion_path(nodes: Nodes, index: int, size: int) -> list[bytes]:
     if not 0 <= index < size:
         raise ValueError(f"leaf {index} of {size}")
-    path: list[bytes] = []
-    begin, end = 0, size
-    while end - begin > 1:
-        middle = begin + _split(end - begin)
-        if index < middle:
-            path.append(_subtree(nodes, middle, end))
-            end = middle
-        else:
-            path.append(_subtree(nodes, begin, middle))
-            begin = middle
-    path.reverse()
-    return path
+    return _siblings(nodes, (index, index + 1), 0, size)
 
 
 def consistency_path(nodes: Nodes, old: int, size: int) -> list[bytes]:
@@ -121,20 +108,20 @@ def consistency_path(nodes: Nodes, old: int, size: int) -> list[bytes]:
         raise ValueError(f"{old} leaves of {size}")
     if old in {0, size}:
         return []
-    path: list[bytes] = []
-    begin, end, is_whole = 0, size, True
-    while old != end:
-        middle = begin + _split(end - begin)
-        if old <= middle:
-            path.append(_subtree(nodes, middle, end))
-            end = middle
-        else:
-            path.append(_subtree(nodes, begin, middle))
-            begin, is_whole = middle, False
-    if not is_whole:
-        path.append(_subtree(nodes, begin, end))
-    path.reverse()
-    return path
+    # The last whole subtree of the old tree; where that is all of it, the old root is known.
+    begin = old & (old - 1)
+    known = [_subtree(nodes, begin, old)] if begin else []
+    return known + _siblings(nodes, (begin, old), 0, size)
+
+
+def _siblings(nodes: Nodes, wanted: tuple[int, int], begin: int, end: int) -> list[bytes]:
+    """The roots beside the way down to a subtree, the lowest first."""
+    if (begin, end) == wanted:
+        return []
+    middle = begin + _split(end - begin)
+    if wanted[1] <= middle:
+        return [*_siblings(nodes, wanted, begin, middle), _subtree(nodes, middle, end)]
+    return [*_siblings(nodes, wanted, middle, end), _subtree(nodes, begin, middle)]
 
 
 def verify_inclusion(

@@ -7,8 +7,7 @@ may follow and mean nothing to us.
 """
 
 import re
-from binascii import Error as Base64Error
-from binascii import a2b_base64, b2a_base64
+from binascii import b2a_base64
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,7 +15,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.format.lines import VerifierKey, is_key_name
+from paddock.ledger.format.lines import VerifierKey, decode_base64, is_key_name
 from paddock.ledger.format.merkle import HASH_BYTES
 from paddock.pattern import lazy_pattern
 
@@ -41,17 +40,6 @@ class Checkpoint(Struct, frozen=True):
         return f"{self.origin}\n{self.size}\n{b2a_base64(self.root, newline=False).decode()}\n"
 
 
-class NoteSignature(Struct, frozen=True):
-    name: str
-    key_id: bytes
-    signature: bytes
-
-
-class SignedNote(Struct, frozen=True):
-    text: str
-    signatures: tuple[NoteSignature, ...]
-
-
 class SignedCheckpoint(Struct, frozen=True):
     """A checkpoint whose signature was verified, and the note that holds it."""
 
@@ -64,43 +52,55 @@ def format_note(text: str, name: str, key_id: bytes, signature: bytes) -> str:
     return f"{text}\n{_DASH}{name} {encoded}\n"
 
 
-def parse_note(note: str) -> SignedNote:
+def parse_note(note: str) -> tuple[str, list[tuple[str, bytes]]]:
+    """Return the text, and each signature line's name and bytes: a key id and the signature."""
     if len(note.encode(errors="replace")) > limits.checkpoint_note_bytes_max:
         raise NoteError(f"a note of more than {limits.checkpoint_note_bytes_max} bytes")
     text, _, lines = note.rpartition("\n\n")
     is_printable = not any(char < " " and char != "\n" for char in note)
     if not text or not lines.endswith("\n") or not is_printable:
         raise _not("a signed note", note)
-    signatures = tuple(_parse_signature(line, note) for line in lines[:-1].split("\n"))
-    return SignedNote(text + "\n", signatures)
+    signatures: list[tuple[str, bytes]] = []
+    for line in lines[:-1].split("\n"):
+        name, _, encoded = line.removeprefix(_DASH).partition(" ")
+        decoded = decode_base64(encoded) or b""
+        if not line.startswith(_DASH) or not is_key_name(name) or len(decoded) <= KEY_ID_BYTES:
+            raise _not("a signed note", note)
+        signatures.append((name, decoded))
+    return text + "\n", signatures
 
 
 def parse_checkpoint(text: str) -> Checkpoint:
     lines = text.split("\n")
     if len(lines) >= 4 and lines[-1] == "" and all(lines[:-1]):
-        origin, size, root = lines[0], lines[1], _decode(lines[2])
+        origin, size, root = lines[0], lines[1], decode_base64(lines[2])
         if _SIZE.fullmatch(size) and root is not None and len(root) == HASH_BYTES:
             return Checkpoint(origin, int(size), root)
     raise _not("a checkpoint", text)
 
 
+def read_checkpoint(note: str) -> Checkpoint:
+    """Return what a note says, whoever signed it."""
+    return parse_checkpoint(parse_note(note)[0])
+
+
 def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
-    parsed = parse_note(note)
-    checkpoint = parse_checkpoint(parsed.text)
+    text, signatures = parse_note(note)
+    checkpoint = parse_checkpoint(text)
     if checkpoint.origin != key.name:
         raise NoteError(
             f"a checkpoint of {checkpoint.origin[: limits.message_value_chars_max]!a}, "
             f"not of {key.name!a}"
         )
     found = [
-        each.signature
-        for each in parsed.signatures
-        if (each.name, each.key_id) == (key.name, key.key_id)
-        and len(each.signature) == SIGNATURE_BYTES
+        decoded[KEY_ID_BYTES:]
+        for name, decoded in signatures
+        if name == key.name and decoded[:KEY_ID_BYTES] == key.key_id
+        if len(decoded) == KEY_ID_BYTES + SIGNATURE_BYTES
     ]
     if not found:
         raise NoteError(f"a checkpoint that {key.name!a} did not sign")
-    if not any(_is_signed(key.public, signature, parsed.text.encode()) for signature in found):
+    if not any(_is_signed(key.public, signature, text.encode()) for signature in found):
         raise NoteError("a checkpoint with a false signature")
     return SignedCheckpoint(checkpoint, note)
 
@@ -121,25 +121,6 @@ def format_inclusion(index: int, path: Sequence[bytes], note: str) -> str:
     """C2SP tlog-proof."""
     hashes = "".join(f"{b2a_base64(each, newline=False).decode()}\n" for each in path)
     return f"{_PROOF_HEADER}\nindex {index}\n{hashes}\n{note}"
-
-
-def _parse_signature(line: str, note: str) -> NoteSignature:
-    name, _, encoded = line.removeprefix(_DASH).partition(" ")
-    decoded = _decode(encoded)
-    if line.startswith(_DASH) and is_key_name(name) and decoded is not None:
-        key_id, signature = decoded[:KEY_ID_BYTES], decoded[KEY_ID_BYTES:]
-        if signature:
-            return NoteSignature(name, key_id, signature)
-    raise _not("a signed note", note)
-
-
-def _decode(encoded: str) -> bytes | None:
-    """Base64 in the one form that encodes its bytes."""
-    try:
-        decoded = a2b_base64(encoded, strict_mode=True)
-    except (Base64Error, ValueError):
-        return None
-    return decoded if b2a_base64(decoded, newline=False).decode() == encoded else None
 
 
 def _not(what: str, text: str) -> NoteError:

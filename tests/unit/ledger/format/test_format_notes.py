@@ -43,7 +43,7 @@ def test_a_note_is_the_one_that_the_reference_writes():
 
     assert str(key.verifier) == KEY
     assert signed(TEXT, key) == NOTE
-    assert parse_note(NOTE).text == TEXT
+    assert parse_note(NOTE)[0] == TEXT
 
 
 def test_a_checkpoint_has_three_lines():
