@@ -202,7 +202,7 @@ def test_a_base_that_is_not_known_is_left_to_the_store(path: Path):
         head.seek(2560)
         head.write(bytes(12))
 
-    with pytest.raises(NotPlainError, match="begins"):
+    with pytest.raises(NotPlainError, match="not whole"):
         lean_append(path, "one")
     open_ledger(path).close()
     lean_append(path, "two")

@@ -70,6 +70,11 @@ def is_poisoned(path: str, boot: bytes | None = None) -> bool:
     return tail.is_poisoned(read_head(LedgerPaths(path).head).durable, boot or tail.read_boot())
 
 
+def changed(mark: tail.Mark, **values: object) -> tail.Mark:
+    """A mark like this one, but for these values."""
+    return tail.Mark(**{name: getattr(mark, name) for name in tail.Mark.__slots__} | values)
+
+
 class Poll:
     """What a reader that follows a ledger asks: does one thing at each idle moment, then ends."""
 

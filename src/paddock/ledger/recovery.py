@@ -263,7 +263,7 @@ def find_tail(text: LedgerText, page: HeadPage, boot: bytes) -> tuple[Mark, int]
         if leaves:
             taken = sum(map(len, lines[: len(leaves)])) + len(leaves)
             entries, offset = end.entries + len(leaves), end.offset_bytes + taken
-            end = end.changed(entries=entries, offset_bytes=offset, leaf=leaves[-1].hex())
+            end = Mark(end.generation, entries, offset, leaves[-1].hex(), end.boot)
         if len(leaves) < len(lines):
             break
     else:

@@ -27,7 +27,7 @@ from paddock.ledger.format.line import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, Protocol
+    from typing import Protocol
 
     class EndDisk(Protocol):
         """What changes the end of a ledger: `posix`, or a `storage.disk.Disk`."""
@@ -78,11 +78,7 @@ class AppendFailedError(Exception):
 
 
 class Mark:  # noqa: PLW1641 - no set holds one
-    """A place between two lines, with what has to stand before it.
-
-    `generation` counts appends and never goes down; `entries` and `offset_bytes` are those
-    before it, `leaf` the last one's hash. `is_poisoned` means something in a durable mark alone.
-    """
+    """A place between two lines, and the hash of the one before; poisoned is a durable one."""
 
     __slots__ = ("boot", "entries", "generation", "is_poisoned", "leaf", "offset_bytes")
 
@@ -95,15 +91,8 @@ class Mark:  # noqa: PLW1641 - no set holds one
         boot: bytes,
         is_poisoned: bool = False,
     ) -> None:
-        self.generation = generation
-        self.entries = entries
-        self.offset_bytes = offset_bytes
-        self.leaf = leaf
-        self.boot = boot
-        self.is_poisoned = is_poisoned
-
-    def changed(self, **changes: "Any") -> "Mark":
-        return Mark(**{name: getattr(self, name) for name in self.__slots__} | changes)
+        self.generation, self.entries, self.offset_bytes = generation, entries, offset_bytes
+        self.leaf, self.boot, self.is_poisoned = leaf, boot, is_poisoned
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mark) and encode_mark(self) == encode_mark(other)
@@ -114,13 +103,10 @@ NOTHING_DURABLE = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
 
 
 class HeadPage:
-    """None where both slots are torn or were never written."""
+    """None where both slots are torn or were never written; the base, too, while it changes."""
 
     def __init__(self, newest: Mark | None, durable: Mark | None, base: int | None = None) -> None:
-        self.newest = newest
-        self.durable = durable
-        self.base = base
-        """None while it changes, too."""
+        self.newest, self.durable, self.base = newest, durable, base
 
 
 def encode_mark(mark: Mark) -> bytes:
@@ -188,7 +174,8 @@ class HeadFile:
     def poison(self, boot: bytes) -> None:
         """The commit lock is held."""
         durable, slot = self.read_durable()
-        poisoned = (durable or NOTHING_DURABLE).changed(is_poisoned=True, boot=boot)
+        at = durable or NOTHING_DURABLE
+        poisoned = Mark(at.generation, at.entries, at.offset_bytes, at.leaf, boot, True)
         self.store_durable(poisoned, slot)
 
     def _read(self, offset: int, size_bytes: int) -> bytes:
@@ -298,19 +285,14 @@ def append_plain(
 ) -> None:
     """Append one body durably. Raises: NotPlainError, AppendFailedError."""
     held: dict[str, int] = {}
+    failed, said = NotPlainError, "the ledger cannot be read"
     try:
-        try:
-            before, base = _prepare(held, ledger, folder, identity, len(body))
-        except OSError as fault:
-            raise NotPlainError(f"the ledger cannot be read: {fault.strerror or fault}") from None
-        try:
-            _put_plain(
-                disk, held, f"{ledger.removesuffix('.jsonl')}.{base:016}.jsonl", base, before, body
-            )
-        except NotPlainError:
-            raise AppendFailedError("another process does not finish its commit") from None
-        except OSError as fault:
-            raise AppendFailedError(f"the ledger failed: {fault.strerror or fault}") from fault
+        before, base = _prepare(held, ledger, folder, identity, len(body))
+        failed, said = AppendFailedError, "the ledger failed"
+        sealed = f"{ledger.removesuffix('.jsonl')}.{base:016}.jsonl"
+        _put_plain(disk, held, sealed, base, before, body)
+    except OSError as fault:
+        raise failed(f"{said}: {fault.strerror or fault}") from fault
     finally:
         for descriptor in held.values():
             posix.close(descriptor)
@@ -323,7 +305,8 @@ def _prepare(
         descriptor = held[path] = posix.open(path, _OPEN | flags, 0o600)
         return descriptor
 
-    _take(opened(f"{folder}/lock"), _LOCK_TIMEOUT_S)
+    lock = opened(f"{folder}/lock")
+    _require(wait_for_lock(fcntl.flock, lock, _LOCK_TIMEOUT_S), "the ledger is locked")
     file = opened(ledger, posix.O_APPEND | posix.O_NONBLOCK)
     status = posix.fstat(file)
     is_same = (status.st_dev, status.st_ino) == identity
@@ -333,9 +316,7 @@ def _prepare(
     _require(status.st_size + size + TAIL_BYTES_MAX <= SEGMENT_BYTES, "the ledger's file is full")
     page, boot = head.read(), read_boot()
     newest, durable, base = page.newest, page.durable, page.base
-    if base is None:
-        raise NotPlainError("it is not known where the ledger's file begins")
-    if newest is None or durable is None or not durable.entries:
+    if newest is None or durable is None or base is None or not durable.entries:
         raise NotPlainError("the ledger's head is not whole")
     is_due = newest.entries % CHECKPOINT_ENTRIES == CHECKPOINT_ENTRIES - 1
     _require(not is_due, "a checkpoint is due, which the full path makes")
@@ -370,7 +351,7 @@ def _put_plain(
         disk.fdatasync(file)
     except OSError:
         # Never tried again: the pages may be gone and count as clean.
-        _take(commit, COMMIT_TIMEOUT_S)
+        _take(commit)
         head.poison(after.boot)
         raise
     # Threat: a copy was put in our place, and what others append to it is not synced by us; who
@@ -383,7 +364,7 @@ def _put_plain(
             each == file and is_file(disk, sealed, identity)
         ):
             raise AppendFailedError("the ledger was replaced while in use")
-    _take(commit, COMMIT_TIMEOUT_S)
+    _take(commit)
     if not head.raise_durable(after, after.boot):
         raise AppendFailedError("the disk failed to store ledger entries")
 
@@ -393,6 +374,7 @@ def _require(is_plain: bool, otherwise: str) -> None:
         raise NotPlainError(otherwise)
 
 
-def _take(lock: int, timeout_s: float) -> None:
+def _take(commit: int) -> None:
     """Given up with its descriptor."""
-    _require(wait_for_lock(fcntl.flock, lock, timeout_s), "the ledger is locked")
+    if not wait_for_lock(fcntl.flock, commit, COMMIT_TIMEOUT_S):
+        raise AppendFailedError("another process does not finish its commit")

@@ -8,6 +8,7 @@ from paddock.ledger.head import open_head
 from paddock.ledger.read import believable_marks, read_head
 from paddock.ledger.tail import HeadPage, Mark, decode_mark, encode_mark
 from paddock.storage.disk import Disk
+from tests.support.ledgers import changed
 
 BOOT = b"b" * 16
 FIRST = Mark(1, 1, 100, "ab" * 32, BOOT)
@@ -59,7 +60,7 @@ def test_a_torn_mark_leaves_its_predecessor(head):
 
 def test_durable_marks_take_turns(head):
     for generation in range(1, 6):
-        mark = FIRST.changed(generation=generation)
+        mark = changed(FIRST, generation=generation)
         head.store_durable(mark, head.read_durable()[1])
         assert head.read().durable == mark
         assert again(head).durable == mark
@@ -67,7 +68,7 @@ def test_durable_marks_take_turns(head):
 
 def test_a_poisoned_mark_outranks_the_one_that_it_repeats(head):
     head.store_durable(FIRST, 0)
-    poisoned = FIRST.changed(is_poisoned=True)
+    poisoned = changed(FIRST, is_poisoned=True)
     head.store_durable(poisoned, head.read_durable()[1])
 
     assert head.read().durable.is_poisoned
@@ -143,7 +144,7 @@ def test_the_marks_that_can_be_believed_come_in_the_order_of_their_place():
 
 
 def test_where_the_boot_is_not_known_no_append_mark_is_believed():
-    unknown = SECOND.changed(boot=bytes(16))
+    unknown = changed(SECOND, boot=bytes(16))
 
     assert believable_marks(HeadPage(unknown, FIRST), bytes(16)) == [FIRST]
 

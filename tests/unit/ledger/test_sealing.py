@@ -16,7 +16,7 @@ from paddock.ledger.tree import TreeFiles, checkpoints_folder, read_notes
 from paddock.ledger.verify import Held, verify
 from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
-from tests.support.ledgers import INTENT, RESULT, Pending, note, open_ledger
+from tests.support.ledgers import INTENT, RESULT, Pending, changed, note, open_ledger
 from tests.support.sealed import ORIGIN, seal_ledger
 
 
@@ -291,7 +291,8 @@ def test_a_line_that_holds_no_entry_is_not_signed_whatever_the_head_file_says(se
     sealed.write([*sealed.lines()[:-1], last])
     head = open_head(Disk(), str(sealed.folder / "x.d" / "head"))
     durable = head.read().durable
-    forged = durable.changed(
+    forged = changed(
+        durable,
         offset_bytes=os.path.getsize(sealed.path),
         leaf=leaf_hash(last),
         generation=durable.generation + 1,

@@ -12,7 +12,7 @@ from paddock.ledger.head import FileLock, Waiting, open_head
 from paddock.ledger.read import read_head
 from paddock.storage.disk import Disk
 from tests.support.children import start
-from tests.support.ledgers import QUICK, Pending, assert_holds, note, open_ledger
+from tests.support.ledgers import QUICK, Pending, assert_holds, changed, note, open_ledger
 
 WRITERS = 4
 APPENDS = 25
@@ -287,7 +287,7 @@ def test_a_mark_that_no_writer_makes_is_passed_over(path):
     head = open_head(Disk(), beside(path, "head"))
     page = head.read()
     # Of the same number and not as far.
-    beyond = page.durable.changed(generation=page.newest.generation)
+    beyond = changed(page.durable, generation=page.newest.generation)
     head.store_durable(beyond, 0)
 
     pending.wait()
