@@ -75,11 +75,7 @@ def prove_consistency(path: str, old: int, signed: SignedCheckpoint) -> Consiste
 
 
 def _prove(
-    path: str,
-    signed: SignedCheckpoint,
-    asked: int,
-    needed: int,
-    make: Callable[[Nodes], T | None],
+    path: str, signed: SignedCheckpoint, asked: int, needed: int, make: Callable[[Nodes], T | None]
 ) -> T:
     """`make` gives None where the nodes are not those that were signed."""
     size = signed.checkpoint.size

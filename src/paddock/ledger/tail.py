@@ -277,11 +277,7 @@ def is_file(disk: "EndDisk", path: str, identity: tuple[int, int]) -> bool:
 
 
 def append_plain(
-    ledger: str,
-    folder: str,
-    identity: tuple[int, int],
-    body: bytes,
-    disk: "EndDisk" = posix,
+    ledger: str, folder: str, identity: tuple[int, int], body: bytes, disk: "EndDisk" = posix
 ) -> None:
     """Append one body durably. Raises: NotPlainError, AppendFailedError."""
     held: dict[str, int] = {}
