@@ -24,7 +24,7 @@ import time
 
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis, VerifierKey
-from paddock.ledger.segments import Segment
+from paddock.ledger.read import Segment
 from paddock.ledger.tail import Mark
 from paddock.storage.disk import Disk
 from paddock.values.entries import Entry, Shared

@@ -19,8 +19,8 @@ from pathlib import Path
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.checkpoint import Checkpointer
 from paddock.ledger.format.lines import Genesis
-from paddock.ledger.proof import prove_inclusion
 from paddock.ledger.signing import KeySigner, create_key
+from paddock.ledger.tree import prove_inclusion
 from paddock.ledger.verify import Held, verify
 from paddock.values.entries import Entry
 

@@ -17,8 +17,7 @@ from paddock.apps.hook.lean.records import LeanRecord, encode_record
 from paddock.ledger import tail
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import read_head
-from paddock.ledger.segments import LedgerPaths
-from paddock.ledger.tail import AppendFailedError, NotPlainError, append_plain
+from paddock.ledger.tail import AppendFailedError, LedgerPaths, NotPlainError, append_plain
 from paddock.ledger.verify import verify
 from tests.support.ledgers import is_poisoned, note, open_ledger, reasons
 
@@ -32,7 +31,7 @@ def lean_append(path: Path, text: str, filling: str = "", disk=os) -> None:
     record = LeanRecord("NOTE", asked, "", "", text, {"filling": filling} if filling else {})
     body = encode_record(record, os.urandom(16), time.time())
     status = path.stat()
-    append_plain(str(path), str(path.with_suffix(".d")), (status.st_dev, status.st_ino), body, disk)
+    append_plain(str(path), (status.st_dev, status.st_ino), body, disk)
 
 
 @pytest.fixture
@@ -130,7 +129,7 @@ def test_the_image_of_a_file_that_was_sealed_since_is_left_to_the_store(path: Pa
     rotate(path)
 
     with pytest.raises(NotPlainError, match="another ledger"):
-        append_plain(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
+        append_plain(str(path), identity, b'{"id":"LED-"}')
 
 
 class Sealing:
@@ -297,7 +296,7 @@ def test_a_ledger_that_is_not_plain_is_left_to_the_store(
     before = path.read_bytes() if path.is_file() else b""
 
     with pytest.raises(NotPlainError):
-        append_plain(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
+        append_plain(str(path), identity, b'{"id":"LED-"}')
     assert (path.read_bytes() if path.is_file() else b"") == before
 
 
@@ -315,7 +314,7 @@ def test_a_ledger_that_was_replaced_is_left_to_the_store(path: Path):
     another_file(path)
 
     with pytest.raises(NotPlainError, match="another ledger"):
-        append_plain(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
+        append_plain(str(path), identity, b'{"id":"LED-"}')
 
 
 def test_a_poisoned_ledger_is_left_to_the_store(path: Path):

@@ -9,7 +9,7 @@ import pytest
 
 from paddock.ledger.index import is_wrong
 from paddock.ledger.query import Filter, query
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tail import LedgerPaths
 from paddock.values.entries import Entry
 from tests.support.children import start
 from tests.support.ledgers import note, open_ledger

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from paddock.ledger.index import Index
 from paddock.ledger.read import LedgerReader
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tail import LedgerPaths
 
 
 def index_all(ledger: Path, end: int | None = None) -> Path:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from paddock import limits
 from paddock.ledger import tail
 from paddock.ledger.append import LedgerFile, Receipt
+from paddock.ledger.files import Waiting
 from paddock.ledger.format.lines import Genesis, VerifierKey
-from paddock.ledger.head import Waiting
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import read_head
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tail import LedgerPaths
 from paddock.ledger.verify import Verification, verify
 from paddock.storage.disk import Disk
 from paddock.values.entries import Entry

@@ -16,19 +16,28 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerFullError
-from paddock.ledger.format.line import ID_BYTES, format_id, format_timestamp
-from paddock.ledger.format.lines import EntryRefusedError, Genesis, Head, encode_body
-from paddock.ledger.head import HeldReservation, Waiting
-from paddock.ledger.recovery import (
+from paddock.ledger.files import (
+    HeldReservation,
     LedgerFiles,
+    Waiting,
     find_tail,
     list_pending,
     mark_reported,
     quarantine,
     verify_marks,
 )
-from paddock.ledger.segments import LedgerPaths, Segment, failing, is_full
-from paddock.ledger.tail import HeadPage, Mark, chain, is_poisoned, put_lines, read_boot
+from paddock.ledger.format.line import ID_BYTES, format_id, format_timestamp
+from paddock.ledger.format.lines import EntryRefusedError, Genesis, Head, encode_body
+from paddock.ledger.read import Segment, failing, is_full
+from paddock.ledger.tail import (
+    HeadPage,
+    LedgerPaths,
+    Mark,
+    chain,
+    is_poisoned,
+    put_lines,
+    read_boot,
+)
 from paddock.storage.disk import Disk
 from paddock.storage.locks import call_after_fork
 from paddock.values.entries import Entry
@@ -251,7 +260,7 @@ class LedgerFile:
             put_lines(self._disk, *put)
         except OSError as fault:
             held = reservation if isinstance(reservation, HeldReservation) else None
-            if not is_full(fault) or held is None or not held.release_to_disk():
+            if not is_full(fault) or held is None or not held.ballast.give_back(held, to_disk=True):
                 raise
             put_lines(self._disk, *put)
         files.written_bytes = after.offset_bytes

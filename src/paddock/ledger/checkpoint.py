@@ -25,10 +25,9 @@ from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockEr
 from paddock.ledger.format.lines import Head
 from paddock.ledger.format.merkle import Growing, consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
-from paddock.ledger.read import LedgerReader
-from paddock.ledger.segments import LedgerPaths, failing
+from paddock.ledger.read import LedgerReader, failing
 from paddock.ledger.signing import Signer, require_growth
-from paddock.ledger.tail import Mark
+from paddock.ledger.tail import LedgerPaths, Mark
 from paddock.ledger.tree import START, Edge, TreeFiles, checkpoints_folder, note_sizes
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import is_temporary_name, make_directories, replace_file

@@ -106,9 +106,9 @@ def _require_room(entries: int, size_bytes: int) -> None:
 
 
 def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
-    for segment in reader.segments():
-        for _, lines, is_whole in reader.runs(segment):
-            if is_whole or not segment.is_newest:
+    for start, _, runs in reader.files():
+        for _, lines, is_whole in runs:
+            if is_whole or start != reader.active.base:
                 yield from lines
 
 

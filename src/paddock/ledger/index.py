@@ -21,7 +21,7 @@ from zlib import crc32
 from paddock import limits
 from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.read import LedgerReader
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tail import LedgerPaths
 from paddock.pattern import lazy_pattern
 
 _APPLICATION: Final = 0x70646B31

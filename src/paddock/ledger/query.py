@@ -16,7 +16,7 @@ from paddock import limits
 from paddock.ledger.format.line import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
 from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
 from paddock.ledger.read import LedgerReader, is_shaped, replaced_error, stands
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tail import LedgerPaths
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 from paddock.values.decisions import PATH_CATEGORIES

@@ -5,46 +5,134 @@ what follows the last LF may be a line on its way. A reader goes by the segments
 when it was opened: `keep_up` looks for those that were made since.
 """
 
+import errno
 import os
 import stat
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from paddock import limits
-from paddock.errors import HostError, LedgerDamagedError, PaddockError
+from paddock.errors import HostError, LedgerDamagedError, LedgerFullError, PaddockError
 from paddock.ledger.format.lines import (
     LINE_OPENING,
-    BadLine,
     Genesis,
     StoredEntry,
-    inspect_line,
     parse_genesis,
     parse_line,
 )
-from paddock.ledger.segments import READING, LedgerPaths, Reads, Segment, failing, find_newest
-from paddock.ledger.tail import HeadFile, HeadPage, Mark, is_file, read_boot
+from paddock.ledger.tail import (
+    HEAD_BYTES,
+    START_DIGITS,
+    HeadPage,
+    LedgerPaths,
+    Mark,
+    is_file,
+    parse_head,
+    read_boot,
+)
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
 _LINE_USUAL: Final = 4096
 _TRIES: Final = 100
 _ENDLESS: Final = 1 << 64
 _UNREADABLE: Final = "the ledger cannot be read"
+_MORE: Final = "paddock ledger verify says more"
+MORE_AND_BACKUP: Final = f"{_MORE}; compare with a backup"
+READING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+Identity = tuple[int, int]
+"""Device and inode: which file, whatever its name."""
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""No space, no quota, or the process's own file size limit (setrlimit(2))."""
+
+
+class Reads(Protocol):
+    def open(self, path: str, flags: int, /) -> int: ...
+    def close(self, fd: int, /) -> None: ...
+    def pread(self, fd: int, size_bytes: int, offset: int, /) -> bytes: ...
+    def listdir(self, path: str, /) -> list[str]: ...
+    def stat(self, path: str | int, /) -> os.stat_result: ...
+
+
+def is_full(fault: OSError) -> bool:
+    return fault.errno in _FULL
+
+
+def damage(said: str, where: str, hint: str = _MORE) -> LedgerDamagedError:
+    return LedgerDamagedError(said, where=where, hint=hint)
+
+
+class failing:  # noqa: N801 - read as the statement that it is
+    """`with failing(what, path)`: an OSError in there is ours."""
+
+    __slots__ = ("_hint", "_path", "_what")
+
+    def __init__(self, what: str, path: str, hint: str = "") -> None:
+        # No generator: each append comes through here.
+        self._what, self._path, self._hint = what, path, hint
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, fault: BaseException | None, _: object) -> None:
+        if isinstance(fault, OSError):
+            reason = os.strerror(fault.errno) if fault.errno else str(fault)
+            if is_full(fault):
+                said = f"no space for the ledger: {reason}"
+                raise LedgerFullError(said, hint="free some space") from fault
+            where, hint = ascii(self._path), self._hint
+            raise HostError(f"{self._what}: {reason}", where=where, hint=hint) from fault
+
+
+def read_regular(path: str, bytes_max: int) -> bytes:
+    """Threat: a pipe would hold its reader up, and a link have another file count as this one."""
+    descriptor = os.open(path, READING)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return os.read(descriptor, bytes_max)
+    finally:
+        os.close(descriptor)
+
+
+class Segment(NamedTuple):
+    descriptor: int
+    base: int
+    identity: Identity
+
+
+def list_starts(disk: Reads, paths: LedgerPaths) -> list[int]:
+    """Where the sealed segments begin, in order; other names count for nothing."""
+    names, before = disk.listdir(paths.parent), len(os.path.basename(paths.stem)) + 1
+    digits = (name[before : before + START_DIGITS] for name in names)
+    starts = {int(each) for each in digits if each.isdecimal() and each.isascii()}
+    return sorted(each for each in starts if os.path.basename(paths.sealed(each)) in names)
+
+
+def find_identity(disk: Reads, path: str | int) -> Identity:
+    status = disk.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def find_newest(disk: Reads, paths: LedgerPaths, descriptor: int) -> tuple[Segment, list[int]]:
+    """The last of the starts is the same file where a rotation is on its way, or was killed."""
+    identity, base = find_identity(disk, descriptor), 0
+    starts = list_starts(disk, paths)
+    if starts:
+        status = disk.stat(paths.sealed(starts[-1]))
+        is_same = (status.st_dev, status.st_ino) == identity
+        base = starts[-1] if is_same else starts[-1] + status.st_size
+    return Segment(descriptor, base, identity), starts
 
 
 def read_head(path: str) -> HeadPage | None:
-    # Threat: a pipe in its place would have every reader wait for a writer.
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     if not os.path.lexists(path):
         return None
     with failing("the ledger's head file cannot be read", path):
-        descriptor = os.open(path, flags)
-        try:
-            return HeadFile(os, descriptor).read()
-        finally:
-            os.close(descriptor)
+        return parse_head(read_regular(path, HEAD_BYTES))
 
 
 def believable_marks(page: HeadPage, boot: bytes) -> list[Mark]:
@@ -114,11 +202,8 @@ class LedgerText:
             if stop == _ENDLESS:
                 break
             if not pieces[-1]:
-                raise LedgerDamagedError(
-                    f"a segment of the ledger lacks bytes from {offset} on",
-                    where=ascii(self._paths.sealed(start)),
-                    hint="paddock ledger verify says more; compare with a backup",
-                )
+                said = f"a segment of the ledger lacks bytes from {offset} on"
+                raise damage(said, ascii(self._paths.sealed(start)), MORE_AND_BACKUP)
             offset += len(pieces[-1])
         return b"".join(pieces)
 
@@ -131,11 +216,8 @@ class LedgerText:
             try:
                 descriptor = self._disk.open(path, READING)
             except FileNotFoundError as fault:
-                raise HostError(
-                    "a segment of the ledger is missing",
-                    where=ascii(path),
-                    hint="restore it from a backup",
-                ) from fault
+                said, hint = "a segment of the ledger is missing", "restore it from a backup"
+                raise HostError(said, where=ascii(path), hint=hint) from fault
             try:
                 return self._disk.pread(descriptor, size_bytes, offset - start)
             finally:
@@ -147,9 +229,7 @@ class LedgerText:
             start = self.read(limits.entry_bytes_max + 1, 0)
         line, end, _ = start.partition(b"\n")
         if not end:
-            raise LedgerDamagedError(
-                "the ledger has no first line", where=ascii(self.path), hint="was it emptied?"
-            )
+            raise damage("the ledger has no first line", ascii(self.path), "was it emptied?")
         return parse_genesis(parse_line(line))
 
     def lines(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
@@ -189,18 +269,10 @@ class LedgerText:
     def _bounds(self, offset: int) -> tuple[int, int]:
         at = bisect_right(self.starts, offset)
         if at == 0:
-            raise LedgerDamagedError(
-                f"the ledger's bytes before {self.starts[0]} are missing",
-                where=f"{self._paths.sealed(self.starts[0])!a} and before",
-                hint="restore the segment that is missing from a backup",
-            )
+            where = f"{self._paths.sealed(self.starts[0])!a} and before"
+            said = f"the ledger's bytes before {self.starts[0]} are missing"
+            raise damage(said, where, "restore the segment that is missing from a backup")
         return self.starts[at - 1], self.starts[at] if at < len(self.starts) else _ENDLESS
-
-
-class SegmentRange(NamedTuple):
-    start: int
-    end: int
-    is_newest: bool
 
 
 class LedgerReader(LedgerText):
@@ -239,31 +311,24 @@ class LedgerReader(LedgerText):
         self.active, self.starts = after.active, after.starts
         return True
 
-    def segments(self) -> list[SegmentRange]:
-        """Every file in order, with its own size, whatever the next one's name says."""
-        with failing(_UNREADABLE, self.path):
-            sealed = [
-                SegmentRange(start, start + os.lstat(self._paths.sealed(start)).st_size, False)
-                for start in self.starts[:-1]
-            ]
-        return [*sealed, SegmentRange(self.active.base, self.size(), True)]
+    def files(self) -> Iterator[tuple[int, int, Iterator[tuple[int, list[bytes], bool]]]]:
+        """Of each file where it begins and ends, whatever the next one says, and `split_lines`."""
+        for start in self.starts.copy():
+            with failing(_UNREADABLE, self.path):
+                is_newest = start == self.active.base
+                sealed = 0 if is_newest else os.lstat(self._paths.sealed(start)).st_size
+            end = self.size() if is_newest else start + sealed
+            yield start, end, split_lines(partial(self.read_segment, start), start, end)
 
     def touched(self, count: int) -> tuple[tuple[int, ...], ...]:
         """The first so many sealed files, and when each was last changed."""
         found: list[tuple[int, ...]] = []
         for start in self.starts[:-1][:count]:
             path = self._paths.sealed(start)
-            with failing("a segment of the ledger cannot be looked at", path):
-                now = os.stat(path, follow_symlinks=False)
+            with failing(_UNREADABLE, path):
+                now = os.lstat(path)
             found.append((start, now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns))
         return tuple(found)
-
-    def runs(self, segment: SegmentRange) -> Iterator[tuple[int, list[bytes], bool]]:
-        return split_lines(
-            lambda size_bytes, offset: self.read_segment(segment.start, size_bytes, offset),
-            segment.start,
-            segment.end,
-        )
 
 
 def _open_newest(paths: LedgerPaths) -> tuple[Segment, list[int]]:
@@ -301,13 +366,7 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
                 raise LedgerDamagedError("the ledger became shorter", where=ascii(path))
             for _, lines, _ in split_lines(reader.read, position, end):
                 for line in lines:
-                    found = inspect_line(line)
-                    if isinstance(found, BadLine):
-                        raise LedgerDamagedError(
-                            f"not a ledger line ({found.fault}): {found.detail}",
-                            where=f"{path!a}, byte {position}",
-                        )
-                    yield found
+                    yield parse_line(line, f"{path!a}, byte {position}")
                     position += len(line) + 1
             if not poll():
                 return
@@ -342,8 +401,7 @@ def find_genesis(path: str) -> Genesis | None:
             return None
 
 
-_PATHS: Final = LedgerPaths("")
-_BEFORE: Final = frozenset(os.path.basename(path) for path in (_PATHS.lock, _PATHS.new))
+_BEFORE: Final = frozenset({"lock", "new"})
 """What stands beside a ledger before there is one."""
 
 
@@ -370,11 +428,8 @@ def stands(path: Path) -> bool:
 
 
 def gone_error(path: Path, name: str) -> LedgerDamagedError:
-    return LedgerDamagedError(
-        f"the ledger {name} is gone: what is kept of it says that there was one",
-        where=str(path),
-        hint="restore it from a backup",
-    )
+    said = f"the ledger {name} is gone: what is kept of it says that there was one"
+    return damage(said, str(path), "restore it from a backup")
 
 
 def replaced_error(path: str) -> LedgerDamagedError:

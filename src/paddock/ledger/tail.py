@@ -69,6 +69,31 @@ _OPEN = posix.O_RDWR | posix.O_CLOEXEC | posix.O_NOFOLLOW
 _REGULAR, _KIND = 0o100000, 0o170000
 
 
+_EXTENSION = ".jsonl"
+START_DIGITS = 16
+"""So the order of the names is the order of the segments, and all stand before the newest."""
+
+
+class LedgerPaths:
+    def __init__(self, ledger: str) -> None:
+        self.ledger = ledger
+        above, slash, _ = ledger.rpartition("/")
+        self.parent = above or slash or "."
+        self.stem = ledger.removesuffix(_EXTENSION)
+        self.folder = f"{self.stem}.d"
+        self.next = f"{self.folder}/next"
+        self.lock = f"{self.folder}/lock"
+        self.commit_lock = f"{self.folder}/slock"
+        """Held while the durable mark is written."""
+        self.head = f"{self.folder}/head"
+        self.index = f"{self.folder}/index.sqlite"
+        self.new = f"{self.folder}/new"
+        self.torn = f"{self.folder}/torn"
+
+    def sealed(self, start: int) -> str:
+        return f"{self.stem}.{start:0{START_DIGITS}}{_EXTENSION}"
+
+
 class NotPlainError(Exception):
     """The full store has to append this; nothing was written."""
 
@@ -133,6 +158,15 @@ def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
     return None, 0
 
 
+def parse_head(page: bytes) -> HeadPage:
+    # Of a file that was cut, what is missing is no record.
+    page = page.ljust(_PAGE_BYTES, b"\0")
+    start, crc = _BASE.unpack_from(page, _BASE_OFFSET)
+    is_known = start != _MOVING and crc == crc32(page[_BASE_OFFSET : _BASE_OFFSET + 8])
+    newest, durable = find_pair(page, 0)[0], find_pair(page, _DURABLE)[0]
+    return HeadPage(newest, durable, start if is_known else None)
+
+
 class HeadFile:
     """Its methods raise OSError."""
 
@@ -142,11 +176,7 @@ class HeadFile:
 
     def read(self) -> HeadPage:
         """Reading needs no lock: a torn record is no record."""
-        page = self._read(0, _PAGE_BYTES)
-        start, crc = _BASE.unpack_from(page, _BASE_OFFSET)
-        is_known = start != _MOVING and crc == crc32(page[_BASE_OFFSET : _BASE_OFFSET + 8])
-        newest, durable = find_pair(page, 0)[0], find_pair(page, _DURABLE)[0]
-        return HeadPage(newest, durable, start if is_known else None)
+        return parse_head(self._read(0, _PAGE_BYTES))
 
     def read_durable(self) -> tuple[Mark | None, int]:
         return find_pair(self._read(_DURABLE, 2 * _SECTOR), 0)
@@ -179,7 +209,6 @@ class HeadFile:
         self.store_durable(poisoned, slot)
 
     def _read(self, offset: int, size_bytes: int) -> bytes:
-        # Of a file that was cut, what is missing is no record.
         return self._disk.pread(self.descriptor, size_bytes, offset).ljust(size_bytes, b"\0")
 
     def _store(self, record: bytes, offset: int) -> None:
@@ -277,16 +306,16 @@ def is_file(disk: "EndDisk", path: str, identity: tuple[int, int]) -> bool:
 
 
 def append_plain(
-    ledger: str, folder: str, identity: tuple[int, int], body: bytes, disk: "EndDisk" = posix
+    ledger: str, identity: tuple[int, int], body: bytes, disk: "EndDisk" = posix
 ) -> None:
     """Append one body durably. Raises: NotPlainError, AppendFailedError."""
     held: dict[str, int] = {}
+    paths = LedgerPaths(ledger)
     failed, said = NotPlainError, "the ledger cannot be read"
     try:
-        before, base = _prepare(held, ledger, folder, identity, len(body))
+        before, base = _prepare(held, paths, identity, len(body))
         failed, said = AppendFailedError, "the ledger failed"
-        sealed = f"{ledger.removesuffix('.jsonl')}.{base:016}.jsonl"
-        _put_plain(disk, held, sealed, base, before, body)
+        _put_plain(disk, held, paths.sealed(base), base, before, body)
     except OSError as fault:
         raise failed(f"{said}: {fault.strerror or fault}") from fault
     finally:
@@ -295,20 +324,20 @@ def append_plain(
 
 
 def _prepare(
-    held: dict[str, int], ledger: str, folder: str, identity: tuple[int, int], size: int
+    held: dict[str, int], paths: LedgerPaths, identity: tuple[int, int], size: int
 ) -> tuple[Mark, int]:
     def opened(path: str, flags: int = 0) -> int:
         descriptor = held[path] = posix.open(path, _OPEN | flags, 0o600)
         return descriptor
 
-    lock = opened(f"{folder}/lock")
+    lock = opened(paths.lock)
     _require(wait_for_lock(fcntl.flock, lock, _LOCK_TIMEOUT_S), "the ledger is locked")
-    file = opened(ledger, posix.O_APPEND | posix.O_NONBLOCK)
+    file = opened(paths.ledger, posix.O_APPEND | posix.O_NONBLOCK)
     status = posix.fstat(file)
     is_same = (status.st_dev, status.st_ino) == identity
     _require(is_same and status.st_mode & _KIND == _REGULAR, "another ledger than before")
-    head = HeadFile(posix, opened(f"{folder}/head"))
-    opened(f"{folder}/slock", posix.O_CREAT)
+    head = HeadFile(posix, opened(paths.head))
+    opened(paths.commit_lock, posix.O_CREAT)
     _require(status.st_size + size + TAIL_BYTES_MAX <= SEGMENT_BYTES, "the ledger's file is full")
     page, boot = head.read(), read_boot()
     newest, durable, base = page.newest, page.durable, page.base
@@ -327,7 +356,7 @@ def _prepare(
         is_ours = line is not None and leaf_hash(line) == mark.leaf
         _require(is_ours, "the line before a mark is another one")
     try:
-        names = posix.listdir(f"{folder}/torn")
+        names = posix.listdir(paths.torn)
     except FileNotFoundError:
         names = []
     is_told = not any(name.endswith(".pending") for name in names)

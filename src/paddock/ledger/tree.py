@@ -10,22 +10,33 @@ signed, or makes them anew. `checkpoints/` has the notes that were signed, named
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import ConfigError, HostError, LedgerDamagedError
+from paddock.errors import ConfigError, HostError, LedgerDamagedError, UsageError
 from paddock.ledger.format.line import PREV_OF_GENESIS
 from paddock.ledger.format.lines import BadLine, fitting_leaves, inspect_line
-from paddock.ledger.format.merkle import HASH_BYTES, Growing, node_hash, root_of
-from paddock.ledger.format.notes import Checkpoint
-from paddock.ledger.read import LedgerReader
-from paddock.ledger.segments import LedgerPaths, failing, read_regular
+from paddock.ledger.format.merkle import (
+    HASH_BYTES,
+    Growing,
+    LeafNodes,
+    Nodes,
+    consistency_path,
+    inclusion_path,
+    node_hash,
+    root_of,
+    verify_consistency,
+    verify_inclusion,
+)
+from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, format_inclusion
+from paddock.ledger.read import LedgerReader, failing, read_regular
+from paddock.ledger.tail import LedgerPaths
 from paddock.pattern import lazy_pattern
 
 if TYPE_CHECKING:
@@ -36,6 +47,9 @@ _TILE_LEVELS: Final = 8
 _EDGE_BYTES_MAX: Final = 256
 _EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
 """Of more digits no place in a ledger has a number, and none that the system takes."""
+
+
+T = TypeVar("T")
 
 
 class Edge(Struct, frozen=True):
@@ -208,3 +222,80 @@ def note_sizes(folder: Path) -> list[int]:
         except (FileNotFoundError, NotADirectoryError):
             return []
     return [int(name) for name in names if name.isdecimal() and name.isascii()]
+
+
+class InclusionProof(Struct, frozen=True):
+    seq: int
+    size: int
+    leaf: bytes
+    hashes: tuple[bytes, ...]
+    note: str
+
+    @property
+    def text(self) -> str:
+        return format_inclusion(self.seq, self.hashes, self.note)
+
+
+class ConsistencyProof(Struct, frozen=True):
+    old: int
+    old_root: bytes
+    size: int
+    hashes: tuple[bytes, ...]
+    note: str
+
+
+def prove_inclusion(path: str, seq: int, signed: SignedCheckpoint) -> InclusionProof:
+    """Raises: UsageError: not covered; LedgerDamagedError: not what was signed; HostError."""
+    size, root = signed.checkpoint.size, signed.checkpoint.root
+
+    def make(nodes: Nodes) -> InclusionProof | None:
+        leaf, hashes = nodes.node(0, seq), inclusion_path(nodes, seq, size)
+        if not verify_inclusion(leaf, seq, size, hashes, root):
+            return None
+        return InclusionProof(seq, size, leaf, tuple(hashes), signed.note)
+
+    return _prove(path, signed, seq, seq + 1, make)
+
+
+def prove_consistency(path: str, old: int, signed: SignedCheckpoint) -> ConsistencyProof:
+    size, root = signed.checkpoint.size, signed.checkpoint.root
+
+    def make(nodes: Nodes) -> ConsistencyProof | None:
+        old_root, hashes = root_of(nodes, old), consistency_path(nodes, old, size)
+        if not verify_consistency(old, size, old_root, root, hashes):
+            return None
+        return ConsistencyProof(old, old_root, size, tuple(hashes), signed.note)
+
+    return _prove(path, signed, old, old, make)
+
+
+def _prove(
+    path: str, signed: SignedCheckpoint, asked: int, needed: int, make: Callable[[Nodes], T | None]
+) -> T:
+    """`make` gives None where the nodes are not those that were signed."""
+    size = signed.checkpoint.size
+    if asked < 0 or needed > size:
+        raise UsageError(
+            f"the checkpoint covers entries 0 to {size - 1}, not {asked}",
+            hint="paddock ledger checkpoint makes a newer one",
+        )
+    found = None
+    with (
+        suppress(LedgerDamagedError, HostError),  # the files beside the ledger are not whole
+        closing(TreeFiles(LedgerPaths(path).folder, create=False)) as tree,
+    ):
+        found = make(tree)
+    leaves: list[bytes] = []
+    if found is None:
+        with LedgerReader(path) as reader:
+            for _, lines in reader.lines():
+                leaves += [sha256(b"\0" + line).digest() for line in lines[: size - len(leaves)]]
+                if len(leaves) == size:
+                    found = make(LeafNodes(leaves))
+                    break
+    if found is None:
+        said = f"the first {size} entries are not those that were signed"
+        if len(leaves) < size:
+            said = f"{size} entries were signed, {len(leaves)} are here"
+        raise LedgerDamagedError(said, where=ascii(path), hint="paddock ledger verify says more")
+    return found

@@ -11,7 +11,7 @@ every line parsed. Nothing beside the lines is trusted: whoever changed them can
 
 from collections.abc import Sequence
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -223,22 +223,24 @@ class _Pass:
 
     def run(self) -> bool:
         is_exact = self._since is None and not self._parsed_from
-        for segment in self._reader.segments()[len(self._since.files) if self._since else 0 :]:
-            if segment.is_newest:
+        known = len(self._since.files) if self._since else 0
+        for start, end, runs in islice(self._reader.files(), known, None):
+            is_newest = start == self._reader.active.base
+            if is_newest:
                 self._memory = self._remember()
-            if segment.start != self._offset:
+            if start != self._offset:
                 # Threat: a file taken out, or changed in length, moves no line of the next one.
                 ends = f"and the one before ends at {self._offset}"
-                lost = f"a file of the ledger begins at byte {segment.start}, {ends}"
+                lost = f"a file of the ledger begins at byte {start}, {ends}"
                 self._report(ChainFault.SEGMENT, self._lines + 1, self._offset, lost)
-            for offset, lines, has_end in self._reader.runs(segment):
-                if not has_end and segment.is_newest:
-                    self._take_unfinished(offset, segment.end - offset)
+            for offset, lines, has_end in runs:
+                if not has_end and is_newest:
+                    self._take_unfinished(offset, end - offset)
                 else:
                     self._take(offset, lines, is_exact=is_exact)
                 if not self.is_sound and not is_exact:
                     return False
-            self._offset = segment.end - self._torn_bytes
+            self._offset = end - self._torn_bytes
         if self._lines == 0:
             self._report(ChainFault.GENESIS, 0, 0, "there is no first line")
         if self.is_sound:

@@ -12,7 +12,7 @@ from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
 from paddock.ledger.format.lines import EntryRefusedError
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import find_genesis, read_head
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tail import LedgerPaths
 from paddock.ledger.verify import verify
 from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
@@ -274,7 +274,7 @@ def test_a_reservation_ends_once_and_with_its_entries(path):
     held.release()
     ledger.append([note("x")], reservation=used)
 
-    assert not used.is_held
+    assert used.allocated_bytes == 0
     assert ledger._files.ballast._reserved == 0
 
 

@@ -4,7 +4,7 @@ from zlib import crc32
 import pytest
 
 from paddock.errors import HostError
-from paddock.ledger.head import open_head
+from paddock.ledger.files import open_head
 from paddock.ledger.read import believable_marks, read_head
 from paddock.ledger.tail import HeadPage, Mark, decode_mark, encode_mark
 from paddock.storage.disk import Disk

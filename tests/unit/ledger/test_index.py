@@ -16,7 +16,7 @@ from paddock import limits
 from paddock.ledger.index import Index, is_wrong
 from paddock.ledger.query import Filter, LedgerSearch, query, query_lines
 from paddock.ledger.read import LedgerReader
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tail import LedgerPaths
 from paddock.ledger.verify import verify
 from paddock.testing.faulty_disk import FaultyDisk
 from paddock.values.entries import Entry

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from paddock.errors import LedgerBusyError
-from paddock.ledger.head import FileLock, Waiting, find_holder
+from paddock.ledger.files import FileLock, Waiting, find_holder
 from paddock.storage.disk import Disk
 
 LOCKS = """\

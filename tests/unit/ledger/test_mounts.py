@@ -1,7 +1,7 @@
 import pytest
 
 from paddock.errors import HostError
-from paddock.ledger.recovery import NETWORK_FILE_SYSTEMS, find_file_system, verify_local
+from paddock.ledger.files import NETWORK_FILE_SYSTEMS, find_file_system, verify_local
 
 MOUNTINFO = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw

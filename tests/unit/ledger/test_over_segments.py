@@ -12,8 +12,8 @@ from paddock.errors import HostError
 from paddock.ledger.export import ExportedLines
 from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.merkle import verify_inclusion
-from paddock.ledger.proof import prove_inclusion
 from paddock.ledger.query import find_effects
+from paddock.ledger.tree import prove_inclusion
 from paddock.ledger.verify import ChainFault, verify
 from paddock.values.entries import Entry
 from tests.support.ledgers import open_ledger

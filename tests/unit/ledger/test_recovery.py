@@ -8,10 +8,10 @@ import shutil
 import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
+from paddock.ledger.files import open_head
 from paddock.ledger.format.line import chain_tail, leaf_hash
-from paddock.ledger.head import open_head
 from paddock.ledger.query import Filter, query
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tail import LedgerPaths
 from paddock.ledger.verify import verify
 from paddock.storage.disk import Disk
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How

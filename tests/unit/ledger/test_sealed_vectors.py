@@ -15,8 +15,8 @@ from paddock.ledger.format.notes import (
     open_note,
     read_checkpoint,
 )
-from paddock.ledger.proof import prove_consistency, prove_inclusion
 from paddock.ledger.signing import make_key
+from paddock.ledger.tree import prove_consistency, prove_inclusion
 from paddock.ledger.verify import Held, verify
 from tests.support.repository import ROOT
 from tests.support.sealed import load_verifier

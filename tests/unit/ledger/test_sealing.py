@@ -8,9 +8,9 @@ import pytest
 
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
 from paddock.ledger.checkpoint import AutoCheckpoint, Pace, matters
+from paddock.ledger.files import open_head
 from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.notes import Checkpoint, open_note
-from paddock.ledger.head import open_head
 from paddock.ledger.signing import create_key
 from paddock.ledger.tree import TreeFiles, checkpoints_folder, read_notes
 from paddock.ledger.verify import Held, verify

@@ -11,7 +11,7 @@ import pytest
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import LedgerReader, follow, read_head
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tail import LedgerPaths
 from paddock.ledger.verify import ChainFault, verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash
 from tests.support.ledgers import QUICK, Pending, Poll, assert_holds, is_poisoned, note, open_ledger

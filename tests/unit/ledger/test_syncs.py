@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
-from paddock.ledger.head import FileLock, Waiting, open_head
+from paddock.ledger.files import FileLock, Waiting, open_head
 from paddock.ledger.read import read_head
 from paddock.storage.disk import Disk
 from tests.support.children import start

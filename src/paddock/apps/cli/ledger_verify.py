@@ -27,16 +27,17 @@ from paddock.ledger.format.notes import (
     open_note,
     read_checkpoint,
 )
-from paddock.ledger.proof import (
-    ConsistencyProof,
-    InclusionProof,
-    prove_consistency,
-    prove_inclusion,
-)
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import find_genesis, gone_error
-from paddock.ledger.segments import LedgerPaths
-from paddock.ledger.tree import checkpoints_folder, read_notes
+from paddock.ledger.tail import LedgerPaths
+from paddock.ledger.tree import (
+    ConsistencyProof,
+    InclusionProof,
+    checkpoints_folder,
+    prove_consistency,
+    prove_inclusion,
+    read_notes,
+)
 from paddock.ledger.verify import ChainFault, Held, LedgerProblem, Verification
 from paddock.plane.layout import LedgerName
 from paddock.storage.atomic import read_file_through_links

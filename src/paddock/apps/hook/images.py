@@ -34,7 +34,7 @@ from paddock.apps.hook.lean.image import (
 from paddock.apps.hook.policy_engine import hook_tables, outside_table, shell_tables
 from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tail import LedgerPaths
 from paddock.plane.discover import (
     POLICY_MARKERS,
     PROJECT_MARKERS,

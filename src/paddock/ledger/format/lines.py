@@ -35,7 +35,7 @@ _EVENT_TYPE: Final = lazy_pattern(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 
 
 class EntryRefusedError(InternalError, ValueError):
-    """An entry that cannot be written; whoever takes a model's values checks them first."""
+    """An entry that cannot be written: its caller must check what it records."""
 
     code = "ledger.entry_refused"
 
@@ -127,10 +127,10 @@ class Head(NamedTuple):
     hash: str
 
 
-def parse_line(line: bytes) -> StoredEntry:
+def parse_line(line: bytes, where: str = "") -> StoredEntry:
     found = inspect_line(line)
     if isinstance(found, BadLine):
-        raise LedgerDamagedError(f"not a ledger line ({found.fault}): {found.detail}")
+        raise LedgerDamagedError(f"not a ledger line ({found.fault}): {found.detail}", where=where)
     return found
 
 

@@ -159,7 +159,7 @@ class LeanPorts:
         body = encode_record(record, posix.urandom(ID_BYTES), time.time())
         self.has_begun = True
         try:
-            append_plain(ledger, folder, identity, body)
+            append_plain(ledger, identity, body)
         except NotPlainError as why:
             raise DeclinedError(str(why)) from None
 

@@ -1,46 +1,230 @@
-"""A ledger's open files: made, rotated, and recovered where they do not end at their mark.
+"""A ledger's open files: locked, made, rotated, and recovered where they do not end at their mark.
 
 A ledger appears whole: GENESIS is written and synced under another name, then linked to its
 own, then the directory is synced. There is never an empty ledger, so an empty file is damage.
-
-On a network file system locks are advisory between hosts at best, a page cache is not shared,
-and a successful sync says little: those are refused by their type in mountinfo
-(proc_pid_mountinfo(5)), found by device number, so that no name is resolved again.
+A ledger is one text over all its segments; only the newest one has its own name, and at every
+instant there is one.
 
 A torn tail is copied to `torn/`, the copy synced, then it is cut off, and an entry records it.
 Until that is durable the piece is named `.pending`: a crash in between reports it later.
+
+flock(2) excludes open file descriptions, not threads, so a thread lock stands before it. It is
+released by the kernel when its holder dies; one that is stopped keeps it: waiting has an end.
+Where the disk is full, the ballast gives back what an append's caller had reserved.
 """
 
+import fcntl
 import os
 import re
 import stat
 import threading
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Final
+from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import HostError, LedgerDamagedError
+from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
 from paddock.ledger.format.line import PREV_OF_GENESIS, chain_line, leaf_hash
 from paddock.ledger.format.lines import fitting_leaves
-from paddock.ledger.head import Ballast, FileLock, Waiting, open_head, read_proc
-from paddock.ledger.read import LedgerText, believable_marks, split_lines
-from paddock.ledger.segments import (
-    APPENDING,
-    LedgerPaths,
+from paddock.ledger.read import (
+    MORE_AND_BACKUP,
+    LedgerText,
     Segment,
+    believable_marks,
+    damage,
     failing,
     find_identity,
     find_newest,
     list_starts,
-    open_new,
-    sync_directory,
+    split_lines,
 )
-from paddock.ledger.tail import NOTHING_DURABLE, HeadPage, Mark, is_file, line_before
+from paddock.ledger.tail import (
+    HEAD_BYTES,
+    NOTHING_DURABLE,
+    HeadFile,
+    HeadPage,
+    LedgerPaths,
+    Mark,
+    is_file,
+    line_before,
+    wait_for_lock,
+)
 from paddock.pattern import lazy_pattern
 from paddock.storage.disk import Disk, write_chunks
+from paddock.values.calls import Json
 from paddock.values.entries import DIGEST_PREFIX, LEDGER_RECOVERED, Entry
 
-_UNOPENED: Final = "the ledger cannot be opened"
+APPENDING: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_NEW_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_UNWRITABLE: Final = (
+    "what cannot be recorded is not done: check permissions and that the file system is writable"
+)
+
+
+class Waiting(NamedTuple):
+    lock_timeout_s: float = limits.ledger_lock_timeout_s
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+def open_head(disk: Disk, path: str) -> HeadFile:
+    with failing("the ledger's head file cannot be opened", path), ExitStack() as opened:
+        head = HeadFile(disk, disk.open(path, _NEW_FLAGS | os.O_NONBLOCK, 0o600))
+        opened.callback(disk.close, head.descriptor)
+        size = disk.stat(head.descriptor).st_size
+        if size < HEAD_BYTES:
+            # The whole page now, so that no later write needs a new block. What
+            # is left of a file that was cut stays: it may show that the ledger was.
+            disk.pwrite(head.descriptor, bytes(HEAD_BYTES - size), size)
+            disk.sync(head.descriptor)
+        opened.pop_all()
+    return head
+
+
+class FileLock:
+    """One lock file, opened by this object alone: its description is its identity."""
+
+    __slots__ = ("_disk", "_threads", "_waiting", "descriptor", "path")
+
+    def __init__(self, disk: Disk, path: str, waiting: Waiting) -> None:
+        self.path = path
+        self._disk = disk
+        self._waiting = waiting
+        self._threads = threading.Lock()
+        with failing("the ledger's lock file cannot be opened", path, _UNWRITABLE):
+            self.descriptor = disk.open(path, _NEW_FLAGS, 0o600)
+
+    def acquire(self) -> None:
+        waiting = self._waiting
+        if not self._threads.acquire(timeout=waiting.lock_timeout_s):
+            raise _busy(os.getpid(), waiting.lock_timeout_s)
+        try:
+            with failing("the ledger cannot be locked", self.path):
+                is_ours = wait_for_lock(self._disk.lock, self.descriptor, *waiting)
+            if not is_ours:
+                status = self._disk.stat(self.descriptor)
+                holder = find_holder(read_proc("/proc/locks"), status.st_dev, status.st_ino)
+                raise _busy(holder, waiting.lock_timeout_s)
+        except BaseException:
+            self._threads.release()
+            raise
+
+    def release(self, *_: object) -> None:
+        """Give the lock up. An explicit unlock: a forked child may still share the description."""
+        try:
+            with failing("the ledger's lock cannot be released", self.path):
+                self._disk.lock(self.descriptor, fcntl.LOCK_UN)
+        finally:
+            self._threads.release()
+
+    __enter__, __exit__ = acquire, release
+
+
+def find_holder(locks: str, device: int, inode: int) -> int | None:
+    """Who holds the flock on a file, by proc_locks(5); 0 in another pid namespace."""
+    wanted = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
+    for line in locks.splitlines():
+        fields = line.split()
+        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == wanted:
+            return int(fields[4]) or None if fields[4].isdigit() else None
+    return None
+
+
+def read_proc(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _busy(holder: int | None, waited_s: float) -> LedgerBusyError:
+    who = "an unknown process" if holder is None else f"process {holder}"
+    return LedgerBusyError(
+        f"the ledger is locked by {who}; waited {waited_s:g} s",
+        hint="is it stopped? the lock is free as soon as it goes on or ends",
+    )
+
+
+_STEP_BYTES: Final = 65_536
+_BLOCK_BYTES: Final = 4096
+
+
+class Ballast:
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.lock = threading.Lock()
+        self._descriptor = -1
+        self._reserved = self._size = 0
+
+    def reserve(self, size_bytes: int) -> "HeldReservation":
+        allocated = (-(-size_bytes // _BLOCK_BYTES) + 1) * _BLOCK_BYTES
+        with self.lock:
+            wanted = self._reserved + allocated
+            if wanted > self._size:
+                self._grow(-(-wanted // _STEP_BYTES) * _STEP_BYTES)
+            self._reserved = wanted
+        return HeldReservation(self, allocated)
+
+    def give_back(self, held: "HeldReservation", *, to_disk: bool) -> bool:
+        with self.lock, failing("reserved space cannot be freed", self._directory):
+            freed_bytes, held.allocated_bytes = held.allocated_bytes, 0
+            self._reserved -= freed_bytes
+            if freed_bytes and to_disk:
+                self._disk.ftruncate(self._descriptor, self._reserved)
+                self._size = self._reserved
+        return freed_bytes > 0
+
+    def close(self) -> None:
+        with self.lock:
+            if self._descriptor >= 0:
+                self._disk.close(self._descriptor)
+            self._descriptor, self._size, self._reserved = -1, 0, 0
+
+    def _grow(self, size: int) -> None:
+        with failing("space cannot be reserved", self._directory):
+            if self._descriptor < 0:
+                path = os.path.join(self._directory, f"ballast.{os.getpid()}.{id(self):x}")
+                self._descriptor = self._disk.open(path, _NEW_FLAGS | os.O_EXCL, 0o600)
+                self._disk.unlink(None, path)
+            # posix_fallocate(3): the blocks are there, or ENOSPC now.
+            self._disk.allocate(self._descriptor, size)
+        self._size = size
+
+
+class HeldReservation(Struct):
+    ballast: Ballast
+    allocated_bytes: int
+
+    def release(self) -> None:
+        self.ballast.give_back(self, to_disk=False)
+
+
+def sync_directory(disk: Disk, path: str) -> None:
+    """Make a new name in a directory durable (fsync(2) says why the file's own is not enough)."""
+    descriptor = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+
+
+def open_new(disk: Disk, path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -> int:
+    """Open a file that is made now; another one of that name is removed, not emptied."""
+    # Threat: a pipe in a draft's place would hold up whoever opens it, and a link would be
+    # written through. A segment of a rotation that was stopped may have another name.
+    flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        return disk.open(path, flags, 0o600)
+    except FileExistsError:
+        disk.unlink(None, path)
+        return disk.open(path, flags, 0o600)
+
+
 _PENDING: Final = ".pending"
 _PENDING_NAME: Final = lazy_pattern(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCII)
 
@@ -51,15 +235,14 @@ class LedgerFiles(LedgerText):
     ) -> None:
         """Open everything; make the ledger from `first_body` where there is none."""
         super().__init__(disk, paths, [], Segment(-1, 0, (0, 0)))
-        self.disk = disk
-        self.paths = paths
+        self.disk, self.paths = disk, paths
         self.syncing = threading.Lock()
         """Held while the newest segment is synced, and while it becomes another one."""
         self.written_bytes = self.synced_bytes = 0
         """All before it was written, and synced, through these files."""
         self.is_poisoned = False
         _verify_place(disk, paths, may_create=first_body is not None)
-        with failing(_UNOPENED, paths.ledger), ExitStack() as opened:
+        with failing("the ledger cannot be opened", paths.ledger), ExitStack() as opened:
             self.lock = FileLock(disk, paths.lock, waiting)
             opened.callback(disk.close, self.lock.descriptor)
             with self.lock:
@@ -73,14 +256,9 @@ class LedgerFiles(LedgerText):
                 self.genesis()  # refuses a format that is not known
             self.commit_lock = FileLock(disk, paths.commit_lock, waiting)
             opened.callback(disk.close, self.commit_lock.descriptor)
-            held = {
-                paths.lock: self.lock,
-                paths.commit_lock: self.commit_lock,
-                paths.head: self.head,
-            }
-            self._beside = {
-                path: find_identity(disk, each.descriptor) for path, each in held.items()
-            }
+            locks = {each.path: each.descriptor for each in (self.lock, self.commit_lock)}
+            held = {**locks, paths.head: self.head.descriptor}
+            self._beside = {path: find_identity(disk, each) for path, each in held.items()}
             opened.pop_all()
         self.ballast = Ballast(disk, paths.folder)
 
@@ -93,10 +271,8 @@ class LedgerFiles(LedgerText):
 
     def verify_sealed(self, segment: Segment) -> None:
         if not is_file(self.disk, self.paths.sealed(segment.base), segment.identity):
-            raise LedgerDamagedError(
-                "the ledger is gone, or was replaced by another file while in use",
-                where=ascii(self.path),
-            )
+            said = "the ledger is gone, or was replaced by another file while in use"
+            raise LedgerDamagedError(said, where=ascii(self.path))
 
     def verify_beside(self) -> None:
         # Threat: who removes the folder has the next writer make another lock and another head
@@ -152,10 +328,9 @@ class LedgerFiles(LedgerText):
             try:
                 disk.link(None, paths.ledger, None, paths.sealed(before.base))
             except FileExistsError as fault:
-                raise LedgerDamagedError(
-                    "another file stands where a segment of the ledger belongs",
-                    where=ascii(paths.sealed(before.base)),
-                ) from fault
+                said = "another file stands where a segment of the ledger belongs"
+                where = ascii(paths.sealed(before.base))
+                raise LedgerDamagedError(said, where=where) from fault
             # Were the rename durable and the link not, a power cut would take the full file.
             sync_directory(disk, paths.parent)
             disk.replace(None, paths.next, None, paths.ledger)
@@ -196,27 +371,11 @@ def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> in
     except FileNotFoundError:
         if first_body is None:
             raise
-    _verify_never_made(disk, paths)
-    _make_ledger(disk, paths, first_body)
-    return disk.open(paths.ledger, APPENDING)
-
-
-def _verify_never_made(disk: Disk, paths: LedgerPaths) -> None:
     # Threat: whoever removes the ledger alone would have it replaced by an empty one. Its head
     # file is made after it, and synced.
-    try:
-        disk.stat(paths.head)
-    except FileNotFoundError:
-        if not list_starts(disk, paths):
-            return
-    raise LedgerDamagedError(
-        "the ledger is gone: its head file or its segments say that there was one",
-        where=ascii(paths.ledger),
-        hint="restore it from a backup",
-    )
-
-
-def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
+    if os.path.basename(paths.head) in disk.listdir(paths.folder) or list_starts(disk, paths):
+        said = "the ledger is gone: its head file or its segments say that there was one"
+        raise damage(said, ascii(paths.ledger), "restore it from a backup")
     descriptor = open_new(disk, paths.new)
     try:
         disk.write(descriptor, chain_line(first_body, 0, PREV_OF_GENESIS) + b"\n")
@@ -226,6 +385,7 @@ def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
     disk.link(None, paths.new, None, paths.ledger)
     disk.unlink(None, paths.new)
     sync_directory(disk, paths.parent)
+    return disk.open(paths.ledger, APPENDING)
 
 
 # The append lock is held in all that follows.
@@ -254,53 +414,42 @@ def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
 
 def find_tail(text: LedgerText, page: HeadPage, boot: bytes) -> tuple[Mark, int]:
     start = verify_marks(text, page, boot)
-    size = text.size()
-    end = start or NOTHING_DURABLE
-    for _, lines, has_end in split_lines(text.read, end.offset_bytes, size):
+    size, known = text.size(), start or NOTHING_DURABLE
+    entries, end, leaf = known.entries, known.offset_bytes, known.leaf
+    for _, lines, has_end in split_lines(text.read, end, size):
         # Threat: a line by hand that chains and is no entry, as with a key given twice, would
         # be gone on from, signed, and read by each reader in another way.
-        leaves = fitting_leaves(lines, end.entries, end.leaf) if has_end else []
+        leaves = fitting_leaves(lines, entries, leaf) if has_end else []
         if leaves:
-            taken = sum(map(len, lines[: len(leaves)])) + len(leaves)
-            entries, offset = end.entries + len(leaves), end.offset_bytes + taken
-            end = Mark(end.generation, entries, offset, leaves[-1].hex(), end.boot)
+            end += sum(map(len, lines[: len(leaves)])) + len(leaves)
+            entries, leaf = entries + len(leaves), leaves[-1].hex()
         if len(leaves) < len(lines):
             break
     else:
         has_end = False
-    if end.entries == 0 or (has_end and (start is None or page.newest is None)):
+    if entries == 0 or (has_end and (start is None or page.newest is None)):
         # Threat: without the head file, any bad line could pass for a crash's. Only a last
         # line without an end can be one.
-        raise LedgerDamagedError(
-            "the ledger has a bad line",
-            where=f"{text.path!a}, line {end.entries + 1}, byte {end.offset_bytes}",
-            hint="paddock ledger verify says more",
-        )
-    known = [each.generation for each in (page.newest, page.durable) if each]
+        where = f"{text.path!a}, line {entries + 1}, byte {end}"
+        raise damage("the ledger has a bad line", where)
     # A mark of its own: nothing of an old commit's fate is carried over.
-    generation = max(known, default=0) + 1
-    return Mark(generation, end.entries, end.offset_bytes, end.leaf, boot), size
+    generation = max((each.generation for each in (page.newest, page.durable) if each), default=0)
+    return Mark(generation + 1, entries, end, leaf, boot), size
 
 
 def verify_marks(text: LedgerText, page: HeadPage, boot: bytes) -> Mark | None:
     marks = believable_marks(page, boot)
     size = text.size()
     if marks and size < marks[-1].offset_bytes:
-        raise LedgerDamagedError(
-            f"the ledger was cut: {size} bytes are left of {marks[-1].offset_bytes}",
-            where=ascii(text.path),
-            hint="compare with a backup and with exported checkpoints",
-        )
+        said = f"the ledger was cut: {size} bytes are left of {marks[-1].offset_bytes}"
+        raise damage(said, ascii(text.path), "compare with a backup and with exported checkpoints")
     for mark in marks:
         # Threat: a byte put in or taken out moves every later line; then the
         # end of an acknowledged entry would pass for a torn tail.
         line = line_before(text.read, mark.offset_bytes)
         if line is None or leaf_hash(line) != mark.leaf:
-            raise LedgerDamagedError(
-                "the ledger has another line than was written",
-                where=f"{text.path!a}, line {mark.entries}, before byte {mark.offset_bytes}",
-                hint="paddock ledger verify says more; compare with a backup",
-            )
+            where = f"{text.path!a}, line {mark.entries}, before byte {mark.offset_bytes}"
+            raise damage("the ledger has another line than was written", where, MORE_AND_BACKUP)
     return marks[-1] if marks else None
 
 
@@ -309,20 +458,16 @@ def quarantine(files: LedgerFiles, end: Mark, size: int) -> None:
     disk, paths, segment = files.disk, files.paths, files.active
     start, descriptor = end.offset_bytes - segment.base, segment.descriptor
     if start < 0:
-        raise LedgerDamagedError(
-            "the ledger has a bad line in a sealed segment",
-            where=f"{paths.ledger!a}, line {end.entries + 1}, byte {end.offset_bytes}",
-            hint="paddock ledger verify says more",
-        )
+        where = f"{paths.ledger!a}, line {end.entries + 1}, byte {end.offset_bytes}"
+        raise damage("the ledger has a bad line in a sealed segment", where)
     draft, chunk = f"{paths.torn}/draft", limits.ledger_scan_chunk_bytes
     with failing("the torn end of the ledger cannot be put aside", paths.ledger):
         _make_directory(disk, paths.torn)
         target = open_new(disk, draft)
         try:
             places = range(start, size - segment.base, chunk)
-            digest = write_chunks(
-                (disk.pread(descriptor, chunk, at) for at in places), disk, target
-            )
+            pieces = (disk.pread(descriptor, chunk, at) for at in places)
+            digest = write_chunks(pieces, disk, target)
             disk.sync(target)
         finally:
             disk.close(target)
@@ -340,26 +485,19 @@ def list_pending(disk: Disk, paths: LedgerPaths) -> list[tuple[str, Entry]]:
         except FileNotFoundError:
             return []
         # Threat: a name is recorded, and whoever can write here may give any.
-        named = sorted(
-            (int(found[1]), found[2]) for found in map(_PENDING_NAME.fullmatch, names) if found
-        )
-        return [
-            (f"{paths.torn}/{offset}-{digest}", _recovered(disk, paths, offset, digest))
-            for offset, digest in named
-        ]
-
-
-def _recovered(disk: Disk, paths: LedgerPaths, offset: int, digest: str) -> Entry:
-    return Entry(
-        LEDGER_RECOVERED,
-        reason="the file ended in the middle of an append",
-        metadata={
-            "bytes": disk.stat(f"{paths.torn}/{offset}-{digest}{_PENDING}").st_size,
-            "offset": offset,
-            "digest": DIGEST_PREFIX + digest,
-            "file": f"torn/{offset}-{digest}",
-        },
-    )
+        found = [each for each in map(_PENDING_NAME.fullmatch, names) if each]
+        pieces: list[tuple[str, Entry]] = []
+        for offset, digest in sorted((int(each[1]), each[2]) for each in found):
+            path = f"{paths.torn}/{offset}-{digest}"
+            metadata: dict[str, Json] = {
+                "bytes": disk.stat(f"{path}{_PENDING}").st_size,
+                "offset": offset,
+                "digest": DIGEST_PREFIX + digest,
+                "file": f"torn/{offset}-{digest}",
+            }
+            reason = "the file ended in the middle of an append"
+            pieces.append((path, Entry(LEDGER_RECOVERED, reason=reason, metadata=metadata)))
+        return pieces
 
 
 def mark_reported(disk: Disk, paths: LedgerPaths, pieces: list[tuple[str, Entry]]) -> None:
@@ -400,8 +538,5 @@ def verify_local(mountinfo: str, major: int, minor: int, path: str) -> None:
     """Refuse a network file system. What is not listed counts as local: none hides so."""
     found = find_file_system(mountinfo, major, minor)
     if found in NETWORK_FILE_SYSTEMS:
-        raise HostError(
-            f"a ledger cannot live on a network file system ({found})",
-            where=ascii(path),
-            hint="put the plane on a local disk",
-        )
+        said = f"a ledger cannot live on a network file system ({found})"
+        raise HostError(said, where=ascii(path), hint="put the plane on a local disk")
