@@ -34,15 +34,12 @@ class Anchor(Protocol):
     @property
     def where(self) -> str: ...
 
-    def read(self) -> list[str]:
-        """The notes that it holds, the newest last. Each method raises HostError."""
-        ...
+    def read(self) -> list[str]: ...  # the notes that it holds, the newest last
 
     def store(self, signed: SignedCheckpoint) -> None: ...
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
         """Keep a note of a log that went back; others count no more."""
-        ...
 
 
 class DirectoryAnchor:
@@ -122,11 +119,9 @@ class GitAnchor:
         if done.returncode != 1:
             raise failed(self.where, done, _HINT)
         if self._git("rev-list", "--all", "--reflog", "--max-count=1"):
-            raise HostError(
-                "the branch that is checked out has no commit, and the repository has some",
-                where=self.where,
-                hint=f"check out the branch that holds the checkpoints; {_HINT}",
-            )
+            said = "the branch that is checked out has no commit, and the repository has some"
+            hint = f"check out the branch that holds the checkpoints; {_HINT}"
+            raise HostError(said, where=self.where, hint=hint)
         return ""
 
     def _committed(self) -> str:

@@ -83,9 +83,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def reserve(self, size_bytes: int) -> Reservation:
-        """Raises: LedgerFullError."""
-        ...
+    def reserve(self, size_bytes: int) -> Reservation: ...  # or LedgerFullError
 
     def close(self) -> None: ...
 
@@ -106,12 +104,9 @@ class LedgerFile:
         boot: bytes | None = None,
     ) -> None:
         """Open a ledger, its torn end recovered, or make it; raises as `Ledger.append`."""
-        self.path = path
-        self._paths = LedgerPaths(path)
-        self._disk = disk or Disk()
-        self._waiting = waiting or Waiting()
-        self._clock = clock
-        self._randomness = randomness
+        self.path, self._paths = path, LedgerPaths(path)
+        self._disk, self._waiting = disk or Disk(), waiting or Waiting()
+        self._clock, self._randomness = clock, randomness
         self._segment_bytes = segment_bytes
         self._boot = read_boot() if boot is None else boot
         self._is_closed = False
@@ -209,9 +204,9 @@ class LedgerFile:
 
     def _encode(self, entries: Sequence[Entry]) -> tuple[list[str], list[bytes]]:
         if not 0 < len(entries) <= limits.ledger_batch_entries_max:
+            most = limits.ledger_batch_entries_max
             raise EntryRefusedError(
-                f"{len(entries)} entries in one append; "
-                f"from 1 to {limits.ledger_batch_entries_max} can be"
+                f"{len(entries)} entries in one append; from 1 to {most} can be"
             )
         timestamp = format_timestamp(self._clock())
         ids = [format_id(self._randomness(ID_BYTES)) for _ in entries]
@@ -245,11 +240,7 @@ class LedgerFile:
         return newest
 
     def _append(
-        self,
-        files: LedgerFiles,
-        before: Mark,
-        bodies: Sequence[bytes],
-        reservation: Reservation | None = None,
+        self, files: LedgerFiles, before: Mark, bodies: Sequence[bytes], held: Reservation | None
     ) -> Mark:
         lines, after = chain(before, bodies)
         if after.offset_bytes > files.active.base + self._segment_bytes:
@@ -259,8 +250,8 @@ class LedgerFile:
         try:
             put_lines(self._disk, *put)
         except OSError as fault:
-            held = reservation if isinstance(reservation, HeldReservation) else None
-            if not is_full(fault) or held is None or not held.ballast.give_back(held, to_disk=True):
+            kept = held if isinstance(held, HeldReservation) else None
+            if not is_full(fault) or kept is None or not kept.ballast.give_back(kept, to_disk=True):
                 raise
             put_lines(self._disk, *put)
         files.written_bytes = after.offset_bytes
@@ -298,20 +289,16 @@ class LedgerFile:
                 files.is_poisoned = True
                 with files.commit_lock, failing(_HEAD_FAILS, self.path):
                     files.head.poison(self._boot)
-                raise HostError(
-                    f"the disk failed to store ledger entries: {fault.strerror}",
-                    where=ascii(self.path),
-                    hint=_HINT,
-                ) from fault
+                raise self._failed(f": {fault.strerror}") from fault
             files.synced_bytes = reached
 
     def _verify_not_poisoned(self, files: LedgerFiles, durable: Mark | None) -> None:
         if files.is_poisoned or is_poisoned(durable, self._boot):
-            raise HostError(
-                "the disk failed to store ledger entries; nothing is acknowledged any more",
-                where=ascii(self.path),
-                hint=_HINT,
-            )
+            raise self._failed("; nothing is acknowledged any more")
+
+    def _failed(self, why: str) -> HostError:
+        said = f"the disk failed to store ledger entries{why}"
+        return HostError(said, where=ascii(self.path), hint=_HINT)
 
     def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
         files.verify_beside()  # or it may be on its way, by a holder of another lock
@@ -325,7 +312,7 @@ class LedgerFile:
         pieces = list_pending(self._disk, self._paths)
         if pieces:
             _, bodies = self._encode([entry for _, entry in pieces])
-            mark = self._append(files, mark, bodies)
+            mark = self._append(files, mark, bodies, None)
         # What was synced before may have been cut off, or was never written by us.
         files.synced_bytes = 0
         self.commit(mark, files.active)

@@ -52,14 +52,9 @@ from paddock.values.entries import (
 
 class Checkpointer:
     def __init__(self, ledger: str, signer: Signer) -> None:
-        self._paths = LedgerPaths(ledger)
+        self.ledger = ledger
         self._folder = checkpoints_folder(ledger)
         self._signer = signer
-        self._is_ours = False
-
-    @property
-    def ledger(self) -> str:
-        return self._paths.ledger
 
     def make(self) -> SignedCheckpoint:
         """Sign what is durable. Raises: ConfigError: the key cannot be used; as `Signer.sign`."""
@@ -85,17 +80,18 @@ class Checkpointer:
     def _make(self) -> SignedCheckpoint:
         last = self._signer.last()
         with (
-            LedgerReader(self._paths.ledger) as reader,
-            closing(TreeFiles(self._paths.folder, create=True)) as tree,
+            LedgerReader(self.ledger) as reader,
+            closing(TreeFiles(LedgerPaths(self.ledger).folder, create=True)) as tree,
         ):
-            if not self._is_ours and reader.genesis().public_key != str(self._signer.verifier):
-                raise ConfigError(
-                    "the key is not the one that the ledger names",
-                    where=ascii(reader.path),
-                    hint="put the ledger's own key back, or verify: paddock ledger verify",
-                )
-            self._is_ours = True
-            end = _durable_end(reader)
+            if reader.genesis().public_key != str(self._signer.verifier):
+                said = "the key is not the one that the ledger names"
+                hint = "put the ledger's own key back, or verify: paddock ledger verify"
+                raise ConfigError(said, where=ascii(reader.path), hint=hint)
+            page = reader.marks()
+            end = None if page is None else page.durable
+            if end is None or not end.entries or end.is_poisoned:
+                said = "it is not known how much of the ledger is on the disk"
+                raise HostError(said, where=ascii(reader.path), hint="any append makes it known")
             growing = _grow(tree, reader, end, last)
             wanted = Checkpoint(self._signer.verifier.name, end.entries, growing.root())
             signed = last
@@ -143,33 +139,11 @@ def set_aside_notes(folder: Path, size: int) -> None:
                 os.rename(folder / str(each), folder / f"{each}.before-rollback")
 
 
-def _durable_end(reader: LedgerReader) -> Mark:
-    page = reader.marks()
-    end = None if page is None else page.durable
-    if end is None or not end.entries or end.is_poisoned:
-        raise HostError(
-            "it is not known how much of the ledger is on the disk",
-            where=ascii(reader.path),
-            hint="any append makes it known",
-        )
-    return end
-
-
-_MATTERS: Final = frozenset(
-    {
-        APPROVAL_ASKED,
-        APPROVAL_ANSWERED,
-        GATE_RESULT,
-        PACKAGE_INSTALLED,
-        PACKAGE_UNINSTALLED,
-        PACKAGE_APPROVED,
-        OPERATOR_KEY_ENROLLED,
-        POLICY_TRUSTED,
-        ROLLBACK_ACCEPTED,
-        CONTENT_ERASED,
-        SESSION_END,
-    }
-)
+_MATTERS: Final = {
+    *(APPROVAL_ASKED, APPROVAL_ANSWERED, GATE_RESULT, SESSION_END, CONTENT_ERASED),
+    *(PACKAGE_INSTALLED, PACKAGE_UNINSTALLED, PACKAGE_APPROVED, OPERATOR_KEY_ENROLLED),
+    *(POLICY_TRUSTED, ROLLBACK_ACCEPTED),
+}
 _ASK: Final = "ask"
 
 
@@ -197,7 +171,6 @@ USUAL_PACE: Final = Pace()
 class Above(Protocol):
     def take(self, signed: SignedCheckpoint) -> None:
         """Keep it, durably, and see to it that it is covered in turn. Raises: PaddockError."""
-        ...
 
 
 class AutoCheckpoint:
@@ -301,11 +274,8 @@ class AutoCheckpoint:
             if self.problem != self._told:
                 from logging import getLogger  # noqa: PLC0415 - rarely needed, and slow to load
 
-                getLogger("paddock.ledger").warning(
-                    "paddock: the newest entries of %a are covered by no exported checkpoint: %s",
-                    self._checkpointer.ledger,
-                    self.problem,
-                )
+                said = "paddock: the newest entries of %a are covered by no exported checkpoint: %s"
+                getLogger("paddock.ledger").warning(said, self._checkpointer.ledger, self.problem)
             self._told = self.problem
 
 

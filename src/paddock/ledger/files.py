@@ -279,11 +279,9 @@ class LedgerFiles(LedgerText):
         # file, and two that do not see each other would put aside what the other one wrote.
         for path, identity in self._beside.items():
             if not is_file(self.disk, path, identity):
-                raise LedgerDamagedError(
-                    "the folder beside the ledger was removed or replaced while in use",
-                    where=ascii(path),
-                    hint="end every process that has the ledger open, and start again",
-                )
+                said = "the folder beside the ledger was removed or replaced while in use"
+                hint = "end every process that has the ledger open, and start again"
+                raise damage(said, ascii(path), hint)
 
     def follow(self) -> None:
         with ExitStack() as opened:
@@ -515,13 +513,11 @@ def _make_directory(disk: Disk, path: str) -> None:
     sync_directory(disk, os.path.dirname(path) or ".")
 
 
-NETWORK_FILE_SYSTEMS: Final = frozenset(
-    (
-        "9p afs beegfs ceph cifs coda fuse.ceph fuse.davfs2 fuse.gcsfuse fuse.glusterfs "
-        "fuse.juicefs fuse.rclone fuse.s3fs fuse.sshfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 "
-        "ocfs2 orangefs panfs smb3 smbfs"
-    ).split()
-)
+NETWORK_FILE_SYSTEMS: Final = (
+    "9p afs beegfs ceph cifs coda fuse.ceph fuse.davfs2 fuse.gcsfuse fuse.glusterfs fuse.juicefs "
+    "fuse.rclone fuse.s3fs fuse.sshfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs "
+    "panfs smb3 smbfs"
+).split()
 
 
 def find_file_system(mountinfo: str, major: int, minor: int) -> str | None:

@@ -81,17 +81,14 @@ def load_key(path: str, *, if_missing: str = "") -> SigningKey:
         finally:
             os.close(descriptor)
     except OSError as fault:
+        said = f"the key cannot be read: {fault.strerror}"
         hint = if_missing if isinstance(fault, FileNotFoundError) else ""
-        raise HostError(
-            f"the key cannot be read: {fault.strerror}", where=ascii(path), hint=hint
-        ) from fault
+        raise HostError(said, where=ascii(path), hint=hint) from fault
     # Threat: a key that others may read, or have put there, signs for them too.
     if status.st_mode & 0o077 or status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
-        raise ConfigError(
-            "a private key must be a file that only its owner can read",
-            where=ascii(path),
-            hint="chmod 600, and make a new key if others could read this one",
-        )
+        said = "a private key must be a file that only its owner can read"
+        hint = "chmod 600, and make a new key if others could read this one"
+        raise ConfigError(said, where=ascii(path), hint=hint)
     found = split_key(text.removeprefix(_PREFIX).removesuffix("\n"))
     if text.startswith(_PREFIX) and found is not None:
         name, key_id, seed = found
@@ -107,7 +104,6 @@ class Signer(Protocol):
 
     def last(self) -> SignedCheckpoint | None:
         """Raises: NoteError: not its own; ConfigError, HostError."""
-        ...
 
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
         """Raises: LedgerDamagedError: it does not go on from `last`; ConfigError, HostError."""
@@ -115,7 +111,6 @@ class Signer(Protocol):
 
     def forget(self) -> None:
         """Let the next checkpoint be anything: a person accepted that the ledger went back."""
-        ...
 
 
 _HINT: Final = (
@@ -149,10 +144,8 @@ class KeySigner:
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
         key = self._loaded()
         if wanted.origin != key.verifier.name:
-            raise ConfigError(
-                f"this key is of {key.verifier.name!a}, and signs nothing of {wanted.origin!a}",
-                where=ascii(str(self._key_path)),
-            )
+            said = f"this key is of {key.verifier.name!a}, and signs nothing of {wanted.origin!a}"
+            raise ConfigError(said, where=ascii(str(self._key_path)))
         last = self.last()
         # Threat: whoever can rewrite the ledger would have the new history signed too.
         if last is not None:
@@ -213,9 +206,8 @@ def run_command(
             check=False,
         )
     except subprocess.TimeoutExpired as fault:
-        raise HostError(
-            f"{command[0]!a} did not answer within {limits.anchor_timeout_s:g} s", where=where
-        ) from fault
+        said = f"{command[0]!a} did not answer within {limits.anchor_timeout_s:g} s"
+        raise HostError(said, where=where) from fault
     except OSError as fault:
         raise HostError(f"{command[0]!a} cannot be run: {fault.strerror}", where=where) from fault
 
@@ -269,11 +261,8 @@ class ProgramSigner:
         hashes = "".join(f"{each.hex()}\n" for each in proof)
         signed = open_note(self._program.ask("sign", wanted.text + hashes), self.verifier)
         if signed.checkpoint != wanted:
-            raise HostError(
-                "the signer signed something else",
-                where=ascii(self._program.command[0]),
-                hint=_PROGRAM_HINT,
-            )
+            where = ascii(self._program.command[0])
+            raise HostError("the signer signed something else", where=where, hint=_PROGRAM_HINT)
         return signed
 
     def forget(self) -> None:

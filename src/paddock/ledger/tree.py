@@ -207,11 +207,9 @@ def _read_note(path: Path) -> str:
     try:
         content = read_regular(str(path), limits.checkpoint_note_bytes_max + 1)
     except OSError as fault:
-        raise ConfigError(
-            f"a checkpoint cannot be read: {fault.strerror}",
-            where=ascii(str(path)),
-            hint="put a regular file there, or remove it",
-        ) from fault
+        said, hint = "a checkpoint cannot be read", "put a regular file there, or remove it"
+        where = ascii(str(path))
+        raise ConfigError(f"{said}: {fault.strerror}", where=where, hint=hint) from fault
     return content.decode(errors="replace")
 
 

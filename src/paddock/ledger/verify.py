@@ -284,14 +284,9 @@ class _Pass:
         sealed = len(self._reader.starts) - 1
         if not self.is_sound or not sealed:
             return None
-        return Remembered(
-            files=self._reader.touched(sealed),
-            size=self._seq,
-            offset_bytes=self._offset,
-            leaf=self._prev,
-            edge=tuple(each.hex() for each in self._growing.hashes()),
-            intents=self._unanswered(),
-        )
+        files, edge = self._reader.touched(sealed), [each.hex() for each in self._growing.hashes()]
+        place = (self._seq, self._offset, self._prev)
+        return Remembered(files, *place, tuple(edge), self._unanswered())
 
     def _take(self, offset: int, lines: list[bytes], *, is_exact: bool) -> None:
         self._offset = offset

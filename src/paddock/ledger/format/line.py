@@ -25,7 +25,6 @@ else:
     from _sha256 import sha256
 
 PREV_OF_GENESIS = "0" * 64
-"""`prev` of line 0, which follows nothing."""
 ID_BYTES = 16
 TIMESTAMP_SECONDS_MAX = 253_402_300_800
 """The year 10000, which no timestamp reaches. Seconds since 1970."""

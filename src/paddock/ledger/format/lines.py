@@ -159,7 +159,6 @@ def inspect_line(line: bytes) -> StoredEntry | BadLine:
 
 
 LINE_OPENING: Final = b'{"id":"LED-'
-"""Every line begins so."""
 _LEAF: Final = sha256(b"\0")
 
 
@@ -249,11 +248,10 @@ _NAME: Final = lazy_pattern(r"[!-*,-~]{1,255}", re.ASCII)
 
 
 class Genesis(Struct, frozen=True):
-    """What line 0 says: `origin` names this log among all others, and is the key's name."""
+    """What line 0 says: `origin` is this log's and its key's name, `tier` HOT, HO2 or HO1."""
 
     origin: str
     tier: str
-    """`HOT`, `HO2` or `HO1`."""
     public_key: str
     parent_checkpoint: str | None = None
     """The signed note of the tier above when this ledger began, if there was one."""
@@ -312,11 +310,8 @@ def parse_genesis(stored: StoredEntry) -> Genesis:
         raise LedgerDamagedError("the first line of a ledger is not GENESIS", where="line 1")
     if metadata.get("format") != FORMAT or type(metadata["format"]) is not int:
         shown = ascii(metadata.get("format"))[: limits.message_value_chars_max]
-        raise HostError(
-            f"ledger format {shown} is not known",
-            where="line 1",
-            hint=f"this version of Paddock reads format {FORMAT}",
-        )
+        hint = f"this version of Paddock reads format {FORMAT}"
+        raise HostError(f"ledger format {shown} is not known", where="line 1", hint=hint)
     _, *values = metadata.values()
     is_whole = tuple(metadata) == ("format", *Genesis.__struct_fields__)
     if not is_whole or [*map(type, values[:3])] != [str] * 3 or type(values[3]) not in _NOTE:

@@ -22,9 +22,7 @@ _BEGUN: Final = sha256(_NODE)
 
 
 class Nodes(Protocol):
-    def node(self, level: int, index: int) -> bytes:
-        """The root of the `index`th subtree of 2^level leaves, all of which are there."""
-        ...
+    def node(self, level: int, index: int) -> bytes: ...  # a subtree's root: of 2^level leaves
 
 
 class LeafNodes:
