@@ -107,25 +107,20 @@ class Index:
             return
 
     def covered(self, reader: LedgerReader, end: int) -> Covered:
-        return self._tried(lambda: _covered(self._open(create=False), reader, end), _NOTHING)
+        return self._tried(lambda: _covered(self.open(create=False), reader, end), _NOTHING)
 
     def extend(self, reader: LedgerReader, end: int) -> bool:
         """Take in lines up to a place, or one that holds no entry; False where none was added."""
         return self._tried(lambda: self._extend(reader, end), False)
 
     def lines(
-        self,
-        reader: LedgerReader,
-        keys: Mapping[str, bytes],
-        span: Mapping[str, bytes],
-        covered: Covered,
+        self, reader: LedgerReader, asked: Mapping[str, bytes], covered: Covered
     ) -> Iterator[tuple[int, bytes]]:
         """Lines that may be wanted, the newest first. Raises: StaleIndexError."""
         # What shares a CRC-32 is told apart in the line.
-        given = {kind: crc32(value) for kind, value in keys.items()}
-        given |= {name: _time(text) for name, text in span.items()}
+        given = {name: _TOLD.get(name, crc32)(value) for name, value in asked.items()}
         try:
-            database = self._open(create=False)
+            database = self.open(create=False)
             for row in _rows(database, _find_where(database, given), given, covered.entries):
                 line = _line(reader, row[1], row[2])
                 if row_of(line, row[1]) != row:
@@ -133,23 +128,6 @@ class Index:
                 yield row[1], line
         except (OSError, sqlite3.Error) as fault:
             raise StaleIndexError(str(fault)) from fault
-
-    def is_wrong(self, reader: LedgerReader) -> bool:
-        try:
-            database = self._open(create=False)
-            covered = _covered(database, reader, reader.size())
-        except (OSError, sqlite3.Error, StaleIndexError):
-            return False
-        # Threat: an index of SQLite's own that lacks what the table has.
-        if database.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-            return True
-        lines = chain.from_iterable(lines for _, lines in reader.lines(0, covered.end))
-        rows, at = database.execute("SELECT * FROM line ORDER BY seq"), 0
-        for row, line in zip(rows, lines, strict=False):
-            if row_of(line, at) != row:
-                return True
-            at += len(line) + 1
-        return at != covered.end
 
     def _tried(self, act: Callable[[], T], otherwise: T) -> T:
         try:
@@ -161,7 +139,7 @@ class Index:
         return otherwise
 
     def _extend(self, reader: LedgerReader, end: int) -> bool:
-        database = self._open(create=True)
+        database = self.open(create=True)
         with database:
             database.execute("BEGIN IMMEDIATE")
             entries, start = _covered(database, reader, end)
@@ -175,7 +153,7 @@ class Index:
                 database.execute("INSERT INTO covered VALUES (?, ?, ?)", known)
         return added > 0
 
-    def _open(self, *, create: bool) -> sqlite3.Connection:
+    def open(self, *, create: bool) -> sqlite3.Connection:
         """Raises: OSError: there is no file of ours; as SQLite."""
         if self._opened is not None:
             return self._opened
@@ -201,7 +179,21 @@ class Index:
 def is_wrong(path: str) -> bool:
     """Whether a question might believe this ledger's index, and it says what is not so."""
     with LedgerReader(path) as reader, closing(Index(LedgerPaths(path))) as index:
-        return index.is_wrong(reader)
+        try:
+            database = index.open(create=False)
+            covered = _covered(database, reader, reader.size())
+        except (OSError, sqlite3.Error, StaleIndexError):
+            return False
+        # Threat: an index of SQLite's own that lacks what the table has.
+        if database.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+            return True
+        lines = chain.from_iterable(lines for _, lines in reader.lines(0, covered.end))
+        rows, at = database.execute("SELECT * FROM line ORDER BY seq"), 0
+        for row, line in zip(rows, lines, strict=False):
+            if row_of(line, at) != row:
+                return True
+            at += len(line) + 1
+        return at != covered.end
 
 
 def _covered(database: sqlite3.Connection, reader: LedgerReader, end: int) -> Covered:
@@ -265,6 +257,9 @@ def row_of(line: bytes, start: int) -> Row | None:
 def _time(stamp: bytes) -> int:
     digits = stamp.translate(None, b"-T:.Z")[:_TIME_DIGITS]
     return int(digits) if digits.isdigit() else 0
+
+
+_TOLD: Final = {"since": _time, "until": _time}
 
 
 def _line(reader: LedgerReader, start: Any, size: Any) -> bytes:

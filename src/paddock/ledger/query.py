@@ -188,7 +188,7 @@ class LedgerSearch:
                 yield from reader.lines_backwards(position, covered.end)
                 break
         if covered.entries:
-            for offset, line in index.lines(reader, wanted.keys(), wanted.span(), covered):
+            for offset, line in index.lines(reader, wanted.keys() | wanted.span(), covered):
                 if offset < position:
                     yield offset, line
 

@@ -10,6 +10,7 @@ import os
 import stat
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -334,23 +335,19 @@ class LedgerReader(LedgerText):
 def _open_newest(paths: LedgerPaths) -> tuple[Segment, list[int]]:
     path = paths.ledger
     for _ in range(_TRIES):
-        with failing("the ledger cannot be opened", path):
+        with failing("the ledger cannot be opened", path), ExitStack() as opened:
             try:
                 descriptor = os.open(path, READING)
             except FileNotFoundError as fault:
                 raise HostError("there is no ledger here", where=ascii(path)) from fault
-            try:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise HostError("a ledger is a regular file", where=ascii(path))
+            opened.callback(os.close, descriptor)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise HostError("a ledger is a regular file", where=ascii(path))
+            with suppress(FileNotFoundError):  # a rotation that was taken back
                 segment, starts = find_newest(os, paths, descriptor)
                 if is_file(os, path, segment.identity):
-                    descriptor = -1
+                    opened.pop_all()
                     return segment, starts
-            except FileNotFoundError:
-                continue  # a rotation that was taken back
-            finally:
-                if descriptor >= 0:
-                    os.close(descriptor)
     raise HostError("the ledger's files are others at every look", where=ascii(path))
 
 
@@ -372,12 +369,6 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
                 return
             if not reader.keep_up():
                 raise replaced_error(path)
-
-
-def find_torn_bytes(path: str) -> int:
-    with LedgerReader(path) as reader:
-        size = reader.size()
-        return size - reader.whole_bytes(size)
 
 
 def _end(reader: LedgerReader) -> int:

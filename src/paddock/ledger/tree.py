@@ -200,17 +200,16 @@ def checkpoints_folder(ledger: str) -> Path:
 
 def read_notes(folder: Path) -> list[tuple[str, str]]:
     """The newest last."""
-    return [(str(size), _read_note(folder / str(size))) for size in sorted(note_sizes(folder))]
-
-
-def _read_note(path: Path) -> str:
-    try:
-        content = read_regular(str(path), limits.checkpoint_note_bytes_max + 1)
-    except OSError as fault:
-        said, hint = "a checkpoint cannot be read", "put a regular file there, or remove it"
-        where = ascii(str(path))
-        raise ConfigError(f"{said}: {fault.strerror}", where=where, hint=hint) from fault
-    return content.decode(errors="replace")
+    found: list[tuple[str, str]] = []
+    for size in sorted(note_sizes(folder)):
+        path = str(folder / str(size))
+        try:
+            content = read_regular(path, limits.checkpoint_note_bytes_max + 1)
+        except OSError as fault:
+            said, hint = "a checkpoint cannot be read", "put a regular file there, or remove it"
+            raise ConfigError(f"{said}: {fault.strerror}", where=ascii(path), hint=hint) from fault
+        found.append((str(size), content.decode(errors="replace")))
+    return found
 
 
 def note_sizes(folder: Path) -> list[int]:

@@ -342,14 +342,14 @@ def test_on_a_full_disk_the_lines_are_read_and_the_index_stays_as_it_was(path, m
     fill(path, 1500)
     query(path, Filter("NEVER"))
     fill(path, 3000, 1500)
-    opening = Index._open
+    opening = Index.open
 
     def small(index, *, create):
         found = opening(index, create=create)
         found.execute("PRAGMA max_page_count = 1")
         return found
 
-    monkeypatch.setattr(Index, "_open", small)
+    monkeypatch.setattr(Index, "open", small)
 
     assert_same(path, filters=FEW)
     assert covered(path) == 1501

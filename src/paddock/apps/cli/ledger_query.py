@@ -27,7 +27,7 @@ from paddock.ledger.export import Exported, ExportedLines, PageText, export_page
 from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line, parse_genesis
 from paddock.ledger.format.notes import NoteError, read_checkpoint
 from paddock.ledger.query import BadRow, Filter, query, query_lines
-from paddock.ledger.read import find_torn_bytes, follow, gone_error, is_known
+from paddock.ledger.read import follow, gone_error, is_known
 from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.plane.discover import name_of_root
 from paddock.plane.layout import LedgerName
@@ -130,7 +130,7 @@ def run_tail(options: Options, console: Console) -> int:
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     path = require_ledger(find_site(options, console), LedgerName(options.ledger))
-    torn_bytes = find_torn_bytes(str(path))
+    torn_bytes = query_lines(str(path), Filter(), last=0).unfinished_bytes
     if torn_bytes:
         console.warn(f"{unfinished(torn_bytes)} and are no entry yet")
     for stored in follow(str(path), last=options.last, poll=partial(console.wait, _POLL_S)):
