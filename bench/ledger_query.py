@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
@@ -140,7 +141,7 @@ def measure(folder: str, entries: int, rounds: int) -> dict[str, float]:
         f"{indexed_s / entries * 1e6:.2f} us an entry, {indexed / entries:.1f} bytes an entry"
     )
     found["open to ask"] = median_ms(lambda: LedgerSearch(path).close(), rounds)
-    with LedgerSearch(path) as search:
+    with closing(LedgerSearch(path)) as search:
         for question in QUESTIONS:
             wanted, last = question.wanted, question.last
             search.query(wanted, last=last)

@@ -5,6 +5,7 @@ What a policy file declares is planned first, shown to whoever is to trust it, a
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import closing
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
@@ -65,7 +66,7 @@ def note_agents(project: Project, lineage: Sequence[AgentRecord]) -> None:
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not declared or not path.exists():
         return
-    with LedgerSearch(str(path)) as search:
+    with closing(LedgerSearch(str(path))) as search:
         recorded = [_recorded_digest(search, record.agent.name) for record in declared]
     changed = [
         records.agent_changed(before, record)

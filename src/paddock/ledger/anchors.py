@@ -85,6 +85,8 @@ class GitAnchor:
         self._commit(signed, f"Accept that {origin} went back to {size}")
 
     def _commit(self, signed: SignedCheckpoint, message: str) -> None:
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 - for a repository alone
+
         note = signed.note.encode()
         before = self._newest_commit()
         # Not `git add`: it runs filters, and a note that one of them changed is none any more.
@@ -97,20 +99,15 @@ class GitAnchor:
         make_directories(self._file.parent)
         if read_file(self._file, limits.checkpoint_note_bytes_max) != note:
             replace_file(self._file, note)
-        tree = self._tree_with(entry, before)
+        with TemporaryDirectory(prefix="paddock-anchor-") as folder:
+            own = {"GIT_INDEX_FILE": os.path.join(folder, "index")}
+            if before:
+                self._git("read-tree", before, more=own)
+            self._git("update-index", "--add", "--cacheinfo", entry, more=own)
+            tree = self._git("write-tree", more=own)
         parent = ("-p", before) if before else ()
         commit = self._git("commit-tree", *parent, "-m", message, tree)
         self._git("update-ref", "-m", message, "HEAD", commit, before)
-
-    def _tree_with(self, entry: str, commit: str) -> str:
-        from tempfile import TemporaryDirectory  # noqa: PLC0415 - for a repository alone
-
-        with TemporaryDirectory(prefix="paddock-anchor-") as folder:
-            own = {"GIT_INDEX_FILE": os.path.join(folder, "index")}
-            if commit:
-                self._git("read-tree", commit, more=own)
-            self._git("update-index", "--add", "--cacheinfo", entry, more=own)
-            return self._git("write-tree", more=own)
 
     def _newest_commit(self) -> str:
         done = self._run("rev-parse", "--verify", "--quiet", "HEAD")

@@ -87,8 +87,7 @@ class Checkpointer:
                 said = "the key is not the one that the ledger names"
                 hint = "put the ledger's own key back, or verify: paddock ledger verify"
                 raise ConfigError(said, where=ascii(reader.path), hint=hint)
-            page = reader.marks()
-            end = None if page is None else page.durable
+            end = reader.marks().durable
             if end is None or not end.entries or end.is_poisoned:
                 said = "it is not known how much of the ledger is on the disk"
                 raise HostError(said, where=ascii(reader.path), hint="any append makes it known")

@@ -87,22 +87,20 @@ def export_page(
                 matched.append((place, line))
             if place and found is not False:
                 kept_bytes += len(line)
-                _require_room(len(matched) + len(kept) - 1, kept_bytes)
+                most_entries, most_bytes = (
+                    limits.export_page_entries_max,
+                    limits.export_page_bytes_max,
+                )
+                if len(matched) + len(kept) > most_entries or kept_bytes > most_bytes:
+                    said = f"a page holds {most_entries} entries and {most_bytes} bytes"
+                    hint = "choose with --last, --since or --session, or export as jsonl"
+                    raise UsageError(f"{said}, and this would be more", hint=hint)
         torn = size - reader.whole_bytes(size)
     count = len(leaves) // HASH_BYTES
     shown = dict(sorted({**kept, **dict(matched)}.items()))
     cuts = sorted({*(size for size in sizes if size < count), count})
     rows = list(_rows(leaves, shown, cuts))
     return Exported(rows, count, len(shown), max(0, len(kept) - 1), torn)
-
-
-def _require_room(entries: int, size_bytes: int) -> None:
-    if entries >= limits.export_page_entries_max or size_bytes > limits.export_page_bytes_max:
-        raise UsageError(
-            f"a page holds {limits.export_page_entries_max} entries and "
-            f"{limits.export_page_bytes_max} bytes, and this would be more",
-            hint="choose with --last, --since or --session, or export as jsonl",
-        )
 
 
 def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:

@@ -7,8 +7,9 @@ asked: the same text inside somebody's metadata is no match. A bad line is part 
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 
@@ -126,7 +127,7 @@ class Rows(Struct, frozen=True):
 
 
 def query(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
-    with LedgerSearch(path) as search:
+    with closing(LedgerSearch(path)) as search:
         return search.query(wanted, last=last)
 
 
@@ -144,12 +145,6 @@ class LedgerSearch:
     def __init__(self, path: str) -> None:
         self._reader = LedgerReader(path)
         self._index: Index | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._index is not None:

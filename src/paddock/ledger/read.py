@@ -129,9 +129,9 @@ def find_newest(disk: Reads, paths: LedgerPaths, descriptor: int) -> tuple[Segme
     return Segment(descriptor, base, identity), starts
 
 
-def read_head(path: str) -> HeadPage | None:
+def read_head(path: str) -> HeadPage:
     if not os.path.lexists(path):
-        return None
+        return HeadPage(None, None)
     with failing("the ledger's head file cannot be read", path):
         return parse_head(read_regular(path, HEAD_BYTES))
 
@@ -291,7 +291,7 @@ class LedgerReader(LedgerText):
     def close(self) -> None:
         os.close(self.active.descriptor)
 
-    def marks(self) -> HeadPage | None:
+    def marks(self) -> HeadPage:
         page = read_head(self._paths.head)
         self.keep_up()
         return page
@@ -372,11 +372,10 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
 
 
 def _end(reader: LedgerReader) -> int:
-    marks = reader.marks()
-    size = reader.size()
-    if marks is None or marks.newest is None or marks.newest.boot != read_boot():
+    newest, size = reader.marks().newest, reader.size()
+    if newest is None or newest.boot != read_boot():
         return reader.whole_bytes(size)
-    return marks.newest.offset_bytes
+    return newest.offset_bytes
 
 
 def is_shaped(line: bytes) -> bool:

@@ -35,7 +35,7 @@ from paddock.ledger.format.merkle import (
     verify_inclusion,
 )
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, format_inclusion
-from paddock.ledger.read import LedgerReader, failing, read_regular
+from paddock.ledger.read import LedgerReader, damage, failing, read_regular
 from paddock.ledger.tail import LedgerPaths
 from paddock.pattern import lazy_pattern
 
@@ -102,10 +102,12 @@ class TreeFiles:
                 wrong = "that does not follow the one before"
                 if isinstance(found, BadLine):
                     wrong = f"that holds no entry: {found.detail}"
-                raise _unlike(f"the ledger has a line {wrong}", reader, growing.size)
+                where = f"{reader.path!a}, line {growing.size + 1}"
+                raise damage(f"the ledger has a line {wrong}", where)
             leaf, offset = leaves[-1].hex(), at + sum(map(len, lines)) + len(lines)
         if (growing.size, offset, leaf) != (end.entries, end.offset_bytes, end.leaf):
-            raise _unlike("the ledger does not reach as far as was recorded", reader, growing.size)
+            where = f"{reader.path!a}, line {growing.size + 1}"
+            raise damage("the ledger does not reach as far as was recorded", where)
         return growing
 
     def keep(self, edge: Edge) -> None:
@@ -138,9 +140,7 @@ class TreeFiles:
             with failing("the ledger's tree cannot be read", self._folder):
                 data = os.pread(self._descriptors[file], count * HASH_BYTES, begin * HASH_BYTES)
         if len(data) < count * HASH_BYTES:
-            raise LedgerDamagedError(
-                "the ledger's tree is incomplete", where=ascii(self._folder), hint="remove tree.*"
-            )
+            raise damage("the ledger's tree is incomplete", ascii(self._folder), "remove tree.*")
         return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
 
     def _open(self, file: int, *, create: bool) -> None:
@@ -168,11 +168,6 @@ class TreeFiles:
                 if self._row(0, edge.size - 1, 1)[0].hex() == edge.leaf:
                     return edge
         return START
-
-
-def _unlike(said: str, reader: LedgerReader, seq: int) -> LedgerDamagedError:
-    where = f"{reader.path!a}, line {seq + 1}"
-    return LedgerDamagedError(said, where=where, hint="paddock ledger verify says more")
 
 
 def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, int] | None:
@@ -294,5 +289,5 @@ def _prove(
         said = f"the first {size} entries are not those that were signed"
         if len(leaves) < size:
             said = f"{size} entries were signed, {len(leaves)} are here"
-        raise LedgerDamagedError(said, where=ascii(path), hint="paddock ledger verify says more")
+        raise damage(said, ascii(path))
     return found

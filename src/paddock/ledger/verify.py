@@ -146,8 +146,7 @@ def verify(
     ConfigError: a checkpoint beside it cannot be read. Nothing that stands in the file does.
     """
     with LedgerReader(path) as reader:
-        page = reader.marks()
-        marks = [] if page is None else believable_marks(page, read_boot())
+        marks = believable_marks(reader.marks(), read_boot())
         beside = read_notes(checkpoints_folder(path))
         kept = [Held(f"checkpoints/{name}", note, is_outside=False) for name, note in beside]
         opened: list[_Opened] = []
@@ -212,8 +211,8 @@ class _Pass:
         self._roots: dict[int, bytes] = {}
         self._places: dict[int, tuple[int, int, str]] = {}
         """Of the sizes wanted: where the last line begins and ends, and its hash."""
-        self._intents: dict[bytes, list[tuple[int, bytes] | Unanswered]] = {}
-        """Those without a result, by the bytes that name the call; each its number and its line."""
+        self._intents: dict[bytes, list[bytes | Unanswered]] = {}
+        """Those without a result, by the bytes that name the call; each its line."""
         self._memory: Remembered | None = None
         self._since = since if since is not None and self._resume(since) else None
         known = self._seq
@@ -322,7 +321,7 @@ class _Pass:
                 if kind == _GENESIS:
                     del leaves[number:]
                     break
-                self._note_call(self._seq + number, line, kind)
+                self._note_call(line, kind)
         count = len(leaves)
         if count:
             self._growing.extend(leaves)
@@ -383,7 +382,7 @@ class _Pass:
             elif kind == _GENESIS:
                 raise LedgerDamagedError("GENESIS in the middle of a ledger")
             elif kind in _LOOKED_AT:
-                self._note_call(stored.seq, stored.line, kind)
+                self._note_call(stored.line, kind)
         except LedgerDamagedError as fault:
             self._report(ChainFault.GENESIS, self._lines, offset, fault.message)
 
@@ -411,12 +410,12 @@ class _Pass:
         else:
             self._omitted += 1
 
-    def _note_call(self, seq: int, line: bytes, kind: bytes) -> None:
+    def _note_call(self, line: bytes, kind: bytes) -> None:
         # No text inside a line can hold what these begin and end with: there a quote is escaped.
         begin = line.find(_CALLER, _EVENT_AT)
         caller = line[begin : line.find(_METADATA, begin) + len(_METADATA)]
         if kind == _INTENT:
-            self._intents.setdefault(caller, []).append((seq, line))
+            self._intents.setdefault(caller, []).append(line)
         elif caller in self._intents:
             self._intents[caller].pop()
             if not self._intents[caller]:
@@ -427,7 +426,7 @@ class _Pass:
         for each in chain.from_iterable(self._intents.values()):
             if isinstance(each, Unanswered):
                 found.append(each)
-            elif isinstance(row := inspect_line(each[1]), StoredEntry):
+            elif isinstance(row := inspect_line(each), StoredEntry):
                 entry, tool = row.entry, row.entry.metadata.get("tool")
                 shown = tool if isinstance(tool, str) else ""
                 key = (entry.session_id, entry.agent, entry.call_id)
@@ -444,7 +443,7 @@ class _Pass:
 
     def _differences(self) -> list[LedgerProblem]:
         problems: list[LedgerProblem] = []
-        differing: list[_Opened] = []
+        differing: list[tuple[int, Checkpoint, str]] = []
         for each in self._opened:
             source, checkpoint, size = each.held.source, each.checkpoint, each.size
             if checkpoint is None:
@@ -456,18 +455,15 @@ class _Pass:
                 kind = ChainFault.ROLLED_BACK
                 problems.append(LedgerProblem(kind, at, self._lines, self._offset, lost))
             elif self.is_sound and self._roots.get(size, checkpoint.root) != checkpoint.root:
-                differing.append(each)
+                differing.append((size, checkpoint, source))
         if differing:
-            first = min(differing, key=lambda each: each.size)
-            found, other = None, "not the entry that was signed"
-            if first.checkpoint is not None:
-                found = find_departure(self._reader, first.checkpoint)
+            size, checkpoint, source = min(differing, key=lambda each: each[0])
+            found, other = find_departure(self._reader, checkpoint), "not the entry that was signed"
             if found is None:
-                seq = max((e.size for e in self._agreements() if e.size < first.size), default=0)
+                seq = max((each.size for each in self._agreements() if each.size < size), default=0)
                 found = seq, self._places[seq][1] if seq else 0
-                other = f"an entry from {seq} to {first.size - 1} is not what was signed"
-            said = f"{other} ({first.held.source})"
-            kind = ChainFault.REWRITTEN
+                other = f"an entry from {seq} to {size - 1} is not what was signed"
+            said, kind = f"{other} ({source})", ChainFault.REWRITTEN
             problems.append(LedgerProblem(kind, found[0] + 1, *found, said))
         return problems
 

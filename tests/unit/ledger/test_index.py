@@ -128,7 +128,7 @@ def test_what_is_indexed_answers_as_the_lines_do(path, segment_bytes):
 
 def test_a_search_that_stays_open_answers_for_what_was_appended_and_sealed_since(path):
     fill(path, 1500)
-    with LedgerSearch(path) as search:
+    with closing(LedgerSearch(path)) as search:
         for first in range(1500, 4200, 900):
             assert_same(path, search)
             fill(path, 900, first)
@@ -319,7 +319,7 @@ def test_an_index_that_does_not_fit_the_ledger_changes_no_answer(path, edit):
 def test_the_row_of_a_denial_that_was_taken_out_hides_no_denial_in_an_open_search(path):
     fill(path, 1500)
     wanted = Filter("NOTE", decision="deny")
-    with LedgerSearch(path) as search:
+    with closing(LedgerSearch(path)) as search:
         search.query(Filter("NEVER"))
         expected = search.query(wanted).entries
         with opened(path) as database:
