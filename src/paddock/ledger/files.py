@@ -163,10 +163,17 @@ class Ballast:
 
     def reserve(self, size_bytes: int) -> "HeldReservation":
         allocated = (-(-size_bytes // _BLOCK_BYTES) + 1) * _BLOCK_BYTES
-        with self.lock:
+        with self.lock, failing("space cannot be reserved", self._directory):
             wanted = self._reserved + allocated
             if wanted > self._size:
-                self._grow(-(-wanted // _STEP_BYTES) * _STEP_BYTES)
+                size = -(-wanted // _STEP_BYTES) * _STEP_BYTES
+                if self._descriptor < 0:
+                    path = os.path.join(self._directory, f"ballast.{os.getpid()}.{id(self):x}")
+                    self._descriptor = self._disk.open(path, _NEW_FLAGS | os.O_EXCL, 0o600)
+                    self._disk.unlink(None, path)
+                # posix_fallocate(3): the blocks are there, or ENOSPC now.
+                self._disk.allocate(self._descriptor, size)
+                self._size = size
             self._reserved = wanted
         return HeldReservation(self, allocated)
 
@@ -184,16 +191,6 @@ class Ballast:
             if self._descriptor >= 0:
                 self._disk.close(self._descriptor)
             self._descriptor, self._size, self._reserved = -1, 0, 0
-
-    def _grow(self, size: int) -> None:
-        with failing("space cannot be reserved", self._directory):
-            if self._descriptor < 0:
-                path = os.path.join(self._directory, f"ballast.{os.getpid()}.{id(self):x}")
-                self._descriptor = self._disk.open(path, _NEW_FLAGS | os.O_EXCL, 0o600)
-                self._disk.unlink(None, path)
-            # posix_fallocate(3): the blocks are there, or ENOSPC now.
-            self._disk.allocate(self._descriptor, size)
-        self._size = size
 
 
 class HeldReservation(Struct):

@@ -176,10 +176,11 @@ class HeadFile:
 
     def read(self) -> HeadPage:
         """Reading needs no lock: a torn record is no record."""
-        return parse_head(self._read(0, _PAGE_BYTES))
+        return parse_head(self._disk.pread(self.descriptor, _PAGE_BYTES, 0))
 
     def read_durable(self) -> tuple[Mark | None, int]:
-        return find_pair(self._read(_DURABLE, 2 * _SECTOR), 0)
+        pair = self._disk.pread(self.descriptor, 2 * _SECTOR, _DURABLE)
+        return find_pair(pair.ljust(2 * _SECTOR, b"\0"), 0)
 
     def store_base(self, base: int | None) -> None:
         """Where the newest segment begins; None while that changes. The append lock is held."""
@@ -207,9 +208,6 @@ class HeadFile:
         at = durable or NOTHING_DURABLE
         poisoned = Mark(at.generation, at.entries, at.offset_bytes, at.leaf, boot, True)
         self.store_durable(poisoned, slot)
-
-    def _read(self, offset: int, size_bytes: int) -> bytes:
-        return self._disk.pread(self.descriptor, size_bytes, offset).ljust(size_bytes, b"\0")
 
     def _store(self, record: bytes, offset: int) -> None:
         if self._disk.pwrite(self.descriptor, record, offset) != len(record):

@@ -8,7 +8,7 @@ import re
 from base64 import b64encode
 from binascii import Error as Base64Error
 from binascii import a2b_base64, hexlify
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from hashlib import sha256
 from json import JSONDecoder
@@ -29,7 +29,7 @@ from paddock.ledger.format.line import (
 )
 from paddock.pattern import lazy_pattern
 from paddock.values.calls import Json
-from paddock.values.entries import GENESIS, Entry, Shared
+from paddock.values.entries import GENESIS, Entry
 
 _EVENT_TYPE: Final = lazy_pattern(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 
@@ -46,7 +46,12 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
         if not _EVENT_TYPE.fullmatch(entry.event_type):
             kinds = "upper case letters, digits and _"
             raise LineRefusedError("event type", entry.event_type, kinds)
-        others = "" if shared is None else _encode_shared(shared, metadata)
+        others = ""
+        if shared is not None:
+            if not shared.members.keys().isdisjoint(metadata):
+                stands = "one that stands in metadata and in shared"
+                raise LineRefusedError("key", stands, "keys are unique")
+            others = shared.encoded = shared.encoded or encode_members(shared.members)
         return encode_fields(entry_id, timestamp, texts, metadata, others)
     except LineRefusedError as fault:
         shown = ascii(fault.value[: limits.message_value_chars_max])
@@ -56,15 +61,6 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
         raise EntryRefusedError(said, hint=fault.hint) from fault
     except (TypeError, ValueError) as fault:
         raise EntryRefusedError(f"a ledger entry cannot hold this value: {fault}") from fault
-
-
-def _encode_shared(shared: Shared, metadata: Mapping[str, Json]) -> str:
-    if not shared.members.keys().isdisjoint(metadata):
-        stands = "one that stands in metadata and in shared"
-        raise LineRefusedError("key", stands, "keys are unique")
-    if shared.encoded is None:
-        shared.encoded = encode_members(shared.members)
-    return shared.encoded
 
 
 def _refuse_constant(name: str) -> NoReturn:
