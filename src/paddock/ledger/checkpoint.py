@@ -27,8 +27,8 @@ from paddock.ledger.format.merkle import Growing, consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.read import LedgerReader, failing
 from paddock.ledger.signing import Signer, require_growth
-from paddock.ledger.tail import LedgerPaths, Mark
-from paddock.ledger.tree import START, Edge, TreeFiles, checkpoints_folder, note_sizes
+from paddock.ledger.tail import NOTHING_DURABLE, LedgerPaths, Mark
+from paddock.ledger.tree import TreeFiles, checkpoints_folder, note_sizes
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import is_temporary_name, make_directories, replace_file
 from paddock.storage.locks import call_after_fork, locked, try_locked
@@ -68,14 +68,13 @@ class Checkpointer:
         with try_locked(self._folder) as is_ours:
             return self._make() if is_ours else None
 
-    def signed_entries(self) -> int:
-        return max(note_sizes(self._folder), default=0)
-
-    def stored_s(self) -> float:
+    def stored(self) -> tuple[int, float]:
+        """How many entries the newest checkpoint has, and when it was put here; 0 if unknown."""
+        entries = max(note_sizes(self._folder), default=0)
         try:
-            return (self._folder / str(self.signed_entries())).stat().st_mtime
+            return entries, (self._folder / str(entries)).stat().st_mtime
         except OSError:
-            return 0.0
+            return entries, 0.0
 
     def _make(self) -> SignedCheckpoint:
         last = self._signer.last()
@@ -99,7 +98,7 @@ class Checkpointer:
                 signed = self._signer.sign(wanted, consistency_path(tree, old, end.entries))
             if not (self._folder / str(end.entries)).exists():
                 store_note(self._folder, signed)
-            tree.keep(Edge(end.entries, end.offset_bytes, end.leaf))
+            tree.keep(end)
         return signed
 
 
@@ -109,7 +108,7 @@ def _grow(
     signed = 0 if last is None else last.checkpoint.size
     edge = tree.edge
     is_line_end = reader.read(1, max(0, edge.offset_bytes - 1)) == b"\n"
-    if edge.size and edge.size <= end.entries and is_line_end:
+    if edge.entries and edge.entries <= end.entries and is_line_end:
         # The ledger itself may be in order, and only what stands beside it not.
         with suppress(LedgerDamagedError):
             growing = tree.grow(reader, end, signed)
@@ -118,7 +117,7 @@ def _grow(
                 wanted = Checkpoint(last.checkpoint.origin, end.entries, growing.root())
                 require_growth(last.checkpoint, wanted, proof)
             return growing
-    tree.edge = START
+    tree.edge = NOTHING_DURABLE
     return tree.grow(reader, end, signed)
 
 
@@ -209,12 +208,12 @@ class AutoCheckpoint:
         self._newest = head.seq + 1
         if self._covered is None:
             # Not at the opening: who only reads, or appends nothing, need not know.
-            self._covered = self._checkpointer.signed_entries()
+            self._covered, stored_s = self._checkpointer.stored()
             # Line 0 alone is nothing that could be lost.
             if self._newest - len(entries) > max(self._covered, 1):
                 # A hook left these, or somebody who was killed: their second is not ours.
                 now_s = self._clock()
-                age_s = now_s - self._checkpointer.stored_s()
+                age_s = now_s - stored_s
                 self._tried_at -= age_s if age_s >= 0 else now_s
                 self._carried_at = self._tried_at
         if any(map(matters, entries)):

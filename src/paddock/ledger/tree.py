@@ -14,13 +14,12 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, UsageError
-from paddock.ledger.format.line import PREV_OF_GENESIS
 from paddock.ledger.format.lines import BadLine, fitting_leaves, inspect_line
 from paddock.ledger.format.merkle import (
     HASH_BYTES,
@@ -36,11 +35,8 @@ from paddock.ledger.format.merkle import (
 )
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, format_inclusion
 from paddock.ledger.read import LedgerReader, damage, failing, read_regular
-from paddock.ledger.tail import LedgerPaths
+from paddock.ledger.tail import NOTHING_DURABLE, LedgerPaths, Mark
 from paddock.pattern import lazy_pattern
-
-if TYPE_CHECKING:
-    from paddock.ledger.tail import Mark
 
 _TILE_LEVELS: Final = 8
 """Levels of the tree between two files."""
@@ -50,15 +46,6 @@ _EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII
 
 
 T = TypeVar("T")
-
-
-class Edge(Struct, frozen=True):
-    size: int
-    offset_bytes: int
-    leaf: str
-
-
-START: Final = Edge(0, 0, PREV_OF_GENESIS)
 
 
 class TreeFiles:
@@ -89,9 +76,9 @@ class TreeFiles:
     def leaves(self, begin: int, count: int) -> list[bytes]:
         return self._row(0, begin, count)
 
-    def grow(self, reader: LedgerReader, end: "Mark", signed: int) -> Growing:
+    def grow(self, reader: LedgerReader, end: Mark, signed: int) -> Growing:
         """Hash the lines from the edge to the mark; after `signed` they must hold entries."""
-        growing = Growing.resume(self, self.edge.size)
+        growing = Growing.resume(self, self.edge.entries)
         leaf, offset = self.edge.leaf, self.edge.offset_bytes
         for at, lines in reader.lines(offset, end.offset_bytes):
             before = growing.size
@@ -110,8 +97,8 @@ class TreeFiles:
             raise damage("the ledger does not reach as far as was recorded", where)
         return growing
 
-    def keep(self, edge: Edge) -> None:
-        text = f"{edge.size} {edge.offset_bytes} {edge.leaf}\n"
+    def keep(self, edge: Mark) -> None:
+        text = f"{edge.entries} {edge.offset_bytes} {edge.leaf}\n"
         path = os.path.join(self._folder, "tree.edge")
         draft = f"{path}.new"
         with failing("the ledger's tree cannot be written", path):
@@ -159,15 +146,15 @@ class TreeFiles:
     def _path(self, file: int) -> str:
         return os.path.join(self._folder, f"tree.{file}")
 
-    def _read_edge(self) -> Edge:
+    def _read_edge(self) -> Mark:
         with suppress(OSError, LedgerDamagedError):
             text = read_regular(os.path.join(self._folder, "tree.edge"), _EDGE_BYTES_MAX)
             found = _EDGE.fullmatch(text.decode("ascii", "replace"))
             if found is not None and int(found[1]):
-                edge = Edge(int(found[1]), int(found[2]), found[3])
-                if self._row(0, edge.size - 1, 1)[0].hex() == edge.leaf:
+                edge = Mark(0, int(found[1]), int(found[2]), found[3], b"")
+                if self._row(0, edge.entries - 1, 1)[0].hex() == edge.leaf:
                     return edge
-        return START
+        return NOTHING_DURABLE
 
 
 def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, int] | None:

@@ -138,12 +138,11 @@ def verify(
 ) -> Verification:
     """Say what is wrong with the ledger, and where.
 
-    `held` are checkpoints from elsewhere; those beside the ledger are compared too. Files that
-    are as `since` remembers them are not read again. With `parse_all` each line is parsed, also
-    those that a checkpoint covers: some ten times the price.
+    `held` are checkpoints from elsewhere. Files that are as `since` remembers them are not read
+    again. With `parse_all` each line is parsed, at some ten times the price.
 
-    Raises: HostError: there is no ledger, it cannot be read, or its format is not known;
-    ConfigError: a checkpoint beside it cannot be read. Nothing that stands in the file does.
+    Raises: HostError: no ledger that can be read, or its format is not known; ConfigError: a
+    checkpoint beside it cannot be read. Nothing that stands in the file does.
     """
     with LedgerReader(path) as reader:
         marks = believable_marks(reader.marks(), read_boot())

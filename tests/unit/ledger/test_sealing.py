@@ -353,7 +353,7 @@ def test_a_tree_that_is_not_whole_is_made_anew_from_the_lines(sealed, harm):
     assert signed.checkpoint.size == 611
     assert verify(sealed.path, held=[Held("it", signed.note)]).covered_entries == 611
     files = TreeFiles(str(tree.parent), create=False)
-    assert (files.edge.size, tree.stat().st_size) == (611, 611 * 32)
+    assert (files.edge.entries, tree.stat().st_size) == (611, 611 * 32)
     files.close()
 
 
@@ -402,7 +402,7 @@ def test_what_is_put_in_the_place_of_the_tree_stops_no_checkpoint(sealed, attack
     assert verify(sealed.path, held=[Held("it", signed.note)]).covered_entries == 20
     assert (sealed.folder / "x.d" / "head").read_bytes() == head
     files = TreeFiles(str(sealed.folder / "x.d"), create=False)
-    assert (files.edge.size, len(files.leaves(0, 20))) == (20, 20)
+    assert (files.edge.entries, len(files.leaves(0, 20))) == (20, 20)
     files.close()
 
 
