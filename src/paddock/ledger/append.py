@@ -30,7 +30,6 @@ from paddock.ledger.format.line import ID_BYTES, format_id, format_timestamp
 from paddock.ledger.format.lines import EntryRefusedError, Genesis, Head, encode_body
 from paddock.ledger.read import Segment, failing, is_full
 from paddock.ledger.tail import (
-    HeadPage,
     LedgerPaths,
     Mark,
     chain,
@@ -214,7 +213,7 @@ class LedgerFile:
             encode_body(each, id_, timestamp) for each, id_ in zip(entries, ids, strict=True)
         ]
 
-    # All from here to `_rotate`, `_recover` and `_report` too: the append lock is held.
+    # All from here to `_rotate`, and `_report` too: the append lock is held.
 
     def _newest(self, files: LedgerFiles, *, must_compare: bool = False) -> Mark:
         page = files.head.read()
@@ -236,7 +235,13 @@ class LedgerFile:
             or newest.offset_bytes < durable.offset_bytes
             or self._disk.stat(segment.descriptor).st_size + segment.base != newest.offset_bytes
         ):
-            return self._recover(files, page)
+            # Find the end, put a torn tail aside, say where it is, record that, sync.
+            files.verify_beside()  # or it may be on its way, by a holder of another lock
+            end, size = find_tail(files, page, self._boot)
+            if size > end.offset_bytes:
+                quarantine(files, end, size)
+            files.head.store_newest(end)
+            return self._report(files, end)
         return newest
 
     def _append(
@@ -299,14 +304,6 @@ class LedgerFile:
     def _failed(self, why: str) -> HostError:
         said = f"the disk failed to store ledger entries{why}"
         return HostError(said, where=ascii(self.path), hint=_HINT)
-
-    def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
-        files.verify_beside()  # or it may be on its way, by a holder of another lock
-        end, size = find_tail(files, page, self._boot)
-        if size > end.offset_bytes:
-            quarantine(files, end, size)
-        files.head.store_newest(end)
-        return self._report(files, end)
 
     def _report(self, files: LedgerFiles, mark: Mark) -> Mark:
         pieces = list_pending(self._disk, self._paths)

@@ -168,7 +168,18 @@ class Index:
             database.execute("PRAGMA trusted_schema = OFF")
             database.execute("PRAGMA cell_size_check = ON")
             database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-            _settle_schema(database, create=create)
+            asked = "SELECT sql FROM sqlite_master ORDER BY rowid"
+            found = [sql for (sql,) in database.execute(asked)]
+            if not found and create:
+                with database:
+                    database.execute("BEGIN IMMEDIATE")
+                    for statement in _SCHEMA:
+                        database.execute(statement)
+                    database.execute(f"PRAGMA application_id = {_APPLICATION}")
+                found = list(_SCHEMA)
+            (application,) = database.execute("PRAGMA application_id").fetchone()
+            if found != list(_SCHEMA) or application != _APPLICATION:
+                raise StaleIndexError("it has another form")
         except BaseException:
             database.close()
             raise
@@ -214,19 +225,6 @@ def _is_ours(path: str) -> bool:
     """Threat: a link would have another file written, and another user's file answers for him."""
     status = os.lstat(path)
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
-
-
-def _settle_schema(database: sqlite3.Connection, *, create: bool) -> None:
-    found = [sql for (sql,) in database.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
-    if not found and create:
-        with database:
-            database.execute("BEGIN IMMEDIATE")
-            for statement in (*_SCHEMA, f"PRAGMA application_id = {_APPLICATION}"):
-                database.execute(statement)
-        return
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    if found != list(_SCHEMA) or application != _APPLICATION:
-        raise StaleIndexError("it has another form")
 
 
 def _build(reader: LedgerReader, seq: int, start: int, end: int) -> Iterator[Row]:

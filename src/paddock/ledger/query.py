@@ -251,7 +251,6 @@ class FoundEffects(Struct, frozen=True):
     results: tuple[StoredEntry, ...]
     """`TOOL_RESULT` entries that name effects, or say that they are unknown."""
     intents: tuple[StoredEntry, ...]
-    """`TOOL_INTENT` entries of the agents that were asked for."""
     bad: tuple[BadRow, ...]
 
 
@@ -264,14 +263,12 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
 
     rows = [*_newest_first(path, may_match)][::-1]
     stored = [row for row in rows if isinstance(row, StoredEntry)]
-    calls = [(row, row.entry.event_type) for row in stored]
-    return FoundEffects(
-        tuple(
-            row for row, kind in calls if kind == TOOL_RESULT and row.entry.metadata.get("effects")
-        ),
-        tuple(row for row, kind in calls if kind == TOOL_INTENT and row.entry.agent in intents_of),
-        tuple(row for row in rows if isinstance(row, BadRow)),
-    )
+    calls = [row for row in stored if row.entry.event_type == TOOL_RESULT]
+    results = [row for row in calls if row.entry.metadata.get("effects")]
+    asked = [row for row in stored if row.entry.agent in intents_of]
+    intents = [row for row in asked if row.entry.event_type == TOOL_INTENT]
+    bad = [row for row in rows if isinstance(row, BadRow)]
+    return FoundEffects(tuple(results), tuple(intents), tuple(bad))
 
 
 def find_declarations(path: str) -> tuple[StoredEntry, ...]:
