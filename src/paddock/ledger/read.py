@@ -26,13 +26,12 @@ from paddock.ledger.format.lines import (
     parse_line,
 )
 from paddock.ledger.tail import (
-    HEAD_BYTES,
     START_DIGITS,
+    HeadFile,
     HeadPage,
     LedgerPaths,
     Mark,
     is_file,
-    parse_head,
     read_boot,
 )
 
@@ -130,10 +129,15 @@ def find_newest(disk: Reads, paths: LedgerPaths, descriptor: int) -> tuple[Segme
 
 
 def read_head(path: str) -> HeadPage:
+    # Threat: a pipe in its place would have every reader wait for a writer.
     if not os.path.lexists(path):
         return HeadPage(None, None)
     with failing("the ledger's head file cannot be read", path):
-        return parse_head(read_regular(path, HEAD_BYTES))
+        descriptor = os.open(path, READING)
+        try:
+            return HeadFile(os, descriptor).read()
+        finally:
+            os.close(descriptor)
 
 
 def believable_marks(page: HeadPage, boot: bytes) -> list[Mark]:

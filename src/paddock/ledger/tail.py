@@ -158,15 +158,6 @@ def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
     return None, 0
 
 
-def parse_head(page: bytes) -> HeadPage:
-    # Of a file that was cut, what is missing is no record.
-    page = page.ljust(_PAGE_BYTES, b"\0")
-    start, crc = _BASE.unpack_from(page, _BASE_OFFSET)
-    is_known = start != _MOVING and crc == crc32(page[_BASE_OFFSET : _BASE_OFFSET + 8])
-    newest, durable = find_pair(page, 0)[0], find_pair(page, _DURABLE)[0]
-    return HeadPage(newest, durable, start if is_known else None)
-
-
 class HeadFile:
     """Its methods raise OSError."""
 
@@ -176,7 +167,12 @@ class HeadFile:
 
     def read(self) -> HeadPage:
         """Reading needs no lock: a torn record is no record."""
-        return parse_head(self._disk.pread(self.descriptor, _PAGE_BYTES, 0))
+        # Of a file that was cut, what is missing is no record.
+        page = self._disk.pread(self.descriptor, _PAGE_BYTES, 0).ljust(_PAGE_BYTES, b"\0")
+        start, crc = _BASE.unpack_from(page, _BASE_OFFSET)
+        is_known = start != _MOVING and crc == crc32(page[_BASE_OFFSET : _BASE_OFFSET + 8])
+        newest, durable = find_pair(page, 0)[0], find_pair(page, _DURABLE)[0]
+        return HeadPage(newest, durable, start if is_known else None)
 
     def read_durable(self) -> tuple[Mark | None, int]:
         pair = self._disk.pread(self.descriptor, 2 * _SECTOR, _DURABLE)
