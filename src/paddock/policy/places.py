@@ -169,10 +169,17 @@ def parse_document(file: str, text: bytes) -> Document:
     source = _decode(file, text)
     if file.endswith(".json"):
         return Document(file, _json_values(file, source), find_lines(source))
+    if _is_comments(source):
+        return Document(file, {}, {})
     values = _toml_values(file, source)
-    # A file of comments alone, as `paddock init` writes it, needs no grammar.
-    lines = {each.key: each.line for each in _toml_lines(text)} if values else {}
-    return Document(file, values, lines)
+    return Document(file, values, {each.key: each.line for each in _toml_lines(text)})
+
+
+def _is_comments(source: str) -> bool:
+    """Whether it says nothing, as what `paddock init` writes: no grammar is loaded for it."""
+    lines = source.replace("\r\n", "\n").replace("\t", " ").split("\n")
+    stripped = (line.strip(" ") for line in lines)
+    return all(not line or (line[0] == "#" and line.isprintable()) for line in stripped)
 
 
 def _decode(file: str, text: bytes) -> str:

@@ -54,6 +54,24 @@ def test_every_key_and_element_of_a_toml_text_has_its_line() -> None:
     assert document.line(("nothing",)) == 1
 
 
+def test_what_is_refused_in_toml_is_refused_in_a_file_of_comments_alone() -> None:
+    empty = parse_document("paddock.toml", b"")
+    assert empty.values == empty.lines == {}
+    for text in (b"# a\r\n\t # b\tc\n", "# \u00e4\u2028x = 1\n".encode(), b"\n\n# x = 1"):
+        assert parse_document("paddock.toml", text) == empty
+    for text in (
+        b"# a\rb\n",
+        b"# \x00",
+        b"#\x7f\n",
+        b"\x0c# a",
+        b"# a\n\x0b",
+        b"# a\r",
+        b"\xc2\xa0# a",
+    ):
+        with pytest.raises(ConfigError, match=r"not TOML: "):
+            parse_document("paddock.toml", text)
+
+
 def test_every_key_and_element_of_a_json_text_has_its_line() -> None:
     text = b'{\n "paths": {\n  "safe": [\n   "a",\n   "b"\n  ]\n },\n "\\u0061": null\n}'
     document = parse_document("p.json", text)
