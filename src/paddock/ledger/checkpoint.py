@@ -23,7 +23,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
 from paddock.ledger.format.lines import Head
-from paddock.ledger.format.merkle import Growing, consistency_path
+from paddock.ledger.format.merkle import consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.read import LedgerReader, failing
 from paddock.ledger.signing import Signer, require_growth
@@ -90,12 +90,11 @@ class Checkpointer:
             if end is None or not end.entries or end.is_poisoned:
                 said = "it is not known how much of the ledger is on the disk"
                 raise HostError(said, where=ascii(reader.path), hint="any append makes it known")
-            growing = _grow(tree, reader, end, last)
-            wanted = Checkpoint(self._signer.verifier.name, end.entries, growing.root())
+            root, proof = _grow(tree, reader, end, last)
+            wanted = Checkpoint(self._signer.verifier.name, end.entries, root)
             signed = last
             if signed is None or wanted != signed.checkpoint:
-                old = 0 if last is None else min(last.checkpoint.size, end.entries)
-                signed = self._signer.sign(wanted, consistency_path(tree, old, end.entries))
+                signed = self._signer.sign(wanted, proof)
             if not (self._folder / str(end.entries)).exists():
                 store_note(self._folder, signed)
             tree.keep(end)
@@ -104,21 +103,24 @@ class Checkpointer:
 
 def _grow(
     tree: TreeFiles, reader: LedgerReader, end: Mark, last: SignedCheckpoint | None
-) -> Growing:
+) -> tuple[bytes, list[bytes]]:
+    """Bring the tree to the end; return its root, and the proof that it goes on from `last`."""
     signed = 0 if last is None else last.checkpoint.size
+    old = min(signed, end.entries)
     edge = tree.edge
     is_line_end = reader.read(1, max(0, edge.offset_bytes - 1)) == b"\n"
     if edge.entries and edge.entries <= end.entries and is_line_end:
         # The ledger itself may be in order, and only what stands beside it not.
         with suppress(LedgerDamagedError):
-            growing = tree.grow(reader, end, signed)
+            root = tree.grow(reader, end, signed).root()
+            proof = consistency_path(tree, old, end.entries)
             if last is not None:
-                proof = consistency_path(tree, min(signed, end.entries), end.entries)
-                wanted = Checkpoint(last.checkpoint.origin, end.entries, growing.root())
+                wanted = Checkpoint(last.checkpoint.origin, end.entries, root)
                 require_growth(last.checkpoint, wanted, proof)
-            return growing
+            return root, proof
     tree.edge = NOTHING_DURABLE
-    return tree.grow(reader, end, signed)
+    root = tree.grow(reader, end, signed).root()
+    return root, consistency_path(tree, old, end.entries)
 
 
 def store_note(folder: Path, signed: SignedCheckpoint) -> None:

@@ -59,3 +59,32 @@ def test_little_loads_before_it_is_listened_to():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout.split() == []
+
+
+LATE = """
+import sys
+from paddock.apps.cli.entry import console
+sys.argv[1:] = ["--version"]
+try:
+    console()
+except SystemExit:
+    pass
+late = ("argparse", "gettext", "msgspec.inspect", "msgspec.yaml", "urllib.parse")
+print(*(name for name in late if name in sys.modules))
+import argparse, msgspec.toml
+from pathlib import Path
+print(Path("/a b").as_uri(), msgspec.json.schema(int, ref_template="{name}"))
+print(msgspec.inspect.type_info(bool), msgspec.toml.decode.__module__, argparse.ngettext("a", "b", 2))
+from urllib.parse import quote
+print(quote("a b"), msgspec.inspect is sys.modules["msgspec.inspect"])
+"""
+
+
+def test_what_it_does_not_load_is_there_for_whoever_wants_it():
+    ran = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[1:] == [
+        "argparse",
+        "file:///a%20b {'type': 'integer'}",
+        "BoolType() msgspec.toml b",
+        "a%20b True",
+    ]

@@ -11,6 +11,8 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
+    from typing import Any
 else:
     # `signal` would load `enum`, for longer than all the rest.
     import _signal as signal
@@ -25,7 +27,7 @@ def console() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     # What is loaded stays: a short call need not look through it for cycles again and again.
     gc.set_threshold(_COLLECTED_EVERY)
-    _load_msgspec()
+    _load_libraries()
     from paddock.apps.cli import main
 
     signal.signal(signal.SIGINT, before)
@@ -36,25 +38,54 @@ def console() -> None:
         gc.freeze()
 
 
-def _load_msgspec() -> None:
-    """Load msgspec with the `typing` of Python itself, and without `platform`.
+def _load_libraries() -> None:
+    """Load what every call needs without what none needs: as long as the libraries themselves.
 
-    It prefers `typing_extensions`, which loads `inspect` and the compiler's modules: as long
-    as msgspec itself. Its `uuid` asks `platform` for the system's name alone, which compiles a
-    dozen patterns. In a program's first thread nobody else can be loading them meanwhile.
+    msgspec prefers `typing_extensions`, which loads `inspect` and the compiler's modules; its
+    `uuid` asks `platform` for the system's name alone, which compiles a dozen patterns. The
+    others stand at the top of these libraries for functions that few programs call. In a
+    program's first thread nobody else can be loading them meanwhile.
     """
     # None makes an import of it fail.
     instead = {"typing_extensions": None, "platform": _System}
+    for name in ("inspect", "msgpack", "toml", "yaml"):
+        instead[f"msgspec.{name}"] = _Late(f"msgspec.{name}")
+    instead["msgspec._json_schema"] = _Late("msgspec._json_schema", "schema", "schema_components")
+    instead["urllib.parse"] = _Late("urllib.parse", "quote_from_bytes")
+    instead["gettext"] = _Late("gettext", "gettext", "ngettext")
     kept = {name: each for name, each in instead.items() if name not in sys.modules}
     sys.modules.update(kept)  # type: ignore[arg-type] - no modules, and found as such
     try:
-        import_module("msgspec")
+        for name in ("msgspec", "pathlib", "argparse"):
+            import_module(name)
     finally:
         for name in kept:
-            del sys.modules[name]
+            sys.modules.pop(name, None)
 
 
 class _System:
     @staticmethod
     def system() -> str:
         return os.uname().sysname
+
+
+class _Late:
+    """A module that is loaded when something of it is used, or one of `functions` is called."""
+
+    def __init__(self, name: str, *functions: str) -> None:
+        self._name = name
+        for each in functions:
+            setattr(self, each, self._late(each))
+
+    def _late(self, function: str) -> "Callable[..., object]":
+        def call(*given: object, **named: object) -> object:
+            return self.__getattr__(function)(*given, **named)
+
+        return call
+
+    def __getattr__(self, name: str) -> "Any":
+        if name.startswith("__"):
+            raise AttributeError(name)  # asked by the import system, which takes it as it is
+        if sys.modules.get(self._name) is self:
+            del sys.modules[self._name]
+        return getattr(import_module(self._name), name)
