@@ -10,6 +10,7 @@ import os
 import stat
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -31,6 +32,8 @@ from paddock.storage.atomic import FILE_MODE, create_file, read_file, replace_fi
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 # The private half never lies inside a plane. It is one line of text, the signer key of C2SP
 # signed-note's reference tools: `PRIVATE+KEY+name+hash+base64(0x01 ‖ seed)`.
 
@@ -47,18 +50,22 @@ class SigningKey(Struct, frozen=True):
         return f"SigningKey({self.verifier})"
 
     def sign(self, message: bytes) -> bytes:
-        # Imported here: it costs more than opening a ledger, and few calls sign.
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only where needed
+        return _private_key(self.seed).sign(message)
 
-        return Ed25519PrivateKey.from_private_bytes(self.seed).sign(message)
+
+# A key is made when it is loaded and again when it signs, each time for a curve's multiplication.
+@lru_cache(maxsize=4)
+def _private_key(seed: bytes) -> "Ed25519PrivateKey":
+    # Imported here: it costs more than opening a ledger, and few calls sign.
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only where needed
+
+    return Ed25519PrivateKey.from_private_bytes(seed)
 
 
 def make_key(name: str, seed: bytes) -> SigningKey:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only where needed
-
     if not is_key_name(name):
         raise ConfigError(f"not a name for a key: {name!a}", hint="printable, no space, no +")
-    public = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    public = _private_key(seed).public_key().public_bytes_raw()
     return SigningKey(VerifierKey(name, public), seed)
 
 

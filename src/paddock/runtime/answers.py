@@ -1,6 +1,5 @@
 """What a door answers: an outcome as a result, and every refusal in its words. Pure."""
 
-import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -93,6 +92,8 @@ def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
 
 
 def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
+    import shlex  # noqa: PLC0415 - for a refusal alone
+
     is_whole = action == show_name(action).strip() and len(action) <= limits.message_value_chars_max
     if action and is_whole:
         asked = f"{shlex.quote(action)} --agent {agent}"

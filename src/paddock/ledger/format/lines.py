@@ -5,9 +5,8 @@ finds another field order, a key given twice, white space, other escapes and oth
 """
 
 import re
-from base64 import b64encode
 from binascii import Error as Base64Error
-from binascii import a2b_base64, hexlify
+from binascii import a2b_base64, b2a_base64, hexlify
 from collections.abc import Sequence
 from enum import StrEnum
 from hashlib import sha256
@@ -265,7 +264,7 @@ class VerifierKey(Struct, frozen=True):
         return sha256(self.name.encode() + b"\n" + ALGORITHM_ED25519 + self.public).digest()[:4]
 
     def __str__(self) -> str:
-        encoded = b64encode(ALGORITHM_ED25519 + self.public).decode()
+        encoded = b2a_base64(ALGORITHM_ED25519 + self.public, newline=False).decode()
         return f"{self.name}+{self.key_id.hex()}+{encoded}"
 
     @classmethod
