@@ -61,30 +61,53 @@ def test_little_loads_before_it_is_listened_to():
     assert ran.stdout.split() == []
 
 
-LATE = """
-import sys
+END = """
+import atexit, sys, threading
 from paddock.apps.cli.entry import console
-sys.argv[1:] = ["--version"]
-try:
-    console()
-except SystemExit:
-    pass
-late = ("argparse", "gettext", "msgspec.inspect", "msgspec.yaml", "urllib.parse")
-print(*(name for name in late if name in sys.modules))
-import argparse, msgspec.toml
-from pathlib import Path
-print(Path("/a b").as_uri(), msgspec.json.schema(int, ref_template="{name}"))
-print(msgspec.inspect.type_info(bool), msgspec.toml.decode.__module__, argparse.ngettext("a", "b", 2))
-from urllib.parse import quote
-print(quote("a b"), msgspec.inspect is sys.modules["msgspec.inspect"])
+left = sys.argv.pop(1)
+if left == "called":
+    atexit.register(print, "called")
+if left == "ran":
+    main = threading.main_thread()
+    threading.Thread(target=lambda: (main.join(), print("ran"))).start()
+console()
 """
 
 
-def test_what_it_does_not_load_is_there_for_whoever_wants_it():
-    ran = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("left", ["nothing", "called", "ran"])
+def test_what_waits_for_the_end_has_its_turn_and_what_was_printed_is_out(left: str) -> None:
+    last = "" if left == "nothing" else f"{left}\n"
+    for option, status, ends in (("--version", 0, f"paddock 0.1.0\n{last}"), ("--no", 2, last)):
+        ran = subprocess.run(
+            [sys.executable, "-c", END, left, option], capture_output=True, text=True, check=False
+        )
+        assert (ran.returncode, ran.stdout) == (status, ends)
+        assert ("unknown option" in ran.stderr) is (status == 2)
+
+
+LATE = """
+import atexit, sys
+from paddock.apps.cli.entry import console
+def look():
+    late = ("argparse", "gettext", "msgspec.inspect", "msgspec.yaml", "urllib.parse")
+    print(*(name for name in late if name in sys.modules))
+    import argparse, msgspec.toml
+    from pathlib import Path
+    print(Path("/a b").as_uri(), msgspec.json.schema(int, ref_template="{name}"))
+    print(msgspec.inspect.type_info(bool), msgspec.toml.decode.__module__)
+    print(argparse.ngettext("a", "b", 2), msgspec.inspect is sys.modules["msgspec.inspect"])
+atexit.register(look)
+console()
+"""
+
+
+def test_what_it_does_not_load_is_there_for_whoever_wants_it() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LATE, "--version"], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.splitlines()[1:] == [
         "argparse",
         "file:///a%20b {'type': 'integer'}",
-        "BoolType() msgspec.toml b",
-        "a%20b True",
+        "BoolType() msgspec.toml",
+        "b True",
     ]

@@ -6,7 +6,8 @@ The table of commands is plain data, so that `paddock --help` loads nothing else
 import contextlib
 import os
 import sys
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NoReturn
 
 from msgspec import Struct
 
@@ -252,7 +253,7 @@ def _allow_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def console() -> None:
+def console(end: Callable[[int], NoReturn] = sys.exit) -> None:
     here = Console.of_process()
     # Threat: what was cut short must not pass for done where `paddock ledger verify | head -1`
     # decides what comes next.
@@ -267,7 +268,7 @@ def console() -> None:
             here.report(error)
             status = EXIT_HOST
         forget(here.stdout)
-    sys.exit(status)
+    end(status)
 
 
 def report_defect(error: Exception, console: Console) -> None:
