@@ -5,7 +5,6 @@ Options are parsed by argparse, and refused in our words.
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -47,7 +46,7 @@ class Parser(argparse.ArgumentParser):
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> Any:
         words = None if args is None else list(args)
-        before = copy(namespace)
+        before = None if namespace is None else argparse.Namespace(**vars(namespace))
         known, left = super().parse_known_args(words, namespace)
         if not left or self._is_again or self._subparsers is not None:
             return known, left

@@ -6,7 +6,6 @@ What a policy file declares is planned first, shown to whoever is to trust it, a
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -132,6 +131,8 @@ class AgentPlan(Struct, frozen=True):
 
 def plan_agents(policy: Policy, agents: AgentStore, root: Path, file: str) -> AgentPlan:
     """Compare what the policy file `file` declares with what the plane has. Raises: ConfigError."""
+    from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415 - when a policy is trusted
+
     declared = {each.name: each for each in policy.settings.agents if each.is_declared}
     default = default_agent_of(agents.layout.kind)
     try:

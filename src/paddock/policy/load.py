@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from graphlib import CycleError, TopologicalSorter
 from typing import Final, cast
 
 from msgspec import Struct
@@ -341,6 +340,10 @@ def _with_bases(
     report: Report, found: tuple[Profile, ...], known: Mapping[str, Profile]
 ) -> tuple[Profile, ...]:
     """Join each profile with those that it extends: the file's own, else what holds without it."""
+    if not any(profile.extends for profile in found):
+        return found
+    from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415 - few profiles extend one
+
     own = {profile.name: profile for profile in found}
     above = {name: {*each.extends} & (own.keys() - {name}) for name, each in own.items()}
     try:

@@ -292,7 +292,7 @@ def decode_base64(encoded: str) -> bytes | None:
         decoded = a2b_base64(encoded, strict_mode=True)
     except (Base64Error, ValueError):
         return None
-    return decoded if b64encode(decoded).decode() == encoded else None
+    return decoded if b2a_base64(decoded, newline=False).decode() == encoded else None
 
 
 def is_key_name(name: str) -> bool:
