@@ -333,11 +333,14 @@ class Policy(Struct, frozen=True, eq=False):
 
     def as_if_trusted(self) -> "Policy":
         """Return what holds once the untrusted file is trusted: for a "what if"."""
-        if self.untrusted is None:
+        project, user = self.sources
+        if self.untrusted is None or project is None:
             return self
-        return _load_trusted(*self.sources, self.plane_kind, self.planes_below, self.packages)
+        project = replace(project, trusted=True)
+        return load_policy(project, user, self.plane_kind, self.planes_below, self.packages)
 
 
+@lru_cache(maxsize=8)
 def load_policy(
     project: PolicySource | None,
     user: PolicySource | None = None,
@@ -404,18 +407,6 @@ def _package_rules(
         if (action.head, str(action)) == ("tool:net:connect", each.action):
             rules.append(replace(rule, addresses=addresses))
     return tuple(rules)
-
-
-@lru_cache(maxsize=4)
-def _load_trusted(
-    project: PolicySource | None,
-    user: PolicySource | None,
-    kind: PlaneKind,
-    planes_below: tuple[str, ...],
-    packages: tuple[PackageRule, ...],
-) -> Policy:
-    trusted = None if project is None else replace(project, trusted=True)
-    return load_policy(trusted, user, kind, planes_below, packages)
 
 
 def _tightened(policy: Policy, document: PolicyDocument) -> Policy:

@@ -1,5 +1,6 @@
 """A ledger that checkpoints itself: when, and what happens where it cannot."""
 
+import logging
 import os
 import shutil
 import time
@@ -18,6 +19,17 @@ from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, Pending, changed, note, open_ledger
 from tests.support.sealed import ORIGIN, seal_ledger
+
+
+@pytest.fixture
+def warned():
+    """What the ledger's log was told."""
+    told, log = [], logging.getLogger("paddock.ledger")
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())
+    log.addHandler(handler)
+    yield told
+    log.removeHandler(handler)
 
 
 class Clock:
@@ -206,14 +218,14 @@ def test_an_own_entry_behind_covered_ones_has_its_own_second(sealed):
     assert shelf.sizes == [2, 4]
 
 
-def test_where_it_cannot_be_carried_up_the_append_stands_and_says_why(sealed, caplog):
+def test_where_it_cannot_be_carried_up_the_append_stands_and_says_why(sealed, warned):
     shelf, clock = Shelf(), Clock()
     ledger = open_kept(sealed, shelf, clock)
     shelf.failure = HostError("no room above")
 
     ledger.append([Entry("GATE_RESULT")])
 
-    assert [text.rpartition(": ")[2] for text in caplog.messages] == ["no room above"]
+    assert [text.rpartition(": ")[2] for text in warned] == ["no room above"]
     assert verify(sealed.path).entries == 2
     shelf.failure = None
     clock.now = 1.0
@@ -221,7 +233,7 @@ def test_where_it_cannot_be_carried_up_the_append_stands_and_says_why(sealed, ca
     assert shelf.sizes == [3]
 
 
-def test_what_cannot_be_carried_up_is_said_once_until_it_changes(sealed, caplog):
+def test_what_cannot_be_carried_up_is_said_once_until_it_changes(sealed, warned):
     shelf, clock = Shelf(), Clock()
     ledger = open_kept(sealed, shelf, clock)
     shelf.failure = HostError("no room above")
@@ -230,19 +242,19 @@ def test_what_cannot_be_carried_up_is_said_once_until_it_changes(sealed, caplog)
         ledger.append([Entry("GATE_RESULT")])
 
     said = f"the newest entries of {sealed.path!a} are covered by no exported checkpoint: no room above"
-    assert caplog.messages == [f"paddock: {said}"]
+    assert warned == [f"paddock: {said}"]
     shelf.failure = HostError("no way up")
     ledger.append([Entry("GATE_RESULT")])
-    assert [text.rpartition(": ")[2] for text in caplog.messages] == ["no room above", "no way up"]
+    assert [text.rpartition(": ")[2] for text in warned] == ["no room above", "no way up"]
 
 
-def test_without_its_key_a_ledger_is_written_and_not_signed(sealed, caplog):
+def test_without_its_key_a_ledger_is_written_and_not_signed(sealed, warned):
     os.unlink(sealed.key)
     ledger = open_kept(sealed, Shelf(), Clock())
 
     ledger.append([Entry("GATE_RESULT")])
 
-    assert ["key cannot be read" in text for text in caplog.messages] == [True]
+    assert ["key cannot be read" in text for text in warned] == [True]
     assert verify(sealed.path).uncovered.startswith("entries 0 to 1 are covered by no")
 
 
@@ -254,7 +266,7 @@ def test_a_key_that_the_ledger_does_not_name_signs_nothing_of_it(sealed):
         open_kept(sealed, Shelf(), Clock()).seal()
 
 
-def test_a_ledger_that_went_back_is_not_signed(sealed, caplog):
+def test_a_ledger_that_went_back_is_not_signed(sealed):
     sealed.append(5)
     note_before = sealed.checkpointer.make().note
     sealed.write(sealed.lines()[:3])
@@ -265,7 +277,7 @@ def test_a_ledger_that_went_back_is_not_signed(sealed, caplog):
     assert sealed.signer.last().note == note_before
 
 
-def test_a_ledger_made_anew_is_not_signed(sealed, caplog):
+def test_a_ledger_made_anew_is_not_signed(sealed):
     sealed.append(5)
     sealed.checkpointer.make()
     sealed.write(sealed.lines()[:3])
@@ -276,7 +288,7 @@ def test_a_ledger_made_anew_is_not_signed(sealed, caplog):
         sealed.checkpointer.make()
 
 
-def test_a_ledger_with_a_line_that_does_not_chain_is_not_signed(sealed, caplog):
+def test_a_ledger_with_a_line_that_does_not_chain_is_not_signed(sealed):
     sealed.append(5)
     lines = sealed.lines()
     sealed.write([*lines[:2], lines[2].replace(b"note", b"nota"), *lines[3:]])
@@ -305,7 +317,7 @@ def test_a_line_that_holds_no_entry_is_not_signed_whatever_the_head_file_says(se
     assert sealed.signer.last() is None
 
 
-def test_what_is_not_on_the_disk_for_certain_is_not_signed(sealed, caplog):
+def test_what_is_not_on_the_disk_for_certain_is_not_signed(sealed):
     ledger = open_ledger(sealed.path, create=None)
     ledger.append([note("durable")])
     ledger.write([note("not yet")])

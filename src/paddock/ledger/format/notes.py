@@ -9,6 +9,7 @@ may follow and mean nothing to us.
 import re
 from binascii import b2a_base64
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -105,6 +106,8 @@ def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
     return SignedCheckpoint(checkpoint, note)
 
 
+# The same note stands beside the ledger, with its key and in the ledger above.
+@lru_cache(maxsize=256)
 def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
     # Imported here: it costs more than opening a ledger.
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - only where needed
