@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from importlib import import_module
+from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,14 +59,14 @@ def _load_libraries() -> None:
     program's first thread nobody else can be loading them meanwhile.
     """
     # None makes an import of it fail.
-    instead = {"typing_extensions": None, "platform": _System}
+    instead: dict[str, Any] = {"typing_extensions": None, "platform": _System}
     for name in ("inspect", "msgpack", "toml", "yaml"):
         instead[f"msgspec.{name}"] = _Late(f"msgspec.{name}")
     instead["msgspec._json_schema"] = _Late("msgspec._json_schema", "schema", "schema_components")
     instead["urllib.parse"] = _Late("urllib.parse", "quote_from_bytes")
     instead["gettext"] = _Late("gettext", "gettext", "ngettext")
     kept = {name: each for name, each in instead.items() if name not in sys.modules}
-    sys.modules.update(kept)  # type: ignore[arg-type] - no modules, and found as such
+    sys.modules.update(kept)
     try:
         for name in ("msgspec", "pathlib", "argparse"):
             import_module(name)
@@ -80,11 +81,11 @@ class _System:
         return os.uname().sysname
 
 
-class _Late:
+class _Late(ModuleType):
     """A module that is loaded when something of it is used, or one of `functions` is called."""
 
     def __init__(self, name: str, *functions: str) -> None:
-        self._name = name
+        super().__init__(name)
         for each in functions:
             setattr(self, each, self._late(each))
 
@@ -97,6 +98,6 @@ class _Late:
     def __getattr__(self, name: str) -> "Any":
         if name.startswith("__"):
             raise AttributeError(name)  # asked by the import system, which takes it as it is
-        if sys.modules.get(self._name) is self:
-            del sys.modules[self._name]
-        return getattr(import_module(self._name), name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), name)
