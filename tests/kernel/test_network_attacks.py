@@ -26,6 +26,7 @@ from paddock.errors import PaddockError
 from paddock.network.egress import Address, Egress
 from paddock.policy.network import Reach
 from paddock.sandbox.values import CommandEnd
+from paddock.values.decisions import Action
 from tests.kernel.network_attacks import ATTACKS
 from tests.support.canaries import (
     Canary,
@@ -552,6 +553,10 @@ def test_who_binds_an_address_of_a_name_first_gets_no_connection_of_it(tmp_path:
 # --- questions to a person ------------------------------------------------------
 
 
+def asked(port: int) -> str:
+    return f"tool:net:connect {GOOD}:{port}"
+
+
 @attack(73)
 def test_what_was_granted_counts_for_one_port_and_one_command(tmp_path: Path):
     with a_canary() as server, a_canary() as other:
@@ -559,14 +564,14 @@ def test_what_was_granted_counts_for_one_port_and_one_command(tmp_path: Path):
         with walled(tmp_path, rules, {GOOD: "127.0.0.1"}) as behind:
             behind.seen.answer = True
             first = probe(behind, server.port, GOOD, GOOD)
-            assert behind.seen.asked == [(GOOD, server.port)]
+            assert behind.seen.asked == [asked(server.port)]
             behind.seen.answer = False
             second = probe(behind, other.port, GOOD)
             third = probe(behind, server.port, GOOD)
         assert len(server.settle()) == 2
         assert other.settle() == []
 
-    assert behind.seen.asked == [(GOOD, server.port), (GOOD, other.port), (GOOD, server.port)]
+    assert behind.seen.asked == [asked(server.port), asked(other.port), asked(server.port)]
     assert first == [f"{GOOD} ok"] * 2
     assert second == third == [f"{GOOD} ConnectionResetError"]
 
@@ -576,8 +581,8 @@ class Slow(Seen):
 
     may_answer: threading.Event = field(default_factory=threading.Event)
 
-    def ask(self, host: str, port: int, reach: Reach) -> bool:
-        self.asked.append((host, port))
+    def ask(self, action: Action, reach: Reach) -> bool:
+        self.asked.append(str(action))
         self.may_answer.wait(60)
         return True
 
@@ -595,7 +600,7 @@ def test_what_is_granted_after_the_end_of_a_command_opens_nothing(tmp_path: Path
         with walled(tmp_path, rules, names) as behind:
             behind.seen = slow = Slow()
             behind.python(code, str(server.port), *names)
-            asked = len(slow.asked)
+            count = len(slow.asked)
             slow.may_answer.set()
             # Whoever is asked after the end is asked before the next.
             behind.seen = Seen(answer=True)
@@ -604,7 +609,7 @@ def test_what_is_granted_after_the_end_of_a_command_opens_nothing(tmp_path: Path
 
     assert neighbour == ["n1.example.org ok"]
     assert slow.opened_ == []
-    assert len(slow.asked) == asked < len(names)
+    assert len(slow.asked) == count < len(names)
 
 
 # --- floods ---------------------------------------------------------------------
@@ -687,13 +692,19 @@ def test_hundreds_of_connections_that_read_nothing_leave_room_for_the_next_comma
     tmp_path: Path, caplog
 ):
     """What a client does not read fills buffers: of each only so much."""
-    met: list[int] = []
+    lock, met, peak = threading.Lock(), [0], [0]
 
     def serve(client: socket.socket) -> None:
-        met.append(1)
-        client.recv(100)
-        client.sendall(bytes(3_000_000))
-        client.recv(100)
+        with lock:
+            met[0] += 1
+            peak[0] = max(peak[0], met[0])
+        try:
+            client.recv(100)
+            client.sendall(bytes(3_000_000))
+            client.recv(100)
+        finally:
+            with lock:
+                met[0] -= 1
 
     with (
         a_server(serve) as port,
@@ -705,7 +716,7 @@ def test_hundreds_of_connections_that_read_nothing_leave_room_for_the_next_comma
         neighbour = probe(behind, server.port, GOOD)
 
     assert said(end).startswith("made "), complained(end)
-    assert len(met) <= 256
+    assert peak[0] <= 256
     assert {event.why for event in end.network.refused} == {"too many connections"}
     # Its socket, the way out, and the server's own; and a pipe each way once a megabyte has flowed.
     assert most[0] < 256 * 7 + 100
