@@ -89,6 +89,7 @@ PARTS = (
     Part("Starting a confined command", "spawn.py"),
     Part("A command in other sandboxes", "spawn_peers.py"),
     Part("run_shell", "shell.py"),
+    Part("The network of a command", "network.py"),
     Part("The hook", "hook.py"),
     Part("MCP", "mcp.py"),
     Part("MCP beside other servers", "mcp_peers.py"),
