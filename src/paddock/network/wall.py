@@ -242,7 +242,7 @@ class Wall:
             socket.close(fd)
         if self._more_refused:
             more = RefusedConnection("", 0, "further refusals", self._more_refused)
-            await self._helpers.record(self._witness.refused, more)
+            await self._helpers.record_after(self._witness.refused, more)
 
     def forget(self) -> None:
         """In a forked child: these are the parent's, and the network would outlive its command."""
@@ -405,7 +405,7 @@ class Wall:
         raise NoWayError("nothing answers there")
 
     async def close(self, event: ClosedConnection) -> None:
-        await asyncio.shield(self._helpers.record(self._witness.closed, event))
+        await asyncio.shield(self._helpers.record_after(self._witness.closed, event))
 
     async def _relay(
         self,
@@ -473,7 +473,7 @@ class Wall:
                 f" a person can allow it: paddock network allow {show_name(place)}\n".encode()
             )
             event = RefusedConnection(host, port, why)
-            self._start(self._helpers.record(self._witness.refused, event))
+            self._start(self._helpers.record_after(self._witness.refused, event))
 
     def _start(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(what)
