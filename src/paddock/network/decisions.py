@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from msgspec import Struct
 
 from paddock.errors import PaddockError
-from paddock.network.egress import NoWayError
+from paddock.network.egress import NoWayError, Terms
 from paddock.policy.network import NetworkJudge, Reach
 from paddock.values.calls import ClosedConnection, OpenedConnection, RefusedConnection
 from paddock.values.decisions import Action, Outcome
@@ -103,6 +103,10 @@ class Decisions:
         action = Action("net", "request", f"{method} {host}:{port}{target.partition('?')[0]}")
         return await self._decide(lambda judge: judge.request(method, host, port, target), action)
 
+    async def places(self, host: str, port: int) -> list[Terms]:
+        """Return where a name may lead, by each of the two policies. Raises: NoWayError."""
+        return [(judge.connect(host, port).addresses, judge) for judge in await self._judges()]
+
     async def is_denied_now(self, host: str, port: int) -> bool:
         now = await self._judge_now()
         if now is self.judge:
@@ -115,10 +119,7 @@ class Decisions:
             asked.cancel()
 
     async def _decide(self, judged: Judged, action: Action) -> Reach:
-        now = await self._judge_now()
-        if now is None:
-            raise NoWayError("the policy cannot be read")
-        found = [judged(self.judge)] if now is self.judge else [judged(self.judge), judged(now)]
+        found = [judged(judge) for judge in await self._judges()]
         # Of two that say the same the newer: what it names is what holds from now on.
         reach = max(reversed(found), key=lambda each: each.outcome)
         if reach.outcome is Outcome.ASK and not await self._is_granted(action, reach):
@@ -126,6 +127,12 @@ class Decisions:
         if reach.outcome is Outcome.DENY:
             raise NoWayError(rule_of(reach))
         return reach
+
+    async def _judges(self) -> list[NetworkJudge]:
+        now = await self._judge_now()
+        if now is None:
+            raise NoWayError("the policy cannot be read")
+        return [self.judge] if now is self.judge else [self.judge, now]
 
     async def _judge_now(self) -> NetworkJudge | None:
         return await self._helpers.record(self._terms.latest)

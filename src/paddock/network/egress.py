@@ -17,7 +17,7 @@ import fcntl
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -39,6 +39,8 @@ from paddock.values.decisions import Outcome
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+Terms = tuple[tuple[Network, ...], NetworkJudge]
+"""Where a name may lead besides public addresses, and who judges the address itself."""
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 
 _CONNECT_S: Final = 30.0
@@ -69,31 +71,24 @@ class Egress:
         self._environment = environment
         self._resolve = resolve or resolve_here
 
-    async def find(
-        self, host: str, port: int, allowed: tuple[Network, ...], judge: NetworkJudge
-    ) -> list[Way]:
-        """Return where a connection may go, best first. Raises: NoWayError."""
+    async def find(self, host: str, port: int, terms: Sequence[Terms]) -> list[Way]:
+        """Return where a connection may go by each of the terms, best first. Raises: NoWayError."""
         if self._proxy_for(host) is not None:
             return [Way(None)]
         literal = _literal(host)
-        if literal is not None:
-            found = [literal]
-            allowed = tuple(filter(_means_each, allowed))
-        else:
-            found = await self._resolve(host, port)
+        found = await self._resolve(host, port) if literal is None else [literal]
         own = tuple(_own_networks())
         ways: list[Way] = []
         why = ""
         for address in found:
-            reach = judge.address(address, port)
-            if reach.outcome is Outcome.DENY and reach.rule is not None:
-                why = why or f"it leads to {address}: {reach.rule.said}"
-                continue
-            problem = judge_address(address, allowed, own)
+            problems = (
+                _problem_of(address, port, *each, own, is_named=literal is None) for each in terms
+            )
+            problem = next(filter(None, problems), "")
             if problem:
-                why = why or f"it leads to {address}, which is {problem}"
-                continue
-            ways.append(Way(address))
+                why = why or f"it leads to {address}{problem}"
+            else:
+                ways.append(Way(address))
         if not ways:
             raise NoWayError(why or "the name has no address")
         return ways[:_TRIED_MAX]
@@ -164,6 +159,22 @@ def _literal(host: str) -> Address | None:
         return ip_address(host)
     except ValueError:
         return None
+
+
+def _problem_of(
+    address: Address,
+    port: int,
+    allowed: tuple[Network, ...],
+    judge: NetworkJudge,
+    own: tuple[Network, ...],
+    *,
+    is_named: bool,
+) -> str:
+    reach = judge.address(address, port)
+    if reach.outcome is Outcome.DENY and reach.rule is not None:
+        return f": {reach.rule.said}"
+    problem = judge_address(address, allowed if is_named else [*filter(_means_each, allowed)], own)
+    return problem and f", which is {problem}"
 
 
 def _means_each(network: Network) -> bool:

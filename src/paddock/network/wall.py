@@ -391,7 +391,7 @@ class Wall:
         self, host: str, port: int, reach: Reach, name: str
     ) -> tuple[socket.socket, OpenedConnection]:
         """Connect to where the name leads, each try on record before it. Raises: NoWayError."""
-        for way in await self._egress.find(host, port, reach.addresses, self._decisions.judge):
+        for way in await self._egress.find(host, port, await self._decisions.places(host, port)):
             opened = OpenedConnection(host, port, way.shown, name, rule_of(reach))
             self._count += 1
             try:
