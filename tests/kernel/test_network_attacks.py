@@ -22,10 +22,11 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, field
 
-from paddock.errors import PaddockError
+from paddock.errors import HostError, PaddockError
 from paddock.network.egress import Address, Egress
 from paddock.policy.network import Reach
 from paddock.sandbox.values import CommandEnd
+from paddock.values.calls import ClosedConnection, RefusedConnection
 from paddock.values.decisions import Action
 from tests.kernel.network_attacks import ATTACKS
 from tests.support.canaries import (
@@ -644,10 +645,14 @@ for number in range(6000):
     try: made.send(question(b'n%d.example.org' % number))
     except BlockingIOError: pass
     if number % 50 == 0: os.sched_yield()
-made.setblocking(True)
-made.settimeout(10)
-try: print(len(made.recv(600)) > 0)
-except TimeoutError: print('silence')
+# Another socket, whose answer says that those before it have been looked at.
+last = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+last.connect(('127.0.0.53', 53))
+last.settimeout(0.2)
+for _ in range(100):
+    last.send(question(b'last.example.org'))
+    try: print(len(last.recv(600)) > 0); break
+    except TimeoutError: pass
 """
 
 
@@ -798,7 +803,50 @@ def test_policy_is_read_once_for_each_connection_and_not_ever_more_often(tmp_pat
             end = behind.python(code, nowhere, GOOD, str(server.port))
 
     assert said(end) == "waited\n", complained(end)
-    assert behind.policy_reads < 201 + 100
+    assert behind.policy_reads < 2 * 201 + 100
+
+
+class Unwritable(Seen):
+    """Of which the record keeps what is opened alone."""
+
+    def closed(self, event: ClosedConnection) -> None:
+        raise HostError("the disk is full")
+
+    def refused(self, event: RefusedConnection) -> None:
+        raise HostError("the disk is full")
+
+
+def test_an_end_or_a_refusal_that_cannot_be_put_on_record_breaks_nothing(tmp_path: Path, caplog):
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        behind.seen = Unwritable()
+        end = behind.python(PROBE, *[f"n{number}.example.org:1" for number in range(60)])
+        first = probe(behind, server.port, GOOD)
+        second = probe(behind, server.port, GOOD)
+
+    assert len(end.network.refused) == 50
+    assert end.network.more_refused >= 10
+    assert first == second == [f"{GOOD} ok"]
+    assert caplog.records == []
+
+
+def test_an_address_that_policy_denies_by_now_is_not_reached_any_more(tmp_path: Path):
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        behind.later_rules = rule(server.port) + (
+            '[[profiles.test.rules]]\naction = "tool:net:connect 127.0.0.0/8:*"\noutcome = "deny"\n'
+        )
+        denied = probe(behind, server.port, GOOD)
+        behind.later_rules = rule(server.port, more="")
+        narrowed = probe(behind, server.port, GOOD)
+        assert server.settle() == []
+        behind.later_rules = ""
+        neighbour = probe(behind, server.port, GOOD)
+
+    assert denied == narrowed == [f"{GOOD} ConnectionResetError"]
+    assert [event.why.partition(" (")[0] for event in behind.seen.refused_] == [
+        "it leads to 127.0.0.1: tool:net:connect 127.0.0.0/8:*",
+        "it leads to 127.0.0.1, which is loopback",
+    ]
+    assert neighbour == [f"{GOOD} ok"]
 
 
 # --- ends -----------------------------------------------------------------------

@@ -69,6 +69,8 @@ class Walled(Struct):
     seen: Seen = field(default_factory=Seen)
     is_denied_once_opened: bool = False
     """Whether policy denies everything from the first open connection on."""
+    later_rules: str = ""
+    """What policy says by the time of the first connection, if that is something else."""
     policy_reads: int = 0
 
     def run(self, *argv: str, timeout_s: float = 60.0) -> CommandEnd:
@@ -77,6 +79,8 @@ class Walled(Struct):
 
         def latest() -> NetworkJudge:
             self.policy_reads += 1
+            if self.later_rules:
+                return judge_of(f"[profiles.test]\n{self.later_rules}")
             return denying if self.is_denied_once_opened and self.seen.opened_ else judge
 
         self.room.network = "policy"
