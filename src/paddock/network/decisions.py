@@ -88,6 +88,7 @@ class Decisions:
         self._terms = terms
         self._helpers = helpers
         self._asked: dict[Action, asyncio.Task[bool]] = {}
+        self._is_withdrawn = False
         self._asking = 0
         self._asked_until_s = 0.0
         self.granted_s = 0.0
@@ -115,6 +116,7 @@ class Decisions:
 
     def withdraw(self) -> None:
         """Ask about nothing any more: the command has ended, and no answer counts."""
+        self._is_withdrawn = True
         for asked in self._asked.values():
             asked.cancel()
 
@@ -140,6 +142,8 @@ class Decisions:
     async def _is_granted(self, action: Action, reach: Reach) -> bool:
         asked = self._asked.get(action)
         if asked is None:
+            if self._is_withdrawn:
+                raise NoWayError("the command has ended")
             asked = self._asked[action] = asyncio.create_task(self._ask(action, reach))
         return await asyncio.shield(asked)
 
