@@ -16,18 +16,17 @@ from paddock.providers.scripted import parse_script
 from tests.support.documents import Typed, blocks, run_document
 from tests.support.forked import paddock_in
 from tests.support.postgres import empty_database, running_server
+from tests.support.registries import a_registry
 from tests.support.repository import ROOT
 
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 WITH_A_DATABASE = "many-hosts"
-FOLLOWED = [
-    pytest.param(
-        path,
-        id=path.stem,
-        marks=[pytest.mark.needs("postgresql")] if path.stem == WITH_A_DATABASE else [],
-    )
-    for path in GUIDES
-]
+WITH_A_REGISTRY = "network"
+MARKS = {
+    WITH_A_DATABASE: [pytest.mark.needs("postgresql")],
+    WITH_A_REGISTRY: [pytest.mark.needs("git"), pytest.mark.loopback],
+}
+FOLLOWED = [pytest.param(path, id=path.stem, marks=MARKS.get(path.stem, ())) for path in GUIDES]
 
 
 @pytest.fixture
@@ -62,6 +61,15 @@ def collector() -> Iterator[str]:
         yield empty_database(socket)
 
 
+@pytest.fixture
+def registry(
+    tmp_path: Path, project: Path, environment: dict[str, str]
+) -> Iterator[dict[str, str]]:
+    """What leads this host to a registry that is its own."""
+    with a_registry(tmp_path / "site", Path(environment["HOME"]), project) as variables:
+        yield variables
+
+
 @pytest.mark.needs("stage")
 @pytest.mark.parametrize("guide", FOLLOWED)
 def test_a_guide_can_be_followed(
@@ -69,6 +77,8 @@ def test_a_guide_can_be_followed(
 ):
     if guide.stem == WITH_A_DATABASE:
         environment["PADDOCK_COLLECTOR"] = request.getfixturevalue("collector")
+    if guide.stem == WITH_A_REGISTRY:
+        environment |= request.getfixturevalue("registry")
     assert len(blocks(guide)) >= 3
     assert run_document(guide, project, environment) == []
 
@@ -77,7 +87,10 @@ def test_a_guide_can_be_followed(
 def test_a_policy_that_a_guide_shows_has_nothing_doubtful(guide: Path):
     for block in blocks(guide):
         if block.language == "toml":
-            assert lint(load_policy(PolicySource(block.name, block.text.encode()))) == ()
+            source = PolicySource(block.name, block.text.encode())
+            is_users = block.name.startswith("~/")
+            shown = load_policy(None, source) if is_users else load_policy(source)
+            assert lint(shown) == ()
 
 
 def words_of(wrong: str) -> set[str]:

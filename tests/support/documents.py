@@ -6,7 +6,8 @@ A block's language says what it is:
   command is what it prints, standard error included; `…` stands for anything, as
   nothing at all does. A command has to succeed unless what it prints shows an error.
 - `python`: a program, run from the project's folder.
-- `toml NAME`, `json NAME`, `python NAME`, `text NAME`: a file, written where NAME says.
+- `toml NAME`, `json NAME`, `python NAME`, `text NAME`: a file, written where NAME says, which
+  may begin with `~/`.
 """
 
 import re
@@ -73,8 +74,9 @@ def run_document(document: Path, folder: Path, environment: dict[str, str]) -> l
                 if typed.problem
             ]
         elif block.name:
-            (folder / block.name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / block.name).write_text(block.text, encoding="utf-8")
+            place = folder / block.name.replace("~", environment["HOME"], 1)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(block.text, encoding="utf-8")
             found = []
         elif block.language == "python":
             found = _run_python(block.text, folder, environment)
