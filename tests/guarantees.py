@@ -705,5 +705,13 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "network-outlives-its-command.toml",
             ),
         ),
+        "G48": Guarantee(
+            tests=("tests/kernel/test_network_requests.py", "tests/unit/network/test_requests.py"),
+            mutants=(
+                "credentials-open-their-hosts.toml",
+                "placeholders-go-anywhere.toml",
+                "hosts-are-not-verified.toml",
+            ),
+        ),
     }
 )

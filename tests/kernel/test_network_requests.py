@@ -142,3 +142,25 @@ def test_a_request_that_no_rule_allows_does_not_reach_the_host(said, line: str, 
     assert why in str(got["network"]["refused"])
     assert "paddock" in got["stdout"]
     assert said("curl -sS https://api.example.org/issues/2")["stdout"] == "GET /issues/2 None\n"
+
+
+def test_a_credential_opens_nothing_by_itself(said):
+    said.yard.govern(
+        POLICY.replace("tool:net:request GET api", "tool:net:connect api").replace(
+            "/issues/**", ":443"
+        )
+    )
+    got = said('curl -sS -H "Authorization: Bearer $ISSUES_TOKEN" https://api.example.org/issues/1')
+
+    assert said.server.seen == []
+    assert "no rule its requests" in str(got["network"]["refused"])
+
+
+def test_a_credential_whose_source_is_gone_says_what_to_do(said):
+    said.yard.variables = {**said.yard.variables, "REAL_TOKEN": ""}
+    with said.yard.opened() as terminal:
+        result = terminal.call("run_shell", command="true")
+
+    assert result.refusal is not None
+    assert "REAL_TOKEN" in result.content
+    assert "set it where Paddock is started" in result.content

@@ -5,6 +5,7 @@
     names       names made canonical, DNS questions and answers, synthetic addresses
     greeting    the first bytes of a client: a TLS hello, the head of an HTTP request, neither
     egress      the way out: names resolved, connections made, bytes relayed
+    decisions   what is decided and asked about while a command runs
     wall        one command's network, served from outside it
     credentials placeholders, and the values that they stand for
     requests    TLS ended where requests are judged, and hosts verified on the way out

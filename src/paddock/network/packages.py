@@ -24,7 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, HostError
-from paddock.network.names import canonical_host
+from paddock.policy.network import canonical_host
 from paddock.policy.settings import PackageRule
 from paddock.text.json import Strict, read_json
 from paddock.text.show import quote

@@ -451,6 +451,8 @@ class Wall:
 
     async def judge_request(self, method: str, host: str, port: int, target: str) -> str:
         try:
+            if not self._decisions.judge.ends_tls(host, port):
+                raise NoWayError("a credential names this host, and no rule its requests")
             await self._decisions.request(method, host, port, target)
         except NoWayError as refusal:
             path = target.partition("?")[0]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.errors import HostError, SandboxUnavailableError
+from paddock.errors import ConfigError, HostError, SandboxUnavailableError
 from paddock.kernel.files import start_writing_back
 from paddock.policy.engine import Policy
 from paddock.sandbox.caches import cache_variables
@@ -241,7 +241,11 @@ class NetworkGround(Struct, frozen=True):
         if not judges_requests(policy, judge):
             return NetworkTerms(judge, latest, witness)
         secrets = self.secrets()
-        return NetworkTerms(judge, latest, witness, secrets.authority, secrets.credentials())
+        try:
+            credentials = secrets.credentials()
+        except ConfigError as error:
+            raise SandboxUnavailableError(error.message, hint=error.hint) from error
+        return NetworkTerms(judge, latest, witness, secrets.authority, credentials)
 
 
 class Observed(Struct, frozen=True):
