@@ -200,6 +200,7 @@ class Wall:
         self._watching: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: dict[socket.socket, tuple[str, int, asyncio.Task[None]]] = {}
+        self._outside: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._count = 0
         self._refused: Counter[tuple[str, int, str]] = Counter()
         self._more_refused = 0
@@ -245,8 +246,8 @@ class Wall:
             await self._helpers.record_after(self._witness.refused, more)
 
     def forget(self) -> None:
-        """In a forked child: these are the parent's, and the network would outlive its command."""
-        doors = (self._name_server.socket, *self._listeners.values(), *self._open)
+        """In a forked child: these are the parent's, and would outlive their command."""
+        doors = (self._name_server.socket, *self._listeners.values(), *self._open, *self._outside)
         for fd in (*(door.detach() for door in doors), self._served.user, self._served.network):
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -399,9 +400,12 @@ class Wall:
             except PaddockError as error:
                 raise NoWayError("it cannot be put on record") from error
             try:
-                return await self._egress.connect(way, host, port), opened
+                outside = await self._egress.connect(way, host, port)
             except (OSError, TimeoutError):
                 await self.close(ClosedConnection(opened, name, 0, 0, 0.0, "not connected"))
+            else:
+                self._outside.add(outside)
+                return outside, opened
         raise NoWayError("nothing answers there")
 
     async def close(self, event: ClosedConnection) -> None:
