@@ -1007,6 +1007,43 @@ def test_a_forked_child_of_the_host_holds_no_connection_open(tmp_path: Path):
     assert ended
 
 
+def test_a_forked_child_of_the_host_keeps_no_connection_that_policy_ended(tmp_path: Path):
+    held, hold = os.pipe()
+
+    def wait(writer: int) -> None:
+        os.close(hold)
+        os.write(writer, b"there")
+        os.read(held, 1)
+
+    code = (
+        "import socket, sys\n"
+        "made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)\n"
+        "made.settimeout(30)\n"
+        "made.sendall(b'hello\\n'); made.recv(9)\n"
+        "try: print(made.recv(1))\n"
+        "except ConnectionResetError: print('cut off')\n"
+    )
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        ends: list[CommandEnd] = []
+        running = threading.Thread(
+            target=lambda: ends.append(behind.python(code, GOOD, str(server.port)))
+        )
+        running.start()
+        until(lambda: bool(server.heard) and server.heard[0] == b"hello\n")
+        child = start(wait)
+        os.read(child.reader, 5)
+        behind.later_rules = rule(1)
+        running.join()
+        server.settle()
+        ended = not any(thread.is_alive() for thread in server.threads)
+        os.close(hold)
+        os.close(held)
+        assert child.end() == (0, b"")
+
+    assert said(ends[0]) == "cut off\n", complained(ends[0])
+    assert ended
+
+
 def test_a_second_process_of_the_user_finds_no_door_to_a_commands_network(tmp_path: Path):
     def doors() -> set[str]:
         rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
