@@ -280,14 +280,12 @@ class Wall:
 
     async def _serve_at(self, address: str, ports: tuple[int, ...]) -> str:
         ports = tuple(port for port in ports if (_EVERYWHERE, port) not in self._listeners)
-        if not ports:
-            return ""
         # Threat: names asked for all at once, while none of them has its listeners yet.
         if len(self._listeners) + self._promised + len(ports) > self._listeners_max:
             return "too many names at once"
         self._promised += len(ports)
         try:
-            return await self._listen_at(address, ports)
+            return await self._listen_at(address, ports) if ports else ""
         except (OSError, PaddockError):
             # The launcher has ended, or there are no descriptors.
             return "nothing can listen for it"
@@ -527,31 +525,38 @@ class _Gate:
 
 
 async def _greeting_of(client: socket.socket, host: str) -> Greeting:
-    """Look at what the client says first, and leave it there. Raises: NoWayError, TimeoutError."""
+    """Look at what the client says first, and leave it there. Raises: NoWayError, OSError."""
     await until_ready(client.fileno(), is_reading=True)
-    first = b""
-    async with asyncio.timeout(_GREETING_S):
-        while True:
-            # More than was seen: else what is there already would wake us again and again.
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(first) + 1)
-            await until_ready(client.fileno(), is_reading=True)
-            seen = client.recv(_GREETING_BYTES_MAX, socket.MSG_PEEK)
-            greeting = read_greeting(seen)
-            if greeting is not None or (len(seen) == len(first) and await _has_said_all(client)):
-                break
-            first = seen
+    try:
+        async with asyncio.timeout(_GREETING_S):
+            greeting = await _look(client)
+    except TimeoutError:
+        raise NoWayError(f"it did not say what it wants within {_GREETING_S:.0f} s") from None
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-    if greeting is None and seen:
-        # It says no more: a line that it did not end is whole, half a hello or head is not.
-        greeting = read_greeting(seen + b"\n")
-        if greeting is None:
-            raise NoWayError("it began to say what it wants, and never ended")
-    if greeting is None:
-        return Greeting("other")
     if greeting.problem:
         raise NoWayError(greeting.problem)
     if greeting.name and greeting.name != host:
         raise NoWayError(f"it asks for {greeting.name}, which is not the name of the connection")
+    return greeting
+
+
+async def _look(client: socket.socket) -> Greeting:
+    first = b""
+    while True:
+        # More than was seen: else what is there already would wake us again and again.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(first) + 1)
+        await until_ready(client.fileno(), is_reading=True)
+        seen = client.recv(_GREETING_BYTES_MAX, socket.MSG_PEEK)
+        greeting = read_greeting(seen)
+        if greeting is not None:
+            return greeting
+        if len(seen) == len(first) and await _has_said_all(client):
+            break
+        first = seen
+    # It says no more: a line that it did not end is whole, half a hello or head is not.
+    greeting = read_greeting(seen + b"\n") if seen else Greeting("other")
+    if greeting is None:
+        raise NoWayError("it began to say what it wants, and never ended")
     return greeting
 
 
