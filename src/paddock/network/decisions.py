@@ -6,8 +6,10 @@ asked once, and while somebody is asked the command's time stands still.
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from paddock.network.requests import Authority
 
 ASK_S: Final = 120.0
+_ASKED_AT_ONCE_MAX: Final = 4
 
 Judged = Callable[[NetworkJudge], Reach]
 
@@ -64,7 +67,6 @@ class Helpers:
 
     def __init__(self) -> None:
         self._records = ThreadPoolExecutor(2, "paddock-network-records")
-        self._questions = ThreadPoolExecutor(4, "paddock-network-questions")
 
     async def record(self, act: Callable[..., Any], *given: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._records, act, *given)
@@ -74,12 +76,30 @@ class Helpers:
         with contextlib.suppress(PaddockError):
             await self.record(act, *given)
 
-    async def ask(self, act: Callable[..., bool], *given: Any) -> bool:
-        return await asyncio.get_running_loop().run_in_executor(self._questions, act, *given)
-
     def close(self) -> None:
-        for pool in (self._records, self._questions):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._records.shutdown(wait=False, cancel_futures=True)
+
+
+async def answer_of(ask: Callable[[], bool]) -> bool:
+    """Ask in a thread of its own: no other command waits for who does not answer, and no exit."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[bool] = loop.create_future()
+
+    def tell(is_granted: bool) -> None:
+        if not answered.done():
+            answered.set_result(is_granted)
+
+    def run() -> None:
+        is_granted = False
+        try:
+            is_granted = ask()
+        finally:
+            # The loop may have ended, and the command with it.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(tell, is_granted)
+
+    threading.Thread(target=run, name="paddock-network-question", daemon=True).start()
+    return await answered
 
 
 class Decisions:
@@ -89,6 +109,8 @@ class Decisions:
         self._helpers = helpers
         self._asked: dict[Action, asyncio.Task[bool]] = {}
         self._is_withdrawn = False
+        # Threat: a command that asks for a hundred names; a person sees a few at a time.
+        self._few = asyncio.Semaphore(_ASKED_AT_ONCE_MAX)
         self._asking = 0
         self._asked_until_s = 0.0
         self.granted_s = 0.0
@@ -152,7 +174,8 @@ class Decisions:
         self._grant_until(loop.time() + ASK_S)
         self._asking += 1
         try:
-            return await self._helpers.ask(self._terms.witness.ask, action, reach)
+            async with self._few:
+                return await answer_of(partial(self._terms.witness.ask, action, reach))
         finally:
             if self._asking == 1:
                 self._grant_until(loop.time())
