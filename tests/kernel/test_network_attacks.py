@@ -1047,9 +1047,17 @@ def test_a_forked_child_of_the_host_keeps_no_connection_that_policy_ended(tmp_pa
 
 def test_a_second_process_of_the_user_finds_no_door_to_a_commands_network(tmp_path: Path):
     def doors() -> set[str]:
-        rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        paths = {row.split()[-1] for row in Path("/proc/net/unix").read_text().splitlines()[1:]}
-        return {row[1] for row in rows if row[3] == "0A"} | {each for each in paths if "/" in each}
+        """Where this process and its launcher can be connected to, on the host."""
+        ours: set[str] = set()
+        for pid in ("self", *map(str, launchers())):
+            for fd in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    ours.add(os.readlink(fd).removeprefix("socket:[").removesuffix("]"))
+        internet = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        local = [row.split() for row in Path("/proc/net/unix").read_text().splitlines()[1:]]
+        return {row[1] for row in internet if row[3] == "0A" and row[9] in ours} | {
+            row[7] for row in local if len(row) > 7 and row[6] in ours
+        }
 
     with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
         server.answer = b""
@@ -1062,6 +1070,7 @@ def test_a_second_process_of_the_user_finds_no_door_to_a_commands_network(tmp_pa
         during = doors()
         running.join()
 
+    assert f"0100007F:{server.port:04X}" in before
     assert during <= before
 
 
