@@ -17,7 +17,7 @@ from msgspec import Struct
 from paddock.errors import PaddockError
 from paddock.network.egress import NoWayError, Terms
 from paddock.policy.network import NetworkJudge, Reach
-from paddock.values.calls import ClosedConnection, OpenedConnection, RefusedConnection
+from paddock.values.calls import NO_RULE, ClosedConnection, OpenedConnection, RefusedConnection
 from paddock.values.decisions import Action, Outcome
 
 if TYPE_CHECKING:
@@ -189,4 +189,4 @@ class Decisions:
 
 
 def rule_of(reach: Reach) -> str:
-    return reach.rule.said if reach.rule is not None else "no rule allows it"
+    return reach.rule.said if reach.rule is not None else NO_RULE

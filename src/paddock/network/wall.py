@@ -37,6 +37,7 @@ from paddock.network.names import NameServer, SyntheticNames
 from paddock.policy.network import Reach
 from paddock.text.show import show_name
 from paddock.values.calls import (
+    NO_RULE,
     ClosedConnection,
     Connections,
     OpenedConnection,
@@ -472,10 +473,10 @@ class Wall:
         self._refused[key] += 1
         if self._refused[key] == 1:
             place = f"{host}:{port}" if port else host
-            self.told.append(
-                f"paddock: policy refused the connection to {show_name(place)}: {show_name(why)};"
-                f" a person can allow it: paddock network allow {show_name(place)}\n".encode()
-            )
+            said = f"paddock: policy refused the connection to {show_name(place)}: {show_name(why)}"
+            if why == NO_RULE:
+                said += f"; a person can allow it: paddock network allow {show_name(place)}"
+            self.told.append(f"{said}\n".encode())
             event = RefusedConnection(host, port, why)
             self._start(self._helpers.record_after(self._witness.refused, event))
 

@@ -45,6 +45,8 @@ class ApprovalRequest(Struct, frozen=True):
     """Where the question is about what the call would change: the difference."""
     parking: "Parking | None" = None
     """What was held back for that question, to be kept if nobody can answer now."""
+    can_wait: bool = True
+    """Whether an answer that comes later still counts: not of a connection that is held open."""
     cancel: Cancel = NEVER
     """Cancelled when nobody waits for the answer any more."""
 

@@ -236,6 +236,7 @@ class CallNetwork(Struct, frozen=True):
             policy_digest=context.judge.policy_digest,
             call_id=call.id,
             session_id=context.caller.session_id,
+            can_wait=False,
             cancel=self.bounds.cancel,
         )
         try:
@@ -298,7 +299,7 @@ class InboxApprover:
             # Nobody has to look any more at what was kept when this was asked before.
             inbox.forget_waiting(request)
             return said
-        if said.code != ApprovalUnavailableError.code:
+        if said.code != ApprovalUnavailableError.code or not request.can_wait:
             return said
         if request.cancel.is_cancelled:
             # Threat: calls that are made and cancelled would take every place that there is.

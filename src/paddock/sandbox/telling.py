@@ -30,6 +30,7 @@ from paddock.sandbox.values import (
     Warned,
 )
 from paddock.text.show import name_some, show_name
+from paddock.values.calls import NO_RULE
 
 _NAMED: Final = 50
 
@@ -242,7 +243,9 @@ class FenceWords:
             rest = f" and {more} more" if more else ""
             place = f"{first.host}:{first.port}" if first.port else first.host
             what = f"the connection to {show_name(place)}{rest}: {show_name(first.why)}"
-            yield _Cause("network", first.why, what, f"paddock network allow {shlex.quote(place)}")
+            allow = f"paddock network allow {shlex.quote(place)}"
+            remedy = allow if first.why == NO_RULE else "paddock network show"
+            yield _Cause("network", first.why, what, remedy)
         elif end.unreached and prepared.plan.network in ("loopback", "policy"):
             word = self._policy.settings.shell.network
             rule = f'network = "{word}" ([shell], {self._place("shell", "network")})'

@@ -56,7 +56,7 @@ from paddock.tools.spec import (
     ToolOutput,
     ToolSpec,
 )
-from paddock.values.calls import Json, LeftEffect
+from paddock.values.calls import NO_RULE, Json, LeftEffect
 from paddock.values.decisions import HELD_WHOLE, Action, Held
 from paddock.workspace.listing import is_directory
 
@@ -158,9 +158,9 @@ def _network(outcome: ShellOutcome) -> list[str]:
     if not used.refused:
         return []
     count = len(used.refused) + used.more_refused
-    said = [
-        f"connections refused: {count} (a person can allow one: paddock network allow HOST:PORT)"
-    ]
+    how = "a person can allow one: paddock network allow HOST:PORT"
+    may_be_allowed = any(each.why == NO_RULE for each in used.refused)
+    said = [f"connections refused: {count}{f' ({how})' if may_be_allowed else ''}"]
     said += [
         f"  {show_name(each.host)}{f':{each.port}' if each.port else ''}: {show_name(each.why)}"
         for each in used.refused

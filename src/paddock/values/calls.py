@@ -157,3 +157,5 @@ class Connections(Struct, frozen=True):
 
 
 NO_CONNECTIONS: Final = Connections()
+NO_RULE: Final = "no rule allows it"
+"""Why a connection is refused that a person can allow by one rule."""
