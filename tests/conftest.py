@@ -6,12 +6,13 @@ and who runs the tests (root or a plain user: some behaviour needs one of them).
 """
 
 import gc
+import logging
 import os
 import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -128,6 +129,20 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         _Network.loopback_allowed = False
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """What was logged meanwhile, by whom ever, with its traceback."""
+    told: list[str] = []
+    root, form = logging.getLogger(), logging.Formatter()
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(form.format(record))
+    level = root.level
+    root.addHandler(handler)
+    yield told
+    root.setLevel(level)
+    root.removeHandler(handler)
 
 
 # --- what a host may lack -------------------------------------------------------

@@ -12,6 +12,7 @@ the standard library, for the program runs in a bare room.
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import platform
@@ -19,6 +20,8 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Callable
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -88,7 +91,20 @@ def say(world: dict, *pieces: bytes, urgent_at: int = -1, is_ended: bool = False
             if is_ended:
                 made.shutdown(socket.SHUT_WR)
             answer = made.recv(64)
+            flush(made)
         return answer
+
+
+def flush(made: socket.socket) -> None:
+    """Wait until all has left: who closes with something unread throws away what is unsent."""
+    until_s = time.monotonic() + WAIT_S
+    while time.monotonic() < until_s:
+        (unsent,) = struct.unpack("i", fcntl.ioctl(made, termios.TIOCOUTQ, bytes(4)))
+        if not unsent:
+            return
+        with contextlib.suppress(BlockingIOError):
+            made.recv(65536, socket.MSG_DONTWAIT)
+        time.sleep(0.001)
 
 
 def ones(data: bytes) -> list[bytes]:

@@ -148,16 +148,20 @@ def contained(plan: SandboxPlan) -> SandboxPlan:
     )
 
 
+_UNBOUND: Final = {"hidden", "known_hosts"}
+
+
 @lru_cache(maxsize=8)
 def plan_digest(plan: SandboxPlan) -> str:
     """Digest the plan as canonical JSON: what an approval is bound to.
 
     Without `hidden`, which only takes away and follows from policy and workspace: a new secret
-    makes no approval worthless. Without variables of a terminal or a language: they grant nothing.
+    makes no approval worthless, nor does a server that ssh comes to know. Without variables of a
+    terminal or a language: they grant nothing.
     """
     environment = tuple(pair for pair in plan.environment if not _is_plain(pair[0]))
     described = plan_json(replace(plan, environment=environment))
-    text = encode_json({name: described[name] for name in sorted(described) if name != "hidden"})
+    text = encode_json({name: described[name] for name in sorted(described.keys() - _UNBOUND)})
     return digest_of(text.encode("utf-8", "surrogateescape"))
 
 
@@ -185,6 +189,9 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
         "downloads": list(plan.downloads),
         "git_outside": git_json(plan.git_outside),
         "unix_sockets": plan.unix_sockets,
+        "known_hosts": plan.known_hosts.splitlines(),
+        "authorities": bool(plan.authorities),
+        "literals": list(plan.literals),
         "git_config": {
             "values": [[key, value] for key, value in plan.git_config.values],
             "ignored": plan.git_config.ignored,

@@ -238,8 +238,8 @@ def test_an_event_goes_on_before_the_next_one_comes():
 
 
 @pytest.mark.loopback
-def test_the_value_is_told_nowhere(caplog: pytest.LogCaptureFixture):
-    caplog.set_level(logging.DEBUG)
+def test_the_value_is_told_nowhere(logged: list[str]):
+    logging.getLogger().setLevel(logging.DEBUG)
     own, gate = credential(), Rules()
     broken = f"HTTP/1.1 200 OK\r\n{VALUE}\r\n\r\n".encode()
     replies = Replies(response(VALUE), f"{VALUE}\r\n\r\n".encode(), broken)
@@ -249,7 +249,7 @@ def test_the_value_is_told_nowhere(caplog: pytest.LogCaptureFixture):
             for number in range(3)
         ]
         said.append(ended.say(request(f"X: {own.placeholder}", path=f"/{own.placeholder}")))
-    shown = [repr(own), str(own), f"{own}", repr([own]), repr(gate), caplog.text, repr(said)]
+    shown = [repr(own), str(own), f"{own}", repr([own]), repr(gate), str(logged), repr(said)]
     for keep in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError) as caught:
             keep(own)

@@ -35,6 +35,9 @@ def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, files, 
         memory_mb=1,
         file_mb=2,
         cpu_s=3,
+        literals=caches,
+        known_hosts=stage,
+        authorities=hidden,
     )
 
     assert fields(Base.decode(base.encode())) == fields(base)
