@@ -130,8 +130,10 @@ class Decisions:
         """Return where a name may lead, by each of the two policies. Raises: NoWayError."""
         return [(judge.connect(host, port).addresses, judge) for judge in await self._judges()]
 
-    async def is_denied_now(self, host: str, port: int) -> bool:
-        now = await self._judge_now()
+    async def judge_now(self) -> NetworkJudge | None:
+        return await self._helpers.record(self._terms.latest)
+
+    def is_denied_by(self, now: NetworkJudge | None, host: str, port: int) -> bool:
         if now is self.judge:
             return False
         return now is None or now.connect(host, port).outcome is Outcome.DENY
@@ -153,13 +155,10 @@ class Decisions:
         return reach
 
     async def _judges(self) -> list[NetworkJudge]:
-        now = await self._judge_now()
+        now = await self.judge_now()
         if now is None:
             raise NoWayError("the policy cannot be read")
         return [self.judge] if now is self.judge else [self.judge, now]
-
-    async def _judge_now(self) -> NetworkJudge | None:
-        return await self._helpers.record(self._terms.latest)
 
     async def _is_granted(self, action: Action, reach: Reach) -> bool:
         asked = self._asked.get(action)

@@ -50,13 +50,12 @@ _LISTENERS_MAX: Final = 256
 _REFUSALS_MAX: Final = 50
 _GREETING_BYTES_MAX: Final = 65_536
 _GREETING_S: Final = 30.0
-_QUESTION_BYTES_MAX: Final = 65_535
 _END_S: Final = 1.0
 _LISTEN_S: Final = 10.0
 _PAUSE_S: Final = 1.0
-_ASK_S: Final = 120.0
 _LOOK_S: Final = 0.5
 _CROWDED_S: Final = 0.05
+_PATH_CHARS_MAX: Final = 200
 _EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in the sandbox's own network
 _CLIENT_FIRST: Final = (80, 443)
 """Ports on which the client speaks first: what it says is known before anything goes out."""
@@ -368,8 +367,9 @@ class Wall:
         """End what policy denies by now, within a second or two of the change."""
         while self._open and not self._is_ended:
             await asyncio.sleep(_LOOK_S)
+            now = await self._decisions.judge_now()
             for host, port, task in tuple(self._open.values()):
-                if await self._decisions.is_denied_now(host, port):
+                if self._decisions.is_denied_by(now, host, port):
                     self.note(host, port, "policy does not allow it any more")
                     task.cancel()
 
@@ -458,7 +458,7 @@ class Wall:
                 raise NoWayError("a credential names this host, and no rule its requests")
             await self._decisions.request(method, host, port, target)
         except NoWayError as refusal:
-            path = target.partition("?")[0]
+            path = target.partition("?")[0][:_PATH_CHARS_MAX]
             self.note(host, port, f"{method} {path}: {refusal}")
             return str(refusal)
         return ""
