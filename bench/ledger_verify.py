@@ -63,9 +63,9 @@ def make(folder: Path, entries: int) -> tuple[str, KeySigner]:
     written = 1
     while written < entries:
         batch = [each for number in range(BATCH // 2) for each in call(written + number)]
-        pending = ledger.write(batch)
+        _, *end = ledger.write(batch)
         written += len(batch)
-    pending.wait()
+    ledger.commit(*end)
     ledger.close()
     return path, KeySigner(key)
 
