@@ -203,6 +203,8 @@ class Wall:
         self._outside: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._count = 0
         self._refused: Counter[tuple[str, int, str]] = Counter()
+        self._recording: list[asyncio.Task[None]] = []
+        """Records of refusals, which the end of the command waits for."""
         self._more_refused = 0
         self._is_ended = False
         self.told: deque[bytes] = deque()
@@ -239,6 +241,7 @@ class Wall:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, *self._listening.values(), return_exceptions=True)
+        await asyncio.gather(*self._recording)
         for fd in (self._served.user, self._served.network):
             socket.close(fd)
         if self._more_refused:
@@ -478,7 +481,8 @@ class Wall:
                 said += f"; a person can allow it: paddock network allow {show_name(place)}"
             self.told.append(f"{said}\n".encode())
             event = RefusedConnection(host, port, why)
-            self._start(self._helpers.record_after(self._witness.refused, event))
+            recording = self._helpers.record_after(self._witness.refused, event)
+            self._recording.append(asyncio.get_running_loop().create_task(recording))
 
     def _start(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(what)
