@@ -3,7 +3,6 @@
 import os
 import queue
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -38,16 +37,13 @@ def test_a_named_host_is_reached_by_its_name_and_on_record(tmp_path: Path):
 
 def test_another_name_is_unknown_at_once_and_on_record(tmp_path: Path):
     with walled(tmp_path, rules(443), {}) as behind:
-        began = time.monotonic()
         end = behind.python(TALK, "other.example.org", "443")
-        took_s = time.monotonic() - began
 
     assert "Name or service not known" in (end.stderr.head + end.stderr.tail).decode()
     (refused,) = behind.seen.refused_
     assert (refused.host, refused.port) == ("other.example.org", 0)
     assert end.network.refused[0].host == "other.example.org"
     assert behind.seen.opened_ == []
-    assert took_s < 10
 
 
 def test_another_port_of_a_named_host_is_refused_by_the_kernel(tmp_path: Path):

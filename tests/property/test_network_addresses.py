@@ -5,7 +5,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from paddock.network.addresses import held_addresses, judge_address
+from paddock.network.addresses import judge_address
+from paddock.policy.network import held_addresses
 
 # Random addresses are nearly all public: these lie around the ends of blocks.
 edges = st.sampled_from([0, 10, 100, 127, 169, 172, 192, 198, 203, 224, 240, 255])

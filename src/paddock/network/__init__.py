@@ -2,7 +2,7 @@
 
     addresses   which resolved addresses may be reached
     packages    hosts of the user's own package clients, asked of them and their registries
-    names       names made canonical, DNS questions and answers, synthetic addresses
+    names       DNS questions and answers, synthetic addresses, the name server
     greeting    the first bytes of a client: a TLS hello, the head of an HTTP request, neither
     egress      the way out: names resolved, connections made, bytes relayed
     decisions   what is decided and asked about while a command runs

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Final, TypeAlias
 
+from paddock.policy.network import held_addresses
+
 _Address: TypeAlias = IPv4Address | IPv6Address
 _Network: TypeAlias = IPv4Network | IPv6Network
 _Table: TypeAlias = tuple[tuple[_Network, str], ...]
@@ -39,10 +41,6 @@ _NOT_PUBLIC: Final = _table(
     ("reserved", "240.0.0.0/4"),
 )
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
-_HOLDS_IPV4_LAST: Final = _table(
-    ("compatible or mapped", "::/96 ::ffff:0:0/96"), ("NAT64", "64:ff9b::/96 64:ff9b:1::/96")
-)
-"""In the rest of 64:ff9b:1::/48 (RFC 8215) only an operator knows where the IPv4 address stands."""
 
 
 def judge_address(address: _Address, allowed: Sequence[_Network], own: Sequence[_Network]) -> str:
@@ -57,17 +55,6 @@ def judge_address(address: _Address, allowed: Sequence[_Network], own: Sequence[
     if held and not _is_in(address, allowed):
         words.append(_judge_own(address, own))
     return next(filter(None, words), "")
-
-
-def held_addresses(address: _Address) -> tuple[IPv4Address, ...]:
-    """Return the IPv4 addresses within an IPv6 address: what a translator makes of it."""
-    if isinstance(address, IPv4Address) or int(address) <= 1:  # `::` and `::1` hold none.
-        return ()
-    if _find(address, _HOLDS_IPV4_LAST):
-        return (IPv4Address(address.packed[-4:]),)
-    if address.teredo is not None:
-        return address.teredo  # Its server, and its client.
-    return () if address.sixtofour is None else (address.sixtofour,)
 
 
 def _judge(address: _Address, allowed: Sequence[_Network], own: Sequence[_Network]) -> str:

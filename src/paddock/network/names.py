@@ -1,7 +1,7 @@
-"""Names of hosts: made canonical, asked for in DNS messages, and given synthetic addresses.
+"""Names of hosts: asked for in DNS messages, given synthetic addresses, and answered.
 
-A codec of our own for the one question that matters (RFC 1035, RFC 6891), PURE: who listens,
-who decides and what is recorded is the wall's. A question's name has no compression here, so
+A codec of our own for the one question that matters (RFC 1035, RFC 6891): who decides and what is
+recorded is the wall's. A question's name has no compression here, so
 nothing that is read can point anywhere.
 """
 

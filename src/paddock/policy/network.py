@@ -59,7 +59,11 @@ _PATH: Final = lazy_pattern(
 )
 _SENT: Final = lazy_pattern(r"/[!\"$->@-~]*")
 """A path as it is sent: printable ASCII, without `#` and `?`."""
-_HOLD_IPV4: Final = (ip_network("64:ff9b::/96"), ip_network("::/96"))
+_HOLD_IPV4: Final = tuple(
+    ip_network(block) for block in ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/96")
+)
+"""Compatible, mapped, NAT64. In the rest of 64:ff9b:1::/48 (RFC 8215) only an operator knows where
+the IPv4 address stands."""
 _HINTS: Final = {
     "connect": "write HOST:PORT, as example.org:443, *.example.org:443 or [2001:db8::1]:443",
     "request": "write METHOD HOST/PATH, as GET api.example.org/repos/**, the path without % and ?",
@@ -113,14 +117,15 @@ def _read_host(text: str) -> Host:
     return name
 
 
-def _forms(address: Address) -> tuple[Address, ...]:
-    """An address, and the IPv4 addresses that it may hold."""
-    if isinstance(address, IPv4Address):
-        return (address,)
-    held = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+def held_addresses(address: Address) -> tuple[IPv4Address, ...]:
+    """Return the IPv4 addresses within an IPv6 address: what a translator makes of it."""
+    if isinstance(address, IPv4Address) or int(address) <= 1:  # `::` and `::1` hold none.
+        return ()
     if any(address in network for network in _HOLD_IPV4):
-        held.append(IPv4Address(int(address) & 0xFFFF_FFFF))
-    return (address, *(each for each in held if each is not None))
+        return (IPv4Address(address.packed[-4:]),)
+    if address.teredo is not None:
+        return address.teredo  # Its server, and its client.
+    return () if address.sixtofour is None else (address.sixtofour,)
 
 
 class NetPattern(Struct, frozen=True):
@@ -145,7 +150,7 @@ class NetPattern(Struct, frozen=True):
             return False
         if isinstance(host, str):
             return host == self.name or (self.suffix is not None and host.endswith(self.suffix))
-        forms = _forms(host) if outcome is Outcome.DENY else (host,)
+        forms = (host, *held_addresses(host)) if outcome is Outcome.DENY else (host,)
         return self.network is not None and any(each in self.network for each in forms)
 
     def matches(self, action: Action, outcome: Outcome) -> bool:

@@ -9,7 +9,7 @@
            what was displaced is removed → the entry is removed
 
 Killed before the commit record is whole, the set never happened. Killed after it, whoever opens
-the journal next completes it or undoes it (`workspace.recover`).
+the journal next completes it or undoes it (`workspace.apply.recover`).
 """
 
 import contextlib
