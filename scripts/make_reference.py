@@ -151,6 +151,8 @@ MEANINGS = {
     "tool:search:ls": "list a directory",
     "tool:output:write": "write a result for people into `outputs/`, never over an old one",
     "tool:shell:run": "run a line of shell; each of its commands is judged",
+    "tool:shell:process": "see, take in and end a command that runs in the background",
+    "tool:shell:input": "type into a command that runs in the background",
     "tool:ledger:query": "read a ledger of the plane, named by the target",
     "tool:package:list": "list the installed packages",
     "tool:package:run": "call a tool that a package brings; the target is PACKAGE/TOOL",

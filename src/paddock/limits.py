@@ -111,6 +111,8 @@ shell_timeout_raised_s: Final = 86_400
 """What a policy may raise that to."""
 shell_dev_timeout_s: Final = 120
 """The longest that `run_shell_dev` may give a command, whatever a policy says."""
+shell_wait_s: Final = 600
+"""The longest that shell_output waits for a command."""
 shell_env_names_max: Final = 100
 """Variables that one command may be given besides those of its sandbox."""
 shell_env_bytes_max: Final = 32_768

@@ -15,7 +15,7 @@ import pytest
 from msgspec import Struct
 
 from tests.support.disks import temporaries
-from tests.support.shells import OPEN, Yard, hide
+from tests.support.shells import OPEN, Yard, hide, start
 
 pytestmark = [
     pytest.mark.needs("stage"),
@@ -413,10 +413,14 @@ def freely(base: Path, attack: Attack) -> bool:
                 path.chmod(0o755)
 
 
-def fenced(base: Path, attack: Attack) -> tuple[bool, str]:
+def fenced(base: Path, attack: Attack, *, is_lasting: bool) -> tuple[bool, str]:
     root, outside = furnish(base)
     yard = Yard(base, POLICY).make()
     with yard.opened() as terminal:
+        if is_lasting:
+            process = start(terminal, hide(attack.line), tty=True)
+            process.ended()
+            return attack.reached(root, outside), process.said
         result = terminal.call("run_shell", command=hide(attack.line), timeout=60)
     assert result.refusal is None, result.content
     return attack.reached(root, outside), result.content
@@ -428,14 +432,15 @@ def test_the_list_is_long_enough(capsys):
     assert len(ATTACKS) >= 69
 
 
+@pytest.mark.parametrize("is_lasting", [False, True])
 @pytest.mark.parametrize(("number", "name"), list(enumerate(ATTACKS, 1)))
 def test_an_attack_that_works_in_a_shell_does_not_work_through_the_tool(
-    tmp_path: Path, number: int, name: str
+    tmp_path: Path, number: int, name: str, is_lasting: bool
 ):
     attack = ATTACKS[name]
     (tmp_path / "free").mkdir()
     (tmp_path / "fenced").mkdir()
     assert freely(tmp_path / "free", attack), "without a sandbox it reaches its goal"
-    reached, said = fenced(tmp_path / "fenced", attack)
+    reached, said = fenced(tmp_path / "fenced", attack, is_lasting=is_lasting)
 
     assert not reached, said

@@ -145,6 +145,7 @@ PROBES: Final = MappingProxyType(
         "make": _program("make"),
         "bwrap": _program("bwrap"),
         "curl": _program("curl"),
+        "vim": _program("vim"),
         "node": _program("node"),
         "npm": _program("npm"),
         "chromium": _program("chromium"),

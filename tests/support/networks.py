@@ -87,7 +87,7 @@ class Walled(Struct):
         self.room.literals = tuple(str(network) for network, _ in judge.literals())
         request = self.room.request(*argv, timeout_s=timeout_s)
         observed = Observed(network=NetworkTerms(judge, latest, self.seen))
-        with self.room.launcher.open_stage(request.plan, self.room.fd) as stage:
+        with self.room.opened(request, observed.network) as (request, stage):
             return self.room.launcher.run(request, stage, observed)
 
     def shell(self, line: str, timeout_s: float = 60.0) -> CommandEnd:

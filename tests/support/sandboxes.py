@@ -1,18 +1,23 @@
 """A workspace with a launcher beside it, and commands in it, for tests that really run some."""
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
+from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from paddock.network.decisions import NetworkTerms
 from paddock.network.egress import Egress
 from paddock.policy.settings import SYSTEM_READ, Network, ShellLimits
 from paddock.sandbox.changes.upper import RawChange, read_changes
-from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.launcher import Launcher, StageDirectories
 from paddock.sandbox.values import CommandEnd, CommandRequest, GitConfig, SandboxPlan
 
 PYTHON = os.path.realpath(sys.executable)
@@ -35,6 +40,39 @@ def system_places() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
 def usual(**limits: int) -> ShellLimits:
     """Limits of which the memory, too, is a number."""
     return replace(ShellLimits(memory_mb=4096), **limits)
+
+
+class Way(StrEnum):
+    """How a command of a test runs: alone, or in a session, with a terminal of its own."""
+
+    ALONE = "alone"
+    LASTING = "lasting"
+
+
+_way: ContextVar[Way] = ContextVar("way", default=Way.ALONE)
+
+T = TypeVar("T")
+
+
+@contextmanager
+def all_run(way: Way) -> Generator[None, None, None]:
+    """Have every command of a room run in this way."""
+    before = _way.set(way)
+    try:
+        yield
+    finally:
+        _way.reset(before)
+
+
+def once_a_way(act: Callable[..., T]) -> Callable[..., T]:
+    """Keep what it returned, for each of its arguments and each way."""
+
+    @functools.cache
+    def kept(way: Way, *given: object) -> T:
+        with all_run(way):
+            return act(*given)
+
+    return lambda *given: kept(_way.get(), *given)
 
 
 class Room(Struct, dict=True):
@@ -82,7 +120,7 @@ class Room(Struct, dict=True):
     def run_and_read(self, *argv: str, **how: object) -> tuple[CommandEnd, dict[str, RawChange]]:
         """The command's end, and what it changed."""
         request = self.request(*argv, **how)
-        with self.launcher.open_stage(request.plan, self.fd) as stage:
+        with self.opened(request) as (request, stage):
             end = self.launcher.run(request, stage)
             upper = stage.open_upper()
             try:
@@ -90,6 +128,21 @@ class Room(Struct, dict=True):
             finally:
                 os.close(upper)
         return end, {change.path: change for change in layer.changes}
+
+    @contextmanager
+    def opened(
+        self, request: CommandRequest, terms: NetworkTerms | None = None
+    ) -> Generator[tuple[CommandRequest, StageDirectories], None, None]:
+        """A stage for one command, in the way in which all run."""
+        if _way.get() is Way.ALONE:
+            with self.launcher.open_stage(request.plan, self.fd) as stage:
+                yield request, stage
+            return
+        with (
+            closing(self.launcher.open_session(request.plan, terms)) as space,
+            self.launcher.open_stage(request.plan, self.fd, session=space) as stage,
+        ):
+            yield replace(request, terminal=(80, 24)), stage
 
     def shell(self, line: str, **how: object) -> CommandEnd:
         return self.run("/bin/sh", "-c", line, **how)
@@ -101,7 +154,9 @@ class Room(Struct, dict=True):
 def said(end: CommandEnd) -> str:
     """All of standard output, which must have been kept whole."""
     assert end.stdout.missing_bytes == 0
-    return (end.stdout.head + end.stdout.tail).decode("utf-8", "replace")
+    text = (end.stdout.head + end.stdout.tail).decode("utf-8", "replace")
+    # As a terminal ends its lines.
+    return text.replace("\r\n", "\n")
 
 
 def complained(end: CommandEnd) -> str:

@@ -121,6 +121,57 @@ class Terminal(Struct, dict=True):
         return result.refusal.code
 
 
+class Background(Struct):
+    """A command that goes on running, and what it has printed so far."""
+
+    terminal: Terminal
+    name: str
+    said: str = ""
+
+    def look(self, wait_s: int = 0) -> dict[str, Any]:
+        result = self.terminal.call("shell_output", process=self.name, wait_s=wait_s)
+        assert result.refusal is None, result.content
+        self.said += str(result.details["output"])
+        return dict(result.details)
+
+    def until(self, text: str) -> "Background":
+        """Wait until it has printed a text."""
+
+        def has_come() -> bool:
+            self.look(1)
+            return text in self.said
+
+        wait_until(has_come, f"it did not say {text!r}")
+        return self
+
+    def ended(self) -> dict[str, Any]:
+        """Wait until it has ended by itself and its changes are in."""
+        wait_until(lambda: "exit_code" in self.look(1), "it did not end")
+        return self.look()
+
+    def type(self, text: str) -> "Background":
+        result = self.terminal.call("shell_input", process=self.name, text=text)
+        assert result.refusal is None, result.content
+        return self
+
+    def sync(self) -> dict[str, Any]:
+        return self._details("shell_sync")
+
+    def stop(self) -> dict[str, Any]:
+        return self._details("shell_stop")
+
+    def _details(self, tool: str) -> dict[str, Any]:
+        result = self.terminal.call(tool, process=self.name)
+        assert result.refusal is None, result.content
+        return dict(result.details)
+
+
+def start(terminal: Terminal, command: str, **arguments: Any) -> Background:
+    result = terminal.call("run_shell", command=command, background=True, **arguments)
+    assert result.refusal is None, result.content
+    return Background(terminal, str(result.details["process"]))
+
+
 def hide(command: str) -> str:
     """A line that does the same where nobody can see beforehand what that is."""
     return f"echo {base64.b64encode(os.fsencode(command)).decode()} | base64 -d | bash"

@@ -6,8 +6,8 @@ Its shell is made when its first command comes, and let go with it.
 import os
 import secrets
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,7 @@ from paddock.storage.history import History
 from paddock.storage.locks import Late
 from paddock.tools.spec import HEADS, Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
+from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain, Held, PlaneKind, client_kind
 from paddock.workspace import Workspace
 
@@ -71,6 +72,8 @@ if TYPE_CHECKING:
     from paddock.network.egress import Egress
     from paddock.sandbox.conversation import NetworkSecrets
     from paddock.sandbox.host.host_facts import HostFacts
+    from paddock.sandbox.sessions.process import Process
+    from paddock.sandbox.sessions.sessions import Sessions
     from paddock.sandbox.shell import SandboxShell
     from paddock.sandbox.values import (
         CommandWatch,
@@ -110,6 +113,7 @@ class LazyShell:
         self._shell: SandboxShell | None = None
         self._journal: Journal | None = None
         self._is_closed = False
+        self._call: Callable[[str, Mapping[str, Json]], object] = _nobody
 
     def close(self) -> None:
         with self._lock:
@@ -128,6 +132,27 @@ class LazyShell:
 
     def stage(self, prepared: "PreparedLine", watch: "CommandWatch") -> "HeldLine":
         return self._open().stage(prepared, watch)
+
+    def start(self, prepared: "PreparedLine", watch: "CommandWatch") -> "Process":
+        return self._open().start(prepared, watch)
+
+    def lasting(self) -> "Sessions":
+        return self._open().lasting()
+
+    def changed(self, paths: Iterable[str]) -> None:
+        """Tell running commands what a tool has changed; nothing is made for it."""
+        if self._shell is not None:
+            self._shell.sessions.changed(paths)
+
+    def end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
+        """End what runs in the background, each by a call of its own."""
+        if self._shell is not None:
+            for process in self._shell.sessions.running():
+                call("shell_stop", {"process": process.name})
+
+    def on_end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
+        """Have what ends by itself concluded by a call."""
+        self._call = call
 
     def keep(self, content: bytes) -> str:
         return self._open().keep(content)
@@ -173,7 +198,13 @@ class LazyShell:
             )
         )
         self._held.callback(shell.close)
+        shell.sessions.on_end = self._conclude
         return shell
+
+    def _conclude(self, process: str) -> None:
+        with suppress(UsageError):
+            # The runtime was closed, which has ended it by a call of its own.
+            self._call("shell_stop", {"process": process})
 
     def _look_at_host(self) -> "HostFacts":
         from paddock.sandbox.facts import FactsWanted, collect_facts  # noqa: PLC0415 - late on purpose
@@ -189,6 +220,10 @@ class LazyShell:
             if self._journal is None:
                 self._journal = self._held.enter_context(open_journal(self._ground.project))
             return self._journal
+
+
+def _nobody(tool: str, arguments: Mapping[str, Json]) -> None:
+    """Until a runtime is there that could be called."""
 
 
 def _indexes(project: Project) -> dict[str, str]:
@@ -399,10 +434,13 @@ def open_runtime(
             randomness=os.urandom,
             history=history,
             contents=KeptContents(blobs),
-            after_write=_ignoring_scratch(project, policy, workspace.root),
+            after_write=_after_write(project, policy, workspace.root, shell),
         )
         close = held.pop_all().close
-    return Runtime(Dispatcher(context), registry, new_call_id, close, (*notices, *not_loaded))
+    notices = (*notices, *not_loaded)
+    runtime = Runtime(Dispatcher(context), registry, new_call_id, close, notices, shell.end)
+    shell.on_end(runtime.call)
+    return runtime
 
 
 def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
@@ -417,10 +455,20 @@ def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
     return chain
 
 
-def _ignoring_scratch(project: Project, policy: Policy, root: str) -> Callable[[], None]:
+def _after_write(
+    project: Project, policy: Policy, root: str, shell: LazyShell
+) -> Callable[[Sequence[str]], None]:
     """In a bare plane nothing is made: its files belong to packages."""
     is_wanted = project.layout.kind is PlaneKind.PROJECT and policy.settings.hook.sandbox_ignored
-    return ignore_new_folder(Path(root)) if is_wanted else lambda: None
+    ignore_scratch = ignore_new_folder(Path(root)) if is_wanted else None
+
+    def after_write(paths: Sequence[str]) -> None:
+        if ignore_scratch is not None:
+            ignore_scratch()
+        if paths:
+            shell.changed(paths)
+
+    return after_write
 
 
 def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:

@@ -162,6 +162,8 @@ NEW_IPC = 0x08000000
 NEW_USER = 0x10000000
 NEW_PID = 0x20000000
 NEW_NETWORK = 0x40000000
+SAME_PARENT = 0x00008000
+"""CLONE_PARENT: the child is the caller's sibling, so that the caller may end."""
 
 _SIGCHLD = 17
 """The signal of a child's end, in the low byte of the flags; 17 on both machines."""

@@ -37,6 +37,7 @@ from paddock.network.names import NameServer, SyntheticNames
 from paddock.policy.network import Reach
 from paddock.text.show import show_name
 from paddock.values.calls import (
+    NO_CONNECTIONS,
     NO_RULE,
     ClosedConnection,
     Connections,
@@ -146,15 +147,26 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 class HeldNetwork(Struct, frozen=True):
+    """The network that a command is in; in a session, what came since it began."""
+
     thread: WallThread
     wall: "Wall"
+    began: Connections = NO_CONNECTIONS
+    granted_before_s: float = 0.0
+
+    def since_now(self) -> "HeldNetwork":
+        return HeldNetwork(self.thread, self.wall, self.connections(), self.wall.granted_s())
 
     def end(self) -> None:
         """Close everything, in at most a second or two."""
         self.thread.end(self.wall)
 
     def connections(self) -> Connections:
-        return self.wall.connections()
+        now, began = self.wall.connections(), self.began
+        refused = tuple(each for each in now.refused if each not in began.refused)
+        return Connections(
+            now.opened - began.opened, refused, now.more_refused - began.more_refused
+        )
 
     def placeholders(self) -> tuple[tuple[str, str], ...]:
         """Return the variables that stand for credentials, new for each sandbox."""
@@ -162,7 +174,7 @@ class HeldNetwork(Struct, frozen=True):
 
     def granted_s(self) -> float:
         """Return by how much the command's time is longer, as somebody was or is asked."""
-        return self.wall.granted_s()
+        return self.wall.granted_s() - self.granted_before_s
 
     def notices(self) -> Iterator[bytes]:
         """Yield what was refused since this was last called, as lines for who watches."""

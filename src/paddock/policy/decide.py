@@ -144,7 +144,7 @@ class ChainJudge:
     def findings(
         self, action: Action, writer: Writer, added: frozenset[str] = frozenset()
     ) -> Iterator[Finding]:
-        if action.category == "shell":
+        if action.is_line:
             yield from self._line_findings(action, added)
             return
         if action.is_path:
@@ -175,7 +175,7 @@ class ChainJudge:
         added = frozenset(each.target for each in actions if each.head == "tool:file:create")
         return [
             self._decide(action, writer, added)
-            if added and action.category == "shell"
+            if added and action.is_line
             else self.decide(action, writer)
             for action in actions
         ]
@@ -240,7 +240,7 @@ class ChainJudge:
     def _warnings(self, action: Action) -> tuple[str, ...]:
         guards = self.policy.guards
         writes = [action] if action.is_write else []
-        if action.category == "shell":
+        if action.is_line:
             writes = judge_line(action).written()
         return tuple(
             WARNING.format(path=write.target)

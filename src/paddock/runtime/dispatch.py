@@ -224,7 +224,11 @@ class Dispatcher:
             raise
         if history is not None and _is_on_record(outcome):
             history.recorded(running)
-        self._context.after_write()
+        is_command = isinstance(outcome, ToolOutput) and outcome.exit is not None
+        changes = () if is_command else outcome.changes
+        self._context.after_write(
+            [path for each in changes for path in (each.path, each.to) if path]
+        )
         return result_of(ready, outcome)
 
     def _run(self, ready: Prepared) -> Ran:

@@ -114,7 +114,7 @@ class OperatorJudge:
 _NOBODY: Final = NoApprover()
 
 
-def _do_nothing() -> None:
+def _do_nothing(_: Sequence[str]) -> None:
     pass
 
 
@@ -138,5 +138,7 @@ class Context(Struct, frozen=True):
     contents: Contents | None = None
     """Where contents of arguments are kept; None: their digests alone are."""
     monotonic_ns: Callable[[], int] = time.monotonic_ns
-    after_write: Callable[[], None] = _do_nothing
-    """Called when a call that may write is over and on record."""
+    after_write: Callable[[Sequence[str]], None] = _do_nothing
+    """Called when a call that may write is over and on record, with the paths that it changed.
+
+    Not with those that a command changed: its shell knows them."""

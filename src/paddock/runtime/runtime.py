@@ -147,13 +147,16 @@ class Runtime:
         new_id: Callable[[], str],
         close: Callable[[], None],
         notices: tuple[str, ...] = (),
+        end: Callable[[Callable[[str, Mapping[str, Json]], object]], None] | None = None,
     ) -> None:
+        """`end` ends, by calls, what would go on running when this is closed."""
         self.tools = Tools(registry)
         self.notices = notices
         """What a person should be told once, such as what an untrusted policy did not get."""
         self._dispatcher = dispatcher
         self._new_id = new_id
         self._close = close
+        self._end = end
         self._lock = threading.Lock()
         self._running: list[int] = []
         """The threads in which a call runs, once for each."""
@@ -174,8 +177,11 @@ class Runtime:
     def close(self) -> None:
         """Let go of the workspace and the ledgers. Twice is harmless.
 
-        Calls that run in other threads come to their end first; new ones are refused.
+        Calls that run in other threads come to their end first; new ones are refused. What runs
+        in the background is ended, and what it changed is brought in.
         """
+        if self._end is not None and not self._is_closed:
+            self._end(self.call)
         with self._lock:
             is_last = not self._is_closed and not self._running
             self._is_closed = True

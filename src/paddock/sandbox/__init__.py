@@ -11,6 +11,8 @@
     inside/                   what runs in the sandbox, alone with kernel/
     conversation              a command from its start to its end
     changes/ git/             what it changed: judged, settled, committed, kept
+    staged                    a command that has run, until its changes land or are let go
+    sessions/                 what one command leaves to the next; commands that go on running
     streams telling shell     its output; what is told of it; one agent's shell
 
 The command is anybody's and runs with the user's rights until the kernel says otherwise. Each

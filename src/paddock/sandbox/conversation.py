@@ -4,10 +4,12 @@ Head and tail of the output are kept while it runs; the whole is counted.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import select
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -96,6 +98,13 @@ class Capture:
     def fileno(self) -> int:
         return self._fd
 
+    def over(self, fd: int) -> "Capture":
+        """Return a capture of another source, with the same terms; nothing was read yet."""
+        bytes_max = self._head_max + self._tail_max
+        other = Capture(fd, bytes_max, self._spool, len(self._buffer) - self._tail_max)
+        other.listener = self.listener
+        return other
+
     def read(self) -> bool:
         """Take in what is there; False at the end. Blocks on an empty pipe. Raises: OSError."""
         try:
@@ -103,6 +112,11 @@ class Capture:
         except BlockingIOError:
             # Threat: a command reads its own output where we were told that there is some.
             return True
+        except OSError as error:
+            # So a terminal says that nobody has its other end open (tty_io.c, hung_up_tty).
+            if error.errno != errno.EIO:
+                raise
+            count = 0
         self._at += count
         self._total += count
         if count > 0 and self.listener is not None:
@@ -159,12 +173,13 @@ HOME: Final = "/run/home"
 TEMPORARY: Final = "/tmp"  # noqa: S108 - private to the sandbox, gone afterwards
 
 _REPORT_BYTES_MAX: Final = 4096
+LEFT_BYTES_MAX: Final = 1_048_576
+"""Of what a command's shell leaves behind for the next: see `protocol.ENDED_IN`."""
 _WRITE_BYTES: Final = 1_048_576
 _PROGRESS_S: Final = 1.0
 _LATE_S: Final = 15.0
 """Over the command's time: then its first process, which keeps the time, must be broken."""
 _DRAIN_S: Final = 2.0
-_SERVED_COUNT: Final = 3
 _CA_VARIABLES: Final = (
     *("SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT"),
     *("NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT"),
@@ -199,7 +214,7 @@ class NetworkGround(Struct, frozen=True):
     """Only asked where a rule or a credential names requests. Raises: ConfigError."""
 
     def placed(
-        self, plan: SandboxPlan, policy: Policy, chain: AgentChain, line: str
+        self, plan: SandboxPlan, policy: Policy, chain: AgentChain, line: str | None
     ) -> SandboxPlan:
         """Return the plan for a line that may connect."""
         from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands connect
@@ -225,7 +240,7 @@ class NetworkGround(Struct, frozen=True):
         )
 
     def terms(
-        self, policy: Policy, chain: AgentChain, line: str, witness: "Witness"
+        self, policy: Policy, chain: AgentChain, line: str | None, witness: "Witness"
     ) -> "NetworkTerms":
         from paddock.network.decisions import NetworkTerms  # noqa: PLC0415 - few commands connect
         from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands connect
@@ -256,6 +271,12 @@ class Observed(Struct, frozen=True):
     on_output: OnOutput | None = None
     network: "NetworkTerms | None" = None
     """For a plan whose network is `policy`."""
+    witness: "Witness | None" = None
+    """Of a command in a session, whose network is decided for all its commands."""
+    on_begun: Callable[[], None] | None = None
+    """Called when the command was sent into its sandbox."""
+    on_terminal: Callable[[int], None] | None = None
+    """Called with the other end of the command's terminal, which stays the conversation's."""
 
 
 NOBODY: Final = Observed()
@@ -300,18 +321,17 @@ class ConfinementError(SandboxUnavailableError):
         self.number = number
 
 
-def receive_served(control: socket.socket) -> tuple[int, int, int]:
-    """Wait for a sandbox with a network of its own, and return what is to be served.
+def receive_served(control: socket.socket, count: int) -> list[int]:
+    """Wait for a network that is made for a sandbox, and return its descriptors.
 
     See `inside.confine.open_network`. Raises: SandboxUnavailableError, HostError.
     """
     with host_error("a sandbox cannot be listened to"):
         said, fds, _, _ = socket.recv_fds(
-            control, _REPORT_BYTES_MAX, _SERVED_COUNT, socket.MSG_CMSG_CLOEXEC
+            control, _REPORT_BYTES_MAX, count, socket.MSG_CMSG_CLOEXEC
         )
-    if said == protocol.SERVED and len(fds) == _SERVED_COUNT:
-        user, network, questions = fds
-        return user, network, questions
+    if said == protocol.SERVED and len(fds) == count:
+        return fds
     for fd in fds:
         os.close(fd)
     if not said:
@@ -335,6 +355,7 @@ class CommandConversation:
         self._timeout_s = request.timeout_s
         self._began = time.monotonic()
         self._report: CommandReport | None = None
+        self._left = b""
         self._events = select.poll()
         self._waiting: set[int] = set()
         self._heeded_s = 0.0
@@ -348,7 +369,8 @@ class CommandConversation:
             self._stdout = Capture(out, most, observed.spools[0])
             self._stderr = Capture(error, most, observed.spools[1])
             self._sources: dict[int, Capture] = {out: self._stdout, error: self._stderr}
-            with held_open(_input(request.stdin)) as given:
+            given = _input(request.stdin) if isinstance(request.stdin, bytes) else request.stdin
+            with held_open(given):
                 _send(control, order, given, out_end, error_end)
             undo.pop_all()
         os.close(out_end)
@@ -360,6 +382,8 @@ class CommandConversation:
         if on_output is not None:
             self._stdout.listener = lambda chunk: self._pass_on(on_output, "stdout", chunk)
             self._stderr.listener = lambda chunk: self._pass_on(on_output, "stderr", chunk)
+        if self._observed.on_begun is not None:
+            self._observed.on_begun()
         wish = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         undo = cancel.on_cancel(lambda: os.eventfd_write(wish, 1)) if cancel is not None else None
         try:
@@ -391,8 +415,7 @@ class CommandConversation:
                     self._control.shutdown(socket.SHUT_WR)
                 elif fd == control:
                     self._hear()
-                    self._forget(control)
-                elif not self._sources[fd].read():
+                elif fd in self._sources and not self._sources[fd].read():
                     self._forget(fd)
             if self._network is not None:
                 self._hear_network(self._network)
@@ -434,12 +457,36 @@ class CommandConversation:
 
     def _hear(self) -> None:
         try:
-            said = self._control.recv(_REPORT_BYTES_MAX)
+            said, fds, _, _ = self._receive()
         except ConnectionResetError:
             # It closed with our order unread, having failed before; its report comes after this.
-            said = self._control.recv(_REPORT_BYTES_MAX)
+            said, fds, _, _ = self._receive()
+        if said == protocol.TERMINAL:
+            self._attach(*fds)
+            return
+        for fd in fds:
+            with held_open(fd):
+                self._left = _read_left(fd)
         if said:
             self._report = CommandReport.decode(said)
+        self._forget(self._control.fileno())
+
+    def _receive(self) -> tuple[bytes, list[int], int, object]:
+        return socket.recv_fds(self._control, _REPORT_BYTES_MAX, 1, socket.MSG_CMSG_CLOEXEC)
+
+    def _attach(self, terminal: int) -> None:
+        """Hear the terminal in place of the pipe."""
+        pipe, self._stdout = self._stdout, self._stdout.over(terminal)
+        if pipe.fileno() in self._waiting:
+            self._forget(pipe.fileno())
+        del self._sources[pipe.fileno()]
+        pipe.close()
+        os.set_blocking(terminal, False)
+        self._sources[terminal] = self._stdout
+        self._waiting.add(terminal)
+        self._events.register(terminal, select.POLLIN)
+        if self._observed.on_terminal is not None:
+            self._observed.on_terminal(terminal)
 
     def _end(self) -> CommandEnd:
         report = self._report
@@ -460,8 +507,7 @@ class CommandConversation:
             memory_kb=report.memory_kb,
             unreached=report.unreached,
             reason=f"{where}: {os.strerror(report.code)}" if is_failed else "",
-            # As pwd(1) writes it: with one line end behind it.
-            directory=where.removesuffix("\n") if is_exited else "",
+            left=self._left if is_exited else b"",
         )
 
 
@@ -506,6 +552,14 @@ def _send(control: socket.socket, order: bytes, *streams: int) -> None:
         socket.send_fds(control, [b"go"], [order_fd, *streams])
 
 
+def _read_left(fd: int) -> bytes:
+    """Threat: what a command left there is anything, and as long as it likes."""
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > LEFT_BYTES_MAX:
+        return b""
+    return os.pread(fd, LEFT_BYTES_MAX, 0)
+
+
 def _exit_code(ending: Ending, report: CommandReport) -> int:
     if ending is Ending.TIMED_OUT:
         return -1
@@ -516,16 +570,32 @@ def _exit_code(ending: Ending, report: CommandReport) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _start(request: CommandRequest) -> Start:
+def variables_of(request: CommandRequest) -> dict[str, str]:
+    """Return the variables that a command is started with."""
     plan = request.plan
-    directory = plan.workspace if request.cwd == "." else f"{plan.workspace}/{request.cwd}"
     caches = cache_variables(f"{HOME}/.cache", plan.downloads) if plan.caches else {}
     environment = dict(plan.git_config.variables) | dict(plan.environment) | caches
     environment |= dict(request.env)
-    environment |= {"HOME": HOME, "TMPDIR": TEMPORARY, "PWD": directory}
+    return environment | {"HOME": HOME, "TMPDIR": TEMPORARY, "PWD": _directory_of(request)}
+
+
+def _directory_of(request: CommandRequest) -> str:
+    workspace = request.plan.workspace
+    return workspace if request.cwd == "." else f"{workspace}/{request.cwd}"
+
+
+def _start(request: CommandRequest) -> Start:
+    environment = variables_of(request)
+    if request.script:
+        # What bash reads before its line (bash(1), BASH_ENV); the script unsets it first of all.
+        environment["BASH_ENV"] = os.fsdecode(protocol.BEGIN)
+    columns, rows = request.terminal
     return Start(
-        directory=os.fsencode(directory),
+        directory=os.fsencode(_directory_of(request)),
         timeout_ms=max(1, int(request.timeout_s * 1000)),
         argv=[os.fsencode(argument) for argument in request.argv],
         environment=[os.fsencode(f"{name}={value}") for name, value in environment.items()],
+        script=request.script,
+        columns=columns,
+        rows=rows,
     )

@@ -47,6 +47,7 @@ from paddock.storage.atomic import host_error
 from paddock.storage.disk import DIRECTORY
 
 if TYPE_CHECKING:
+    from paddock.network.decisions import NetworkTerms
     from paddock.network.egress import Egress
     from paddock.network.wall import HeldNetwork, WallThread
 
@@ -88,6 +89,33 @@ class RunningLauncher:
         with self._lock:
             self._stages += 1
 
+    def share(self, network: str, literals: Sequence[str]) -> "SharedSpace":
+        """Make what the commands of a session share. Raises: HostError, ConfinementError."""
+        name = f"session-{secrets.token_hex(8)}"
+        with contextlib.ExitStack() as undo, host_error("a session cannot be opened"):
+            os.mkdir(name, 0o700, dir_fd=self.area.fd)
+            undo.callback(self.remove, name)
+            if os.geteuid() == 0:
+                os.chown(name, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=self.area.fd)
+            fds: list[int] = []
+            if network in ("loopback", "policy"):
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with ours:
+                    with theirs:
+                        self._tell(
+                            " ".join(("share", network, *literals)).encode(), [theirs.fileno()]
+                        )
+                    fds += receive_served(ours, 2 if network == "loopback" else 3)
+            undo.pop_all()
+        return SharedSpace(self, name, tuple(fds))
+
+    def remove(self, name: str) -> None:
+        """Have a directory of the area removed; without a launcher it goes with the area."""
+        try:
+            self._tell(b"drop " + name.encode("ascii"), [self.area.fd])
+        except HostError:
+            self._process.poll()
+
     def listen(self, user: int, network: int, wanted: bytes, reply: int) -> None:
         """Have sockets made in a sandbox's network, and sent to `reply`. Raises: HostError."""
         self._tell(b"listen " + wanted, [reply, user, network])
@@ -102,10 +130,7 @@ class RunningLauncher:
         for name in hidden:
             self.area.let_go(name)
         for name in (stage, *self.area.take_unused()):
-            try:
-                self._tell(b"drop " + name.encode("ascii"), [self.area.fd])
-            except HostError:
-                self._process.poll()
+            self.remove(name)
         with self._lock:
             self._stages -= 1
             is_last = self._is_stopped and self._stages == 0
@@ -183,6 +208,30 @@ class Recipe(Struct, frozen=True):
     hidden: str = ""
     git_shown: str = ""
     git_mode: int = 0
+    session: str = ""
+
+
+class SharedSpace(Struct, eq=False):
+    """What commands of one session share: a directory for /tmp, and a network if there is one."""
+
+    running: RunningLauncher
+    name: str
+    spaces: tuple[int, ...] = ()
+    """User and network namespace, and the name server's socket where names are answered."""
+    network: "HeldNetwork | None" = None
+
+    def close(self) -> None:
+        """Let it go; its commands have ended."""
+        spaces, self.spaces = self.spaces, ()
+        if self.network is not None:
+            # It has taken the descriptors over.
+            self.network.end()
+            self.network = None
+        else:
+            for fd in spaces:
+                os.close(fd)
+        if self.running.owner == os.getpid():
+            self.running.remove(self.name)
 
 
 class StageDirectories(Struct, eq=False):
@@ -195,6 +244,7 @@ class StageDirectories(Struct, eq=False):
     workspace_fd: int
     git_fd: int
     """-1 where there is none. It owns the socket and the descriptors."""
+    session: SharedSpace | None = None
     is_used: bool = False
     was_ready: bool = False
     new_mode: int | None = None
@@ -289,6 +339,7 @@ class Launcher:
         workspace_fd: int,
         shown: Sequence[ShownFile] = (),
         git: GitLayer | None = None,
+        session: SharedSpace | None = None,
     ) -> StageDirectories:
         """Return a sandbox for one command of this plan, over the workspace of the descriptor.
 
@@ -298,6 +349,8 @@ class Launcher:
         """
         with self._lock:
             running = self._running_now()
+            if session is not None and session.running is not running:
+                raise HostError("what the session shares is gone", hint="begin it anew: reset")
             with contextlib.ExitStack() as undo:
                 hidden = running.area.hide(workspace_fd, plan.hidden, shown)
                 undo.callback(running.area.let_go, hidden)
@@ -306,6 +359,8 @@ class Launcher:
                     git_shown = running.area.hide(git.fd, git.hidden, laid=git.shown)
                     undo.callback(running.area.let_go, git_shown)
                 recipe = self._recipe(plan, workspace_fd, hidden, git, git_shown)
+                if session is not None:
+                    recipe = replace(recipe, session=session.name)
                 spare, self._spare = self._spare, None
                 if spare is not None and spare.recipe == recipe:
                     spare.was_ready = True
@@ -314,7 +369,7 @@ class Launcher:
             if spare is not None:
                 # Not now: the end of one network namespace delays the beginning of another.
                 self._stale.append(spare)
-        return _make(running, recipe, workspace_fd, -1 if git is None else git.fd)
+        return _make(running, recipe, workspace_fd, -1 if git is None else git.fd, session)
 
     def _recipe(
         self, plan: SandboxPlan, root_fd: int, hidden: str, git: GitLayer | None, git_shown: str
@@ -348,7 +403,8 @@ class Launcher:
             user = (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
             network = self._hold_network(request.plan, stage, observed)
             if network is not None:
-                held.callback(network.end)
+                if stage.session is None:
+                    held.callback(network.end)
                 request = replace(request, env=(*request.env, *network.placeholders()))
             talk = CommandConversation(stage.control, request, observed, user, network)
             with contextlib.closing(talk):
@@ -364,16 +420,36 @@ class Launcher:
     ) -> "HeldNetwork | None":
         if plan.network != "policy":
             return None
-        if observed.network is None or self._outside is None:
+        if stage.session is not None:
+            return None if stage.session.network is None else stage.session.network.since_now()
+        if observed.network is None:
             raise AssertionError("a command with a network, and nobody who decides for it")
+        return self._serve(stage.running, receive_served(stage.control, 3), observed.network)
+
+    def _serve(
+        self, running: RunningLauncher, spaces: Sequence[int], terms: "NetworkTerms"
+    ) -> "HeldNetwork":
+        if self._outside is None:
+            raise AssertionError("a network, and no way out of it")
         from paddock.network.wall import ServedNetwork, WallThread  # noqa: PLC0415 - few commands have one
 
-        served = ServedNetwork(*receive_served(stage.control))
+        served = ServedNetwork(*spaces)
         with self._lock:
             if self._wall is None or self._wall.owner != os.getpid():
                 self._wall = WallThread(self._outside())
-        listen = partial(stage.running.listen, served.user, served.network)
-        return self._wall.hold(served, listen, observed.network)
+        return self._wall.hold(served, partial(running.listen, *spaces[:2]), terms)
+
+    def open_session(self, plan: SandboxPlan, terms: "NetworkTerms | None") -> SharedSpace:
+        """Make what a session's commands share; with `terms` its connections are decided by them.
+
+        Raises: HostError, SandboxUnavailableError.
+        """
+        with self._lock:
+            running = self._running_now()
+        shared = running.share(plan.network, plan.literals if plan.network == "policy" else ())
+        if terms is not None and plan.network == "policy":
+            shared.network = self._serve(running, shared.spaces, terms)
+        return shared
 
     def close(self) -> None:
         """End the launcher and every sandbox. A later call starts a new one."""
@@ -424,7 +500,9 @@ class Launcher:
             running.area.hold(used.recipe.hidden)
             running.area.hold(used.recipe.git_shown)
             try:
-                self._spare = _make(running, used.recipe, used.workspace_fd, used.git_fd)
+                self._spare = _make(
+                    running, used.recipe, used.workspace_fd, used.git_fd, used.session
+                )
             except HostError:
                 # The next command starts a launcher anew, and says what is wrong with it.
                 self._spare = None
@@ -496,7 +574,11 @@ def _identity(found: os.stat_result) -> Identity:
 
 
 def _make(
-    running: RunningLauncher, recipe: Recipe, workspace_fd: int, git_fd: int
+    running: RunningLauncher,
+    recipe: Recipe,
+    workspace_fd: int,
+    git_fd: int,
+    session: SharedSpace | None = None,
 ) -> StageDirectories:
     """Ask for one sandbox, which takes over the hold of its hidden layers. Raises: HostError."""
     name = f"stage-{secrets.token_hex(8)}"
@@ -516,20 +598,28 @@ def _make(
         if git_fd >= 0:
             git = os.dup(git_fd)
             undo.callback(os.close, git)
-        _send_order(running, recipe, name, theirs.fileno(), (workspace, git))
-        stage = StageDirectories(running, name, ours, recipe, workspace, git)
+        _send_order(running, recipe, name, theirs.fileno(), (workspace, git), session)
+        stage = StageDirectories(running, name, ours, recipe, workspace, git, session)
         undo.pop_all()
         return stage
 
 
 def _send_order(
-    running: RunningLauncher, recipe: Recipe, name: str, control: int, roots: tuple[int, int]
+    running: RunningLauncher,
+    recipe: Recipe,
+    name: str,
+    control: int,
+    roots: tuple[int, int],
+    session: SharedSpace | None,
 ) -> None:
     area = os.fsencode(running.area.path)
     base = Base.decode(recipe.base)
     base.stage = b"%b/%b" % (area, name.encode())
     base.hidden = b"%b/%b" % (area, recipe.hidden.encode()) if recipe.hidden else b""
     base.git_shown = b"%b/%b" % (area, recipe.git_shown.encode()) if recipe.git_shown else b""
+    joined = () if session is None else session.spaces[:2]
+    if session is not None:
+        base.session, base.joins = b"%b/%b" % (area, session.name.encode()), int(bool(joined))
     workspace, git = roots
     with contextlib.ExitStack() as closing:
         order = os.memfd_create("order", os.MFD_CLOEXEC)
@@ -546,4 +636,4 @@ def _send_order(
         add(recipe.hidden)
         fds += [git] if git >= 0 else []
         add(recipe.git_shown)
-        running.make(fds)
+        running.make([*fds, *joined])

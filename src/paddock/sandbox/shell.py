@@ -8,8 +8,9 @@ stage    run and held back, for somebody to be asked about what it changed; then
 
 import os
 import threading
-from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,51 +18,37 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import (
-    ApprovalUnavailableError,
     HostError,
     InvalidArgumentsError,
     SandboxUnavailableError,
 )
 from paddock.pattern import lazy_pattern
 from paddock.policy.decide import names_line, shell_for
-from paddock.policy.settings import ConfineMax, covers
+from paddock.policy.settings import covers
 from paddock.sandbox.area import lay_over
 from paddock.sandbox.backends import Attempt, Backends, attempt_here
 from paddock.sandbox.caches import Caches
 from paddock.sandbox.canary import STAGE, gaps_over
 from paddock.sandbox.changes.commit import (
     CommitPlace,
-    Committed,
-    all_refused,
-    commit_settled,
-    describe_conflict,
-    find_above,
-    phases_of,
 )
 from paddock.sandbox.changes.differences import (
-    CommandDifferences,
     CommandGround,
-    OpenLayers,
-    find_differences,
 )
 from paddock.sandbox.changes.judging import Bench
-from paddock.sandbox.changes.parking import ShownDiff, park_set, show_settled
 from paddock.sandbox.changes.settling import (
     Settled,
-    find_excess,
-    refusals_of,
-    refused_besides,
-    settle,
 )
-from paddock.sandbox.changes.upper import Look, read_changes
 from paddock.sandbox.conversation import ConfinementError, NetworkGround, Observed
-from paddock.sandbox.git_layer import GitRoom, OpenedGit, ShownNames, TrackedView, differing
+from paddock.sandbox.git_layer import GitRoom, TrackedView
 from paddock.sandbox.hidden import Moments, NameIndex
-from paddock.sandbox.host.host_facts import HostFacts
+from paddock.sandbox.host.host_facts import HostFacts, directories_above
 from paddock.sandbox.inside.protocol import ENDED_IN
 from paddock.sandbox.landlock import LANDLOCK, run_landlocked, run_unheld
-from paddock.sandbox.launcher import Launcher, StageDirectories
+from paddock.sandbox.launcher import Launcher, SharedSpace
 from paddock.sandbox.plan import (
+    SH,
+    Closing,
     ReadJudge,
     WriteJudge,
     compile_plan,
@@ -69,46 +56,57 @@ from paddock.sandbox.plan import (
     find_interpreter,
     plan_digest,
 )
-from paddock.sandbox.streams import OUTPUT_BYTES, Spooling, Streams
+from paddock.sandbox.sessions.process import Process
+from paddock.sandbox.sessions.sessions import Means, Sessions
+from paddock.sandbox.sessions.view import LiveView, OpenedStage
+from paddock.sandbox.staged import (
+    HeldCommand,
+    Ran,
+    StagedCommand,
+    close_stage,
+    host_failures,
+    request_of,
+)
+from paddock.sandbox.streams import Spooling, Streams
 from paddock.sandbox.telling import (
     UNSIGNED,
     FenceWords,
-    question_heading,
     tell,
     with_kept,
     with_shown,
 )
 from paddock.sandbox.values import (
+    RUNNING,
     UNWATCHED,
-    CommandEnd,
     CommandRequest,
     CommandWatch,
     Ending,
     PreparedLine,
     Progress,
-    RefusedChange,
     SandboxPlan,
     ShellLine,
     ShellOutcome,
+    ShownFile,
     WaitingChanges,
     line_network,
 )
 from paddock.storage.atomic import host_error
 from paddock.storage.locks import Late
 from paddock.text.show import quote
-from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain
-from paddock.values.entries import digest_of
-from paddock.workspace.workspace import Beside
 
 if TYPE_CHECKING:
-    pass
+    from paddock.network.decisions import NetworkTerms, Witness
 
 _SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
 """Before a line of shell: when that shell ends, it leaves behind where."""
-_OVER: Final = "the command changed too much"
 _LOOKS_MAX: Final = 3
-_NOT_AS_SHOWN: Final = "the changes are not those that were shown any more"
+_BACKGROUND_S: Final = 86_400.0
+"""So long a command goes on in the background that nobody ends."""
+_NOT_KEPT: Final = (
+    "the session is as it was before this command: its shell left no state behind, as one does "
+    "that is replaced (exec) or that sets a trap on EXIT of its own"
+)
 _GIT: Final = lazy_pattern(r"\bgit\b")
 
 
@@ -122,172 +120,6 @@ class SandboxGround(Struct, frozen=True):
     attempt: Attempt | None = None
     network: NetworkGround | None = None
     """For commands that policy lets connect; None: they cannot."""
-
-
-class _Ran(Struct, frozen=True):
-    request: CommandRequest
-    ground: CommandGround
-    end: CommandEnd
-    bench: Bench
-    """Without repositories, which are found for each set."""
-    stage: StageDirectories
-    git: OpenedGit | None
-
-
-class StagedCommand:
-    """Until `commit` the workspace is untouched."""
-
-    def __init__(self, place: CommitPlace, ran: _Ran) -> None:
-        """Find what changed; take stage and git directory over. Raises: HostError."""
-        self._ran = ran
-        self._place = place
-        self._beside: Beside | None = None
-        self._refused: tuple[RefusedChange, ...] = ()
-        self._index_problem = ""
-        self.end = ran.end
-        self._standing: Mapping[str, Look] = {}
-        with ExitStack() as held:
-            upper_fd = ran.stage.open_upper()
-            held.callback(os.close, upper_fd)
-            if ran.git is not None:
-                self._join(ran.git, upper_fd, held)
-            tree = self._place.workspace
-            self._layers: OpenLayers | None = OpenLayers(upper_fd, tree.root_fd, tree.resolution)
-            self._differences = self._look(self._layers)
-            self._held = held.pop_all()
-
-    def close(self) -> None:
-        if self._layers is not None:
-            self._layers = None
-            self._held.close()
-            if self._ran.git is not None:
-                self._ran.git.close()
-        _close_stage(self._ran.stage)
-
-    def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
-        with host_error("the changes of a command cannot be read"):
-            root_fd = self._place.workspace.root_fd
-            is_joined, self._refused = git.join(self._ran.stage, upper_fd, root_fd)
-            self._index_problem = git.land_index(upper_fd) if is_joined else ""
-        if is_joined:
-            self._beside = git.beside
-            workspace = held.enter_context(self._place.workspace.with_beside(git.beside))
-            self._place = replace(self._place, workspace=workspace)
-
-    def _look(self, layers: OpenLayers) -> CommandDifferences:
-        layer = read_changes(layers.upper_fd, layers.lower_fd, self._beside)
-        self._standing = layer.standing
-        found = find_differences(layer, layers, self._ran.ground)
-        if self._ran.git is not None and self._beside is not None:
-            found = self._ran.git.settle(found, self._ran.ground.started_ns, self._index_problem)
-        return replace(found, root_mode=self._ran.stage.new_mode)
-
-    @property
-    def shown(self) -> ShownNames:
-        return differing(self._ran.ground.shown, self._layer())
-
-    @property
-    def count(self) -> int:
-        return len(self._differences.found)
-
-    def look_again(self) -> None:
-        self._differences = self._look(self._layer())
-
-    def show(self, settled: tuple[Settled, ...]) -> tuple[ShownDiff, tuple[RefusedChange, ...]]:
-        hidden = self._ran.request.plan.hidden
-        return show_settled(settled, self._layer(), hidden), self._refusals(settled)
-
-    def settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
-        bench = self._ran.bench
-        if self._ran.git is not None and self._beside is not None:
-            bench = replace(bench, git_outside=self._ran.git.outside)
-        return settle(self._differences, self._layer(), bench, grants_asks=grants_asks)
-
-    def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
-        return find_excess(settled, self._layer(), self._place.policy.guards, most)
-
-    def commit(self, settled: tuple[Settled, ...]) -> Committed:
-        """Bring all that is allowed into the workspace, or nothing; raises as `commit_settled`."""
-        refused = self._refusals(settled)
-        if not self._differences.is_whole:
-            return Committed(refused=all_refused(settled, refused, _OVER), settled=settled)
-        conflict = describe_conflict(self._differences, settled)
-        committed = Committed(conflict=conflict)
-        if not conflict:
-            above = find_above(settled, self._layer(), self._standing)
-            git = self._ran.bench.git
-            committed = commit_settled(settled, self._layer(), self._place, git, above)
-        if committed.conflict:
-            refused = all_refused(settled, refused, committed.conflict)
-        return replace(committed, refused=refused, settled=settled)
-
-    def park(self, settled: tuple[Settled, ...], name: str) -> Json:
-        """Return as data what `commit` would bring and report. Raises: ApprovalUnavailableError."""
-        conflict = describe_conflict(self._differences, settled)
-        if conflict or not self._differences.is_whole:
-            raise ApprovalUnavailableError(
-                conflict or _OVER,
-                hint="run it again" if conflict else "split the command into smaller ones",
-            )
-        phases = phases_of(settled, self._layer(), self._place.policy)
-        above = find_above(settled, self._layer(), self._standing)
-        store = self._place.history.store
-        return park_set(phases, store, name, above, self._refusals(settled))
-
-    def give_up(self) -> Committed:
-        """Keep nothing: it is not what was granted. Raises: HostError."""
-        settled = self.settle(grants_asks=True)
-        conflict = describe_conflict(self._differences, settled) or _NOT_AS_SHOWN
-        refused = all_refused(settled, self._refusals(settled), conflict)
-        return Committed(conflict=conflict, refused=refused, settled=settled)
-
-    def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
-        hidden, shown = self._ran.request.plan.hidden, self._ran.ground.shown
-        besides = (*self._refused, *refused_besides(self._differences))
-        return (*refusals_of(settled, hidden, shown), *besides)
-
-    def _layer(self) -> OpenLayers:
-        if self._layers is None:
-            raise AssertionError("a command that was let go")
-        return self._layers
-
-
-class HeldCommand:
-    def __init__(
-        self,
-        prepared: PreparedLine,
-        command: StagedCommand,
-        told: ShellOutcome,
-        fence: FenceWords,
-    ) -> None:
-        """Take the command over; `told`: its outcome before an answer. Raises: HostError."""
-        self._shown, refused = command.show(command.settle(grants_asks=True))
-        heading = question_heading(_request(prepared), command.end, refused)
-        digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
-        self._command = command
-        self._prepared, self._fence = prepared, fence
-        self._outcome = told
-        self.diff: str = f"{heading}{self._shown.text}"
-        self.digest: str = digest_of(digests.encode("utf-8", "surrogateescape"))
-        self.warnings: tuple[str, ...] = self._shown.warnings
-
-    def commit(self) -> ShellOutcome:
-        with _host_failures():
-            self._command.look_again()
-            settled = self._command.settle(grants_asks=True)
-            shown, _ = self._command.show(settled)
-        # Threat: what is committed is not what was shown, because somebody was at work
-        # while the question was open. A conflict says so path by path; this says so at all.
-        is_same = shown.digest == self._shown.digest
-        kept = self._command.commit(settled) if is_same else self._command.give_up()
-        outcome = with_kept(self._outcome, kept)
-        return self._fence.added(outcome, self._prepared, self._command.end)
-
-    def park(self, name: str) -> Json:
-        return self._command.park(self._command.settle(grants_asks=True), name)
-
-    def close(self) -> None:
-        self._command.close()
 
 
 class SandboxShell:
@@ -308,8 +140,11 @@ class SandboxShell:
         self._git = GitRoom(self._read_index.judge)
         self._fence = FenceWords(policy)
         self._told_once: set[str] = set()
+        means = Means(self._share, self._run_in_stage, self._spooling, self._conclude)
+        self.sessions = Sessions(means)
 
     def close(self) -> None:
+        self.sessions.close()
         self._launcher.close()
         if self._moments.made is not None:
             self._moments.made.close()
@@ -322,12 +157,14 @@ class SandboxShell:
         InvalidArgumentsError for a variable that no call may set; ConfigError.
         """
         self._require_named(line)
-        plan = self._plan_of(line.text)
-        with _host_failures():
+        # In a session nobody can tell whose connection one is: no rule for single commands counts.
+        plan = self._plan_of(None if line.session else line.text)
+        with host_failures():
             enforced = self._backends.choose(plan.enforcement)
         is_dry = line.is_dry_run
-        if (is_dry or plan.commit == "none") and enforced.backend != STAGE:
-            what = "a dry run" if is_dry else 'a command under commit = "none"'
+        if (is_dry or line.session or plan.commit == "none") and enforced.backend != STAGE:
+            what = "a session" if line.session else 'a command under commit = "none"'
+            what = "a dry run" if is_dry else what
             raise SandboxUnavailableError(
                 f"{what} needs the backend 'stage', which does not work on this host",
                 hint="paddock doctor says why, and what to do",
@@ -344,9 +181,13 @@ class SandboxShell:
         is_open = plan.network == "host" and not names_line(
             self._ground.place.policy, self._ground.chain, Action("shell", "run", line.text)
         )
-        return PreparedLine(
-            line, plan, enforced, find_interpreter(plan), plan_digest(plan), is_open
-        )
+        interpreter = find_interpreter(plan)
+        if line.session and interpreter == SH:
+            raise SandboxUnavailableError(
+                "a session needs bash, which no command finds here",
+                hint="call without a session, or have bash installed",
+            )
+        return PreparedLine(line, plan, enforced, interpreter, plan_digest(plan), is_open)
 
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
         # Threat: what a command does outside the workspace is in no diff, and done before anybody
@@ -365,13 +206,21 @@ class SandboxShell:
         observed = self._observed(prepared, watch)
         if prepared.enforced.backend != STAGE:
             return self._run_in_place(prepared, observed)
-        command, streams = self._run_staged(prepared, observed)
+        command, streams, notes = self._run_staged(prepared, observed)
+        if command.end.ending is Ending.CANCELLED:
+            with closing(command), host_failures():
+                return self._told(prepared, command, streams)
+        outcome = self._conclude(prepared, command, streams)
+        return replace(outcome, notes=(*outcome.notes, *notes))
+
+    def _conclude(
+        self, prepared: PreparedLine, command: StagedCommand, streams: Streams
+    ) -> ShellOutcome:
+        """Bring in what policy allows of what it changed, and let go of the command."""
         with ExitStack() as held:
             held.callback(command.close)
-            with _host_failures():
+            with host_failures():
                 outcome = self._told(prepared, command, streams)
-                if command.end.ending is Ending.CANCELLED:
-                    return outcome
                 if prepared.line.is_dry_run:
                     shown, refused = command.show(command.settle(grants_asks=False))
                     outcome = replace(outcome, diff=shown.text, refused=refused)
@@ -402,9 +251,9 @@ class SandboxShell:
 
     def stage(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> HeldCommand:
         observed = self._observed(prepared, watch)
-        command, streams = self._run_staged(prepared, observed)
+        command, streams, _ = self._run_staged(prepared, observed)
         try:
-            with _host_failures():
+            with host_failures():
                 told = self._told(prepared, command, streams)
                 return HeldCommand(prepared, command, told, self._fence)
         except BaseException:
@@ -433,7 +282,7 @@ class SandboxShell:
         self, prepared: PreparedLine, command: StagedCommand, streams: Streams
     ) -> ShellOutcome:
         remarks, shown = self._remarks(prepared), command.shown
-        outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
+        outcome = tell(request_of(prepared), command.end, streams, prepared.enforced, remarks)
         is_first = bool(shown.names) and self._is_first("shown")
         return with_shown(outcome, shown, is_first=is_first)
 
@@ -445,23 +294,59 @@ class SandboxShell:
 
     def _observed(self, prepared: PreparedLine, watch: CommandWatch) -> Observed:
         terms, ground, witness = None, self._ground, watch.network
-        if prepared.plan.network == "policy" and ground.network and witness is not None:
-            policy, line = ground.place.policy, prepared.line.text
-            terms = ground.network.terms(policy, ground.chain, line, witness)
-        return Observed((None, None), ground.progress, watch.cancel, watch.on_output, terms)
+        if prepared.plan.network == "policy" and not prepared.line.session:
+            terms = self._terms(prepared.line.text, witness)
+        return Observed(
+            (None, None), ground.progress, watch.cancel, watch.on_output, terms, witness=witness
+        )
+
+    def _terms(self, line: str | None, witness: "Witness | None") -> "NetworkTerms | None":
+        ground = self._ground
+        if ground.network is None or witness is None:
+            return None
+        return ground.network.terms(ground.place.policy, ground.chain, line, witness)
+
+    def _share(self, prepared: PreparedLine, witness: "Witness | None") -> SharedSpace:
+        terms = self._terms(None, witness) if prepared.plan.network == "policy" else None
+        return self._launcher.open_session(prepared.plan, terms)
+
+    def lasting(self) -> Sessions:
+        return self.sessions
+
+    def start(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> Process:
+        """Start a line that goes on running, in its session. Raises: as `run`."""
+        observed = Observed((None, None), witness=watch.network)
+        request = replace(request_of(prepared), timeout_s=_BACKGROUND_S)
+        with host_failures():
+            return self.sessions.start(prepared, request, observed)
 
     def _run_staged(
         self, prepared: PreparedLine, observed: Observed
+    ) -> tuple[StagedCommand, Streams, tuple[str, ...]]:
+        """Run it; return besides what is to be noted of its session."""
+        request = request_of(prepared)
+        if not prepared.line.session:
+            return *self._run_spooled(prepared, request, observed, None), ()
+        with host_failures(), self.sessions.turn(prepared, observed.witness) as (session, space):
+            request = replace(request, script=session.snapshot.script())
+            is_dry = prepared.line.is_dry_run
+            ran = self._run_spooled(prepared, request, observed, None if is_dry else space)
+            is_kept = is_dry or session.take(ran[0].end, request)
+            return *ran, () if is_kept else (_NOT_KEPT,)
+
+    def _run_spooled(
+        self,
+        prepared: PreparedLine,
+        request: CommandRequest,
+        observed: Observed,
+        space: SharedSpace | None,
     ) -> tuple[StagedCommand, Streams]:
         ground = self._ground
-        with _host_failures(), closing(Spooling(ground.staging, ground.place.history)) as spooling:
+        with host_failures(), closing(self._spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
-            request = _request(prepared)
             if ground.on_directory is not None:
                 request = replace(request, argv=(*request.argv[:2], _SAYS_WHERE + request.argv[2]))
-            caches = prepared.plan.caches
-            with Caches(Path(caches).parent).in_use() if caches else nullcontext():
-                command = self._run_in_stage(request, observed)
+            command = self._run_in_stage(request, observed, space)
             try:
                 if ground.on_directory is not None:
                     ground.on_directory(command.end.directory)
@@ -470,11 +355,14 @@ class SandboxShell:
                 command.close()
                 raise
 
+    def _spooling(self) -> Spooling:
+        return Spooling(self._ground.staging, self._ground.place.history)
+
     def _run_in_place(self, prepared: PreparedLine, observed: Observed) -> ShellOutcome:
         ground = self._ground
-        with _host_failures(), closing(Spooling(ground.staging, ground.place.history)) as spooling:
+        with host_failures(), closing(self._spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
-            request, fd = _request(prepared), ground.place.workspace.root_fd
+            request, fd = request_of(prepared), ground.place.workspace.root_fd
             if prepared.enforced.backend == LANDLOCK:
                 read, write = self._read_index, self._write_index
                 held = run_landlocked(request, fd, read, write, observed)
@@ -484,23 +372,38 @@ class SandboxShell:
             outcome = tell(request, held.end, streams, held.enforced, remarks)
         return self._fence.added(replace(outcome, is_staged=False), prepared, held.end)
 
-    def _run_in_stage(self, request: CommandRequest, observed: Observed) -> StagedCommand:
+    def _run_in_stage(
+        self,
+        request: CommandRequest,
+        observed: Observed,
+        space: SharedSpace | None = None,
+        on_opened: Callable[[OpenedStage], LiveView] | None = None,
+    ) -> StagedCommand:
         """Run one command in a stage of its own, and find what it changed.
 
-        From its start on, others' changes are somebody else's. Raises: SandboxUnavailableError,
-        HostError.
+        From its start on, others' changes are somebody else's, but for those that the view of
+        `on_opened` knows. Raises: SandboxUnavailableError, HostError.
         """
-        for _ in range(_LOOKS_MAX):
-            command = self._run_once(request, observed)
-            if command is not None:
-                return command
+        caches = request.plan.caches
+        with Caches(Path(caches).parent).in_use() if caches else nullcontext():
+            for _ in range(_LOOKS_MAX):
+                command = self._run_once(request, observed, space, on_opened)
+                if command is not None:
+                    return command
         raise HostError("git's index kept changing before the command began", hint="run it again")
 
-    def _run_once(self, request: CommandRequest, observed: Observed) -> StagedCommand | None:
+    def _run_once(
+        self,
+        request: CommandRequest,
+        observed: Observed,
+        space: SharedSpace | None,
+        on_opened: Callable[[OpenedStage], LiveView] | None,
+    ) -> StagedCommand | None:
         """None where it was not started: what it was to be shown has changed."""
         place, launcher = self._ground.place, self._launcher
         root_fd = place.workspace.root_fd
         survey = self._read_index.survey(root_fd)
+        self.sessions.hide(survey.closed)
         if survey.closed != request.plan.hidden:
             request = replace(request, plan=replace(request.plan, hidden=survey.closed))
         plan, closed, directories = request.plan, frozenset(survey.closed), survey.directories
@@ -513,12 +416,19 @@ class SandboxShell:
             layer = None if git is None else git.layer
             names, laid = lay_over(request.laid, survey.closed, root_fd)
             over = replace(plan, hidden=(*plan.hidden, *names)) if names else plan
-            stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer)
-            undo.callback(_close_stage, stage)
+            stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer, space)
+            undo.callback(close_stage, stage)
             with host_error("no place for commands", str(self._ground.staging)):
                 started_ns = self._moments.get().now(root_fd)
             if not view.tracked.is_current():
                 return None
+            ground = CommandGround(started_ns, closed, directories, view.files)
+            bench = self._bench_of(plan, survey.closed, view.files)
+            ran = Ran(request, ground, RUNNING, bench, stage, git, self.sessions.changed)
+            live = None
+            if on_opened is not None:
+                is_closed = partial(self._is_closed, closed | view.files.keys())
+                live = on_opened(OpenedStage(stage, place, ran, is_closed))
             try:
                 end = launcher.run(request, stage, observed)
             except ConfinementError:
@@ -526,24 +436,35 @@ class SandboxShell:
                     raise
                 # It was being made while something went that it needs, as caches that are cleared.
                 return None
-            bench = replace(
-                self._bench,
-                git=plan.git,
-                commit=plan.commit,
-                workspace=plan.workspace,
-                readable=(*plan.readable, *plan.writable),
-                shown=frozenset(view.files),
-                stand_ins=frozenset(
-                    path for path, file in view.files.items() if not file.is_faithful
-                ),
-                unseen=survey.closed,
-            )
-            ground = CommandGround(started_ns, closed, directories, view.files)
-            command = StagedCommand(place, _Ran(request, ground, end, bench, stage, git))
+            if live is not None:
+                live.take_out()
+                ran = replace(ran, ground=live.ground(ground))
+            command = StagedCommand(place, replace(ran, end=end))
             undo.pop_all()
             return command
 
-    def _plan_of(self, line: str) -> SandboxPlan:
+    def _bench_of(
+        self, plan: SandboxPlan, unseen: tuple[str, ...], files: Mapping[str, ShownFile]
+    ) -> Bench:
+        return replace(
+            self._bench,
+            git=plan.git,
+            commit=plan.commit,
+            workspace=plan.workspace,
+            readable=(*plan.readable, *plan.writable),
+            shown=frozenset(files),
+            stand_ins=frozenset(path for path, file in files.items() if not file.is_faithful),
+            unseen=unseen,
+        )
+
+    def _is_closed(self, closed: frozenset[str], path: str) -> bool:
+        way = (*directories_above(path), path)
+        judge = self._read_index.judge.judge
+        return not closed.isdisjoint(way) or any(
+            judge(each, each != path) is Closing.SEALED for each in way
+        )
+
+    def _plan_of(self, line: str | None) -> SandboxPlan:
         """Of all that is in a plan, a line decides the network alone."""
         policy, chain = self._ground.place.policy, self._ground.chain
         with self._lock:
@@ -559,38 +480,3 @@ class SandboxShell:
                 if network == self._plan.network
                 else replace(self._plan, network=network)
             )
-
-
-def _request(prepared: PreparedLine) -> CommandRequest:
-    line = prepared.line
-    argv = (prepared.interpreter, "-c", line.text)
-    return CommandRequest(
-        prepared.plan,
-        argv,
-        line.cwd,
-        float(line.timeout_s),
-        OUTPUT_BYTES,
-        line.stdin.encode(),
-        line.env,
-        line.laid,
-    )
-
-
-@contextmanager
-def _host_failures() -> Generator[None]:
-    """Map a launcher that is gone, or a disk that fails, before anything has changed."""
-    try:
-        yield
-    except HostError as error:
-        raise SandboxUnavailableError(
-            f"the sandbox failed: {error.message}",
-            hint="nothing was changed; try again, and see: paddock doctor",
-        ) from error
-
-
-def _close_stage(stage: StageDirectories) -> None:
-    try:
-        stage.close()
-    except HostError:
-        # The launcher is gone, and the next one sweeps what it left.
-        return

@@ -76,6 +76,11 @@ def render_stream(captured: Captured, chars_max: int) -> tuple[str, bool]:
     return f"{head[:half]}\n[TRUNCATED at {chars_max} chars]\n{tail[-half:]}", True
 
 
+def safe_text(content: bytes) -> str:
+    """Return what was printed as a model may see it, whole or a part of it."""
+    return _safe(_decode(_from_a_character(content), is_whole=True))
+
+
 def _decode(content: bytes, *, is_whole: bool) -> str:
     return codecs.getincrementaldecoder("utf-8")("replace").decode(content, final=is_whole)
 

@@ -5,6 +5,7 @@ A plan is compiled from a policy and carried out by a backend; approvals bind to
 `[shell]` for a chain of agents is the strictest of all their profiles.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -108,9 +109,14 @@ class CommandRequest(Struct, frozen=True):
     cwd: str
     timeout_s: float
     output_bytes_max: int
-    stdin: bytes = b""
+    stdin: bytes | int = b""
+    """What it reads, or a descriptor to read from, which is taken over."""
     env: tuple[tuple[str, str], ...] = ()
     laid: Laid = MappingProxyType({})
+    script: bytes = b""
+    """For bash to read before its line."""
+    terminal: tuple[int, int] = (0, 0)
+    """Columns and rows; without rows it has none."""
 
 
 class Captured(Struct, frozen=True):
@@ -144,8 +150,19 @@ class CommandEnd(Struct, frozen=True):
     unreached: int = 0
     """Of one that failed: how often its own network had no way to where it wanted."""
     reason: str = ""
-    directory: str = ""
+    left: bytes = b""
+    """What the script of its shell left behind when that shell ended."""
     network: Connections = NO_CONNECTIONS
+
+    @property
+    def directory(self) -> str:
+        """Return where its shell ended, as pwd(1) wrote it: with one line end behind it."""
+        return os.fsdecode(self.left.partition(b"\0")[0]).removesuffix("\n")
+
+
+_NOTHING: Final = Captured(b"", b"", 0)
+RUNNING: Final = CommandEnd(Ending.EXITED, 0, _NOTHING, _NOTHING, 0.0, 0)
+"""Of a command whose changes are taken while it goes on."""
 
 
 class Enforcement(Enum):
@@ -201,6 +218,13 @@ class ShellLine(Struct, frozen=True):
     env: tuple[tuple[str, str], ...] = ()
     laid: Laid = MappingProxyType({})
     """Of a dry run alone: what lands is what was changed of the workspace as it is."""
+    session: str = ""
+    """The session that it belongs to; its network, /tmp and snapshot."""
+    preamble: str = ""
+    """What the line was judged behind, of that session; see `Snapshot.preamble`."""
+    starts_anew: bool = False
+    terminal: tuple[int, int] = (0, 0)
+    """Columns and rows; without rows it has none."""
 
 
 class PreparedLine(Struct, frozen=True):

@@ -1,10 +1,14 @@
 """The ports by which the shell tools run commands, and tell what a file held before."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.values import CommandWatch, HeldLine, PreparedLine, ShellLine, ShellOutcome
 from paddock.tools.spec import Ports
+
+if TYPE_CHECKING:
+    from paddock.sandbox.sessions.process import Process
+    from paddock.sandbox.sessions.sessions import Sessions
 
 
 class Shell(Protocol):
@@ -28,6 +32,14 @@ class Shell(Protocol):
 
     def stage(self, prepared: PreparedLine, watch: CommandWatch) -> HeldLine:
         """Run it and hold back what it changed, to be closed or committed."""
+        ...
+
+    def start(self, prepared: PreparedLine, watch: CommandWatch) -> "Process":
+        """Start it in the background, in its session."""
+        ...
+
+    def lasting(self) -> "Sessions":
+        """Return its sessions and what goes on in the background."""
         ...
 
     def keep(self, content: bytes) -> str:

@@ -6,7 +6,7 @@ about the difference and not about the line, the line runs first and is held bac
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from paddock.errors import (
 )
 from paddock.pattern import lazy_pattern
 from paddock.policy.profiles import written_path
+from paddock.sandbox.sessions.snapshot import NEW
 from paddock.sandbox.values import (
     CommandWatch,
     Ending,
@@ -39,6 +40,7 @@ from paddock.tools.arguments import (
     filled_text,
     flag,
     needed_text,
+    optional_text,
     result_schema,
     text_map,
 )
@@ -59,6 +61,9 @@ from paddock.tools.spec import (
 from paddock.values.calls import NO_RULE, Json, LeftEffect
 from paddock.values.decisions import HELD_WHOLE, Action, Held
 from paddock.workspace.listing import is_directory
+
+if TYPE_CHECKING:
+    from paddock.sandbox.sessions.process import Process
 
 # Threat: a command may print lines that look like ours. What it printed stands last, each
 # stream behind the number of its lines.
@@ -316,6 +321,9 @@ SHELL_SCHEMA: Final = result_schema(
             "description": "Closed files that were shown as git's index has them, not as they are.",
         },
         "diff": {"type": "string", "description": "Of a dry run: what it would change."},
+        "process": {"type": "string", "description": "The id of what runs in the background."},
+        "running": {"type": "boolean"},
+        "own_changes": {"type": "array", "items": _TEXT},
         "pending": {
             "type": "string",
             "description": "The request under which its changes wait for a person.",
@@ -349,6 +357,19 @@ class ShellArguments(ArgumentType):
     env: Mapping[str, str] | None = text_map(
         "Variables for the command, besides those that it has; policy says which may be set."
     )
+    session: str | None = optional_text(
+        "A name: the command begins where the last one of this session ended, with its directory, "
+        "variables, functions and options, and they share /tmp and a loopback."
+    )
+    reset: bool = flag("Begin the session anew, and end what runs in it.", default=False)
+    background: bool = flag(
+        "Return at once; shell_output, shell_input, shell_sync and shell_stop go on with it. It "
+        "runs until it ends or is stopped; what it changed is brought in then.",
+        default=False,
+    )
+    tty: bool = flag("In the background: give it a terminal of its own.", default=False)
+    columns: int = clamped_integer("Of the terminal.", 80, minimum=20, maximum=500)
+    rows: int = clamped_integer("Of the terminal.", 24, minimum=5, maximum=200)
 
 
 class ShellDevArguments(ArgumentType):
@@ -370,6 +391,7 @@ class ShellPlan(Struct, frozen=True):
     prepared: PreparedLine | None = None
     held: HeldLine | None = None
     """It has run already, and what it changed was granted."""
+    in_background: bool = False
 
 
 class RunShell:
@@ -384,7 +406,11 @@ class RunShell:
             _require_input(arguments)
             env = tuple(sorted((arguments.env or {}).items()))
             line = replace(line, stdin=arguments.stdin, env=env)
-        return ShellPlan(line, (Action("shell", "run", line.text), *_writes_from(line)))
+            line = _lasting_line(line, arguments, ports)
+        actions = (Action("shell", "run", line.preamble + line.text), *_writes_from(line))
+        if getattr(arguments, "background", False):
+            return ShellPlan(line, (*actions, Action("shell", "process")), in_background=True)
+        return ShellPlan(line, actions)
 
     def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
         prepared = shell_of(ports).prepare(plan.line)
@@ -398,7 +424,8 @@ class RunShell:
     def asks_about_effect(self, plan: ShellPlan, ports: Ports) -> bool:
         prepared = plan.prepared
         is_asked = prepared is not None and shell_of(ports).asks_about_diff(prepared)
-        return is_asked and not plan.line.is_dry_run
+        # What goes on running changes things later: then the question is about the command.
+        return is_asked and not plan.line.is_dry_run and not plan.in_background
 
     def stage(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, HeldLine]:
         prepared = plan.prepared or shell_of(ports).prepare(plan.line)
@@ -410,6 +437,8 @@ class RunShell:
             outcome = plan.held.commit()
         else:
             prepared = plan.prepared or shell_of(ports).prepare(plan.line)
+            if plan.in_background:
+                return _started(shell_of(ports).start(prepared, _watch(ports)))
             outcome = shell_of(ports).run(prepared, _watch(ports))
         _require_not_cancelled(outcome)
         return shell_output(outcome, shell_of(ports))
@@ -464,6 +493,65 @@ def _require_input(arguments: ShellArguments) -> None:
         )
 
 
+_BACKGROUND_SESSION: Final = "background"
+"""The session of what goes on running and names none."""
+_SESSION_NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def _lasting_line(line: ShellLine, given: ShellArguments, ports: Ports) -> ShellLine:
+    """Return the line as its session has it. Raises: InvalidArgumentsError."""
+    session = given.session or (_BACKGROUND_SESSION if given.background else "")
+    if session and _SESSION_NAME.fullmatch(session) is None:
+        raise InvalidArgumentsError(
+            f"session: {quote(session)} is no name",
+            where="session",
+            hint="1 to 64 letters, digits, dots, underscores or hyphens",
+        )
+    for name, is_given in (("reset", given.reset and not session), ("tty", given.tty)):
+        if is_given and not given.background:
+            needs = "background" if name == "tty" else "session"
+            raise InvalidArgumentsError(
+                f"{name} is for a command with {needs}", where=name, hint=f"give {needs} as well"
+            )
+    if given.background and (given.dry_run or given.stdin):
+        raise InvalidArgumentsError(
+            "a command in the background has no dry run, and no stdin",
+            where="background",
+            hint="give it text with shell_input",
+        )
+    if not session:
+        return line
+    snapshot = NEW if given.reset else shell_of(ports).lasting().snapshot(session)
+    terminal = (given.columns, given.rows) if given.tty else (0, 0)
+    line = replace(
+        line,
+        session=session,
+        preamble=snapshot.preamble,
+        starts_anew=given.reset,
+        terminal=terminal,
+    )
+    return replace(line, cwd=_stands_in(snapshot.directory, line.cwd, ports))
+
+
+def _stands_in(directory: str, cwd: str, ports: Ports) -> str:
+    """Return where in the workspace a session's line begins, for what it writes is judged there."""
+    root = ports.workspace.root
+    if cwd != "." or not f"{directory}/".startswith(f"{root}/"):
+        return cwd
+    relative = directory[len(root) + 1 :] or "."
+    try:
+        return _resolve_directory(relative, ports)
+    except PathError:
+        # It is gone, and the command says so.
+        return cwd
+
+
+def _started(process: "Process") -> ToolOutput:
+    name = process.name
+    said = f"{name} runs in the background; shell_output shows what it prints"
+    return ToolOutput(said, {"process": name, "running": True})
+
+
 def _require_not_cancelled(outcome: ShellOutcome) -> None:
     if outcome.ending is Ending.CANCELLED:
         raise StoppedCallError(LeftEffect.NONE if outcome.is_staged else LeftEffect.UNKNOWN)
@@ -507,7 +595,8 @@ RUN_SHELL: Final = ToolSpec(
         "Run one line of shell in a sandbox over the workspace. Each file that it changed is "
         "then judged by the policy: allowed changes land, others are refused and listed. "
         "HOME and /tmp are private and gone afterwards but for the caches of tools, there is no "
-        "network outside unless policy grants it, and nothing goes on running when it ends."
+        "network outside unless policy grants it, and nothing goes on running when it ends; with "
+        "session it keeps its state for the next, with background it goes on."
     ),
     toolset="shell",
     arguments=ShellArguments,

@@ -286,6 +286,11 @@ HEADS: Final[Mapping[str, tuple[Head, ...]]] = MappingProxyType(
         "ls": (("search", "ls"),),
         "write_output": (("output", "write"),),
         "run_shell": (("shell", "run"),),
+        "shell_output": (("shell", "process"),),
+        "shell_input": (("shell", "input"),),
+        "shell_stop": (("shell", "process"),),
+        "shell_sync": (("shell", "process"),),
+        "shell_list": (("shell", "process"),),
     }
 )
 """A call of the tool needs all of them."""

@@ -37,6 +37,11 @@ TOOLS: Final = (
     ListedTool("ls", "search", "listing"),
     ListedTool("write_output", "output", "write"),
     ListedTool("run_shell", "shell", "shell"),
+    ListedTool("shell_output", "shell", "processes"),
+    ListedTool("shell_input", "shell", "processes"),
+    ListedTool("shell_stop", "shell", "processes"),
+    ListedTool("shell_sync", "shell", "processes"),
+    ListedTool("shell_list", "shell", "processes"),
 )
 
 

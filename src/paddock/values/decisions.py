@@ -165,7 +165,7 @@ OPERATIONS: Final = MappingProxyType(
         "file": frozenset({"create", "str_replace", "view", "delete", "link", "mode"}),
         "search": frozenset({"grep", "find", "ls"}),
         "output": frozenset({"write"}),
-        "shell": frozenset({"run"}),
+        "shell": frozenset({"run", "process", "input"}),
         "ledger": frozenset({"query"}),
         "package": frozenset({"list", "run"}),
         "gate": frozenset({"check"}),
@@ -218,6 +218,11 @@ class Action(NamedTuple):
     def is_write(self) -> bool:
         """Whether the call would change what the path target names."""
         return (self.category, self.operation) in WRITING_OPERATIONS
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the target is a command line."""
+        return self.category == "shell" and self.operation == "run"
 
     def __str__(self) -> str:
         head = f"tool:{self.category}:{self.operation}"

@@ -188,6 +188,11 @@ class CommandGround(Struct, frozen=True):
     directories: Mapping[str, KnownDirectory]
     shown: Mapping[str, ShownFile] = field(default_factory=dict[str, ShownFile])
     """Of the hidden names, and of what is below them: what it saw instead, by path."""
+    bases: Mapping[str, tuple[int, ...] | None] = field(
+        default_factory=dict[str, tuple[int, ...] | None]
+    )
+    """What of others' changes since the start it was shown, and what of its own has landed: the
+    mark of what stood there then, None for nothing."""
 
 
 class Difference(Struct, frozen=True):
@@ -378,8 +383,12 @@ class _Finding(Struct):
             difference = replace(difference, change=replace(change, obstacle=_MOUNTED))
         elif _loses_sticky_bit(difference):
             difference = replace(difference, change=replace(change, obstacle=_STICKY))
-        changed_ns = 0 if lower is None else lower.status.changed_ns
-        is_new = changed_ns >= self.ground.started_ns and not is_old
+        if change.path in self.ground.bases:
+            mark = None if lower is None else lower.mark
+            is_new, is_late = mark != self.ground.bases[change.path], False
+        else:
+            changed_ns = 0 if lower is None else lower.status.changed_ns
+            is_new = changed_ns >= self.ground.started_ns and not is_old
         if is_late or is_new or self._is_elsewhere(change.path, lower):
             self.conflicts.append(change.path)
         self.found.append(difference)

@@ -89,6 +89,15 @@ class Look(Struct, frozen=True):
     def identity(self) -> tuple[int, int]:
         return self.status.device, self.status.inode
 
+    @property
+    def mark(self) -> tuple[int, ...]:
+        """Return what is equal as long as nobody changed it; of a directory, it alone."""
+        status = self.status
+        if self.kind is NodeKind.DIRECTORY:
+            return status.mode, *self.identity
+        times = status.modified_ns, status.changed_ns
+        return status.mode, *self.identity, status.size_bytes, *times
+
 
 class RawChange(Struct, frozen=True):
     path: str
@@ -258,6 +267,16 @@ def _look(parent: int, name: str) -> Look | None:
     if look.kind is NodeKind.DIRECTORY and is_mount_point(parent, name, look.identity[0]):
         return replace(look, is_mounted=True)
     return look
+
+
+def look_at(root_fd: int, path: str) -> Look | None:
+    """Return what stands at a path, following no link; None for nothing."""
+    parent, _, name = path.rpartition("/")
+    try:
+        with held_open(detect_resolution().open(root_fd, parent or ".", READ_DIRECTORY)) as fd:
+            return _look(fd, name)
+    except OSError:
+        return None
 
 
 def _looks(found: os.stat_result) -> Look:

@@ -16,8 +16,15 @@ import stat
 import struct
 
 from paddock.kernel import mounts, processes, seccomp
-from paddock.sandbox.inside.init import KILL_SIGNAL, limit_resources
-from paddock.sandbox.inside.protocol import AUTHORITIES, GIT, NAME_FILES, WORKSPACE, Base
+from paddock.sandbox.inside.init import KILL_SIGNAL, limit_resources, send
+from paddock.sandbox.inside.protocol import (
+    AUTHORITIES,
+    GIT,
+    NAME_FILES,
+    SERVED,
+    WORKSPACE,
+    Base,
+)
 
 SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
 
@@ -31,7 +38,10 @@ def outside_places(base: Base) -> list[tuple[bytes, bytes, int, bool]]:
     Of the caches no owner is mapped: what commands leave there is nobody's here.
     """
     look = SHIELDED if base.caches[1:] else OPEN
+    # First: other places may lie below it.
+    shared = [(base.session, b"/tmp", OPEN, False)] if base.session else []
     return [
+        *shared,
         *((path, path, SHIELDED, False) for path in base.readable),
         *((path, path, OPEN, True) for path in base.writable),
         *((path, base.home + b"/.cache", look, False) for path in base.caches[:1]),
@@ -170,10 +180,7 @@ class Confinement:
 
     def _become_user(self) -> None:
         if not self._as_root:
-            uid, gid = self._user, self._group
-            # Our own ids are all that a plain user may map (user_namespaces(7)).
-            users, groups = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
-            mounts.write_id_maps(None, users, groups, keep_groups=False)
+            _map_own(self._user, self._group)
             return
         if not os.read(self._released, 1):
             raise OSError(errno.EPERM, "the launcher could not map users")
@@ -333,6 +340,8 @@ class Confinement:
     def _set_network(self) -> None:
         # A name that resolves, for programs that look up their own.
         _socket.sethostname("localhost")
+        if self._base.joins:
+            return
         if self._base.network == b"loopback":
             raise_loopback()
         elif self._base.network == b"policy":
@@ -487,12 +496,48 @@ def open_network(literals: list[bytes]) -> list[int]:
             door, _NEW_ROUTE, head, ((_DESTINATION, _socket.inet_aton(address)), (_DEVICE, device))
         )
     door.close()
-    spaces = [
-        os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("user", "net")
-    ]
     questions = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
     questions.bind((NAME_SERVER, 53))
-    return [*spaces, questions.detach()]
+    return [*_own_spaces(), questions.detach()]
+
+
+def _own_spaces() -> list[int]:
+    kinds = ("user", "net")
+    return [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds]
+
+
+def _map_own(uid: int, gid: int) -> None:
+    # Our own ids are all that a plain user may map (user_namespaces(7)).
+    users, groups = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
+    mounts.write_id_maps(None, users, groups, keep_groups=False)
+
+
+def share_network(kind: bytes, literals: list[bytes], reply: int, owner: tuple[int, int]) -> None:
+    """Make a network for the commands of a session, and send what `open_network` returns.
+
+    Without the name server's socket where nobody answers. The caller was just cloned into a user
+    and a network namespace: the one owns the other, and commands run in children of it, so that
+    none has a capability over it. `owner` is the user who started the launcher. Raises: OSError.
+    """
+    if owner[0] != 0:
+        # What is not mapped here cannot be mapped in a child. Root maps its children from outside.
+        _map_own(*owner)
+    if kind == b"policy":
+        send(reply, SERVED, *open_network(literals))
+    else:
+        raise_loopback()
+        send(reply, SERVED, *_own_spaces())
+
+
+def join_network(user: int, network: int) -> None:
+    """Enter a network in a process of its own: its children start in it. Raises: OSError."""
+    if os.geteuid() != 0:
+        # The user that made a namespace has every capability in it; root has them already, and
+        # would lose those on the host.
+        mounts.enter_namespace(user, mounts.NEW_USER)
+        # A change of capabilities closes /proc/self, by which users are mapped.
+        processes.set_dumpable(True)
+    mounts.enter_namespace(network, mounts.NEW_NETWORK)
 
 
 def _networks(literals: list[bytes]) -> list[tuple[str, int]]:
@@ -513,11 +558,7 @@ def listen_within(user: int, network: int, wanted: bytes, reply: int) -> None:
 
     The answer holds an errno for each, 0 where there is a socket. Called in a process of its own.
     """
-    if os.geteuid() != 0:
-        # The user that made a namespace has every capability in it; root has them already, and
-        # would lose those on the host.
-        mounts.enter_namespace(user, mounts.NEW_USER)
-    mounts.enter_namespace(network, mounts.NEW_NETWORK)
+    join_network(user, network)
     made: list[int] = []
     codes: list[int] = []
     for line in wanted.split(b"\n"):
@@ -527,16 +568,7 @@ def listen_within(user: int, network: int, wanted: bytes, reply: int) -> None:
             codes.append(0)
         except OSError as error:
             codes.append(error.errno or errno.EIO)
-    send_descriptors(reply, b" ".join(b"%d" % code for code in codes), made)
-
-
-def send_descriptors(door: int, said: bytes, fds: list[int]) -> None:
-    speaking = _socket.socket(fileno=door)
-    try:
-        rights = struct.pack(f"{len(fds)}i", *fds)
-        speaking.sendmsg([said], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if fds else [])
-    finally:
-        speaking.detach()
+    send(reply, b" ".join(b"%d" % code for code in codes), *made)
 
 
 def _ask(

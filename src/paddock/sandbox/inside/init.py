@@ -10,20 +10,28 @@ from __future__ import annotations
 
 import _socket
 import errno
+import fcntl
 import os
 import resource
 import select
 import struct
+import termios
 import time
 
 from paddock.sandbox.inside.protocol import (
+    BEGIN,
     CANCELLED,
     ENDED_IN,
     EXITED,
+    HELD,
+    HOLD,
     MEMORY,
     NOT_STARTED,
+    TERMINAL,
+    TERMINATE,
     TIMED_OUT,
     CommandReport,
+    Laid,
     Start,
 )
 
@@ -36,8 +44,13 @@ if TYPE_CHECKING:
 
         def used_kb(self) -> int: ...
 
+        def hold(self, door: _socket.socket) -> None: ...
+
 
 KILL_SIGNAL = 9
+_TERMINATE_SIGNAL = 15
+_STOP_SIGNAL = 19
+_CONTINUE_SIGNAL = 18
 DEFAULT_SIGNALS = (13, 25)
 """SIGPIPE and SIGXFSZ: Python ignores them, and an ignored signal stays so through exec.
 Numbers, the same on every machine we know: the module `signal` loads `enum`."""
@@ -62,27 +75,49 @@ def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
         os.close(order_fd)
 
 
-def send_report(control: int, report: CommandReport) -> None:
+def send_report(control: int, report: CommandReport, *fds: int) -> None:
     """Tell whoever asked; nobody may be left to hear it."""
     try:
-        os.write(control, report.encode())
+        send(control, report.encode(), *fds)
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ECONNRESET):
             raise
 
 
+def send(control: int, said: bytes, *fds: int) -> None:
+    speaking = _socket.socket(fileno=control)
+    try:
+        rights = struct.pack(f"{len(fds)}i", *fds)
+        speaking.sendmsg([said], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if fds else [])
+    finally:
+        speaking.detach()
+
+
+def receive(control: _socket.socket, bytes_max: int) -> tuple[bytes, int]:
+    """Return a message, empty at the end, and the descriptor with it, -1 for none."""
+    said, extra, _, _ = control.recvmsg(bytes_max, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+    fds = [fd for _, _, data in extra for fd in struct.unpack(f"{len(data) // 4}i", data)]
+    return said, fds[0] if fds else -1
+
+
 def watch(
-    pid: int, waiting: tuple[int, ...], deadline_s: float, watcher: UseWatcher, most_kb: int
+    pid: int,
+    control: _socket.socket,
+    others: tuple[int, ...],
+    deadline_s: float,
+    watcher: UseWatcher,
+    most_kb: int,
 ) -> tuple[bytes, int]:
-    """Watch until it ends, its time is up, its memory too large, or nobody waits (`waiting`).
+    """Watch until it ends, its time is up, its memory too large, or nobody waits for it.
 
     Return which, and the most memory that was seen, in KiB. Orphans are reaped meanwhile: each
-    counts as a process, of which a command has only so many. Who waits at the first of `waiting`
-    may give it more time, or take some back: milliseconds as text.
+    counts as a process, of which a command has only so many. Who waits at `control` may give it
+    more time, or take some back (milliseconds as text), or have it held for a moment; `others`
+    become readable when nobody waits.
     """
     events = select.poll()
     ended = os.pidfd_open(pid)
-    for fd in (ended, *waiting):
+    for fd in (ended, control.fileno(), *others):
         events.register(fd, select.POLLIN)
     look_at_s = 0.0
     seen_kb = 0
@@ -93,7 +128,7 @@ def watch(
             if ended in ready:
                 return EXITED, seen_kb
             if ready:
-                more = read_more(ready, waiting[0])
+                more = _heed(control, watcher) if ready == [control.fileno()] else None
                 if more is None:
                     return CANCELLED, seen_kb
                 deadline_s += more
@@ -114,15 +149,24 @@ def watch(
         os.close(ended)
 
 
-def read_more(ready: list[int], control: int) -> float | None:
+def _heed(control: _socket.socket, watcher: UseWatcher) -> float | None:
     """Return the seconds that its time is longer; None where nobody waits for it."""
-    if ready != [control]:
-        return None
     try:
-        said = os.read(control, 32)
+        said, fd = receive(control, 32)
     except OSError:
         return None
-    return int(said) / 1000 if said else None
+    if said == TERMINATE:
+        _signal_all(_TERMINATE_SIGNAL)
+        return 0.0
+    if said != HOLD:
+        return int(said) / 1000 if said else None
+    began = time.monotonic()
+    door = _socket.socket(fileno=fd)
+    try:
+        watcher.hold(door)
+    finally:
+        door.close()
+    return time.monotonic() - began
 
 
 def count_unreached() -> int:
@@ -208,9 +252,14 @@ def is_alive(process: bytes) -> bool:
 
 
 def _runs(task: bytes) -> bool:
-    content = read_proc(task + b"/stat")
+    return _state(task) not in (b"", b"Z", b"X")
+
+
+def _state(task: bytes) -> bytes:
+    """Return its letter of proc_pid_stat(5); empty where it has ended."""
     # The name in parentheses may hold anything; the state comes behind the last of them.
-    return content.rpartition(b")")[2].split()[:1] not in ([], [b"Z"], [b"X"])
+    fields = read_proc(task + b"/stat").rpartition(b")")[2].split()
+    return fields[0] if fields else b""
 
 
 def _threads(process: bytes) -> list[bytes]:
@@ -303,8 +352,6 @@ _END_WAIT_S = 5.0
 """For killed processes to be gone; one that hangs in the kernel is reported."""
 
 _YIELD_S = 0.001
-_WHERE_BYTES_MAX = 2048
-"""Of a report, which has to fit into one message."""
 
 
 class First:
@@ -327,7 +374,7 @@ class First:
 
     def _serve(self, start: Start, streams: list[int]) -> None:
         try:
-            self._main = _spawn(start, *streams)
+            self._main = self._spawn(start, streams)
         except OSError as error:
             where = os.fsencode(error.filename or start.argv[0])
             report = CommandReport(NOT_STARTED, code=error.errno or 0, where=where)
@@ -337,17 +384,35 @@ class First:
             for fd in streams:
                 os.close(fd)
         deadline_s = time.monotonic() + start.timeout_ms / 1000
-        callers = (self._control.fileno(), self._life)
-        ending, memory_kb = watch(self._main, callers, deadline_s, self, self._memory_limit_kb)
+        ending, memory_kb = watch(
+            self._main, self._control, (self._life,), deadline_s, self, self._memory_limit_kb
+        )
         survivors = self._end_all()
-        where = _ended_in() if ending == EXITED else b""
         unreached = 0
         if self._has_own_network and (ending != EXITED or self._status):
             unreached = count_unreached()
-        report = CommandReport(
-            ending, self._status, survivors, memory_kb, where=where, unreached=unreached
-        )
-        send_report(self._control.fileno(), report)
+        report = CommandReport(ending, self._status, survivors, memory_kb, unreached=unreached)
+        left = _open_left() if ending == EXITED else -1
+        send_report(self._control.fileno(), report, *([left] if left >= 0 else []))
+
+    def _spawn(self, start: Start, streams: list[int]) -> int:
+        if start.script:
+            _write_new(BEGIN, start.script)
+        if not start.rows:
+            return _spawn(start, [(os.POSIX_SPAWN_DUP2, fd, at) for at, fd in enumerate(streams)])
+        master, slave = os.openpty()
+        try:
+            # struct winsize of tty_ioctl(4): rows, columns, and two that nobody uses.
+            size = struct.pack("4H", start.rows, start.columns, 0, 0)
+            fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
+            # Opened by its name, in a new session, it becomes the one that controls it.
+            opened = (os.POSIX_SPAWN_OPEN, 0, os.ttyname(slave), os.O_RDWR, 0)
+            copies = [(os.POSIX_SPAWN_DUP2, 0, at) for at in (1, 2)]
+            send(self._control.fileno(), TERMINAL, master)
+            return _spawn(start, [opened, *copies])
+        finally:
+            os.close(master)
+            os.close(slave)
 
     def _wait(self) -> bool:
         waiting = select.poll()
@@ -369,6 +434,29 @@ class First:
             if pid == self._main:
                 self._status = status
 
+    def hold(self, door: _socket.socket) -> None:
+        """Stop every process, lay what is asked for, and let those go on that were running."""
+        stopped = frozenset(filter(_is_stopped, find_processes()))
+        try:
+            if _signal_all(_STOP_SIGNAL) and not _await_stopped():
+                return
+            door.send(HELD)
+            while True:
+                said, content = receive(door, _LAID_BYTES_MAX)
+                if not said:
+                    return
+                door.send(b"%d" % _lay(Laid.decode(said), content))
+        except OSError:
+            # Whoever asked has gone.
+            return
+        finally:
+            # Children first: a shell that waits for one must not find it stopped.
+            for process in sorted(set(find_processes()) - stopped, key=int, reverse=True):
+                try:
+                    os.kill(int(process), _CONTINUE_SIGNAL)
+                except ProcessLookupError:
+                    continue
+
     def _end_all(self) -> int:
         if not self.reap():
             return 0
@@ -376,9 +464,7 @@ class First:
         survivors = sum(process != b"%d" % self._main for process in left)
         # -1: every process of the namespace but us, at one stroke; a fork that runs at the
         # same time sees the signal and does not happen.
-        try:
-            os.kill(-1, KILL_SIGNAL)
-        except ProcessLookupError:
+        if not _signal_all(KILL_SIGNAL):
             survivors = 0
         began = time.monotonic()
         while self.reap() and time.monotonic() < began + _END_WAIT_S:
@@ -390,23 +476,103 @@ class First:
         return survivors
 
 
-def _ended_in() -> bytes:
-    """Threat: it is a pipe that nobody writes to, a link, or without an end."""
+def _signal_all(signal: int) -> bool:
     try:
-        fd = os.open(ENDED_IN, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return b""
+        os.kill(-1, signal)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+_STOP_WAIT_S = 2.0
+_LAID_BYTES_MAX = 16_384
+
+
+def _await_stopped() -> bool:
+    """Wait until no thread runs any more: a stop counts when its system call has ended."""
+    until_s = time.monotonic() + _STOP_WAIT_S
+    while not all(map(_is_still, find_processes())):
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(_YIELD_S)
+    return True
+
+
+def _is_still(process: bytes) -> bool:
+    return all(_state(thread) in (b"T", b"t", b"Z", b"X", b"") for thread in _threads(process))
+
+
+def _is_stopped(process: bytes) -> bool:
+    return _state(b"/proc/%b" % process) == b"T"
+
+
+def _lay(laid: Laid, content: int) -> int:
+    """Return an errno, 0 where it is there now. Its processes are stopped, and see it at once."""
+    parent, name = os.path.split(laid.path)
+    made = b"%b/.%b.%b" % (parent, name[:200], os.urandom(4).hex().encode())
     try:
-        said = os.read(fd, _WHERE_BYTES_MAX + 1)
+        if laid.kind == b"directory":
+            if not os.path.isdir(laid.path):
+                os.mkdir(laid.path, laid.mode)
+                os.chmod(laid.path, laid.mode)
+        elif laid.kind == b"gone":
+            _remove(laid.path)
+        elif laid.kind == b"link":
+            os.symlink(laid.text, made)
+            os.rename(made, laid.path)
+        else:
+            _copy(content, made, laid.mode)
+            os.utime(made, ns=(laid.modified_ns, laid.modified_ns))
+            os.rename(made, laid.path)
+    except OSError as error:
+        return error.errno or errno.EIO
+    finally:
+        if content >= 0:
+            os.close(content)
+    return 0
+
+
+def _remove(path: bytes) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        os.rmdir(path)
+        return
+    if not os.path.lexists(path):
+        # It went with the layer below, of which a watcher hears nothing.
+        _write_new(path, b"")
+    os.unlink(path)
+
+
+def _copy(content: int, path: bytes, mode: int) -> None:
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        while os.sendfile(target, content, None, 1 << 20):
+            continue
+        os.fchmod(target, mode)
     except OSError:
-        return b""
+        os.unlink(path)
+        raise
+    finally:
+        os.close(target)
+
+
+def _write_new(path: bytes, content: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        while content:
+            content = content[os.write(fd, content) :]
     finally:
         os.close(fd)
-    # A NUL would begin another field of the report.
-    return said.replace(b"\0", b" ") if len(said) <= _WHERE_BYTES_MAX else b""
 
 
-def _spawn(start: Start, stdin: int, stdout: int, stderr: int) -> int:
+def _open_left() -> int:
+    """Threat: it is a pipe that nobody writes to, or a link. Who reads it looks at its kind."""
+    try:
+        return os.open(ENDED_IN, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _spawn(start: Start, actions: list[tuple[object, ...]]) -> int:
     """posix_spawn(3) borrows our memory until exec. Raises: OSError with the name that failed."""
     environment = environment_of(start)
     os.chdir(start.directory)
@@ -415,11 +581,7 @@ def _spawn(start: Start, stdin: int, stdout: int, stderr: int) -> int:
         program,
         start.argv,
         environment,
-        file_actions=[
-            (os.POSIX_SPAWN_DUP2, stdin, 0),
-            (os.POSIX_SPAWN_DUP2, stdout, 1),
-            (os.POSIX_SPAWN_DUP2, stderr, 2),
-        ],
+        file_actions=actions,
         setsid=True,
         setsigmask=(),
         setsigdef=DEFAULT_SIGNALS,

@@ -234,8 +234,9 @@ class CommandSupervisor:
                 os.close(fd)
         if report is None:
             deadline_s = time.monotonic() + start.timeout_ms / 1000
-            callers = (self._control.fileno(),)
-            ending, memory_kb = init.watch(self._main, callers, deadline_s, self, self._memory_kb)
+            ending, memory_kb = init.watch(
+                self._main, self._control, (), deadline_s, self, self._memory_kb
+            )
             survivors = self._end_all()
             report = CommandReport(ending, self._status, survivors, memory_kb)
         else:
@@ -296,6 +297,9 @@ class CommandSupervisor:
 
     def reap(self) -> None:
         self._take_in(reap())
+
+    def hold(self, door: _socket.socket) -> None:
+        """Nobody asks for it: only what is staged goes on in the background."""
 
     def used_kb(self) -> int:
         return used_kb(self._memory_kb)

@@ -28,14 +28,20 @@ from paddock.sandbox.inside.init import (  # noqa: E402 - after the path
     KILL_SIGNAL,
     First,
     close_all_but,
+    send,
     send_report,
 )
 from paddock.sandbox.inside.protocol import NOT_CONFINED, Base, CommandReport  # noqa: E402 - after the path
 
-_DESCRIPTORS_MAX = 8
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DESCRIPTORS_MAX = 10
 _ORDER_BYTES_MAX = 2048
 _DROP = b"drop "
 _LISTEN = b"listen "
+_SHARE = b"share "
 _MORE_LAYERS = ("hidden", "git", "git_shown")
 _INTERRUPT_SIGNAL = 2
 _MAPS = b"0 %d %d" % (protocol.HOST_IDS_FIRST, protocol.HOST_IDS_COUNT)
@@ -104,8 +110,15 @@ class Loop:
             self._drop(fds[0], content[len(_DROP) :])
             return True
         if content.startswith(_LISTEN):
+            wanted = content[len(_LISTEN) :]
             reply, user, network = fds
-            self._listen_within(reply, user, network, content[len(_LISTEN) :])
+            self._apart(fds, lambda: confine.listen_within(user, network, wanted, reply))
+            return True
+        if content.startswith(_SHARE):
+            kind, *literals = content[len(_SHARE) :].split()
+            space = mounts.NEW_USER | mounts.NEW_NETWORK
+            owner = os.geteuid(), os.getegid()
+            self._apart(fds, lambda: confine.share_network(kind, literals, fds[0], owner), space)
             return True
         control, order, *layers = fds
         base = Base.decode(os.pread(order, os.fstat(order).st_size, 0))
@@ -142,22 +155,23 @@ class Loop:
         os.close(area)
         self._keep(pid)
 
-    def _listen_within(self, reply: int, user: int, network: int, wanted: bytes) -> None:
-        """In a child, which cannot come back from there. It ends as soon as it has answered."""
-        pid = os.fork()
+    def _apart(self, fds: list[int], act: Callable[[], None], space: int = 0) -> None:
+        """Act in a child, which cannot come back from there. It ends as soon as it has answered."""
+        pid = mounts.clone_process(space)
         if pid == 0:
             try:
                 processes.set_death_signal(KILL_SIGNAL)
                 os.close(self._life_kept)
-                confine.listen_within(user, network, wanted, reply)
+                act()
             finally:
                 processes.end_process(0)
-        for fd in (reply, user, network):
+        for fd in fds:
             os.close(fd)
         self._keep(pid)
 
     def _make(self, base: Base, control: int, fds: list[int]) -> None:
         workspace, area, *rest = fds
+        session = tuple(rest[-2:]) if base.joins else ()
         # In the order in which they are sent; an empty name stands for one that is not.
         more = {name: rest.pop(0) for name in _MORE_LAYERS if getattr(base, name)}
         as_root = os.geteuid() == 0
@@ -174,21 +188,24 @@ class Loop:
             else:
                 os.fchdir(workspace)
             self._step = b"user namespace"
-            self._clone(base, control, layers, as_root=as_root)
+            self._clone(base, control, layers, session, as_root=as_root)
         finally:
             os.close(stage)
             if layers is not given:
                 layers.close()
             os.chdir("/")
 
-    def _clone(self, base: Base, control: int, layers: Layers, *, as_root: bool) -> None:
+    def _clone(
+        self, base: Base, control: int, layers: Layers, session: tuple[int, ...], *, as_root: bool
+    ) -> None:
         released, release = os.pipe()
         try:
-            new = _NAMESPACES | (0 if base.network == b"host" else mounts.NEW_NETWORK)
+            has_own = base.network != b"host" and not session
+            new = _NAMESPACES | (mounts.NEW_NETWORK if has_own else 0)
             families = () if base.network == b"none" else (seccomp.AF_INET, seccomp.AF_INET6)
             program = seccomp.build_filter(families + (seccomp.AF_UNIX,) * base.sockets)
             room = confine.Confinement(base, layers, program, released if as_root else -1)
-            pid = mounts.clone_process(new)
+            pid = _clone_joined(new, *session) if session else mounts.clone_process(new)
             if pid == 0:
                 os.close(release)
                 kept = {control, self._life, released, *layers.descriptors()}
@@ -214,10 +231,12 @@ class Loop:
             processes.clear_arguments(*self._arguments)
             close_all_but(kept)
             try:
-                is_private, memory_kb = base.network != b"host", base.memory_mb * 1024
+                # What went nowhere is counted for a network, which a session shares.
+                is_private = base.network != b"host" and not base.joins
+                memory_kb = base.memory_mb * 1024
                 room.confine()
                 if room.served:
-                    confine.send_descriptors(control, protocol.SERVED, room.served)
+                    send(control, protocol.SERVED, *room.served)
                 close_all_but({control, self._life})
                 door = _socket.socket(fileno=control)
                 First(door, self._life, memory_kb, has_own_network=is_private).serve()
@@ -228,6 +247,37 @@ class Loop:
                 )
         finally:
             processes.end_process(code)
+
+
+def _clone_joined(new: int, user: int, network: int) -> int:
+    """Clone a child of ours that starts in another network; return as clone(2). Raises: OSError.
+
+    By a process between, which has to enter first, and ends.
+    """
+    said, say = os.pipe()
+    try:
+        between = os.fork()
+        if between == 0:
+            answer, pid = b"-1", -1
+            try:
+                confine.join_network(user, network)
+                pid = mounts.clone_process(new | mounts.SAME_PARENT)
+                answer = b"%d" % pid
+            except OSError as error:
+                answer = b"-%d" % (error.errno or 1)
+            finally:
+                if pid != 0:
+                    os.write(say, answer)
+                    processes.end_process(0)
+            return 0
+        os.waitpid(between, 0)
+        pid = int(os.read(said, 16))
+    finally:
+        os.close(said)
+        os.close(say)
+    if pid < 0:
+        raise OSError(-pid, os.strerror(-pid))
+    return pid
 
 
 def _make_id_map() -> int:

@@ -64,7 +64,8 @@ class Base(_Record):
     `home` with contents. `caches` appears in `home`, `b"read"` behind it: read-only. `literals`:
     networks whose addresses a command may use by number. `known_hosts`:
     for ssh. `authorities`: certificates, where requests are judged. `sockets` (0 or 1): unix
-    sockets with a path.
+    sockets with a path. `session`: what appears at /tmp, which the commands of a session share;
+    `joins` (0 or 1): user and network namespace of that session come as the last descriptors.
     """
 
     workspace: bytes
@@ -88,13 +89,33 @@ class Base(_Record):
     known_hosts: bytes
     authorities: bytes
     sockets: int = 0
+    session: bytes = b""
+    joins: int = 0
 
 
 class Start(_Record):
+    """One command. `script` is for the shell to read first; `rows` 0: it has no terminal."""
+
     directory: bytes
     timeout_ms: int
     argv: list[bytes]
     environment: list[bytes]
+    script: bytes = b""
+    columns: int = 0
+    rows: int = 0
+
+
+class Laid(_Record):
+    """What to put at a path of a running sandbox; the content of a file comes as a descriptor.
+
+    `kind` is one of `file`, `directory`, `link` (with its `text`) and `gone`.
+    """
+
+    kind: bytes
+    path: bytes
+    mode: int = 0
+    modified_ns: int = 0
+    text: bytes = b""
 
 
 EXITED = b"exited"
@@ -106,7 +127,20 @@ NOT_CONFINED = b"not confined"
 """The sandbox itself could not be made; nothing ran."""
 
 ENDED_IN = b"/run/ended-in"
-"""In a sandbox: where a command's shell writes the directory in which it ends, if it is told to."""
+"""In a sandbox: where a command's shell writes the directory in which it ends, and what else its
+script tells it to. It comes as a descriptor with the report.
+"""
+BEGIN = b"/run/begin"
+"""In a sandbox: the script that its shell reads first."""
+
+TERMINAL = b"terminal"
+"""Before a report, with a descriptor: the other end of the command's terminal."""
+
+HOLD = b"hold"
+"""To a running sandbox, with a socket: stop all processes until it is closed, and answer there."""
+HELD = b"held"
+TERMINATE = b"terminate"
+"""To a running sandbox: send SIGTERM to all processes."""
 
 UNHELD = "unheld"
 """To a keeper, in place of a rule set's and a filter's descriptor: nothing holds the command."""
@@ -131,8 +165,8 @@ SERVED = b"served"
 class CommandReport(_Record):
     """How it ended: `status` as wait(2) gives it.
 
-    `where` and `code` (an errno) say what failed; for EXITED `where` is what the command wrote to
-    `ENDED_IN`. `unreached`: how often its network had no way to where it wanted.
+    `where` and `code` (an errno) say what failed. `unreached`: how often its network had no way to
+    where it wanted.
     """
 
     ending: bytes

@@ -1,0 +1,9 @@
+"""Shells that last: what one command leaves to the next, and commands that go on running.
+
+    snapshot    directory, variables, functions, aliases and options, from one shell to the next
+    view        what changes in the workspace meanwhile is changed in a running command's view, too
+    process     one running command: its output, its input, its end
+    sessions    the sessions and processes of one agent's shell
+
+A snapshot is the agent's word: it is read by its own next command, and by nothing of the host.
+"""

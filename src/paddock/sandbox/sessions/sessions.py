@@ -1,0 +1,337 @@
+"""The sessions of one agent's shell, and its commands that go on running."""
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
+from paddock.sandbox.conversation import Observed, variables_of
+from paddock.sandbox.launcher import SharedSpace
+from paddock.sandbox.sessions.process import Process
+from paddock.sandbox.sessions.snapshot import NEW, Snapshot, read_snapshot
+from paddock.sandbox.sessions.view import LAID_MAX, LiveView, OpenedStage
+from paddock.sandbox.staged import StagedCommand
+from paddock.sandbox.streams import Spooling, Streams
+from paddock.sandbox.values import (
+    CommandEnd,
+    CommandRequest,
+    Ending,
+    PreparedLine,
+    ShellOutcome,
+    Stream,
+)
+from paddock.text.show import quote
+from paddock.values.calls import ClosedConnection, OpenedConnection, RefusedConnection
+from paddock.values.decisions import Action
+
+if TYPE_CHECKING:
+    from paddock.network.decisions import Witness
+    from paddock.policy.network import Reach
+
+PROCESSES_MAX: Final = 16
+_SESSIONS_MAX: Final = 16
+_UNUSED_S: Final = 3600.0
+_ENDED_KEPT: Final = 64
+_SAID_LATER: Final = Stream(""), Stream("")
+"""Its output is asked for by itself."""
+
+
+class Means(Struct, frozen=True):
+    """What of its shell a session needs."""
+
+    share: Callable[[PreparedLine, "Witness | None"], SharedSpace]
+    run: Callable[
+        [CommandRequest, Observed, SharedSpace, Callable[[OpenedStage], LiveView]], StagedCommand
+    ]
+    spooling: Callable[[], Spooling]
+    conclude: Callable[[PreparedLine, StagedCommand, Streams], ShellOutcome]
+    """Bring in what policy allows of what a command changed, and let go of the command."""
+
+
+class LatestWitness:
+    """Asks and records for the command of a session that was started last."""
+
+    def __init__(self, now: "Witness") -> None:
+        self.now = now
+
+    def ask(self, action: Action, reach: "Reach") -> bool:
+        return self.now.ask(action, reach)
+
+    def opened(self, event: OpenedConnection) -> None:
+        self.now.opened(event)
+
+    def closed(self, event: ClosedConnection) -> None:
+        self.now.closed(event)
+
+    def refused(self, event: RefusedConnection) -> None:
+        self.now.refused(event)
+
+
+class ShellSession:
+    """Commands one after another in one network, with one /tmp, each from where the last ended."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.turn = threading.Lock()
+        self.space: SharedSpace | None = None
+        self.snapshot = NEW
+        self.witness: LatestWitness | None = None
+        self.used_s = time.monotonic()
+
+    def close(self) -> None:
+        space, self.space, self.snapshot = self.space, None, NEW
+        if space is not None:
+            space.close()
+
+    def take(self, end: CommandEnd, request: CommandRequest) -> bool:
+        """Take over what the shell of a command left, and say whether there was something."""
+        if end.ending is not Ending.EXITED:
+            return True
+        never = (
+            ()
+            if self.space is None or self.space.network is None
+            else (name for name, _ in self.space.network.placeholders())
+        )
+        found = read_snapshot(end.left, variables_of(request), frozenset(never))
+        if found is not None:
+            self.snapshot = found
+        return found is not None
+
+
+class Sessions:
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._lock = threading.Lock()
+        self._sessions: dict[str, ShellSession] = {}
+        self._processes: dict[str, Process] = {}
+        self.on_end: Callable[[str], None] = _nobody
+        """Called, in the thread of a process that has ended, with its name: to conclude it."""
+
+    # --- sessions ---------------------------------------------------------------------
+
+    def snapshot(self, name: str) -> Snapshot:
+        with self._lock:
+            session = self._sessions.get(name)
+            return NEW if session is None else session.snapshot
+
+    @contextlib.contextmanager
+    def turn(
+        self, prepared: PreparedLine, witness: "Witness | None"
+    ) -> Generator[tuple[ShellSession, SharedSpace]]:
+        """Hold a session for one command. Raises: SandboxUnavailableError, HostError."""
+        line = prepared.line
+        session = self._find(line.session)
+        with session.turn:
+            if line.starts_anew:
+                self._end_processes(session.name)
+                session.close()
+            if session.snapshot.preamble != line.preamble:
+                raise SandboxUnavailableError(
+                    f"the session {quote(line.session)} has changed since this line was judged",
+                    hint="call again",
+                )
+            if session.space is None:
+                session.witness = None if witness is None else LatestWitness(witness)
+                session.space = self._means.share(prepared, session.witness)
+            elif session.witness is not None and witness is not None:
+                session.witness.now = witness
+            session.used_s = time.monotonic()
+            yield session, session.space
+
+    def end(self, name: str) -> None:
+        """End a session with all that runs in it. Raises: InvalidArgumentsError."""
+        with self._lock:
+            session = self._sessions.pop(name, None)
+        if session is None:
+            raise InvalidArgumentsError(
+                f"there is no session {quote(name)}",
+                where="session",
+                hint="shell_list names those that there are",
+            )
+        self._end_processes(name)
+        with session.turn:
+            session.close()
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return sorted(self._sessions)
+
+    def _find(self, name: str) -> ShellSession:
+        self._end_unused()
+        with self._lock:
+            session = self._sessions.get(name)
+            if session is None:
+                if len(self._sessions) >= _SESSIONS_MAX:
+                    raise SandboxUnavailableError(
+                        f"there are {_SESSIONS_MAX} sessions already",
+                        hint="end one with shell_stop, or go on in one that shell_list names",
+                    )
+                session = self._sessions[name] = ShellSession(name)
+            return session
+
+    def _end_unused(self) -> None:
+        busy = {each.prepared.line.session for each in self.running()}
+        now = time.monotonic()
+        with self._lock:
+            unused = [
+                each
+                for each in self._sessions.values()
+                if now - each.used_s > _UNUSED_S
+                and each.name not in busy
+                and not each.turn.locked()
+            ]
+            for each in unused:
+                del self._sessions[each.name]
+        for each in unused:
+            each.close()
+
+    # --- processes --------------------------------------------------------------------
+
+    def start(self, prepared: PreparedLine, request: CommandRequest, observed: Observed) -> Process:
+        """Start a command that goes on running. Raises: SandboxUnavailableError, HostError."""
+        with self._lock:
+            if sum(each.is_running for each in self._processes.values()) >= PROCESSES_MAX:
+                raise SandboxUnavailableError(
+                    f"{PROCESSES_MAX} commands are running already",
+                    hint="end one with shell_stop; shell_list names them",
+                )
+            process = Process(f"SHP-{secrets.token_hex(4)}", prepared, self._means.spooling())
+            self._processes[process.name] = process
+            self._forget_old()
+        try:
+            self._begin(process, request, observed)
+        except BaseException:
+            with self._lock:
+                del self._processes[process.name]
+            process.spooling.close()
+            raise
+        return process
+
+    def _begin(self, process: Process, request: CommandRequest, observed: Observed) -> None:
+        observed = replace(
+            observed,
+            spools=process.spooling.spools,
+            on_output=process.transcript.add,
+            on_terminal=process.take_terminal,
+            on_begun=process.begun,
+        )
+        with self.turn(process.prepared, observed.witness) as (session, space):
+            if not process.has_terminal:
+                request = replace(request, stdin=process.open_input())
+            request = replace(request, script=session.snapshot.script())
+
+            def opened(found: OpenedStage) -> LiveView:
+                process.view = LiveView(found)
+                return process.view
+
+            process.begin(
+                lambda: self._means.run(request, observed, space, opened),
+                lambda: self.on_end(process.name),
+            )
+
+    def process(self, name: str) -> Process:
+        """Raises: InvalidArgumentsError: there is none of that name."""
+        with self._lock:
+            process = self._processes.get(name)
+        if process is None:
+            raise InvalidArgumentsError(
+                f"there is no process {quote(name)}",
+                where="process",
+                hint="shell_list names those that there are",
+            )
+        return process
+
+    def all(self) -> list[Process]:
+        with self._lock:
+            return list(self._processes.values())
+
+    def running(self) -> list[Process]:
+        return [each for each in self.all() if each.is_running]
+
+    def finish(self, process: Process) -> ShellOutcome:
+        """End it where it still runs, and bring in what it changed, once. Raises: PaddockError."""
+        with process.turn:
+            if process.outcome is not None:
+                return process.outcome
+            process.stop()
+            if process.command is None:
+                raise process.failure or HostError("a command ended, and left nothing behind")
+            with contextlib.closing(process.spooling):
+                streams = process.spooling.streams(process.command.end)
+                outcome = self._means.conclude(process.prepared, process.command, streams)
+            process.outcome = replace(outcome, changed=(), waiting=None)
+            return outcome
+
+    def sync(self, process: Process) -> ShellOutcome:
+        """Bring in what it changed so far, while it goes on. Raises: PaddockError."""
+        with process.turn:
+            view = process.view
+            if view is None or not process.is_running:
+                raise InvalidArgumentsError(
+                    f"{process.name} has ended", where="process", hint="shell_output tells how"
+                )
+            copied, ran = view.copy()
+            ran = replace(ran, on_landed=partial(self.changed, by=process))
+            command = StagedCommand(view.place, ran)
+            outcome = self._means.conclude(process.prepared, command, _SAID_LATER)
+            view.landed((each.path.relative for each in outcome.changed), copied.marks)
+            return outcome
+
+    def changed(self, paths: Iterable[str], by: Process | None = None) -> None:
+        """Show every running command what somebody else changed."""
+        listed = list(paths)
+        for process in self.running():
+            view = process.view
+            if process is by or view is None or not listed:
+                continue
+            if len(listed) > LAID_MAX:
+                view.own.update(listed[:1])
+                continue
+            with contextlib.suppress(HostError):
+                # It has ended meanwhile.
+                view.lay(listed)
+
+    def hide(self, closed: Iterable[str]) -> None:
+        """Hide from every running command what is closed by now and was not at its start."""
+        names = frozenset(closed)
+        for process in self.running():
+            view = process.view
+            if view is not None and (new := names - view.hidden):
+                with contextlib.suppress(HostError):
+                    view.lay(new)
+                    view.hidden |= new
+
+    def close(self) -> None:
+        for process in self.running():
+            if process.view is not None:
+                process.view.end()
+        for process in self.all():
+            process.stop()
+            if process.outcome is None and process.command is not None:
+                process.command.close()
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            session.close()
+
+    def _end_processes(self, session: str) -> None:
+        """Each end is concluded by who hears of it."""
+        for process in self.running():
+            if process.prepared.line.session == session:
+                process.stop()
+
+    def _forget_old(self) -> None:
+        ended = [name for name, each in self._processes.items() if each.outcome is not None]
+        for name in ended[:-_ENDED_KEPT]:
+            del self._processes[name]
+
+
+def _nobody(name: str) -> None:
+    """Until a runtime listens nobody does: what it changed is dropped with the shell."""

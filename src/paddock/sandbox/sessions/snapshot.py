@@ -1,0 +1,122 @@
+"""What one command of a session leaves to the next: an export, no process.
+
+The shell itself writes it when it ends. Nothing in it is believed: it is the agent's word, which
+its next line is judged with (`preamble`) and begins with (`script`).
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from paddock.pattern import lazy_pattern
+from paddock.sandbox.inside.protocol import ENDED_IN
+
+_OPTIONS_AT: Final = "/run/options"
+_NAMES_AT: Final = "/run/names"
+_BEGINS: Final = f"""unset BASH_ENV
+{{ shopt -p; set +o; }} >|{_OPTIONS_AT}
+compgen -v >|{_NAMES_AT}"""
+_LEAVES: Final = f"""trap '{{ command pwd -P; printf "\\0"; command -p env -0; printf "\\0"
+shopt -p; set +o; printf "\\0%s\\0" "$(<{_OPTIONS_AT})"
+alias -p; declare -f; declare -Fx; printf "\\0"
+for _ in $(compgen -v); do case "
+$(<{_NAMES_AT})
+$(compgen -e)
+PIPESTATUS
+_
+" in *"
+$_
+"*) ;; *) declare -p "$_";; esac; done; }} >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT
+"""
+"""When that shell ends: its directory, its exported variables, its options and those that it began
+with, its definitions, and the variables that it did not begin with, with NULs between."""
+_PARTS: Final = 4
+_NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_FUNCTION: Final = lazy_pattern(r"BASH_FUNC_[^=]*%%=.*", re.DOTALL)
+_OPTION: Final = lazy_pattern(r"(?:shopt -[su]|set [-+]o) [a-z_0-9-]+")
+_NEVER_KEPT: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "BASH_ENV", "SHELLOPTS", "BASHOPTS"})
+
+
+class Snapshot(Struct, frozen=True):
+    """A state that a shell can begin with; an empty one is that of a new shell."""
+
+    directory: str = ""
+    """Absolute, as the command saw it."""
+    exported: tuple[tuple[str, str], ...] = ()
+    unset: tuple[str, ...] = ()
+    """Variables that a command has at its start, and this shell has no more."""
+    options: tuple[str, ...] = ()
+    definitions: str = ""
+
+    @property
+    def preamble(self) -> str:
+        """Return what a line is judged behind: all that may change what its words mean."""
+        said = [f"unset {name}" for name in self.unset]
+        said += [f"export {name}={shlex.quote(value)}" for name, value in self.exported]
+        said += [*self.options, self.definitions]
+        return "".join(f"{each}\n" for each in said if each)
+
+    def script(self) -> bytes:
+        """Return what bash reads before the line, from which on it is this shell."""
+        # What traces or stops at errors comes last: of the rest nobody wants to hear.
+        late = [each for each in self.options if each.startswith("set")]
+        early = [each for each in self.options if not each.startswith("set")]
+        lines = [_BEGINS, *early]
+        lines += [f"unset {name}" for name in self.unset]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.exported]
+        lines.append(self.definitions)
+        if self.directory:
+            gone = "paddock: the directory in which the session stood is gone"
+            lines.append(f"cd -- {shlex.quote(self.directory)} || echo {shlex.quote(gone)} >&2")
+        text = "\n".join(lines) + f"\n{_LEAVES}" + "; ".join(late)
+        return text.encode("utf-8", "surrogateescape")
+
+
+NEW: Final = Snapshot()
+
+
+def read_snapshot(left: bytes, given: Mapping[str, str], never: frozenset[str]) -> Snapshot | None:
+    """Read what a shell left; None where it left nothing that can be read.
+
+    `given` are the variables that it was started with; `never` are names that are not kept.
+    """
+    where, _, rest = left.decode("utf-8", "surrogateescape").partition("\0")
+    variables, end, rest = rest.partition("\0\0")
+    parts = rest.split("\0")
+    if not end or len(parts) != _PARTS:
+        return None
+    now, began, definitions, variables_of_functions = parts
+    if "()" in definitions:
+        # Functions work with variables that are nobody else's: what `deactivate` puts back.
+        definitions += variables_of_functions
+    before = set(began.splitlines())
+    options = [line for line in now.splitlines() if line not in before]
+    if any(_OPTION.fullmatch(each) is None for each in options):
+        return None
+    exported: dict[str, str] = {}
+    for entry in variables.split("\0"):
+        name, _, value = entry.partition("=")
+        if _FUNCTION.fullmatch(entry) is None and _NAME.fullmatch(name):
+            exported[name] = value
+    return Snapshot(
+        where.removesuffix("\n"),
+        tuple(
+            sorted(
+                (name, value)
+                for name, value in exported.items()
+                if given.get(name) != value and _is_kept(name) and name not in never
+            )
+        ),
+        tuple(sorted(name for name in given if name not in exported and _is_kept(name))),
+        tuple(each for each in options if not each.endswith("o noexec")),
+        definitions.strip("\n"),
+    )
+
+
+def _is_kept(name: str) -> bool:
+    """Threat: a variable that acts before the shell could judge it, as the loader's do."""
+    return name not in _NEVER_KEPT and not name.startswith("LD_")

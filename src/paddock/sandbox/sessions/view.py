@@ -1,0 +1,340 @@
+"""The view that a running command has of the workspace, kept up with it.
+
+    lay       what somebody else changed is changed there, too, through its own mount
+    copy      what it changed so far, apart: judged and landed while it goes on
+    take_out  at its end: what was laid and left alone is no change of its own
+
+All by descriptors, from outside: the layer is written by a hostile program at the same time. While
+one of these looks and writes, the processes stand still (`protocol.HOLD`).
+"""
+
+import contextlib
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from paddock.errors import HostError, SandboxUnavailableError
+from paddock.sandbox.changes.commit import CommitPlace
+from paddock.sandbox.changes.differences import CommandGround
+from paddock.sandbox.changes.upper import Look, look_at
+from paddock.sandbox.git.rules import NodeKind
+from paddock.sandbox.hidden import KnownDirectory
+from paddock.sandbox.host.host_facts import directories_above
+from paddock.sandbox.inside import protocol
+from paddock.sandbox.inside.protocol import Laid
+from paddock.sandbox.launcher import StageDirectories
+from paddock.sandbox.staged import CopiedLayer, Ran
+from paddock.storage.atomic import held_open, host_error
+from paddock.storage.disk import DIRECTORY
+from paddock.workspace.workspace import READ_FILE, detect_resolution
+
+LAID_MAX: Final = 5_000
+"""Paths of one change that a running command is shown; of more it is told to start anew."""
+_ANSWER_S: Final = 10.0
+_CHUNK_BYTES: Final = 1 << 24
+_MARKS: Final = "user.overlay."
+_OPAQUE: Final = "user.overlay.opaque"
+
+Mark = tuple[int, ...]
+"""Of an entry: as long as it is the same, nobody has changed it."""
+_WHITEOUT: Final[Mark] = (0,)
+
+
+class OpenedStage(Struct, frozen=True):
+    """What a command runs in, while it runs."""
+
+    stage: StageDirectories
+    place: CommitPlace
+    ran: Ran
+    is_closed: Callable[[str], bool]
+    """Whether it may not see what stands at a path."""
+
+
+class LiveView:
+    def __init__(self, opened: OpenedStage) -> None:
+        self._stage = opened.stage
+        self._ran = opened.ran
+        self.place = opened.place
+        self._workspace = os.fsencode(opened.ran.request.plan.workspace)
+        self._is_closed = opened.is_closed
+        self._resolution = detect_resolution()
+        self._lock = threading.Lock()
+        self._laid: dict[str, Mark] = {}
+        self._bases: dict[str, Mark | None] = {}
+        self._directories: dict[str, KnownDirectory] = {}
+        self.hidden = frozenset(opened.ran.request.plan.hidden)
+        """What it may not see, as far as that was there."""
+        self.own: set[str] = set()
+        """What somebody else changed and the command had changed before: it keeps its own."""
+
+    def ground(self, start: CommandGround) -> CommandGround:
+        """Return what its changes are compared with by now."""
+        with self._lock:
+            return self._ground(start)
+
+    def _ground(self, start: CommandGround) -> CommandGround:
+        directories = {**start.directories, **self._directories}
+        return replace(start, directories=directories, bases=dict(self._bases))
+
+    def ask_to_end(self) -> None:
+        """Send its processes the signal by which a program is asked to end."""
+        with contextlib.suppress(OSError):
+            self._stage.control.send(protocol.TERMINATE)
+
+    def end(self) -> None:
+        """Have all of it killed."""
+        with contextlib.suppress(OSError):
+            # Its first process sees our end close.
+            self._stage.control.shutdown(socket.SHUT_WR)
+
+    @contextlib.contextmanager
+    def held(self) -> Generator[socket.socket]:
+        """Have its processes stand still. Raises: HostError: they do not, or have ended."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with self._lock, ours, host_error("a running command cannot be held"):
+            with theirs:
+                socket.send_fds(self._stage.control, [protocol.HOLD], [theirs.fileno()])
+            ours.settimeout(_ANSWER_S)
+            if ours.recv(16) != protocol.HELD:
+                raise HostError("a running command does not stand still", hint="try again")
+            yield ours
+
+    def lay(self, paths: Iterable[str]) -> None:
+        """Show what stands at these paths now, parents first. Raises: HostError."""
+        wanted = {above for path in paths for above in (*directories_above(path), path)}
+        root = self._stage.workspace_fd
+        with self.held() as door, held_open(self._stage.open_upper()) as upper:
+            found = {path: look_at(root, path) for path in sorted(wanted)}
+            here = [path for path, look in found.items() if look is not None]
+            # What is gone goes from below.
+            for path in (*here, *(path for path in reversed(found) if found[path] is None)):
+                # Threat: a secret that comes while it runs, and that nothing hides from it.
+                look = None if self._is_closed(path) else found[path]
+                self._lay(door, upper, path, look)
+
+    def _lay(self, door: socket.socket, upper: int, path: str, now: Look | None) -> None:
+        seen = _mark_at(upper, path)
+        if seen is not None and stat.S_ISDIR(seen[0]) and _is_plain_directory(upper, path):
+            # Of a layer: something below it was changed, by the command or for it.
+            if now is not None and now.kind is NodeKind.DIRECTORY:
+                return
+        elif seen != self._laid.get(path) or self._has_own(upper, path):
+            self.own.add(path)
+            return
+        content, laid = self._content(path, now)
+        try:
+            socket.send_fds(door, [laid.encode()], [content] if content >= 0 else [])
+        finally:
+            if content >= 0:
+                os.close(content)
+        is_done = door.recv(16) == b"0"
+        made = _mark_at(upper, path)
+        if not is_done and not (now is None and made is not None and stat.S_ISDIR(made[0])):
+            self.own.add(path)
+            return
+        # A directory that went with the layer below cannot be removed from the view (its place is
+        # dead, overlayfs says): it stays there, empty, and is no change of the command's.
+        if made is None:
+            self._laid.pop(path, None)
+        else:
+            self._laid[path] = made
+        self._know(path, now)
+
+    def _content(self, path: str, now: Look | None) -> tuple[int, Laid]:
+        at = b"%b/%b" % (self._workspace, os.fsencode(path))
+        if now is None:
+            return -1, Laid(b"gone", at)
+        if now.kind is NodeKind.DIRECTORY:
+            return -1, Laid(b"directory", at, mode=now.mode)
+        if now.kind is NodeKind.LINK:
+            text = os.readlink(os.fsencode(path), dir_fd=self._stage.workspace_fd)
+            return -1, Laid(b"link", at, text=os.fsencode(text))
+        fd = self._resolution.open(self._stage.workspace_fd, path, READ_FILE)
+        modified_ns = now.status.modified_ns
+        return fd, Laid(b"file", at, mode=now.mode, modified_ns=modified_ns)
+
+    def _has_own(self, upper: int, path: str) -> bool:
+        """Whether the command put something of its own in the way there."""
+        for above in directories_above(path):
+            found = _mark_at(upper, above)
+            if found is not None and (found == _WHITEOUT or not _is_plain_directory(upper, above)):
+                return above not in self._laid or self._laid[above] != found
+        return False
+
+    def _know(self, path: str, now: Look | None) -> None:
+        self._bases[path] = None if now is None else now.mark
+        if now is not None and now.kind is NodeKind.DIRECTORY:
+            identity = (*now.identity, 0, 0)
+            self._directories[path] = KnownDirectory(identity, now.mode, True, (), ())
+
+    # --- what it changed so far ------------------------------------------------------
+
+    def copy(self) -> tuple[CopiedLayer, Ran]:
+        """Copy its changes while it stands still, as a command that has ended with them.
+
+        Raises: HostError; SandboxUnavailableError where its repository stands outside.
+        """
+        if self._ran.git is not None:
+            raise SandboxUnavailableError(
+                "the repository of this workspace stands outside of it: what a running command "
+                "changes there cannot be taken apart",
+                hint="end it with shell_stop; then its changes are brought in",
+            )
+        copied = CopiedLayer.make(self._stage.running)
+        with (
+            contextlib.ExitStack() as undo,
+            host_error("the changes of a command cannot be copied"),
+        ):
+            undo.callback(copied.close)
+            with self.held(), held_open(self._stage.open_upper()) as upper:
+                _Copying(self._laid, copied.marks).copy(upper, copied.fd, "")
+                ground = self._ground(self._ran.ground)
+            undo.pop_all()
+        return copied, replace(self._ran, stage=copied, ground=ground)
+
+    def landed(self, paths: Iterable[str], marks: Mapping[str, Mark]) -> None:
+        """Take what landed for the new base, as far as the command has it so."""
+        with self._lock:
+            for path in paths:
+                if path in marks:
+                    self._laid[path] = marks[path]
+                self._know(path, look_at(self._stage.workspace_fd, path))
+
+    def take_out(self) -> None:
+        """Remove from the layer of an ended command what was laid and left alone."""
+        with held_open(self._stage.open_upper()) as upper:
+            for path in sorted(self._laid, reverse=True):
+                mark = _mark_at(upper, path)
+                if mark is None or mark != self._laid[path]:
+                    continue
+                with contextlib.suppress(OSError):
+                    # A directory that holds something of its own stays.
+                    _remove(upper, path, is_directory=stat.S_ISDIR(mark[0]))
+
+
+def _mark_at(upper: int, path: str) -> Mark | None:
+    """Return the mark of what the layer has there, following no link."""
+    parent, _, name = path.rpartition("/")
+    try:
+        with held_open(detect_resolution().open(upper, parent or ".", DIRECTORY)) as fd:
+            return _mark(os.stat(name, dir_fd=fd, follow_symlinks=False))
+    except OSError:
+        return None
+
+
+def _mark(found: os.stat_result) -> Mark:
+    if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:
+        # Overlays give all of them one inode.
+        return _WHITEOUT
+    if stat.S_ISDIR(found.st_mode):
+        return found.st_mode, found.st_ino
+    times = found.st_mtime_ns, found.st_ctime_ns
+    return found.st_mode, found.st_ino, found.st_size, *times
+
+
+def _is_plain_directory(upper: int, path: str) -> bool:
+    try:
+        with held_open(detect_resolution().open(upper, path, DIRECTORY)) as fd:
+            return _OPAQUE not in os.listxattr(fd)
+    except OSError:
+        return False
+
+
+def _remove(upper: int, path: str, *, is_directory: bool) -> None:
+    parent, _, name = path.rpartition("/")
+    with held_open(detect_resolution().open(upper, parent or ".", DIRECTORY)) as fd:
+        if is_directory:
+            os.rmdir(name, dir_fd=fd)
+        else:
+            os.unlink(name, dir_fd=fd)
+
+
+class _Copying(Struct, frozen=True):
+    """A copy of a layer, marks of the overlay and all, but for what was laid and left alone."""
+
+    laid: Mapping[str, Mark]
+    marks: dict[str, Mark]
+
+    def copy(self, source: int, target: int, prefix: str) -> None:
+        for name in sorted(os.listdir(source)):
+            path = prefix + name
+            found = os.stat(name, dir_fd=source, follow_symlinks=False)
+            mark = _mark(found)
+            if stat.S_ISDIR(found.st_mode):
+                self._copy_directory(source, target, name, path, found)
+            elif self.laid.get(path) != mark:
+                self._copy_entry(source, target, name, found)
+            else:
+                continue
+            self.marks[path] = mark
+
+    def _copy_directory(
+        self, source: int, target: int, name: str, path: str, found: os.stat_result
+    ) -> None:
+        if found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            # Without root, what is in a directory that its command closed cannot be looked at.
+            os.chmod(name, stat.S_IMODE(found.st_mode) | stat.S_IRWXU, dir_fd=source)
+        os.mkdir(name, 0o700, dir_fd=target)
+        with (
+            held_open(os.open(name, DIRECTORY, dir_fd=source)) as below,
+            held_open(os.open(name, DIRECTORY, dir_fd=target)) as made,
+        ):
+            for mark in filter(lambda each: each.startswith(_MARKS), os.listxattr(below)):
+                os.setxattr(made, mark, os.getxattr(below, mark))
+            self.copy(below, made, f"{path}/")
+        _look_like(target, name, found)
+        if found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=source)
+        if path in self.laid:
+            with contextlib.suppress(OSError):
+                # It stays where it holds something of the command's own.
+                os.rmdir(name, dir_fd=target)
+
+    def _copy_entry(self, source: int, target: int, name: str, found: os.stat_result) -> None:
+        if stat.S_ISLNK(found.st_mode):
+            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
+        elif stat.S_ISREG(found.st_mode):
+            _copy_file(source, target, name)
+        else:
+            os.mknod(name, found.st_mode, found.st_rdev, dir_fd=target)
+        _look_like(target, name, found)
+
+
+def _copy_file(source: int, target: int, name: str) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    made = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with (
+        held_open(_open_even_closed(source, name, flags)) as given,
+        held_open(os.open(name, made, 0o600, dir_fd=target)) as taken,
+    ):
+        while os.copy_file_range(given, taken, _CHUNK_BYTES):
+            continue
+        for mark in filter(lambda each: each.startswith(_MARKS), os.listxattr(given)):
+            os.setxattr(taken, mark, os.getxattr(given, mark))
+
+
+def _open_even_closed(source: int, name: str, flags: int) -> int:
+    try:
+        return os.open(name, flags, dir_fd=source)
+    except PermissionError:
+        mode = os.stat(name, dir_fd=source, follow_symlinks=False).st_mode
+        os.chmod(name, stat.S_IMODE(mode) | stat.S_IRUSR, dir_fd=source)
+        try:
+            return os.open(name, flags, dir_fd=source)
+        finally:
+            os.chmod(name, stat.S_IMODE(mode), dir_fd=source)
+
+
+def _look_like(target: int, name: str, found: os.stat_result) -> None:
+    if os.geteuid() == 0:
+        os.chown(name, found.st_uid, found.st_gid, dir_fd=target, follow_symlinks=False)
+    if not stat.S_ISLNK(found.st_mode):
+        os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=target)
+    times = (found.st_atime_ns, found.st_mtime_ns)
+    os.utime(name, ns=times, dir_fd=target, follow_symlinks=False)

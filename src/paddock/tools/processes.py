@@ -1,0 +1,298 @@
+"""Commands that go on running: what they print, what they are given, their changes, their end."""
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from paddock import limits
+from paddock.errors import InvalidArgumentsError
+from paddock.sandbox.sessions.process import Printed, Process
+from paddock.text.show import show_name
+from paddock.tools.arguments import (
+    ArgumentType,
+    clamped_integer,
+    needed_text,
+    optional_integer,
+    optional_text,
+    result_schema,
+)
+from paddock.tools.ports import shell_of
+from paddock.tools.shell import SHELL_SCHEMA, shell_output
+from paddock.tools.spec import READS, Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.values.calls import Json
+from paddock.values.decisions import Action, Held
+
+_PROCESS: Final = "The id that run_shell gave, SHP-…."
+_ENDS: Final = Effects(reads_only=False, is_destructive=True)
+_SHOWN_MAX: Final = 20
+
+
+class ProcessPlan(Struct, frozen=True):
+    given: Any
+    actions: tuple[Action, ...]
+
+
+class _OfProcess:
+    """A call about commands that were decided when they began: its own action has no target."""
+
+    operation = "process"
+
+    def resolve(self, arguments: ArgumentType, ports: Ports) -> ProcessPlan:
+        """Raises: SandboxUnavailableError: there is no shell."""
+        shell_of(ports)
+        return ProcessPlan(arguments, (Action("shell", self.operation),))
+
+    def confine(self, plan: ProcessPlan, ports: Ports) -> tuple[ProcessPlan, Held]:
+        # Whatever runs in the background is staged: nothing else is started there.
+        return plan, "full"
+
+
+class OutputArguments(ArgumentType):
+    process: str = needed_text(_PROCESS)
+    wait_s: int = clamped_integer(
+        "Seconds to wait for output or the end, if there is nothing new.",
+        0,
+        minimum=0,
+        maximum=limits.shell_wait_s,
+    )
+    offset: int | None = optional_integer(
+        "The byte to begin at; else what is new since it was last asked for.", None, minimum=0
+    )
+
+
+class ShellOutput(_OfProcess):
+    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+        """Raises: InvalidArgumentsError."""
+        given: OutputArguments = plan.given
+        process = shell_of(ports).lasting().process(given.process)
+        printed = process.transcript.read(given.offset, given.wait_s, ports.cancel)
+        return _printed(process, printed)
+
+
+class InputArguments(ArgumentType):
+    process: str = needed_text(_PROCESS)
+    text: str = needed_text(
+        "What is typed, control characters too: \\n ends a line, \\u0003 interrupts in a "
+        "terminal, a lone \\u0004 ends the input.",
+        is_content=True,
+    )
+
+
+class ShellInput(_OfProcess):
+    operation = "input"
+
+    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+        """Raises: InvalidArgumentsError: it has ended, or takes no input."""
+        given: InputArguments = plan.given
+        process = shell_of(ports).lasting().process(given.process)
+        size = len(given.text.encode("utf-8", "surrogateescape"))
+        taken = process.write(given.text)
+        said = f"{process.name} was given {taken} bytes"
+        if taken < size:
+            said += f" of {size}: it reads no more for now"
+        return ToolOutput(said, {"process": process.name, "bytes": taken})
+
+
+class StopArguments(ArgumentType):
+    process: str | None = optional_text(_PROCESS)
+    session: str | None = optional_text("A session: all that runs in it, and what it keeps.")
+
+
+class ShellStop(_OfProcess):
+    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+        """End a process or a session. Raises: InvalidArgumentsError, SandboxUnavailableError."""
+        given: StopArguments = plan.given
+        lasting = shell_of(ports).lasting()
+        if (given.process is None) == (given.session is None):
+            raise InvalidArgumentsError(
+                "one of process and session is needed", where="process", hint="shell_list has both"
+            )
+        if given.session is not None:
+            lasting.end(given.session)
+            return ToolOutput(f"the session {show_name(given.session)} has ended", {})
+        process = lasting.process(str(given.process))
+        output = shell_output(lasting.finish(process), shell_of(ports))
+        return output._replace(details={**output.details, "process": process.name})
+
+
+class SyncArguments(ArgumentType):
+    process: str = needed_text(_PROCESS)
+
+
+class ShellSync(_OfProcess):
+    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+        """Bring in what it changed so far. Raises: as `ShellStop.run`."""
+        lasting = shell_of(ports).lasting()
+        process = lasting.process(plan.given.process)
+        output = shell_output(lasting.sync(process), shell_of(ports))
+        _, _, rest = output.content.partition("\n")
+        content = f"{process.name} goes on\n{rest}{_own_text(process)}"
+        details = {**output.details, "process": process.name, "running": True, **_own(process)}
+        return output._replace(content=content, details=details, exit=None)
+
+
+class ListArguments(ArgumentType):
+    pass
+
+
+class ShellList(_OfProcess):
+    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+        lasting = shell_of(ports).lasting()
+        processes, sessions = lasting.all(), lasting.names()
+        said = [f"sessions: {', '.join(map(show_name, sessions)) or 'none'}"]
+        said.append(f"processes: {len(processes) or 'none'}")
+        for each in processes:
+            line = each.prepared.line
+            where = f" in {show_name(line.session)}" if line.session else ""
+            said.append(f"  {each.name} {_state(each)}{where}: {show_name(line.text)}")
+        listed: list[Json] = [
+            {
+                "process": each.name,
+                "session": each.prepared.line.session,
+                "command": each.prepared.line.text,
+                "running": each.is_running,
+            }
+            for each in processes
+        ]
+        return ToolOutput("\n".join(said), {"sessions": list(sessions), "processes": listed})
+
+
+def _state(process: Process) -> str:
+    if process.is_running:
+        return "running"
+    return "ended" if process.outcome is None else f"exit code {process.outcome.exit_code}"
+
+
+def _printed(process: Process, printed: Printed) -> ToolOutput:
+    said = [f"{process.name} {_state(process)}"]
+    if printed.missing:
+        said.append(f"[{printed.missing} bytes before this are not kept any more]")
+    said.append(f"output: bytes {printed.begins} to {printed.ends}")
+    if printed.text:
+        said.append(printed.text.removesuffix("\n"))
+    details: dict[str, Json] = {
+        "process": process.name,
+        "running": process.is_running,
+        "output": printed.text,
+        "offset": printed.ends,
+        "missing_bytes": printed.missing,
+        **_own(process),
+    }
+    if process.outcome is not None:
+        details["exit_code"] = process.outcome.exit_code
+    return ToolOutput("\n".join(said) + _own_text(process), details)
+
+
+def _own_changes(process: Process) -> list[str]:
+    own = () if process.view is None else sorted(process.view.own)
+    return [show_name(path) for path in own[:_SHOWN_MAX]]
+
+
+def _own(process: Process) -> dict[str, Json]:
+    own = _own_changes(process)
+    return {"own_changes": [*own]} if own else {}
+
+
+def _own_text(process: Process) -> str:
+    own = ", ".join(_own_changes(process))
+    why = "changed by somebody else, and before by this command, which keeps its own"
+    return f"\n[{why}: {own}]" if own else ""
+
+
+_ID: Final[dict[str, Json]] = {"type": "string"}
+_STATE: Final[dict[str, Json]] = {
+    "process": _ID,
+    "running": {"type": "boolean"},
+    "own_changes": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Paths of which it keeps its own although somebody else changed them.",
+    },
+}
+
+
+def _spec(
+    name: str, title: str, description: str, arguments: type[Any], effects: Effects, **own: Json
+) -> ToolSpec[Any]:
+    return ToolSpec(
+        name=name,
+        title=title,
+        description=description,
+        toolset="shell",
+        arguments=arguments,
+        effects=effects,
+        output_schema=result_schema({**_STATE, **own}),
+    )
+
+
+def shell_output_tool() -> Tool[OutputArguments]:
+    spec = _spec(
+        "shell_output",
+        "Output of a command",
+        "What a command that runs in the background has printed, and whether it still runs.",
+        OutputArguments,
+        READS,
+        output=_ID,
+        offset={"type": "integer", "description": "Where the next output begins."},
+        missing_bytes={"type": "integer"},
+        exit_code={"type": "integer"},
+    )
+    return Tool(spec, ShellOutput())
+
+
+def shell_input_tool() -> Tool[InputArguments]:
+    spec = _spec(
+        "shell_input",
+        "Type into a command",
+        "Give text to a command that runs in the background, as if it were typed.",
+        InputArguments,
+        Effects(reads_only=False),
+        bytes={"type": "integer"},
+    )
+    return Tool(spec, ShellInput())
+
+
+def shell_stop_tool() -> Tool[StopArguments]:
+    spec = ToolSpec(
+        name="shell_stop",
+        title="End a command",
+        description=(
+            "End a command that runs in the background, or a session with all that runs in it. "
+            "What it changed is judged and brought in, as with run_shell. Of one that has ended "
+            "by itself: how."
+        ),
+        toolset="shell",
+        arguments=StopArguments,
+        effects=_ENDS,
+        output_schema={**SHELL_SCHEMA},
+    )
+    return Tool(spec, ShellStop())
+
+
+def shell_sync_tool() -> Tool[SyncArguments]:
+    spec = ToolSpec(
+        name="shell_sync",
+        title="Bring in changes",
+        description=(
+            "Bring in what a command in the background has changed so far, judged as with "
+            "run_shell; it stands still for that moment, and goes on."
+        ),
+        toolset="shell",
+        arguments=SyncArguments,
+        effects=_ENDS,
+        output_schema={**SHELL_SCHEMA},
+    )
+    return Tool(spec, ShellSync())
+
+
+def shell_list_tool() -> Tool[ListArguments]:
+    spec = _spec(
+        "shell_list",
+        "Sessions and commands",
+        "The sessions that there are, and the commands that run in the background.",
+        ListArguments,
+        READS,
+        sessions={"type": "array", "items": _ID},
+        processes={"type": "array", "items": {"type": "object"}},
+    )
+    return Tool(spec, ShellList())

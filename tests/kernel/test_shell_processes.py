@@ -1,0 +1,475 @@
+"""Commands that go on running: their output and input, their view, their changes, their end."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.support.shells import (
+    Background,
+    Terminal,
+    Yard,
+    a_terminal,
+    hide,
+    processes,
+    refused,
+    start,
+    wait_until,
+)
+
+pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
+
+WATCHES = textwrap.dedent("""
+    import os, time
+    seen = None
+    while True:
+        try:
+            now = open('page.html').read()
+        except FileNotFoundError:
+            now = 'gone\\n'
+        if now != seen:
+            print('page:', now, end='', flush=True)
+            seen = now
+        time.sleep(0.02)
+""")
+_BASH = "PS1='now> ' bash --norc -i"
+NARROW = """
+[profiles.standard]
+allow = ["tool:file:*", "tool:shell:*"]
+deny = ["tool:file:* kept/**"]
+"""
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    with a_terminal(tmp_path) as made:
+        made.yard.write({"page.html": "first\n", "sub/a": "a\n", "watch.py": WATCHES})
+        yield made
+
+
+def read(terminal: Terminal, path: str) -> str | None:
+    found = Path(terminal.yard.root) / path
+    return found.read_text() if found.exists() else None
+
+
+# Output, input, end
+
+
+def test_what_a_command_prints_is_told_once_and_again_from_an_offset(terminal: Terminal):
+    process = start(terminal, "echo one; echo two >&2; cat")
+
+    process.until("one").until("two").type("three\n").until("three")
+    again = terminal.call("shell_output", process=process.name, offset=0).details
+    process.type("\x04")
+
+    assert sorted(str(again["output"]).split()) == ["one", "three", "two"]
+    assert process.ended() | {"output": "", "offset": 0} == {
+        "process": process.name,
+        "running": False,
+        "output": "",
+        "offset": 0,
+        "missing_bytes": 0,
+        "exit_code": 0,
+    }
+
+
+def test_more_output_than_is_kept_is_counted(terminal: Terminal):
+    process = start(terminal, "head -c 3000000 /dev/zero | tr '\\0' x; echo end")
+    process.ended()
+
+    first = terminal.call("shell_output", process=process.name, offset=0).details
+    begin = int(str(first["offset"]))
+    rest = terminal.call("shell_output", process=process.name, offset=begin).details
+
+    text = str(first["output"]) + str(rest["output"])
+    assert int(str(first["missing_bytes"])) + len(text) == rest["offset"] == 3_000_004
+    assert text.endswith("xend\n")
+
+
+def test_nobody_waits_longer_than_asked_for_or_for_one_that_has_ended(terminal: Terminal):
+    process = start(terminal, "sleep 1000")
+    assert process.look(1)["output"] == ""
+    process.stop()
+
+    assert process.look(600)["running"] is False
+
+
+def test_input_for_one_that_has_ended_is_refused(terminal: Terminal):
+    process = start(terminal, "true")
+    process.ended()
+
+    result = terminal.call("shell_input", process=process.name, text="x")
+
+    assert result.refusal is not None
+    assert result.refusal.code == "args.invalid"
+
+
+def test_a_process_that_nobody_knows_is_refused_by_name(terminal: Terminal):
+    for tool, more in (("shell_output", {}), ("shell_input", {"text": "x"}), ("shell_stop", {})):
+        result = terminal.call(tool, process="SHP-00000000", **more)
+        assert result.refusal.code == "args.invalid", tool
+        assert "SHP-00000000" in result.refusal.error
+
+
+def test_sixteen_run_at_once_and_a_seventeenth_does_not(terminal: Terminal):
+    running = [start(terminal, "yes | head -c 20000000; sleep 1000") for _ in range(16)]
+
+    assert terminal.refuse("true", background=True) == "sandbox.unavailable"
+    running[0].stop()
+    start(terminal, "true").ended()
+    for each in running:
+        each.stop()
+
+
+def test_one_that_is_asked_to_end_may_do_so_by_itself(terminal: Terminal):
+    line = "trap 'echo bye > farewell; exit 5' TERM; echo ready; while :; do sleep 0.01; done"
+    process = start(terminal, line).until("ready")
+
+    assert process.stop()["exit_code"] == 5
+    assert read(terminal, "farewell") == "bye\n"
+
+
+def test_one_that_does_not_listen_is_killed_and_what_it_wrote_lands(terminal: Terminal):
+    line = "trap '' TERM; echo done > work; echo ready; while :; do sleep 0.01; done"
+    process = start(terminal, line).until("ready")
+
+    assert process.stop()["files_changed"] == ["work"]
+    assert read(terminal, "work") == "done\n"
+
+
+# Terminals
+
+
+def test_a_terminal_has_its_size_and_is_not_the_hosts(terminal: Terminal):
+    process = start(terminal, "stty size; tty; ps -o tty= -p $$", tty=True, columns=100, rows=30)
+    process.ended()
+
+    assert process.said.split() == ["30", "100", "/dev/pts/0", "pts/0"]
+
+
+def test_interrupt_reaches_what_runs_in_front(terminal: Terminal):
+    process = start(terminal, _BASH, tty=True).until("now> ")
+
+    process.type("sleep 1000; echo after-$?\n").until("sleep 1000")
+    process.type("\x03").until("^C").type("echo still-$((40+2))\n").until("still-42")
+    process.type("exit\n")
+
+    assert process.ended()["running"] is False
+
+
+def test_a_repl_answers(terminal: Terminal):
+    process = start(terminal, "python3 -q", tty=True).until(">>> ")
+
+    process.type("6 * 7\n").until("42").type("\x04")
+
+    assert process.ended()["exit_code"] == 0
+
+
+def test_a_password_is_asked_for_and_not_shown(terminal: Terminal):
+    line = "python3 -c 'import getpass; print(len(getpass.getpass()))'"
+    process = start(terminal, line, tty=True).until("Password: ")
+
+    process.type("secret\n").ended()
+
+    assert "secret" not in process.said
+    assert "6" in process.said
+
+
+def test_hunks_are_chosen_by_answers(terminal: Terminal):
+    terminal.run("git init -q . && git add page.html && echo more >> page.html")
+    process = start(terminal, "git --no-pager add -p", tty=True).until("Stage this hunk")
+
+    process.type("y\n").ended()
+
+    assert terminal.run("git diff --cached --name-only")["stdout"] == "page.html\n"
+
+
+@pytest.mark.needs("vim")
+def test_a_full_screen_editor_edits(terminal: Terminal):
+    process = start(terminal, "TERM=xterm vim -u NONE page.html", tty=True).until("first")
+
+    process.type("ccsecond\x1b").type(":wq\n").ended()
+
+    assert read(terminal, "page.html") == "second\n"
+    assert "\x1b" not in process.said
+
+
+# Its view
+
+
+def test_a_watcher_sees_what_a_tool_changes(terminal: Terminal):
+    process = start(terminal, "python3 watch.py").until("page: first")
+
+    terminal.call("str_replace", path="page.html", old_str="first", new_str="second")
+    process.until("page: second")
+    terminal.run("echo third > page.html")
+    process.until("page: third")
+    terminal.call("delete_file", path="page.html")
+    process.until("page: gone")
+    terminal.call("create_file", path="page.html", content="fourth\n")
+    process.until("page: fourth")
+
+    assert process.stop()["files_changed"] == []
+    assert read(terminal, "page.html") == "fourth\n"
+
+
+def test_a_watcher_of_the_kernels_hears_of_it(terminal: Terminal):
+    pytest.importorskip("ctypes")
+    line = textwrap.dedent("""
+        python3 - <<'END'
+        import ctypes, os
+        libc = ctypes.CDLL(None)
+        fd = libc.inotify_init()
+        libc.inotify_add_watch(fd, b'.', 0x80 | 0x200)
+        print('ready', flush=True)
+        while True:
+            for name in (b'page.html', b'made'):
+                pass
+            print(os.read(fd, 4096).replace(b'\\0', b' '), flush=True)
+        END""")
+    process = start(terminal, line).until("ready")
+
+    terminal.call("str_replace", path="page.html", old_str="first", new_str="second")
+    process.until("page.html")
+    terminal.call("create_file", path="made", content="x")
+    process.until("made")
+    process.stop()
+
+
+def test_directories_that_come_and_go_do_so_in_its_view(terminal: Terminal):
+    process = start(terminal, "cat sub/a; echo ready; read _; ls -R; cat new/deep/f; ls sub")
+    process.until("ready")
+
+    terminal.run("mkdir -p new/deep; echo f > new/deep/f; chmod 750 new; rm -r sub")
+    process.type("\n").ended()
+
+    assert "new/deep:\nf\n" in process.said
+    # A directory that is gone may be seen yet, with nothing in it.
+    assert "./sub:\na" not in process.said
+    assert not (terminal.yard.root / "sub").exists()
+    assert (terminal.yard.root / "new").stat().st_mode & 0o777 == 0o750
+
+
+def test_what_it_may_not_read_is_not_shown_to_it(tmp_path):
+    with a_terminal(tmp_path) as terminal:
+        process = start(terminal, "echo ready; read _; cat .env; ls -a").until("ready")
+
+        (terminal.yard.root / ".env").write_text("token=1\n")
+        # The next command's look at the workspace finds it.
+        terminal.run("touch seen")
+        process.type("\n").ended()
+
+        assert "token=" not in process.said
+        assert "seen" in process.said
+
+
+def test_a_file_that_both_change_is_its_own_and_a_conflict(terminal: Terminal):
+    process = start(terminal, "echo mine > page.html; echo ready; read _; cat page.html")
+    process.until("ready")
+
+    terminal.call("create_file", path="page.html", content="theirs\n")
+    process.type("\n")
+    ended = process.ended()
+    told = process.stop()
+
+    assert "mine" in process.said
+    assert ended["own_changes"] == ["page.html"]
+    assert "'page.html' changed while the command ran" in str(told["conflict"])
+    assert read(terminal, "page.html") == "theirs\n"
+
+
+def test_a_file_that_it_was_shown_and_then_changes_lands(terminal: Terminal):
+    process = start(terminal, "echo ready; read _; cat page.html; echo more >> page.html")
+    process.until("ready")
+
+    terminal.call("create_file", path="page.html", content="theirs\n")
+    process.type("\n").ended()
+
+    assert read(terminal, "page.html") == "theirs\nmore\n"
+
+
+def test_one_that_changes_what_it_was_shown_before_somebody_else_does_again_conflicts(
+    terminal: Terminal,
+):
+    process = start(terminal, "echo ready; read _; echo mine > page.html; echo did; read _")
+    process.until("ready")
+    terminal.call("create_file", path="page.html", content="theirs\n")
+    process.type("\n").until("did")
+    terminal.call("create_file", path="page.html", content="theirs again\n")
+    process.type("\n").ended()
+
+    assert "'page.html' changed" in str(process.stop()["conflict"])
+    assert read(terminal, "page.html") == "theirs again\n"
+
+
+def test_two_processes_that_change_one_file_conflict_and_the_first_lands(terminal: Terminal):
+    one = start(terminal, "echo ready; read _; echo one > page.html").until("ready")
+    two = start(terminal, "echo two > page.html; echo ready; read _").until("ready")
+
+    one.type("\n").ended()
+    two.type("\n").ended()
+
+    assert read(terminal, "page.html") == "one\n"
+    assert "page.html" in str(two.stop()["conflict"])
+
+
+# Changes brought in while it runs
+
+
+def test_changes_are_brought_in_while_it_runs_and_then_are_the_base(terminal: Terminal):
+    process = start(
+        terminal,
+        "echo 1 > made; rm sub/a; echo ready; read _; echo 2 >> made; mkdir d; touch d/f;"
+        " echo more; read _; echo 3 >> made",
+    ).until("ready")
+
+    assert sorted(process.sync()["files_changed"]) == ["made", "sub/a"]
+    assert (read(terminal, "made"), read(terminal, "sub/a")) == ("1\n", None)
+    assert process.sync()["files_changed"] == []
+    process.type("\n").until("more")
+    assert sorted(process.sync()["files_changed"]) == ["d", "d/f", "made"]
+    process.type("\n").ended()
+    assert read(terminal, "made") == "1\n2\n3\n"
+
+
+def test_what_landed_and_somebody_else_changed_since_is_not_taken_back(terminal: Terminal):
+    process = start(terminal, "echo 1 > made; echo ready; read _; touch other").until("ready")
+    process.sync()
+
+    terminal.call("create_file", path="made", content="theirs\n")
+    process.type("\n").ended()
+
+    assert (read(terminal, "made"), read(terminal, "other")) == ("theirs\n", "")
+
+
+def test_what_policy_refuses_stays_out_at_every_time(tmp_path):
+    with a_terminal(tmp_path, NARROW) as terminal:
+        terminal.yard.write({"kept/f": "f\n"})
+        line = f"echo x > open; {hide('echo x > kept/f')}; echo ready; read _; touch later"
+        process = start(terminal, line).until("ready")
+
+        synced = process.sync()
+        assert synced["files_changed"] == ["open"]
+        assert "kept/f" in refused(synced)
+        process.type("\n").ended()
+
+        assert "kept/f" in refused(process.stop())
+        assert (read(terminal, "kept/f"), read(terminal, "later")) == ("f\n", "")
+
+
+def test_a_process_stands_still_while_its_changes_are_taken(terminal: Terminal):
+    """Each line that it writes is whole, and so are two files that belong together."""
+    line = textwrap.dedent("""
+        python3 - <<'END'
+        import os
+        n = 0
+        print('ready', flush=True)
+        while True:
+            n += 1
+            for name in ('one', 'two'):
+                with open(name + '.new', 'w') as f:
+                    f.write(f'{n} ' * 5000)
+                os.rename(name + '.new', name)
+        END""")
+    process = start(terminal, line).until("ready")
+
+    for _ in range(5):
+        process.sync()
+        for name in ("one", "two"):
+            lines = (read(terminal, name) or "").split()
+            assert len(set(lines)) <= 1, name
+            assert len(lines) in (0, 5000)
+    process.stop()
+
+
+def test_a_job_that_the_command_stopped_itself_stays_stopped(terminal: Terminal):
+    process = start(terminal, _BASH, tty=True).until("now> ")
+    process.type("sleep 1000\n").until("sleep 1000").type("\x1a").until("Stopped")
+
+    process.sync()
+    process.type("jobs -l\n").until("Stopped")
+
+    assert process.said.count("Stopped") >= 2
+    process.stop()
+
+
+# Records
+
+
+def test_start_sync_and_end_are_on_record_and_can_be_undone(terminal: Terminal):
+    yard = terminal.yard
+    process = start(terminal, "echo 1 > made; echo ready; read _; echo 2 >> made").until("ready")
+    process.sync()
+    process.type("\n").ended()
+
+    calls = {each["tool"]: each for each in yard.calls()}
+    assert list(calls) == ["shell_sync", "shell_stop"]
+    assert yard.cli("undo", calls["shell_stop"]["call"]).status == 0
+    assert read(terminal, "made") == "1\n"
+
+
+# Nothing outlives the runtime
+
+
+CLINGS = (
+    "setsid sh -c 'sleep 7331 & disown; trap \"\" TERM HUP INT; while :; do sleep 7331; done' &"
+    " sh -c 'kill -STOP $$' & (sleep 7331 &) ; trap '' TERM HUP; echo ready; sleep 7331"
+)
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_nothing_goes_on_when_the_runtime_is_closed(tmp_path, tty):
+    with a_terminal(tmp_path) as terminal:
+        start(terminal, f"touch made; {CLINGS}", tty=tty).until("ready")
+
+    assert "7331" not in processes()
+    assert read(terminal, "made") == ""
+
+
+RUNS = """
+import sys
+sys.path.insert(0, {tree!r})
+from pathlib import Path
+from tests.support.shells import Yard, start
+with Yard(Path({base!r})).opened() as terminal:
+    for tty in (False, True):
+        start(terminal, {line!r}, tty=tty).until("ready")
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("round_", range(int(os.environ.get("KILL_ROUNDS", "3"))))
+def test_nothing_goes_on_when_the_runtime_is_killed(tmp_path, round_):
+    Yard(tmp_path).make()
+    mark = f"73{os.getpid() % 10_000:04}{round_:03}"
+    tree = str(Path(__file__).parents[2])
+    text = RUNS.format(tree=tree, base=str(tmp_path), line=CLINGS.replace("7331", mark))
+    with subprocess.Popen(
+        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        assert mark in processes()
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+
+    wait_until(lambda: mark not in processes(), "something goes on")
+
+
+def test_a_background_is_told_of_in_the_list(terminal: Terminal):
+    process = start(terminal, "sleep 1000", session="s")
+
+    listed = terminal.call("shell_list").details
+
+    assert listed == {
+        "sessions": ["s"],
+        "processes": [
+            {"process": process.name, "session": "s", "command": "sleep 1000", "running": True}
+        ],
+    }
+    assert isinstance(process, Background)
