@@ -412,6 +412,24 @@ def test_start_sync_and_end_are_on_record_and_can_be_undone(terminal: Terminal):
     assert read(terminal, "made") == "1\n"
 
 
+# From a program
+
+
+def test_a_program_has_a_shell_that_lasts(terminal: Terminal):
+    with terminal.runtime.shell() as shell:
+        shell.run("cd sub; export A=1")
+        assert shell.run('echo "$A"; ls').details["stdout"] == "1\na\n"
+        process = shell.start("python3 -q -i", tty=True)
+        process.write("print(6 * 7)\n")
+        wait_until(lambda: "42" in str(process.read(offset=0, wait_s=1).details["output"]))
+        process.write("open('made', 'w').write('x')\n")
+        wait_until(lambda: process.sync().details["files_changed"] == ["sub/made"])
+        assert process.stop().details["process"] == process.id
+
+    with terminal.runtime.shell("named") as unused:
+        assert unused.name == "named"
+
+
 # Nothing outlives the runtime
 
 

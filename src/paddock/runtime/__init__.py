@@ -1,6 +1,6 @@
 """The one door: a call is bound, resolved, decided, approved, recorded, run, recorded.
 
-    runtime                       what a program holds, and the tools that it adds
+    runtime, lasting              what a program holds, the tools that it adds, a shell that lasts
     dispatch, prepared, answers   the life of one call, step by step
     judge                         what is judged, for a model and for a person
     awaiting                      calls that run in a thread

@@ -114,7 +114,7 @@ def keep_waiting(
     context: Context, question: AskedQuestion, output: ToolOutput
 ) -> ToolOutput | Refusal:
     """Keep what a call changed for a person, or say why not and let it go. Raises: PaddockError."""
-    from paddock.tools.shell import as_pending  # noqa: PLC0415 - late on purpose
+    from paddock.tools.outcome import as_pending  # noqa: PLC0415 - late on purpose
 
     waiting = output.waiting
     if waiting is None:

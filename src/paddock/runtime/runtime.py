@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +17,9 @@ from paddock.text.show import quote
 from paddock.tools.spec import Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Action
+
+if TYPE_CHECKING:
+    from paddock.runtime.lasting import LastingShell
 
 EmbeddedHandler = Callable[[Any], str | ToolOutput]
 """Takes the bound arguments; returns text for the model, or a whole output."""
@@ -360,6 +363,15 @@ class Runtime:
         if timeout is not None:
             given["timeout"] = timeout
         return self.call("run_shell", given, on_output=on_output).unwrap()
+
+    def shell(self, session: str | None = None) -> "LastingShell":
+        """Open a session of commands that keep their state; a context manager that ends it.
+
+        Without a name it gets one of its own. Nothing runs yet.
+        """
+        from paddock.runtime.lasting import LastingShell  # noqa: PLC0415 - few programs have one
+
+        return LastingShell(self, session or f"python-{self._new_id()}")
 
     def _do(self, tool: str, if_version: str | None, **arguments: str) -> ToolResult:
         given = arguments if if_version is None else {**arguments, "if_version": if_version}

@@ -580,8 +580,7 @@ def variables_of(request: CommandRequest) -> dict[str, str]:
 
 
 def _directory_of(request: CommandRequest) -> str:
-    workspace = request.plan.workspace
-    return workspace if request.cwd == "." else f"{workspace}/{request.cwd}"
+    return os.path.normpath(f"{request.plan.workspace}/{request.cwd}")
 
 
 def _start(request: CommandRequest) -> Start:

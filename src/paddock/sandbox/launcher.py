@@ -42,6 +42,7 @@ from paddock.sandbox.inside.protocol import (
     WORKSPACE,
     Base,
 )
+from paddock.sandbox.sessions.space import SharedSpace, open_space
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import host_error
 from paddock.storage.disk import DIRECTORY
@@ -85,40 +86,20 @@ class RunningLauncher:
 
     def make(self, fds: list[int]) -> None:
         """Have a sandbox made; its stage is the caller's until `drop`. Raises: HostError."""
-        self._tell(b"make", fds)
+        self.tell(b"make", fds)
         with self._lock:
             self._stages += 1
-
-    def share(self, network: str, literals: Sequence[str]) -> "SharedSpace":
-        """Make what the commands of a session share. Raises: HostError, ConfinementError."""
-        name = f"session-{secrets.token_hex(8)}"
-        with contextlib.ExitStack() as undo, host_error("a session cannot be opened"):
-            os.mkdir(name, 0o700, dir_fd=self.area.fd)
-            undo.callback(self.remove, name)
-            if os.geteuid() == 0:
-                os.chown(name, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=self.area.fd)
-            fds: list[int] = []
-            if network in ("loopback", "policy"):
-                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                with ours:
-                    with theirs:
-                        self._tell(
-                            " ".join(("share", network, *literals)).encode(), [theirs.fileno()]
-                        )
-                    fds += receive_served(ours, 2 if network == "loopback" else 3)
-            undo.pop_all()
-        return SharedSpace(self, name, tuple(fds))
 
     def remove(self, name: str) -> None:
         """Have a directory of the area removed; without a launcher it goes with the area."""
         try:
-            self._tell(b"drop " + name.encode("ascii"), [self.area.fd])
+            self.tell(b"drop " + name.encode("ascii"), [self.area.fd])
         except HostError:
             self._process.poll()
 
     def listen(self, user: int, network: int, wanted: bytes, reply: int) -> None:
         """Have sockets made in a sandbox's network, and sent to `reply`. Raises: HostError."""
-        self._tell(b"listen " + wanted, [reply, user, network])
+        self.tell(b"listen " + wanted, [reply, user, network])
 
     def drop(self, stage: str, hidden: tuple[str, ...]) -> None:
         """Have an ended sandbox's directory removed, with layers that nobody else uses.
@@ -137,7 +118,7 @@ class RunningLauncher:
         if is_last:
             self._let_go()
 
-    def _tell(self, what: bytes, fds: list[int]) -> None:
+    def tell(self, what: bytes, fds: list[int]) -> None:
         try:
             socket.send_fds(self._door, [what], fds)
         except OSError as error:
@@ -209,29 +190,6 @@ class Recipe(Struct, frozen=True):
     git_shown: str = ""
     git_mode: int = 0
     session: str = ""
-
-
-class SharedSpace(Struct, eq=False):
-    """What commands of one session share: a directory for /tmp, and a network if there is one."""
-
-    running: RunningLauncher
-    name: str
-    spaces: tuple[int, ...] = ()
-    """User and network namespace, and the name server's socket where names are answered."""
-    network: "HeldNetwork | None" = None
-
-    def close(self) -> None:
-        """Let it go; its commands have ended."""
-        spaces, self.spaces = self.spaces, ()
-        if self.network is not None:
-            # It has taken the descriptors over.
-            self.network.end()
-            self.network = None
-        else:
-            for fd in spaces:
-                os.close(fd)
-        if self.running.owner == os.getpid():
-            self.running.remove(self.name)
 
 
 class StageDirectories(Struct, eq=False):
@@ -446,7 +404,7 @@ class Launcher:
         """
         with self._lock:
             running = self._running_now()
-        shared = running.share(plan.network, plan.literals if plan.network == "policy" else ())
+        shared = open_space(running, plan)
         if terms is not None and plan.network == "policy":
             shared.network = self._serve(running, shared.spaces, terms)
         return shared

@@ -45,7 +45,7 @@ from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts, directories_above
 from paddock.sandbox.inside.protocol import ENDED_IN
 from paddock.sandbox.landlock import LANDLOCK, run_landlocked, run_unheld
-from paddock.sandbox.launcher import Launcher, SharedSpace
+from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import (
     SH,
     Closing,
@@ -58,6 +58,7 @@ from paddock.sandbox.plan import (
 )
 from paddock.sandbox.sessions.process import Process
 from paddock.sandbox.sessions.sessions import Means, Sessions
+from paddock.sandbox.sessions.space import SharedSpace
 from paddock.sandbox.sessions.view import LiveView, OpenedStage
 from paddock.sandbox.staged import (
     HeldCommand,

@@ -16,8 +16,8 @@ from paddock.tools.arguments import (
     optional_text,
     result_schema,
 )
+from paddock.tools.outcome import SHELL_SCHEMA, shell_output
 from paddock.tools.ports import shell_of
-from paddock.tools.shell import SHELL_SCHEMA, shell_output
 from paddock.tools.spec import READS, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Held

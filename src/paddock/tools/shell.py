@@ -5,7 +5,7 @@ path by path, and only then comes into the workspace. Where policy wants a quest
 about the difference and not about the line, the line runs first and is held back.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
-    ApprovalUnavailableError,
     InvalidArgumentsError,
     InvalidPathError,
     PathError,
@@ -30,9 +29,8 @@ from paddock.sandbox.values import (
     PreparedLine,
     ShellLine,
     ShellOutcome,
-    Stream,
 )
-from paddock.text.show import quote, show_name
+from paddock.text.show import quote
 from paddock.tools.arguments import (
     ArgumentType,
     clamped_integer,
@@ -41,295 +39,24 @@ from paddock.tools.arguments import (
     flag,
     needed_text,
     optional_text,
-    result_schema,
     text_map,
 )
-from paddock.tools.effects import changes_of, within_entry
-from paddock.tools.ports import Shell, shell_of
+from paddock.tools.outcome import SHELL_SCHEMA, shell_output
+from paddock.tools.ports import shell_of
 from paddock.tools.spec import (
-    Change,
-    CommandExit,
     Effects,
-    OutputKept,
     Ports,
-    RefusedPath,
     StoppedCallError,
     Tool,
     ToolOutput,
     ToolSpec,
 )
-from paddock.values.calls import NO_RULE, Json, LeftEffect
+from paddock.values.calls import LeftEffect
 from paddock.values.decisions import HELD_WHOLE, Action, Held
 from paddock.workspace.listing import is_directory
 
 if TYPE_CHECKING:
     from paddock.sandbox.sessions.process import Process
-
-# Threat: a command may print lines that look like ours. What it printed stands last, each
-# stream behind the number of its lines.
-
-_SHOWN_MAX: Final = 50
-"""Paths in the text for a model; the details list more."""
-_NOT_ASKED: Final = (
-    "[where a rule asks about a change, the approval of a command is none of it: make the change "
-    'with a file tool, or let [shell] approve = "diff" ask about what a command changed]'
-)
-
-
-def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
-    changes = tuple(changes_of(outcome.changed))
-    listed, stored = within_entry(changes, shell.keep)
-    return ToolOutput(
-        _content(outcome, changes),
-        _details(outcome, changes),
-        listed,
-        outcome.bytes_written,
-        stored,
-        tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused),
-        CommandExit(outcome.exit_code, outcome.ending is Ending.TIMED_OUT, _kept(outcome)),
-        waiting=outcome.waiting,
-    )
-
-
-def as_pending(output: ToolOutput, changes: int, why: str, request: str) -> ToolOutput:
-    first, _, rest = output.content.partition("\n")
-    count = "1 change waits" if changes == 1 else f"{changes} changes wait"
-    said = f"{count} for a person ({request}); nothing was changed. Do not repeat the command."
-    content = f"{first}\n{said}\n[{show_name(why)}]\n{rest}"
-    details = {**output.details, "pending": request}
-    return output._replace(content=content, details=details, waiting=None, pending=request)
-
-
-def _kept(outcome: ShellOutcome) -> tuple[OutputKept, ...]:
-    return tuple(
-        OutputKept(name, kept.digest, kept.kept_bytes, kept.total_bytes)
-        for name, stream in (("stdout", outcome.stdout), ("stderr", outcome.stderr))
-        if (kept := stream.kept) is not None
-    )
-
-
-def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
-    seconds = f"{outcome.duration_s:.2f} s"
-    ended = "timed out" if outcome.ending is Ending.TIMED_OUT else f"exit code {outcome.exit_code}"
-    said = [f"{ended} ({outcome.shell}, {seconds})"]
-    if outcome.conflict:
-        said.append(f"NOTHING WAS KEPT: {show_name(outcome.conflict)}")
-        said.append("look at those files again, then repeat the command")
-    said += _changed(outcome, changes)
-    said += _refused(outcome)
-    said += _network(outcome)
-    said += _warnings(outcome)
-    said += [f"[{show_name(note)}]" for note in outcome.notes]
-    enforced = outcome.enforced
-    held = f"sandbox: {enforced.backend}, {enforced.enforcement.value}"
-    said.append(f"{held}, with {len(enforced.gaps)} gaps" if enforced.gaps else held)
-    if outcome.diff is not None:
-        said.append(f"dry run, nothing was changed. It would be: {_lines(outcome.diff)}")
-        said.append(outcome.diff)
-    said += _stream("stdout", outcome.stdout)
-    said += _stream("stderr", outcome.stderr)
-    return "\n".join(said)
-
-
-def discarded_text(count: int) -> str:
-    said = "1 change was" if count == 1 else f"{count} changes were"
-    return f'{said} thrown away ([shell] commit = "none")'
-
-
-def _changed(outcome: ShellOutcome, changes: Sequence[Change]) -> list[str]:
-    if outcome.discarded:
-        return [f"files changed: none; {discarded_text(outcome.discarded)}"]
-    if not changes:
-        return [] if outcome.diff is not None or not outcome.is_staged else ["files changed: none"]
-    said = [f"files changed: {len(changes)}"]
-    said += [f"  {change.kind} {_name(change)}" for change in changes[:_SHOWN_MAX]]
-    return [*said, *_more(len(changes))]
-
-
-def _refused(outcome: ShellOutcome) -> list[str]:
-    refused = outcome.refused
-    if not refused:
-        return []
-    said = [f"changes refused: {len(refused)}"]
-    said += [f"  {show_name(each.path)}: {show_name(each.rule)}" for each in refused[:_SHOWN_MAX]]
-    said += _more(len(refused))
-    if any(each.code == ApprovalUnavailableError.code for each in refused):
-        said.append(_NOT_ASKED)
-    return said
-
-
-def _network(outcome: ShellOutcome) -> list[str]:
-    used = outcome.network
-    if not used.refused:
-        return []
-    count = len(used.refused) + used.more_refused
-    how = "a person can allow one: paddock network allow HOST:PORT"
-    may_be_allowed = any(each.why == NO_RULE for each in used.refused)
-    said = [f"connections refused: {count}{f' ({how})' if may_be_allowed else ''}"]
-    said += [
-        f"  {show_name(each.host)}{f':{each.port}' if each.port else ''}: {show_name(each.why)}"
-        for each in used.refused
-    ]
-    return [*said, *_more(count)]
-
-
-def _warnings(outcome: ShellOutcome) -> Iterator[str]:
-    """A row for each pattern that warns, not for each file: a run of tests writes hundreds."""
-    by_pattern: dict[str, list[str]] = {}
-    for each in outcome.warnings:
-        by_pattern.setdefault(each.pattern, []).append(each.text)
-    for pattern, texts in by_pattern.items():
-        more = len(texts) - 1
-        rest = f" … and {more} more like it, by {show_name(pattern)}" if more else ""
-        yield f"[warning: {show_name(texts[0])}{rest}]"
-
-
-def _more(count: int) -> list[str]:
-    return [f"  [and {count - _SHOWN_MAX} more]"] if count > _SHOWN_MAX else []
-
-
-def _stream(name: str, stream: Stream) -> list[str]:
-    if not stream.text:
-        return [f"{name}: empty"]
-    said = [f"{name}: {_lines(stream.text)}"]
-    if stream.kept is not None:
-        kept = stream.kept
-        cut = "" if kept.kept_bytes == kept.total_bytes else f" of {kept.total_bytes}"
-        said.append(
-            f"[kept in the history: {kept.kept_bytes}{cut} bytes as {kept.digest};"
-            " a person prints it with paddock ledger content]"
-        )
-    return [*said, stream.text.removesuffix("\n")]
-
-
-def _lines(text: str) -> str:
-    count = text.count("\n") + (not text.endswith("\n"))
-    return "1 line" if count == 1 else f"{count} lines"
-
-
-def _name(change: Change) -> str:
-    kind = change.entry_after or change.entry
-    return show_name(change.path) + ("/" if kind == "directory" else "")
-
-
-def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json]:
-    most = limits.shell_changes_listed_max
-    enforced = outcome.enforced
-    details: dict[str, Json] = {
-        "exit_code": outcome.exit_code,
-        "stdout": outcome.stdout.text,
-        "stderr": outcome.stderr.text,
-        "timed_out": outcome.ending is Ending.TIMED_OUT,
-        "duration_seconds": round(outcome.duration_s, 3),
-        "files_changed": [change.path for change in changes[:most]],
-        "changes_refused": [
-            {"path": each.path, "rule": each.rule} for each in outcome.refused[:most]
-        ],
-        "sandbox": {
-            "backend": enforced.backend,
-            "enforcement": enforced.enforcement.value,
-            "gaps": list(enforced.gaps),
-        },
-        "shell": outcome.shell,
-    }
-    missing = {
-        "files_changed": len(changes) - most,
-        "changes_refused": len(outcome.refused) - most,
-    }
-    if any(count > 0 for count in missing.values()):
-        details["not_listed"] = {name: max(0, count) for name, count in missing.items()}
-    kept = _kept(outcome)
-    if kept:
-        details["output_kept"] = {each.stream: each.digest for each in kept}
-    if outcome.conflict:
-        details["conflict"] = outcome.conflict
-    if outcome.warnings:
-        details["warnings"] = [each.text for each in outcome.warnings]
-    if outcome.shown_from_git:
-        details["shown_from_git"] = [show_name(path) for path in outcome.shown_from_git[:most]]
-    if outcome.diff is not None:
-        details["diff"] = outcome.diff
-    used = outcome.network
-    if used.opened or used.refused:
-        details["network"] = {
-            "connections": used.opened,
-            "refused": [
-                {"host": each.host, "port": each.port, "why": each.why, "count": each.count}
-                for each in used.refused
-            ],
-            "not_listed": used.more_refused,
-        }
-    if outcome.discarded:
-        details["changes_discarded"] = outcome.discarded
-    if outcome.fence:
-        details["fence"] = list(outcome.fence)
-    return details
-
-
-_TEXT: Final = {"type": "string"}
-_REFUSED: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {"path": _TEXT, "rule": _TEXT},
-    "required": ["path", "rule"],
-    "additionalProperties": False,
-}
-_SANDBOX: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "backend": _TEXT,
-        "enforcement": {"enum": ["full", "partial", "none"]},
-        "gaps": {"type": "array", "items": _TEXT},
-    },
-    "required": ["backend", "enforcement", "gaps"],
-    "additionalProperties": False,
-}
-SHELL_SCHEMA: Final = result_schema(
-    {
-        "exit_code": {"type": "integer", "description": "-1 on time-out, 128 + N for signal N."},
-        "stdout": _TEXT,
-        "stderr": _TEXT,
-        "timed_out": {"type": "boolean"},
-        "duration_seconds": {"type": "number"},
-        "files_changed": {
-            "type": "array",
-            "items": _TEXT,
-            "description": "What the workspace has from it now.",
-        },
-        "changes_refused": {"type": "array", "items": _REFUSED},
-        "sandbox": _SANDBOX,
-        "shell": {"enum": ["bash", "sh"]},
-        "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
-        "output_kept": {"type": "object", "description": "Streams that were cut, kept whole."},
-        "conflict": {"type": "string", "description": "Why nothing was kept."},
-        "fence": {
-            "type": "array",
-            "items": _TEXT,
-            "description": "How policy caused the failure; stderr ends with it.",
-        },
-        "network": {
-            "type": "object",
-            "description": "How many connections it opened, and which were refused (port 0: at "
-            "the question for the name).",
-        },
-        "changes_discarded": {
-            "type": "integer",
-            "description": "How many changes were thrown away, as policy has it.",
-        },
-        "shown_from_git": {
-            "type": "array",
-            "items": _TEXT,
-            "description": "Closed files that were shown as git's index has them, not as they are.",
-        },
-        "diff": {"type": "string", "description": "Of a dry run: what it would change."},
-        "process": {"type": "string", "description": "The id of what runs in the background."},
-        "running": {"type": "boolean"},
-        "own_changes": {"type": "array", "items": _TEXT},
-        "pending": {
-            "type": "string",
-            "description": "The request under which its changes wait for a person.",
-        },
-    }
-)
 
 _DEV_TIMEOUT_DEFAULT_S: Final = 30
 _ENV_NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")

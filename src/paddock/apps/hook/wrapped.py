@@ -33,7 +33,7 @@ from paddock.policy.settings import covers
 from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.text.show import show_name
-from paddock.tools.shell import discarded_text
+from paddock.tools.outcome import discarded_text
 from paddock.values.calls import Json, ToolResult
 from paddock.values.decisions import client_kind
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
 from paddock.sandbox.conversation import Observed, variables_of
-from paddock.sandbox.launcher import SharedSpace
 from paddock.sandbox.sessions.process import Process
 from paddock.sandbox.sessions.snapshot import NEW, Snapshot, read_snapshot
+from paddock.sandbox.sessions.space import SharedSpace
 from paddock.sandbox.sessions.view import LAID_MAX, LiveView, OpenedStage
 from paddock.sandbox.staged import StagedCommand
 from paddock.sandbox.streams import Spooling, Streams
