@@ -40,7 +40,7 @@ from paddock.assembly.project import (
     packages_of,
     read_project,
 )
-from paddock.errors import PaddockError, SandboxUnavailableError, UsageError
+from paddock.errors import IntegrityError, PaddockError, SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
@@ -147,8 +147,10 @@ class LazyShell:
     def end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
         """End what runs in the background, each by a call of its own."""
         if self._shell is not None:
-            for process in self._shell.sessions.running():
-                call("shell_stop", {"process": process.name})
+            for process in self._shell.sessions.all():
+                if process.is_running:
+                    call("shell_stop", {"process": process.name})
+                process.join()
 
     def on_end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
         """Have what ends by itself concluded by a call."""
@@ -202,8 +204,11 @@ class LazyShell:
         return shell
 
     def _conclude(self, process: str) -> None:
-        with suppress(UsageError):
-            # The runtime was closed, which has ended it by a call of its own.
+        shell = self._shell
+        if shell is None or shell.sessions.process(process).outcome is not None:
+            return
+        with suppress(UsageError, IntegrityError):
+            # The runtime was closed, or its ledger is damaged: the next call says so.
             self._call("shell_stop", {"process": process})
 
     def _look_at_host(self) -> "HostFacts":

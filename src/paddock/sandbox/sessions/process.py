@@ -104,6 +104,7 @@ class Process:
         self.has_terminal = prepared.line.terminal[1] > 0
         self._input = -1
         self._input_lock = threading.Lock()
+        self._thread: threading.Thread | None = None
         self._begun = threading.Event()
         self._has_input = threading.Event()
         self._ended = threading.Event()
@@ -124,10 +125,16 @@ class Process:
                 self.transcript.end()
                 on_end()
 
-        threading.Thread(target=serve, name=f"paddock-{self.name}", daemon=True).start()
+        self._thread = threading.Thread(target=serve, name=f"paddock-{self.name}", daemon=True)
+        self._thread.start()
         self._begun.wait()
         if self.failure is not None:
             raise self.failure
+
+    def join(self) -> None:
+        """Wait until who hears of its end has heard of it."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
 
     def begun(self) -> None:
         """Called when its command was sent into its sandbox."""

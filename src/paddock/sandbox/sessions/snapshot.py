@@ -15,26 +15,30 @@ from msgspec import Struct
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.inside.protocol import ENDED_IN
 
-_OPTIONS_AT: Final = "/run/options"
+_LEFT: Final = os.fsdecode(ENDED_IN)
 _NAMES_AT: Final = "/run/names"
 _BEGINS: Final = f"""unset BASH_ENV
-{{ shopt -p; set +o; }} >|{_OPTIONS_AT}
+{{ shopt -p; set +o; printf '\\0'; }} >|{_LEFT}
 compgen -v >|{_NAMES_AT}"""
-_LEAVES: Final = f"""trap '{{ command pwd -P; printf "\\0"; command -p env -0; printf "\\0"
-shopt -p; set +o; printf "\\0%s\\0" "$(<{_OPTIONS_AT})"
+_LEAVES: Final = f"""trap '{{ shopt -p; set +o; printf "\\0"; command pwd -P; printf "\\0"
 alias -p; declare -f; declare -Fx; printf "\\0"
-for _ in $(compgen -v); do case "
+if compgen -A function >/dev/null; then
+set -- "
 $(<{_NAMES_AT})
 $(compgen -e)
 PIPESTATUS
 _
-" in *"
+"
+for _ in $(compgen -v); do case $1 in *"
 $_
-"*) ;; *) declare -p "$_";; esac; done; }} >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT
+"*) ;; *) declare -p "$_";; esac; done; fi; printf "\\0"
+command -p env -0; printf "\\0"; }} >>{_LEFT} 2>/dev/null' EXIT
 """
-"""When that shell ends: its directory, its exported variables, its options and those that it began
-with, its definitions, and the variables that it did not begin with, with NULs between."""
-_PARTS: Final = 4
+"""What a shell leaves, with NULs between: the options that it began with; when it ends those that
+it has, its directory, its definitions, what it exports, and where there are functions the variables
+that it did not begin with.
+"""
+_PARTS: Final = 5
 _NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _FUNCTION: Final = lazy_pattern(r"BASH_FUNC_[^=]*%%=.*", re.DOTALL)
 _OPTION: Final = lazy_pattern(r"(?:shopt -[su]|set [-+]o) [a-z_0-9-]+")
@@ -84,15 +88,12 @@ def read_snapshot(left: bytes, given: Mapping[str, str], never: frozenset[str]) 
 
     `given` are the variables that it was started with; `never` are names that are not kept.
     """
-    where, _, rest = left.decode("utf-8", "surrogateescape").partition("\0")
-    variables, end, rest = rest.partition("\0\0")
-    parts = rest.split("\0")
-    if not end or len(parts) != _PARTS:
+    *parts, variables = left.decode("utf-8", "surrogateescape").split("\0", _PARTS)
+    if len(parts) != _PARTS or not variables.endswith("\0\0"):
         return None
-    now, began, definitions, variables_of_functions = parts
-    if "()" in definitions:
-        # Functions work with variables that are nobody else's: what `deactivate` puts back.
-        definitions += variables_of_functions
+    # Functions work with variables that are nobody else's: what `deactivate` puts back.
+    began, now, where, definitions, of_functions = parts
+    definitions += of_functions
     before = set(began.splitlines())
     options = [line for line in now.splitlines() if line not in before]
     if any(_OPTION.fullmatch(each) is None for each in options):
