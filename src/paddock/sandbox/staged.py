@@ -157,6 +157,11 @@ class StagedCommand:
     def count(self) -> int:
         return len(self._differences.found)
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """Return every path at which it differs from the workspace."""
+        return frozenset(each.change.path for each in self._differences.found)
+
     def look_again(self) -> None:
         self._differences = self._look(self._layer())
 

@@ -281,7 +281,9 @@ class Sessions:
             ran = replace(ran, on_landed=partial(self.changed, by=process))
             command = StagedCommand(view.place, ran)
             outcome = self._means.conclude(process.prepared, command, _SAID_LATER)
-            view.landed((each.path.relative for each in outcome.changed), copied.marks)
+            landed = {each.path.relative for each in outcome.changed}
+            # What is the same on both sides is as good as landed.
+            view.landed(copied.marks.keys() - (command.paths - landed), copied.marks)
             return outcome
 
     def changed(self, paths: Iterable[str], by: Process | None = None) -> None:
