@@ -5,7 +5,7 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.ledger.format.merkle import (
+from paddock.ledger.format.notes import (
     Growing,
     LeafNodes,
     consistency_path,

@@ -8,8 +8,7 @@ from paddock.collector.accept import accept_offer
 from paddock.collector.chains import Chain, ChainHead, Offer, OfferRefusal
 from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.lines import Genesis
-from paddock.ledger.format.merkle import Growing
-from paddock.ledger.format.notes import Checkpoint, format_note
+from paddock.ledger.format.notes import Checkpoint, Growing, format_note
 from paddock.ledger.signing import SigningKey, make_key
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.values.entries import Entry

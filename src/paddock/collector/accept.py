@@ -26,8 +26,7 @@ from paddock.collector.store import Store, Taking
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.line import PREV_OF_GENESIS, leaf_hash
 from paddock.ledger.format.lines import BadLine, VerifierKey, inspect_line, parse_genesis
-from paddock.ledger.format.merkle import Growing
-from paddock.ledger.format.notes import NoteError, SignedCheckpoint, open_note
+from paddock.ledger.format.notes import Growing, NoteError, SignedCheckpoint, open_note
 from paddock.ledger.read import LedgerReader
 from paddock.ledger.tree import checkpoints_folder, read_notes
 

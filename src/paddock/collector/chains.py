@@ -15,8 +15,7 @@ from paddock.ledger.format.lines import (
     inspect_line,
     parse_genesis,
 )
-from paddock.ledger.format.merkle import EMPTY_ROOT, Growing
-from paddock.ledger.format.notes import Checkpoint, NoteError, open_note
+from paddock.ledger.format.notes import EMPTY_ROOT, Checkpoint, Growing, NoteError, open_note
 from paddock.values.entries import GENESIS
 
 

@@ -15,7 +15,7 @@ from paddock.collector.chains import (
     Refused,
 )
 from paddock.errors import HostError
-from paddock.ledger.format.merkle import HASH_BYTES
+from paddock.ledger.format.notes import HASH_BYTES
 
 OFFERS_MAX: Final = 1_000
 """As many are looked at in one go, however many a sender lays down."""

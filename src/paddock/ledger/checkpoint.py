@@ -23,8 +23,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
 from paddock.ledger.format.lines import Head
-from paddock.ledger.format.merkle import consistency_path
-from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
+from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, consistency_path
 from paddock.ledger.read import LedgerReader, failing
 from paddock.ledger.signing import Signer, require_growth
 from paddock.ledger.tail import NOTHING_DURABLE, LedgerPaths, Mark

@@ -17,7 +17,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import HostError, UsageError
 from paddock.ledger.format.lines import BadLine, inspect_line
-from paddock.ledger.format.merkle import HASH_BYTES, LeafNodes, root_of
+from paddock.ledger.format.notes import HASH_BYTES, LeafNodes, root_of
 from paddock.ledger.query import Filter
 from paddock.ledger.read import LedgerReader, is_shaped
 

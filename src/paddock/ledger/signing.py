@@ -19,13 +19,13 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
 from paddock.ledger.format.lines import ALGORITHM_ED25519, VerifierKey, is_key_name, split_key
-from paddock.ledger.format.merkle import verify_consistency
 from paddock.ledger.format.notes import (
     Checkpoint,
     SignedCheckpoint,
     format_note,
     open_note,
     read_checkpoint,
+    verify_consistency,
 )
 from paddock.storage.atomic import FILE_MODE, create_file, read_file, replace_file
 

@@ -21,19 +21,21 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, UsageError
 from paddock.ledger.format.lines import BadLine, fitting_leaves, inspect_line
-from paddock.ledger.format.merkle import (
+from paddock.ledger.format.notes import (
     HASH_BYTES,
+    Checkpoint,
     Growing,
     LeafNodes,
     Nodes,
+    SignedCheckpoint,
     consistency_path,
+    format_inclusion,
     inclusion_path,
     node_hash,
     root_of,
     verify_consistency,
     verify_inclusion,
 )
-from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, format_inclusion
 from paddock.ledger.read import LedgerReader, damage, failing, read_regular
 from paddock.ledger.tail import NOTHING_DURABLE, LedgerPaths, Mark
 from paddock.pattern import lazy_pattern

@@ -30,8 +30,7 @@ from paddock.ledger.format.lines import (
     inspect_line,
     parse_genesis,
 )
-from paddock.ledger.format.merkle import Growing
-from paddock.ledger.format.notes import Checkpoint, NoteError, open_note, read_checkpoint
+from paddock.ledger.format.notes import Checkpoint, Growing, NoteError, open_note, read_checkpoint
 from paddock.ledger.read import LedgerReader, believable_marks
 from paddock.ledger.tail import read_boot
 from paddock.ledger.tree import checkpoints_folder, find_departure, read_notes

@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from paddock.values.calls import Json
+if TYPE_CHECKING:
+    from paddock.values.calls import Json
 
-_NO_METADATA: Final[Mapping[str, Json]] = MappingProxyType({})
+_NO_METADATA: "Final[Mapping[str, Json]]" = MappingProxyType({})
 
 
 class Shared:
@@ -20,7 +21,7 @@ class Shared:
 
     __slots__ = ("encoded", "members")
 
-    def __init__(self, members: Mapping[str, Json]) -> None:
+    def __init__(self, members: "Mapping[str, Json]") -> None:
         self.members = members
         self.encoded: str | None = None
         """Kept by the ledger's format: the members as JSON text without braces."""
@@ -40,7 +41,7 @@ class Entry(NamedTuple):
     session_id: str = ""
     agent: str = ""
     call_id: str = ""
-    metadata: Mapping[str, Json] = _NO_METADATA
+    metadata: "Mapping[str, Json]" = _NO_METADATA
     shared: Shared | None = None
 
 
@@ -198,7 +199,7 @@ def digest_of(*pieces: bytes | memoryview) -> str:
     return DIGEST_PREFIX + digest.hexdigest()
 
 
-def digest_of_json(value: Json) -> str:
+def digest_of_json(value: "Json") -> str:
     """The digest of a value's one form: ASCII, members by name, no white space.
 
     Raises: TypeError, ValueError: it is no JSON value.

@@ -7,7 +7,7 @@ import pytest
 from paddock import limits
 from paddock.errors import UsageError
 from paddock.ledger.export import ExportedLines, LeftOutLines, PageText, Row, export_page, make_page
-from paddock.ledger.format.merkle import Growing, LeafNodes, node_hash, root_of
+from paddock.ledger.format.notes import Growing, LeafNodes, node_hash, root_of
 from paddock.ledger.query import Filter
 from paddock.values.entries import Entry
 from tests.support.ledgers import note, open_ledger

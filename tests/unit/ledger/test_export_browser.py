@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from paddock.ledger.export import PageText, export_page, make_page
 from paddock.ledger.format.line import chain_tail, leaf_hash
 from paddock.ledger.format.lines import Genesis
-from paddock.ledger.format.merkle import LeafNodes, root_of
-from paddock.ledger.format.notes import Checkpoint, format_note
+from paddock.ledger.format.notes import Checkpoint, LeafNodes, format_note, root_of
 from paddock.ledger.query import Filter
 from paddock.ledger.signing import make_key
 from paddock.values.entries import Entry

@@ -11,7 +11,7 @@ import pytest
 from paddock.errors import HostError
 from paddock.ledger.export import ExportedLines
 from paddock.ledger.format.line import leaf_hash
-from paddock.ledger.format.merkle import verify_inclusion
+from paddock.ledger.format.notes import verify_inclusion
 from paddock.ledger.query import find_effects
 from paddock.ledger.tree import prove_inclusion
 from paddock.ledger.verify import ChainFault, verify

@@ -6,7 +6,7 @@ import pytest
 
 from paddock.errors import LedgerDamagedError, UsageError
 from paddock.ledger.format.line import leaf_hash
-from paddock.ledger.format.merkle import verify_consistency, verify_inclusion
+from paddock.ledger.format.notes import verify_consistency, verify_inclusion
 from paddock.ledger.tree import prove_consistency, prove_inclusion
 from tests.support.sealed import seal_ledger
 

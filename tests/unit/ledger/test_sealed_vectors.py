@@ -8,12 +8,13 @@ import re
 import pytest
 
 from paddock.ledger.format.lines import VerifierKey
-from paddock.ledger.format.merkle import verify_consistency, verify_inclusion
 from paddock.ledger.format.notes import (
     Checkpoint,
     format_note,
     open_note,
     read_checkpoint,
+    verify_consistency,
+    verify_inclusion,
 )
 from paddock.ledger.signing import make_key
 from paddock.ledger.tree import prove_consistency, prove_inclusion

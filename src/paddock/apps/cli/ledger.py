@@ -77,7 +77,7 @@ def _signer(options: Options, console: Console) -> int:
 
 
 def _read_wanted(console: Console) -> tuple[str, list[bytes]]:
-    from paddock.ledger.format.merkle import HASH_BYTES
+    from paddock.ledger.format.notes import HASH_BYTES
     from paddock.limits import checkpoint_note_bytes_max
 
     text = console.stdin.read(checkpoint_note_bytes_max + 1)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from hashlib import sha256
 from json import JSONDecoder
-from typing import Final, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -27,8 +27,10 @@ from paddock.ledger.format.line import (
     leaf_hash,
 )
 from paddock.pattern import lazy_pattern
-from paddock.values.calls import Json
 from paddock.values.entries import GENESIS, Entry
+
+if TYPE_CHECKING:
+    from paddock.values.calls import Json
 
 _EVENT_TYPE: Final = lazy_pattern(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 
@@ -190,7 +192,7 @@ def _diagnose(line: bytes) -> BadLine:
         return BadLine(LineFault.BYTE_ORDER_MARK, "a byte order mark")
     repeated: list[str] = []
 
-    def note_repeated(pairs: list[tuple[str, Json]]) -> Json:
+    def note_repeated(pairs: "list[tuple[str, Json]]") -> "Json":
         found = dict(pairs)
         if len(found) != len(pairs):
             keys = [key for key, _ in pairs]
@@ -212,7 +214,7 @@ def _diagnose(line: bytes) -> BadLine:
     return _diagnose_fields(fields)
 
 
-def _diagnose_fields(fields: Json) -> BadLine:
+def _diagnose_fields(fields: "Json") -> BadLine:
     found = cast("dict[str, Json]", fields if isinstance(fields, dict) else {})
     missing = [name for name in FIELDS if name not in found]
     unknown = [name for name in found if name not in FIELDS]

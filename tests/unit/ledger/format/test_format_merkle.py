@@ -5,7 +5,7 @@ from hashlib import sha256
 import pytest
 
 from paddock.ledger.format.line import leaf_hash
-from paddock.ledger.format.merkle import (
+from paddock.ledger.format.notes import (
     EMPTY_ROOT,
     Growing,
     LeafNodes,

@@ -13,8 +13,7 @@ import pytest
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.format.line import chain_line, chain_tail, leaf_hash
 from paddock.ledger.format.lines import LineFault, encode_body
-from paddock.ledger.format.merkle import Growing
-from paddock.ledger.format.notes import Checkpoint
+from paddock.ledger.format.notes import Checkpoint, Growing
 from paddock.ledger.verify import ChainFault, Held, verify
 from paddock.values.entries import Entry
 from tests.support.sealed import ORIGIN, load_verifier, seal_ledger

@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.format.merkle import LeafNodes, root_of
-from paddock.ledger.format.notes import Checkpoint
+from paddock.ledger.format.notes import Checkpoint, LeafNodes, root_of
 from paddock.ledger.verify import ChainFault, Held, Unanswered, verify
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, note
