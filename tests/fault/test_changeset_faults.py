@@ -241,7 +241,7 @@ def apply_some(base: Path, wanted) -> None:
     from paddock.workspace.paths import set_name
 
     (name,) = os.listdir(base / "journal")
-    records = decode(name, (base / "journal" / name).read_bytes()).records
+    records = decode(name, (base / "journal" / name).read_bytes())[0]
     swaps = [step for step in records.steps if isinstance(step, SwapStep)]
     for step, chosen in zip(swaps, wanted, strict=True):
         if not chosen:

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 
+import paddock.kernel.files as kernel_files
 import paddock.storage.disk as storage_disk
 
 CALLS = ("rename", "replace", "link", "unlink", "mkdir", "rmdir", "symlink", "fsync", "fdatasync",
@@ -30,8 +31,8 @@ class Counter:
         for name in ("sync", "fdatasync", "pwrite", "ftruncate", "set_mode"):
             counted = self._counted(getattr(storage_disk.Disk, name))
             setattr(storage_disk.Disk, name, staticmethod(counted))
-        storage_disk.renameat2 = self._counted(storage_disk.renameat2)
-        storage_disk.syncfs = self._counted(storage_disk.syncfs)
+        for name in ("renameat2", "syncfs"):
+            setattr(kernel_files, name, self._counted(getattr(kernel_files, name)))
 
     def _counted(self, call: Callable[..., object]) -> Callable[..., object]:
         def counted(*arguments: object, **named: object) -> object:

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractContextManager, contextmanager
 from errno import EACCES, ELOOP, EMLINK, ENODEV, ENOSYS, ENXIO, EOPNOTSUPP, EPERM, EXDEV
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,8 +22,7 @@ WRITABLE_BY_OTHERS: Final = 0o022
 
 _TEMPORARY_NAME: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.tmp")
 """The form that the workspace hides and sweeps, for `init` writes in a project's root."""
-_NO_HARD_LINKS: Final = (EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EXDEV)
-"""link(2): vfat says EPERM, others the rest."""
+_NO_HARD_LINKS: Final = (EPERM, EOPNOTSUPP, ENOSYS, EMLINK, EXDEV)  # link(2): vfat says EPERM
 _ODD: Final = ("is not a regular file", "put a regular file there, or remove it")
 _CLOSED: Final = ("may not be read", "give yourself read permission, or remove the file")
 _LINK: Final = ("is a link, and links are not followed here", "replace it with a copy of the file")
@@ -119,8 +119,6 @@ def create_file(path: Path, content: bytes, mode: int, drafts: Path | None = Non
         try:
             try:
                 os.link(temporary, path, follow_symlinks=False)
-            except FileExistsError:
-                return False
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
                     raise
@@ -159,9 +157,7 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
 
 def make_directories(path: Path) -> None:
     with host_errors("making", path):
-        missing = [path]
-        while not missing[-1].parent.exists():
-            missing.append(missing[-1].parent)
+        missing = [path, *takewhile(lambda each: not each.exists(), path.parents)]
         for directory in reversed(missing):
             try:
                 os.mkdir(directory, DIRECTORY_MODE)

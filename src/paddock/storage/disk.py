@@ -1,7 +1,7 @@
 """Every call that changes a disk, each acting on one component; and what its failure means.
 
-One object, so that a test can make any call fail (`paddock.testing`). Methods take a descriptor and
-a name under it, no path; but for `take`, and where no agent can move it.
+One object, so that a test can make any call fail. Methods take a descriptor and a name under it, no
+path; but for `take`, and where no agent can move it.
 """
 
 import contextlib
@@ -13,30 +13,21 @@ from errno import EDQUOT, EFBIG, EINVAL, EISDIR, ENOSPC, ENOSYS, EOPNOTSUPP, EPE
 from typing import Final
 
 from paddock.errors import HostError, StorageFullError
-from paddock.kernel.files import (
-    RENAME_EXCHANGE,
-    RENAME_NOREPLACE,
-    renameat2,
-    start_writing_back,
-    syncfs,
-)
-from paddock.storage.atomic import held_open
+from paddock.kernel import files
+from paddock.storage.atomic import DIRECTORY_MODE, held_open
 from paddock.values.entries import DIGEST_PREFIX
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 PRIVATE_MODE: Final = 0o600
-PRIVATE_DIRECTORY_MODE: Final = 0o700
-_O_TMPFILE: Final[int] = getattr(os, "O_TMPFILE", 0)
-"""Not on macOS, where every new file gets a name."""
+_O_TMPFILE: Final[int] = getattr(os, "O_TMPFILE", 0)  # not on macOS
 _BY_DESCRIPTOR: Final = "/proc/self/fd"
 _WRITE: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY
 _BOTH: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY
 _NO_CALL: Final = (ENOSYS, EINVAL, EOPNOTSUPP)
 _FULL: Final = (ENOSPC, EDQUOT, EFBIG)
 CHUNK_BYTES: Final = 1 << 19
-_READ_BYTES_MAX: Final = 65_536
-"""What is read and written costs less than a copy by the kernel up to here."""
+_READ_BYTES_MAX: Final = 65_536  # up to here it costs less than a copy by the kernel
 
 
 class Disk:
@@ -57,7 +48,6 @@ class Disk:
     close = staticmethod(os.close)
 
     def open_unnamed(self, dir_fd: int, mode: int = PRIVATE_MODE) -> int | None:
-        """None where O_TMPFILE is unknown."""
         if not _O_TMPFILE or not os.path.exists(_BY_DESCRIPTOR):
             return None
         try:
@@ -91,7 +81,7 @@ class Disk:
 
     def sync_file_system(self, fd: int) -> None:
         # Else all are waited for. EPERM: a container's filter that does not know the call.
-        if not _does(lambda: syncfs(fd), ENOSYS, EPERM):
+        if not _does(lambda: files.syncfs(fd), ENOSYS, EPERM):
             os.sync()
 
     def sync_all(self, dir_fd: int, fds: list[int]) -> None:
@@ -108,7 +98,7 @@ class Disk:
         # to it by then, so of several files the first fsync(2) waits, and the others hardly do.
         size_bytes = os.fstat(fd).st_size
         if size_bytes <= 1 << 18:  # of a large file the writing itself takes long
-            start_writing_back(fd, 0, size_bytes)
+            files.start_writing_back(fd, 0, size_bytes)
 
     def link_open(self, fd: int, dir_fd: int, name: str) -> None:
         # By /proc, as open(2) says for O_TMPFILE: AT_EMPTY_PATH wants a capability.
@@ -118,8 +108,8 @@ class Disk:
         os.link(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
 
     def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        of, becomes = os.fsencode(name), os.fsencode(to)
-        if not _does(lambda: renameat2(from_fd, of, to_fd, becomes, RENAME_NOREPLACE), *_NO_CALL):
+        given = (from_fd, os.fsencode(name), to_fd, os.fsencode(to), files.RENAME_NOREPLACE)
+        if not _does(lambda: files.renameat2(*given), *_NO_CALL):
             self.move_new_by_link(from_fd, name, to_fd, to)
 
     def take(self, from_fd: int, path: str, to_fd: int, to: str) -> bool:
@@ -133,9 +123,8 @@ class Disk:
         self.unlink(from_fd, name)
 
     def exchange(self, dir_fd: int, name: str, other: str) -> bool:
-        """False where the file system cannot."""
-        one, two = os.fsencode(name), os.fsencode(other)
-        return _does(lambda: renameat2(dir_fd, one, dir_fd, two, RENAME_EXCHANGE), *_NO_CALL)
+        given = (dir_fd, os.fsencode(name), dir_fd, os.fsencode(other), files.RENAME_EXCHANGE)
+        return _does(lambda: files.renameat2(*given), *_NO_CALL)
 
     def replace(self, from_fd: int | None, name: str, to_fd: int | None, over: str) -> None:
         os.rename(name, over, src_dir_fd=from_fd, dst_dir_fd=to_fd)
@@ -151,7 +140,7 @@ class Disk:
         with contextlib.suppress(FileNotFoundError):
             return os.open(name, DIRECTORY, dir_fd=dir_fd)
         with contextlib.suppress(FileExistsError):  # somebody else was quicker
-            self.make_directory(dir_fd, name, PRIVATE_DIRECTORY_MODE)
+            self.make_directory(dir_fd, name, DIRECTORY_MODE)
         with held_open(os.open(f"{name}/..", DIRECTORY, dir_fd=dir_fd)) as parent:
             self.sync(parent)
         return os.open(name, DIRECTORY, dir_fd=dir_fd)
@@ -186,7 +175,6 @@ class Disk:
 
 
 def _does(act: Callable[[], object], *without: int) -> bool:
-    """False where it fails with one of these."""
     try:
         act()
     except OSError as failure:

@@ -1,10 +1,8 @@
 """The history of a plane: what a workspace is about to replace is handed over here first.
 
-    keeper.keep_file(doing, fd)      what stands there is in the store, the note is written
-    … the workspace acts, and sees that it was what was kept that lost its place …
-    kept.settle()                    or, if the act did not happen, kept.release()
-
-Store and notes are loaded, and opened, when they are first needed: for calls that write.
+keeper.keep_file(doing, fd)      what stands there is in the store, the note is written
+… the workspace acts, and sees that it was what was kept that lost its place …
+kept.settle()                    or, if the act did not happen, kept.release()
 """
 
 import fcntl
@@ -39,10 +37,8 @@ class Running(Struct):
 
 
 NEWEST: Final = "newest"
-"""Pins what the newest call replaced, of several that which writes last. An earlier version's
-`newest-<time>-<random>` counts until this one stands there."""
+"""Pins what the newest call replaced; an earlier `newest-…` counts until this one is there."""
 SALT_BYTES: Final = 16
-"""128 bits: nobody tries them all."""
 _RUNNING: Final[ContextVar[Running | None]] = ContextVar("paddock_running_call", default=None)
 """A handler gets ports, and those serve every call."""
 
@@ -89,22 +85,20 @@ class History:
             return
         # Where it fails the call is over and on record. The next one tidies, or says what is wrong.
         with suppress(StorageFullError, HostError):
-            kept = {digest for digest in running.kept if self.store.has(digest)}
-            # Where the store is not too large now, it becomes so by a newer call. A call that kept
-            # nothing tidies nothing.
-            is_over = bool(kept) and self.store.is_over()
-            if is_over:
+            kept = set[str]()
+            if running.kept and self.store.is_over():
+                kept = {digest for digest in running.kept if self.store.has(digest)}
+            if kept:
                 # Before its notes are over: until then they keep it from being pruned.
                 with suppress(StorageFullError, HostError):
                     self.store.pin(NEWEST, kept)
             self.notes.over(running.notes)
-            if is_over:
+            if kept:
                 # What this call replaced stays, or a content larger than the bound would go
-                # before anybody could ask for it.
+                # before anybody could ask for it. A call that kept nothing tidies nothing.
                 self.store.prune(self.notes.needed() | kept)
 
     def keep_for_ledger(self, content: bytes) -> str:
-        """However full the store is; its digest."""
         store = self.store
         with store.held():
             digest = store.put_bytes(content)
@@ -127,12 +121,10 @@ def _open(directory: str, bytes_max: int | None, disk: Disk | None) -> "tuple[Ob
 class Kept(Struct):
     """What was kept for an act that is about to happen. End it by `settle` or `release`."""
 
-    store: "ObjectStore | None" = None
-    """None once it is over, and of what was put."""
+    store: "ObjectStore | None" = None  # None once it is over, and of what was put
     name: str = ""
     digest: str = ""
-    changed_ns: int = 0
-    """When the file got that name, in `incoming/`."""
+    changed_ns: int = 0  # when the file got that name, in `incoming/`
     over: Callable[[], None] | None = None
 
     def require_untouched(self) -> None:
@@ -165,7 +157,6 @@ class Kept(Struct):
             store.release()
 
     def release(self) -> None:
-        """The act did not take place, or was undone."""
         store, self.store = self.store, None
         if store is not None:
             store.discard(self.name)
@@ -200,18 +191,18 @@ class Keeper(Struct, frozen=True):
     """Of what only commands write, and can make again, nothing is kept."""
 
     def keep_file(self, doing: "Doing", fd: int) -> Kept:
-        def keep(store: "ObjectStore") -> Kept | str:
-            return store.hold_file(fd, digest) or store.put_file(fd, digest=digest)
-
-        digest = doing.before or ""
-        return self._keep(doing, keep if digest else None)
+        digest = doing.before
+        if not digest:
+            return self.note(replace(doing, is_kept=False))
+        return self._keep(
+            doing, lambda at: at.hold_file(fd, digest) or at.put_file(fd, digest=digest)
+        )
 
     def keep_link(self, doing: "Doing", text: bytes) -> Kept:
         return self._keep(doing, lambda store: store.put_bytes(text))
 
-    def _keep(self, doing: "Doing", keep: "Callable[[ObjectStore], Kept | str] | None") -> Kept:
-        is_exempt = self.is_exempt is not None and self.is_exempt(doing.path)
-        if self.history is None or keep is None or is_exempt:
+    def _keep(self, doing: "Doing", keep: "Callable[[ObjectStore], Kept | str]") -> Kept:
+        if self.history is None or (self.is_exempt is not None and self.is_exempt(doing.path)):
             return self.note(replace(doing, is_kept=False))
         store = self.history.store
         with store.held():
@@ -234,39 +225,34 @@ class Keeper(Struct, frozen=True):
         return kept
 
 
-# Contents that the ledger names by a salted digest, and that can be erased without it. What is
-# kept is `salt ‖ content`, under the SHA-256 of just that: so the digest in an entry is the
-# object's name, and the salt stands nowhere else. With the object it is gone, and nobody can try
-# contents against the digest any more. Nothing here is pruned.
-
-
-class BlobStore:
+class BlobStore(History):
+    # Contents that the ledger names by a salted digest, and that can be erased without it. What is
+    # kept is `salt ‖ content`, under the SHA-256 of just that. The salt stands nowhere else: gone
+    # with the object, nobody can try contents against the digest any more. Nothing is pruned.
     def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
-        self._directory = directory
-        self._randomness = randomness
-        self._history = History(str(directory), bytes_max=None)
+        super().__init__(str(directory), bytes_max=None)
+        self._directory, self._randomness = directory, randomness
 
     def put(self, content: bytes) -> str:
         """With the next `sync`; its salted digest."""
         if not self._directory.is_dir():
             make_directories(self._directory.parent)
-        digest = self._history.store.put_bytes(self._randomness(SALT_BYTES) + content)
+        digest = self.store.put_bytes(self._randomness(SALT_BYTES) + content)
         return digest.removeprefix(DIGEST_PREFIX)
 
     def sync(self) -> None:
-        self._history.store.sync()
+        self.store.sync()
 
     def read(self, digest: str) -> bytes | None:
-        kept = self._history.store.find(DIGEST_PREFIX + digest)
-        if kept is not None and len(kept) < SALT_BYTES:
+        if not self.has(digest):
+            return None
+        kept = self.store.read(DIGEST_PREFIX + digest)
+        if len(kept) < SALT_BYTES:
             raise IntegrityError(f"the content {digest} has no salt")
-        return None if kept is None else kept[SALT_BYTES:]
+        return kept[SALT_BYTES:]
 
     def has(self, digest: str) -> bool:
-        return self._history.store.has(DIGEST_PREFIX + digest)
+        return self.store.has(DIGEST_PREFIX + digest)
 
     def erase(self, digest: str) -> bool:
-        return self._history.store.forget(DIGEST_PREFIX + digest)
-
-    def close(self) -> None:
-        self._history.close()
+        return self.store.forget(DIGEST_PREFIX + digest)

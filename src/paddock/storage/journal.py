@@ -27,29 +27,24 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.errors import IntegrityError, InternalError, PaddockError, StorageFullError
 from paddock.pattern import lazy_pattern
-from paddock.storage.atomic import require_private
-from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, Disk, converting, read_bytes
+from paddock.storage.atomic import DIRECTORY_MODE, require_private
+from paddock.storage.disk import DIRECTORY, Disk, converting, read_bytes
 from paddock.storage.locks import ClaimedFile, open_locked
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
 # An entry is a file of lines, `<SHA-256, 64 hex digits> <JSON, ASCII> LF`. The digest is over that
 # of the line before (first, the name of the entry) and the JSON: no line of another entry, and none
-# from before a torn one, is taken for one of this entry.
-#
-# The commit is followed by NULs, over which the last two are written, so that a full disk cannot
-# keep an entry from being ended. What follows the last whole line is a record whose write did not
-# end, so nothing was done because of it.
+# from before a torn one, is taken for one of this entry. The commit is followed by NULs, over which
+# the last two are written, so that a full disk cannot keep an entry from being ended.
 #
 # Before a claimed entry is acted on it is synced: acts that outlive the record that they rest on
 # would be misread later. An entry is removed last; lost with the power, that is done again.
 
 FORMAT: Final = "paddock-journal/1"
-FORMAT_BESIDE: Final = "paddock-journal/2"
-"""Of an entry with a second root: who knows nothing of those must not settle it."""
+FORMAT_BESIDE: Final = "paddock-journal/2"  # who knows no second root must not settle it
 RESERVE: Final = b"\0" * 512
 _NAME: Final = lazy_pattern(r"[0-9a-f]{32}\.entry")
-TOKEN_CHARS: Final = 24
 _CLAIM: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -84,7 +79,6 @@ class SwapStep(_Row, frozen=True, tag="swap"):
 
 class Metadata(_Row, frozen=True):
     mode: int
-    """All twelve bits."""
     modified_ns: int | None
 
 
@@ -140,7 +134,6 @@ class Records(Struct, frozen=True):
     is_ended: bool = False
 
     def followed_by(self, record: Record) -> "Records | None":
-        """None where it comes out of order."""
         match record:
             case Intent() if self.intent is None:
                 return replace(self, intent=record)
@@ -169,22 +162,16 @@ def _digest(previous: str, text: bytes) -> str:
     return hashlib.sha256(previous.encode("ascii") + b"\n" + text).hexdigest()
 
 
-class _Decoded(Struct, frozen=True):
-    records: Records
-    last_digest: str
-    end_bytes: int
-
-
-def decode(name: str, content: bytes) -> _Decoded:
-    """What was torn is left out. IntegrityError: a whole line that no crash makes."""
-    found = _Decoded(Records(), name, 0)
+def decode(name: str, content: bytes) -> tuple[Records, str, int]:
+    """With the last digest, and where it ends. What was torn is left out. IntegrityError: else."""
+    records, previous, end_bytes = Records(), name, 0
     for line in content.split(b"\n")[:-1]:
         digest, _, text = line.partition(b" ")
-        if digest.decode("ascii", "replace") != _digest(found.last_digest, text):
+        if digest.decode("ascii", "replace") != _digest(previous, text):
             break
-        records = _with_record(name, found.records, text)
-        found = _Decoded(records, digest.decode("ascii"), found.end_bytes + len(line) + 1)
-    return found
+        records, previous = _with_record(name, records, text), digest.decode("ascii")
+        end_bytes += len(line) + 1
+    return records, previous, end_bytes
 
 
 def _with_record(name: str, records: Records, text: bytes) -> Records:
@@ -212,37 +199,28 @@ class JournalEntry(ClaimedFile):
                 raise IntegrityError(f"journal entry {self.name}: {size_bytes} bytes, over {most}")
             decoded = decode(self.name, read_bytes(self.fd, size_bytes))
             self.disk.sync(self.fd)
-        self.records, self._last_digest = decoded.records, decoded.last_digest
-        self.end_bytes, self.size_bytes = decoded.end_bytes, size_bytes
-
-    def begin(self, intent: Intent) -> None:
-        self._record(intent)
+        self.records, self._last_digest, self.end_bytes = decoded
+        self.size_bytes = size_bytes
 
     def commit(self, steps: tuple[Step, ...]) -> None:
         try:
-            self._record(CommitRecord(steps), len(RESERVE))
+            self.record(CommitRecord(steps), len(RESERVE))
         except PaddockError:
             # The record may be there, whole, though its sync failed: nobody must find it.
             with contextlib.suppress(OSError):
                 os.pwrite(self.fd, bytes(64), self.end_bytes)
             raise
 
-    def undo(self) -> None:
-        self._record(UndoRecord())
-
-    def end(self) -> None:
-        self._record(EndRecord())
-
     def forget(self) -> None:
         with converting("remove a journal entry"):
             self.remove()
 
     def abandon(self) -> None:
-        self.forget()  # not committed: it must not come back
         with converting("remove a journal entry"):
-            self.disk.sync(self._dir_fd)
+            self.remove()
+            self.disk.sync(self._dir_fd)  # not committed: it must not come back
 
-    def _record(self, record: Record, room: int = 0) -> None:
+    def record(self, record: Record, room: int = 0) -> None:
         if (records := self.records.followed_by(record)) is None:
             raise InternalError(f"a journal entry goes on with {record!r}")
         line, digest = encode_line(self._last_digest, payload_of(record))
@@ -265,7 +243,7 @@ class Journal:
         self._disk = disk
         with converting(f"open the journal {quote(directory)}"):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(directory, PRIVATE_DIRECTORY_MODE)
+                os.mkdir(directory, DIRECTORY_MODE)
             # Threat: whoever can write here can have names moved in any tree that the
             # plane's user may change.
             require_private(Path(directory))

@@ -41,7 +41,6 @@ def leads_to(dir_fd: int | None, name: str | Path, fd: int) -> bool:
 
 
 def try_lock(fd: int, kind: int = LOCK_EX) -> bool:
-    """Raises: OSError where it cannot be locked at all."""
     try:
         flock(fd, kind | LOCK_NB)
     except BlockingIOError:
@@ -89,16 +88,11 @@ def unlock(fd: int) -> None:
 class ClaimedFile:
     # Whoever can lock it knows that its process is dead, and has it from then on.
     def __init__(self, disk: "Disk", dir_fd: int, name: str, fd: int) -> None:
-        self.disk = disk
-        self._dir_fd = dir_fd
-        self.name = name
-        self.fd = fd
-        self.end_bytes = self.size_bytes = 0
-        """Of the lines; NULs follow, up to the size."""
+        self.disk, self._dir_fd, self.name, self.fd = disk, dir_fd, name, fd
+        self.end_bytes = self.size_bytes = 0  # of the lines; NULs follow, up to the size
 
     @classmethod
     def make(cls, disk: "Disk", dir_fd: int, suffix: str) -> Self:
-        """Its name is on the device."""
         name = os.urandom(16).hex() + suffix
         made = cls(disk, dir_fd, name, disk.create(dir_fd, name))
         # Between the two calls somebody may have taken it for a dead one.
@@ -139,7 +133,6 @@ class ClaimedFile:
 
 @contextmanager
 def locked(directory: Path, kind: int = LOCK_EX) -> Generator[None]:
-    """HostError: not in path_lock_timeout_s."""
     with try_locked(directory, kind, limits.path_lock_timeout_s) as is_ours:
         if not is_ours:
             wait = f"{limits.path_lock_timeout_s:g} s"

@@ -1,7 +1,5 @@
 """What a call is about to do to one path, on the device before it does it.
 
-It is enough to find and undo a change whose call was killed before the ledger had its result.
-
 Each process writes one file in `notes/`, a line a note. A note is one write and one sync, over NULs
 that are on the device by then: so neither the file's size nor its blocks change, and the sync waits
 for the line alone, not for the journal of the file system.
@@ -24,8 +22,7 @@ from paddock.storage.objects import ObjectStore, StoreReader
 
 _NOTES: Final = "notes"
 _SUFFIX: Final = ".notes"
-_FILE_BYTES_MAX: Final = 16_000_000
-"""So much of a file's end is read: what is at work stands there."""
+_FILE_BYTES_MAX: Final = 16_000_000  # of a file's end: what is at work stands there
 _CUT_AT_BYTES: Final = 65_536
 _ROOM_BYTES: Final = 4096
 _DAY_S: Final = 86_400
@@ -38,8 +35,7 @@ class CallMark(Struct, frozen=True, array_like=True):
     tool: str
     agent: str
     session_id: str
-    intent: str = ""
-    """Empty in notes of a version that did not write it."""
+    intent: str = ""  # in notes of a version that did not write it
 
 
 DoingKind: TypeAlias = Literal[
@@ -54,14 +50,10 @@ class Doing(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     entry: DoingEntry = "file"
     before: str | None = None
     after: str | None = None
-    """Versions; None: nothing stands there."""
     to: str | None = None
     mode: int | None = None
-    """Of what goes away."""
     made: tuple[str, ...] = ()
-    """Directories on the way."""
     entry_after: DoingEntry | Literal[""] = ""
-    """Where that is something else."""
     is_kept: bool = True
     mode_after: int | None = None
 
@@ -77,12 +69,10 @@ _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 class Notes:
     def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._mutex = threading.Lock()
+        self._store, self._mutex = store, threading.Lock()
         self._own: ClaimedFile | None = None
         self._needed: set[int] = set()
-        self._last = 0
-        self._dir_fd = -1
+        self._last, self._dir_fd = 0, -1
         call_after_fork(self, Notes._after_fork)
 
     def _after_fork(self) -> None:
@@ -105,14 +95,16 @@ class Notes:
                 os.close(fd)
 
     def write(self, call: CallMark, *doings: Doing) -> list[int]:
-        """The notes' numbers, for `over`."""
         with self._mutex, converting("note a call in the history"):
-            own = self._own = self._own or self._begin()
+            store = self._store
+            if self._dir_fd < 0:
+                self._dir_fd = store.disk.open_directory(store.fd, _NOTES)
+            own = self._own = self._own or ClaimedFile.make(store.disk, self._dir_fd, _SUFFIX)
             at = time.time()
             noted = dict(enumerate((Note(at, call, doing) for doing in doings), self._last + 1))
             lines = ({"note": number, **to_builtins(note)} for number, note in noted.items())
             text = "".join(f"{_encode(line)}\n" for line in lines)
-            self._append(own, text, self._store.disk.fdatasync)
+            self._append(own, text, store.disk.fdatasync)
             self._last += len(noted)
             self._needed.update(noted)
             return list(noted)
@@ -139,14 +131,7 @@ class Notes:
             own.cut(own.end_bytes)  # a torn line would swallow the next one
             raise
 
-    def _begin(self) -> ClaimedFile:
-        store = self._store
-        if self._dir_fd < 0:
-            self._dir_fd = store.disk.open_directory(store.fd, _NOTES)
-        return ClaimedFile.make(store.disk, self._dir_fd, _SUFFIX)
-
     def needed(self) -> frozenset[str]:
-        """Digests that are not to be pruned."""
         since_s = time.time() - _DAY_S  # no call runs so long
         doings = [note.doing for note in read_notes(self._store) if note.written_s > since_s]
         return frozenset(doing.before for doing in doings if doing.before is not None)

@@ -4,8 +4,7 @@
     incoming/<random>.held   a content that has no digest for a name yet: put, or a second name
                              of a large file that is about to be replaced; empty, a name for later
 
-A digest never leads to less than the whole content, and what was told to be kept is found,
-whatever ends the process.
+A digest never leads to less than the whole content, whatever ends the process.
 """
 
 import hashlib
@@ -43,14 +42,12 @@ from paddock.values.entries import DIGEST_PREFIX, digest_of
 #
 # After a power cut or a kill it stands under the one name or the other. So the first who puts, or
 # misses a digest, makes objects of all that dead processes left in `incoming/`, the half-written,
-# which nothing ever names, too. That saves a wait for one directory, and most often the other:
-# names in `incoming/` are made ahead, empty, several with one sync, and a put into one of them
-# waits for its bytes alone. An object that is there is not relied on: it is replaced.
+# which nothing ever names, too. Names in `incoming/` are made ahead, empty, several with one sync:
+# a put into one of them waits for its bytes alone. An object that is there is replaced.
 #
-# Only a file that has one name, belongs to us, and lies on the store's file system can be
-# held; and only if nobody can write to it any more does it become an object. A read lease
-# (fcntl(2), F_SETLEASE) is refused exactly while somebody has the file open for writing, or
-# mapped so. Else, and where there are no leases, it is copied after all.
+# Only a file that has one name, is ours, and lies on the store's file system can be held; and only
+# if nobody can write to it any more does it become an object: a read lease (fcntl(2), F_SETLEASE)
+# is refused exactly while somebody can. Else, and where there are no leases, it is copied.
 
 PACKED: Final = ".z"
 _DIGEST: Final = lazy_pattern(r"sha256:([0-9a-f]{64})")
@@ -62,15 +59,12 @@ _COUNT: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _INCOMING: Final = "incoming"
 _HELD: Final = ".held"
 _FILL: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-HELD_BYTES_MIN: Final = 4096
-"""Smaller files are copied, which costs less there."""
-PACKED_BYTES_MAX: Final = 64_000_000
-"""A packed object that holds more is a forgery."""
+HELD_BYTES_MIN: Final = 4096  # a smaller file is copied, which costs less there
+PACKED_BYTES_MAX: Final = 64_000_000  # a packed object that holds more is a forgery
 _NOT_HERE: Final = frozenset({EXDEV, EPERM, EACCES, EMLINK, EOPNOTSUPP, ENOENT})
 """link(2): another file system or mount, no hard links there, no /proc."""
 _KEEP: Final = "keep what is about to be replaced"
 _READ: Final = "read the history"
-_Unpacked = Callable[[int, int], Iterable[bytes]]
 
 
 def name_of(digest: str) -> str:
@@ -86,9 +80,7 @@ class StoreReader:
     # Threat: whoever can write to the store can forge what undo brings back, so every object is
     # checked against its name when it is read.
     def __init__(self, directory: str, *, disk: Disk | None = None) -> None:
-        self.disk = disk or Disk()
-        self._directory = directory
-        self._fd = -1
+        self.disk, self._directory, self._fd = disk or Disk(), directory, -1
         self._mutex = threading.RLock()
         self._digests: dict[tuple[str, int, int], str] = {}
         call_after_fork(self, StoreReader.renew)
@@ -121,15 +113,11 @@ class StoreReader:
             return found is not None
 
     def stored_bytes(self, digest: str) -> int:
-        """0 where it is not there."""
         with self._opened(digest) as found:
             return 0 if found is None else os.fstat(found[0]).st_size
 
     def read(self, digest: str) -> bytes:
         return b"".join(self._content(digest))
-
-    def find(self, digest: str) -> bytes | None:
-        return self.read(digest) if self.has(digest) else None
 
     def verify(self, digest: str) -> None:
         for _ in self._content(digest):
@@ -156,7 +144,9 @@ class StoreReader:
                 raise _damaged(digest, "its content has another digest")
 
     @contextmanager
-    def _opened(self, digest: str) -> "Generator[tuple[int, _Unpacked] | None]":
+    def _opened(
+        self, digest: str
+    ) -> "Generator[tuple[int, Callable[[int, int], Iterable[bytes]]] | None]":
         with converting(_READ), ExitStack() as held:
             name, found = name_of(digest), None
             with suppress(FileNotFoundError):
@@ -201,16 +191,13 @@ def _unpacked(fd: int, size_bytes: int) -> tuple[bytes]:
 class ObjectStore(StoreReader):
     # What is put is on the device, and found by others, after the next `sync`.
     def __init__(self, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> None:
-        """`bytes_max`: what `prune` keeps it to; None: it is never pruned, and not counted."""
         super().__init__(directory, disk=disk)
-        self._bytes_max = bytes_max
-        self._incoming_fd = -1
+        self._bytes_max, self._incoming_fd = bytes_max, -1
         self._staged: dict[str, tuple[int, str]] = {}
         """By digest, a descriptor and the name in `incoming/`, which is on the device, or else: """
-        self._has_unsynced_names = False
+        self._has_unsynced_names = self._swept = False
         self._ready: list[str] = []
         self._ahead = 0
-        self._swept = False
         self._lock_fd, self._shares = -1, 0
         call_after_fork(self, ObjectStore.renew)
 
@@ -237,7 +224,6 @@ class ObjectStore(StoreReader):
 
     @property
     def fd(self) -> int:
-        """Of the store's directory, made where it is missing. Raises: ConfigError."""
         try:
             return self.look()
         except FileNotFoundError:
@@ -251,11 +237,9 @@ class ObjectStore(StoreReader):
                 self._incoming_fd = self.disk.open_directory(self.fd, _INCOMING)
             return self._incoming_fd
 
-    # Its lock, flock(2) on the directory: whoever puts shares it, whoever prunes has it alone. All
-    # threads of a process have it together.
+    # Its lock, flock(2) on the directory: whoever puts shares it, whoever prunes has it alone.
 
     def acquire(self) -> None:
-        """To be released as often."""
         with self._mutex, converting("lock the history"):
             self._shares += 1
             try:
@@ -288,7 +272,6 @@ class ObjectStore(StoreReader):
 
     @contextmanager
     def _alone(self) -> Generator[bool]:
-        """Whether the lock was free right now, for us alone."""
         fd = None if self._shares else open_locked(self.fd, ".", DIRECTORY)
         if fd is None:
             yield False
@@ -305,7 +288,6 @@ class ObjectStore(StoreReader):
         return digest
 
     def put_file(self, fd: int, *, digest: str | None = None) -> str:
-        """`digest`: where it is known, which saves a reading."""
         with converting(_KEEP):
             size_bytes = os.fstat(fd).st_size
             known = digest or digest_of_file(fd, size_bytes)
@@ -323,7 +305,6 @@ class ObjectStore(StoreReader):
             return self.disk.open_unnamed(self.fd)
 
     def adopt(self, fd: int, digest: str) -> None:
-        """Keep a draft, which nobody writes to any more, without a copy."""
         self._stage(digest, lambda _: None, fd)
 
     def _stage(self, digest: str, fill: Callable[[int], object], draft: int | None = None) -> None:
@@ -491,7 +472,6 @@ class ObjectStore(StoreReader):
             return total
 
     def _objects(self) -> Generator[tuple[int, str, int]]:
-        """When it was kept last, its name, its size."""
         # Opened anew: a descriptor that threads share has one place in the listing for all.
         with held_open(os.open(".", DIRECTORY, dir_fd=self.fd)) as fd:
             for name in filter(_OBJECT_NAME.fullmatch, os.listdir(fd)):
@@ -521,8 +501,7 @@ class ObjectStore(StoreReader):
             return before - total
 
     # `pins/<name>`: the second since 1970 until which it counts, or `-`; then digests, one a line.
-    # File under another name → fsync → rename → fsync of the directory. It is written while the
-    # store's lock is shared, so that its contents are there when it counts.
+    # File under another name → fsync → rename → fsync of the directory, with the lock shared.
 
     def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
         """Until then, in seconds since 1970. Inside the `held` in which they were put, or found."""
@@ -553,7 +532,6 @@ class ObjectStore(StoreReader):
         return held_open(self.disk.open_directory(self.fd, _PINS))
 
     def _pinned(self) -> set[str]:
-        """The names of the objects that are pinned now; pins whose time is over go."""
         found: dict[str, list[str]] = {}
         for dir_fd, pin, fd in self.disk.files_in(self.fd, _PINS):
             text = b"".join(chunks_of(fd, _PIN_BYTES_MAX)).decode("ascii", "replace")

@@ -26,7 +26,7 @@ from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk, digest_of_file, sync_file_systems
 from paddock.storage.history import History, current_call
 from paddock.storage.journal import (
-    TOKEN_CHARS,
+    EndRecord,
     Intent,
     Journal,
     JournalEntry,
@@ -36,6 +36,7 @@ from paddock.storage.journal import (
     Step,
     SwapStep,
     UnclaimedEntry,
+    UndoRecord,
 )
 from paddock.storage.locks import identity_of
 from paddock.storage.objects import ObjectStore
@@ -57,6 +58,7 @@ from paddock.workspace.workspace import (
 )
 
 _ALL_BITS: Final = 0o7777
+_TOKEN_CHARS: Final = 24
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _WAIT_S: Final = 2.0  # for one lock: longer than a write holds it
 _Bound = Sequence[BoundStep]
@@ -99,7 +101,7 @@ def commit_changes(
         entry = journal.new_entry()
         drafts = Drafts(workspace.disk, objects)
         try:
-            token = entry.name[:TOKEN_CHARS]
+            token = entry.name[:_TOKEN_CHARS]
             return _Commit(workspace, looked, entry, drafts, token).run(label, witness)
         finally:
             entry.release()
@@ -227,7 +229,7 @@ class _Commit(Struct):
     def run(self, label: str, witness: _Told | None) -> ChangeReceipt:
         entry, looked = self.entry, self.looked
         try:
-            entry.begin(self._intent(label))
+            entry.record(self._intent(label))
             bound = [self._swap(number, swap) for number, swap in enumerate(looked.plan.swaps)]
             bound += map(self._metadata, looked.plan.metadata)
             rows = looked.rows(self.drafts.after)
@@ -252,7 +254,7 @@ class _Commit(Struct):
             raise
         # Where it cannot be ended, what was displaced stays until the recovery has ended the entry.
         with suppress(errors.PaddockError):
-            entry.end()
+            entry.record(EndRecord())
             self.drafts.notes.extend(clean_all(entry, bound))
         return ChangeReceipt(rows, tuple(self.drafts.notes))
 
@@ -427,7 +429,7 @@ def _settle_under_locks(
         if not entry.records.is_undone and _completed(bound):
             settled = RecoveredSet.COMPLETED
             sync_file_systems(disk, fds.values())
-            entry.end()
+            entry.record(EndRecord())
         else:
             settled = RecoveredSet.UNDONE
             changed_since += tuple(_undo(entry, bound, disk, fds.values()))
@@ -458,10 +460,10 @@ def _undo(
     entry: JournalEntry, bound: _Bound, disk: Disk, fds: Iterable[int]
 ) -> list[WorkspacePath]:
     if not entry.records.is_undone:
-        entry.undo()
+        entry.record(UndoRecord())
     changed_since = [step.path for step in reversed(bound) if not step.undo()]
     sync_file_systems(disk, fds)
-    entry.end()
+    entry.record(EndRecord())
     return changed_since
 
 
@@ -472,6 +474,6 @@ def clean_all(entry: JournalEntry, bound: _Bound) -> list[str]:
         if all(cleaned):
             entry.forget()
             return []
-    prefix = paths.TEMPORARY_PREFIX + entry.name[:TOKEN_CHARS]
+    prefix = paths.TEMPORARY_PREFIX + entry.name[:_TOKEN_CHARS]
     said = "something that the change took away was changed meanwhile, or cannot be removed: it"
     return [f"{said} stays beside its old place, under a name that begins with {prefix}"]

@@ -7,7 +7,16 @@ import pytest
 
 from paddock.errors import ConfigError, HostError, IntegrityError, StorageFullError
 from paddock.storage.disk import Disk
-from paddock.storage.journal import EntryMark, Intent, Journal, MarkKind, Records, SwapStep
+from paddock.storage.journal import (
+    EndRecord,
+    EntryMark,
+    Intent,
+    Journal,
+    MarkKind,
+    Records,
+    SwapStep,
+    UndoRecord,
+)
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
@@ -42,7 +51,7 @@ def test_each_record_is_there_for_whoever_comes_after(directory):
         os.unlink(os.path.join(directory, entry.name))
 
         entry = journal.new_entry()
-        entry.begin(INTENT)
+        entry.record(INTENT)
         entry.release()
         assert dead_records(directory) == [Records(INTENT)]
 
@@ -50,19 +59,19 @@ def test_each_record_is_there_for_whoever_comes_after(directory):
 def test_records_go_on_where_the_one_before_us_stopped(directory):
     with open_journal(directory) as journal:
         entry = journal.new_entry()
-        entry.begin(INTENT)
+        entry.record(INTENT)
         entry.commit(STEPS)
         entry.release()
-        for act, expected in (
-            ("undo", Records(INTENT, STEPS, is_undone=True)),
-            ("end", Records(INTENT, STEPS, is_undone=True, is_ended=True)),
+        for record, expected in (
+            (UndoRecord(), Records(INTENT, STEPS, is_undone=True)),
+            (EndRecord(), Records(INTENT, STEPS, is_undone=True, is_ended=True)),
         ):
             (entry,) = journal.claim_dead()
             # The generator lets go of what it handed out when it is asked for more.
             assert entry.fd == -1
             for claimed in journal.claim_dead():
                 claimed.load()
-                getattr(claimed, act)()
+                claimed.record(record)
                 assert claimed.records == expected
             assert dead_records(directory) == [expected]
 
@@ -70,7 +79,7 @@ def test_records_go_on_where_the_one_before_us_stopped(directory):
 def test_an_entry_whose_owner_lives_is_handed_to_nobody(directory):
     with open_journal(directory) as journal, open_journal(directory) as other:
         entry = journal.new_entry()
-        entry.begin(INTENT)
+        entry.record(INTENT)
         assert list(other.claim_dead()) == []
         assert list(journal.claim_dead()) == []
         entry.release()
@@ -91,7 +100,7 @@ def test_an_entry_that_is_claimed_is_handed_to_nobody_else(directory):
 def test_a_claimed_entry_is_synced_before_it_is_relied_on(directory):
     with open_journal(directory) as journal:
         entry = journal.new_entry()
-        entry.begin(INTENT)
+        entry.record(INTENT)
         entry.release()
     disk = FaultyDisk()
     with open_journal(directory, disk) as journal:
@@ -104,9 +113,9 @@ def test_the_order_is_write_sync_and_the_directory_before_anything_is_done(direc
     disk = FaultyDisk()
     with open_journal(directory, disk) as journal:
         entry = journal.new_entry()
-        entry.begin(INTENT)
+        entry.record(INTENT)
         entry.commit(STEPS)
-        entry.end()
+        entry.record(EndRecord())
         entry.forget()
     assert disk.calls == [
         *("create", "sync"),
@@ -122,7 +131,7 @@ def test_an_entry_that_was_not_committed_goes_durably(directory):
     disk = FaultyDisk()
     with open_journal(directory, disk) as journal:
         entry = journal.new_entry()
-        entry.begin(INTENT)
+        entry.record(INTENT)
         entry.abandon()
     assert disk.calls[-2:] == ["unlink", "sync"]
     assert os.listdir(directory) == []
@@ -133,7 +142,7 @@ def test_an_entry_that_was_not_committed_goes_durably(directory):
 def test_a_commit_that_fails_is_not_found_by_anybody(directory, step, moment):
     with open_journal(directory, FaultyDisk(Fault(step, moment, errno.ENOSPC))) as journal:
         entry = journal.new_entry()
-        entry.begin(INTENT)
+        entry.record(INTENT)
         with pytest.raises(StorageFullError):
             entry.commit(STEPS)
         entry.release()
@@ -143,11 +152,11 @@ def test_a_commit_that_fails_is_not_found_by_anybody(directory, step, moment):
 def test_ending_needs_no_space(directory):
     with open_journal(directory) as journal:
         entry = journal.new_entry()
-        entry.begin(INTENT)
+        entry.record(INTENT)
         entry.commit(STEPS)
         size_bytes = os.stat(os.path.join(directory, entry.name)).st_size
-        entry.undo()
-        entry.end()
+        entry.record(UndoRecord())
+        entry.record(EndRecord())
         assert os.stat(os.path.join(directory, entry.name)).st_size == size_bytes
         entry.release()
 
@@ -156,11 +165,11 @@ def test_a_record_that_failed_is_written_over_by_the_next(directory):
     for moment in How:
         with open_journal(directory, FaultyDisk(Fault(6, moment, errno.EIO))) as journal:
             entry = journal.new_entry()
-            entry.begin(INTENT)
+            entry.record(INTENT)
             entry.commit(STEPS)
             with pytest.raises(HostError):
-                entry.undo()
-            entry.end()
+                entry.record(UndoRecord())
+            entry.record(EndRecord())
             entry.release()
         assert dead_records(directory) == [Records(INTENT, STEPS, is_ended=True)]
         with open_journal(directory) as journal:

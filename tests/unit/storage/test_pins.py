@@ -6,6 +6,7 @@ import os
 import pytest
 
 from paddock.errors import IntegrityError, InternalError, StorageFullError
+from paddock.storage.history import NEWEST
 from paddock.storage.objects import ObjectStore
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.stores import objects_in
@@ -112,3 +113,15 @@ def test_a_pin_that_cannot_be_written_is_told_and_leaves_the_old_one(place):
             disk.fault = None
         store.prune([])
         assert [store.has(one), store.has(two)] == [True, False]
+
+
+def test_a_newest_of_an_earlier_version_counts_until_a_newer_call_has_kept_something(full, place):
+    one, two = put(full, b"one"), put(full, b"two")
+    older = f"{NEWEST}-{'1' * 20}-0123456789abcdef"
+    full.pin(older, [one])
+    full.prune([])
+    assert [full.has(one), full.has(two)] == [True, False]
+    full.pin(NEWEST, [put(full, b"two")])
+    full.prune([])
+    assert [full.has(one), full.has(two)] == [False, True]
+    assert os.listdir(place / "pins") == [NEWEST]
