@@ -92,7 +92,7 @@ def tear(path: str) -> None:
 
 
 def act_append(scene: Scene, disk: FaultyDisk) -> None:
-    ledger = open_ledger(scene.path, disk=disk, waiting=QUICK)
+    ledger = open_ledger(scene.path, disk=disk, lock_timeout_s=QUICK)
     try:
         ledger.append([note("three"), note("four", 9000)])
         scene.acknowledged += ["three", "four"]
@@ -103,7 +103,7 @@ def act_append(scene: Scene, disk: FaultyDisk) -> None:
 
 
 def act_two_phase(scene: Scene, disk: FaultyDisk) -> None:
-    ledger = open_ledger(scene.path, disk=disk, waiting=QUICK)
+    ledger = open_ledger(scene.path, disk=disk, lock_timeout_s=QUICK)
     try:
         with_space = ledger.reserve(4000)
         ledger.write([note("three")])
@@ -116,7 +116,7 @@ def act_two_phase(scene: Scene, disk: FaultyDisk) -> None:
 
 def act_go_on(scene: Scene, disk: FaultyDisk) -> None:
     """The process goes on after an error, as a server does."""
-    ledger = open_ledger(scene.path, disk=disk, waiting=QUICK)
+    ledger = open_ledger(scene.path, disk=disk, lock_timeout_s=QUICK)
     for text in ("three", "four", "five"):
         try:
             ledger.append([note(text, 5000)])
@@ -128,7 +128,7 @@ def act_go_on(scene: Scene, disk: FaultyDisk) -> None:
 
 def act_rotate(scene: Scene, disk: FaultyDisk) -> None:
     """As `act_go_on`, each entry in a file of its own."""
-    ledger = open_ledger(scene.path, disk=disk, waiting=QUICK, segment_bytes=4000)
+    ledger = open_ledger(scene.path, disk=disk, lock_timeout_s=QUICK, segment_bytes=4000)
     for text in ("three", "four", "five"):
         try:
             ledger.append([note(text, 3500)])

@@ -34,14 +34,14 @@ def go_on(child: int) -> None:
 
 ACTS = {
     "append": lambda ledger: ledger.append([note("two")]),
-    "open": lambda ledger: open_ledger(ledger.path, waiting=QUICK),
+    "open": lambda ledger: open_ledger(ledger.path, lock_timeout_s=QUICK),
 }
 
 
 @pytest.mark.parametrize("act", ACTS)
 def test_a_stopped_holder_of_the_append_lock_is_named(tmp_path, act):
     path = os.path.join(tmp_path, "x.jsonl")
-    ledger = open_ledger(path, waiting=QUICK)
+    ledger = open_ledger(path, lock_timeout_s=QUICK)
     ledger.append([note("one")])
     child = stop_holding(os.path.join(tmp_path, "x.d", "lock"))
 
@@ -57,7 +57,7 @@ def test_a_stopped_holder_of_the_append_lock_is_named(tmp_path, act):
 
 def test_a_stopped_holder_of_the_commit_lock_is_named_and_nothing_is_acknowledged(tmp_path):
     path = os.path.join(tmp_path, "x.jsonl")
-    ledger = open_ledger(path, waiting=QUICK)
+    ledger = open_ledger(path, lock_timeout_s=QUICK)
     child = stop_holding(os.path.join(tmp_path, "x.d", "slock"))
     pending = Pending(ledger, [note("one")])
 
@@ -73,7 +73,7 @@ def test_a_stopped_holder_of_the_commit_lock_is_named_and_nothing_is_acknowledge
 
 def test_a_holder_that_is_killed_frees_its_lock(tmp_path):
     path = os.path.join(tmp_path, "x.jsonl")
-    ledger = open_ledger(path, waiting=QUICK)
+    ledger = open_ledger(path, lock_timeout_s=QUICK)
     child = stop_holding(os.path.join(tmp_path, "x.d", "lock"))
 
     os.kill(child, signal.SIGKILL)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from paddock.ledger.format.notes import (
     Growing,
-    LeafNodes,
     consistency_path,
     inclusion_path,
+    leaf_nodes,
     root_of,
     verify_consistency,
     verify_inclusion,
@@ -72,16 +72,16 @@ def test_a_tree_that_grows_in_any_steps_has_the_root_of_its_leaves(steps):
                 known = found.setdefault(level, {})
                 known[len(known)] = each
         assert growing.root() == naive_root(leaves[:at])
-    nodes = LeafNodes(leaves)
+    nodes = leaf_nodes(leaves)
     # Every subtree that became whole was told once, in order.
     for level, known in found.items():
-        assert list(known.values()) == [nodes.node(level, n) for n in range(len(leaves) >> level)]
+        assert list(known.values()) == [nodes(level, n) for n in range(len(leaves) >> level)]
 
 
 @given(st.data(), st.integers(1, 90))
 def test_proofs_are_those_of_the_definition_and_verify(data, size):
     leaves = leaves_of(size)
-    nodes = LeafNodes(leaves)
+    nodes = leaf_nodes(leaves)
     index = data.draw(st.integers(0, size - 1))
     old = data.draw(st.integers(1, size))
     root = root_of(nodes, size)
@@ -104,7 +104,7 @@ def test_a_tree_of_other_leaves_is_not_consistent(data, size):
     other = [*leaves]
     other[changed] = bytes(32)
 
-    proof = consistency_path(LeafNodes(other), old, size)
+    proof = consistency_path(leaf_nodes(other), old, size)
 
     old_root, root = naive_root(leaves[:old]), naive_root(other)
     assert not verify_consistency(old, size, old_root, root, proof)
@@ -113,7 +113,7 @@ def test_a_tree_of_other_leaves_is_not_consistent(data, size):
 @given(st.integers(0, 300), st.integers(0, 300))
 def test_an_edge_goes_on_where_the_nodes_are_kept(first, second):
     leaves = leaves_of(first + second)
-    growing = Growing.resume(LeafNodes(leaves[:first]), first)
+    growing = Growing.resume(leaf_nodes(leaves[:first]), first)
     growing.extend(leaves[first:])
 
-    assert growing.root() == root_of(LeafNodes(leaves), first + second)
+    assert growing.root() == root_of(leaf_nodes(leaves), first + second)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from paddock import limits
 from paddock.ledger import tail
 from paddock.ledger.append import LedgerFile, Receipt
-from paddock.ledger.files import Waiting
 from paddock.ledger.format.lines import Genesis, VerifierKey
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import read_head
@@ -17,7 +16,7 @@ from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
 
 GENESIS = Genesis("paddock.test/ledger", "HOT", str(VerifierKey("paddock.test/ledger", bytes(32))))
-QUICK = Waiting(lock_timeout_s=0.05)
+QUICK = 0.05
 INTENT = Entry(
     "TOOL_INTENT",
     decision="allow",
@@ -93,7 +92,7 @@ def open_ledger(
     *,
     create: Genesis | None = GENESIS,
     disk: Disk | None = None,
-    waiting: Waiting | None = None,
+    lock_timeout_s: float = limits.ledger_lock_timeout_s,
     randomness: Callable[[int], bytes] = os.urandom,
     clock: Callable[[], float] = no_time,
     segment_bytes: int = limits.ledger_segment_bytes,
@@ -105,7 +104,7 @@ def open_ledger(
         clock=clock,
         randomness=randomness,
         disk=disk,
-        waiting=waiting,
+        lock_timeout_s=lock_timeout_s,
         segment_bytes=segment_bytes,
         boot=getattr(disk, "boot", None),
     )

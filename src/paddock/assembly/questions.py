@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from paddock import limits
 from paddock.assembly.project import PlaneSite, Project, declared_for, read_agents, read_project
 from paddock.errors import ConfigError, UsageError
-from paddock.ledger.query import has_entry_of
+from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import stands
 from paddock.plane.agents import AgentStore
 from paddock.plane.discover import find_root, plane_for
@@ -154,4 +154,5 @@ def require_agent_of_site(site: PlaneSite, agent: str) -> None:
 
 
 def _has_acted(agent: str, ledgers: Iterable[Path]) -> bool:
-    return any(stands(path) and has_entry_of(str(path), agent) for path in ledgers)
+    wanted = Filter(agent=agent)
+    return any(stands(path) and query_lines(str(path), wanted, last=1).entries for path in ledgers)

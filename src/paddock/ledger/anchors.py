@@ -1,7 +1,7 @@
 """Where the highest checkpoints go, outside the plane: a directory, a git repository, a command.
 
-Which one, the user's own configuration says and nothing else: whoever could name
-it from a project could run a program, or send the proof where nobody looks.
+Only the user's own configuration names it: whoever could name one from a project could run a
+program, or send the proof where nobody looks.
 """
 
 import os
@@ -64,10 +64,9 @@ class GitAnchor:
 
     def __init__(self, repository: Path, name: str, environment: Sequence[tuple[str, str]]) -> None:
         """`repository` may be a directory in one; `name` is the file's, below `paddock/` there."""
-        self._repository = repository
+        self._repository, self._environment = repository, dict(environment)
         self._name = f"paddock/{name}.checkpoint"
         self._file = repository / self._name
-        self._environment = dict(environment)
         self.where = f"the git repository {str(repository)!a}"
 
     def read(self) -> list[str]:

@@ -1,13 +1,12 @@
 """LedgerFile: append entries to one JSONL file, from many threads and processes.
 
-Entries are encoded outside the lock. Under it all lines go to one write(2), then the new mark is
-stored: what fails before the mark is cut back, what a kill leaves whole, recovery adopts. Then
-each writer syncs for itself, as a journal commits at once for all who wait. Nobody believes
-another's sync: it may have been one of a copy that was put in this file's place.
+Under the lock all lines go to one write(2), then the new mark is stored: what fails before it is
+cut back, what a kill leaves whole, recovery adopts. Then each writer syncs for itself, as a journal
+commits at once for all who wait; another's sync may have been one of a copy in this file's place.
 
-A failed sync is never tried again: the kernel may have dropped the pages and called them clean, so
-that a second sync succeeds without having written anything. It tells everybody who has the file
-open; the durable mark is poisoned for those who open it later, until the machine starts anew.
+A failed sync is never tried again: the kernel may have dropped the pages and called them clean. It
+tells everybody who has the file open; the durable mark is poisoned for those who open it later,
+until the machine starts anew.
 """
 
 import threading
@@ -19,7 +18,6 @@ from paddock.errors import ConfigError, HostError, LedgerFullError
 from paddock.ledger.files import (
     HeldReservation,
     LedgerFiles,
-    Waiting,
     find_tail,
     list_pending,
     mark_reported,
@@ -52,8 +50,6 @@ _HINT: Final = (
 
 
 class Receipt(NamedTuple):
-    """Where entries stand: the first one's sequence, their ids in order, the head after them."""
-
     first_seq: int
     ids: tuple[str, ...]
     head: Head
@@ -98,13 +94,13 @@ class LedgerFile:
         clock: Callable[[], float],
         randomness: Callable[[int], bytes],
         disk: Disk | None = None,
-        waiting: Waiting | None = None,
+        lock_timeout_s: float = limits.ledger_lock_timeout_s,
         segment_bytes: int = limits.ledger_segment_bytes,
         boot: bytes | None = None,
     ) -> None:
         """Open a ledger, its torn end recovered, or make it; raises as `Ledger.append`."""
         self.path, self._paths = path, LedgerPaths(path)
-        self._disk, self._waiting = disk or Disk(), waiting or Waiting()
+        self._disk, self._lock_timeout_s = disk or Disk(), lock_timeout_s
         self._clock, self._randomness = clock, randomness
         self._segment_bytes = segment_bytes
         self._boot = read_boot() if boot is None else boot
@@ -112,7 +108,7 @@ class LedgerFile:
         self._reopening = threading.Lock()
         self.keeper: AutoCheckpoint | None = None
         first_body = None if create is None else self._encode([create.entry()])[1][0]
-        files = LedgerFiles(self._disk, self._paths, self._waiting, first_body)
+        files = LedgerFiles(self._disk, self._paths, lock_timeout_s, first_body)
         self._files: LedgerFiles | None = files
         call_after_fork(self, LedgerFile._forget_files)
         try:
@@ -198,7 +194,7 @@ class LedgerFile:
             raise HostError("the ledger was closed", where=ascii(self.path))
         with self._reopening:
             if self._files is None:
-                self._files = LedgerFiles(self._disk, self._paths, self._waiting, None)
+                self._files = LedgerFiles(self._disk, self._paths, self._lock_timeout_s, None)
             return self._files
 
     def _encode(self, entries: Sequence[Entry]) -> tuple[list[str], list[bytes]]:

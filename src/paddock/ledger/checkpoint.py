@@ -1,12 +1,9 @@
 """Checkpoints of a ledger: made, kept beside it, and by itself when they are due.
 
-What is signed is what the disk has for certain: the newest commit. In order: the lines since the
-tree's edge are hashed and must chain; the signer compares with what it signed before, and signs;
-the note is stored; then the tree's edge moves. A kill in between costs the hashing, done again.
-
-The lock is that of the directory `checkpoints/`. It is never held while the append lock is
-wanted, nor the other way round. That no checkpoint can be made stops no append: `problem`, and a
-warning to the log `paddock.ledger`, say why.
+What the disk has for certain is hashed and must chain; the signer compares with what it signed
+before, and signs; the note is stored; then the tree's edge moves. The lock, of `checkpoints/`, is
+never held while the append lock is wanted, nor the other way round. That no checkpoint can be made
+stops no append: `problem`, and a warning to the log `paddock.ledger`, say why.
 """
 
 import os
@@ -31,29 +28,14 @@ from paddock.ledger.tree import TreeFiles, checkpoints_folder, note_sizes
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import is_temporary_name, make_directories, replace_file
 from paddock.storage.locks import call_after_fork, locked, try_locked
-from paddock.values.entries import (
-    APPROVAL_ANSWERED,
-    APPROVAL_ASKED,
-    CONTENT_ERASED,
-    GATE_RESULT,
-    HOOK_DECISION,
-    HOOK_EVENT,
-    OPERATOR_KEY_ENROLLED,
-    PACKAGE_APPROVED,
-    PACKAGE_INSTALLED,
-    PACKAGE_UNINSTALLED,
-    POLICY_TRUSTED,
-    ROLLBACK_ACCEPTED,
-    SESSION_END,
-    Entry,
-)
+from paddock.values import entries as events
+from paddock.values.entries import Entry
 
 
 class Checkpointer:
     def __init__(self, ledger: str, signer: Signer) -> None:
-        self.ledger = ledger
+        self.ledger, self._signer = ledger, signer
         self._folder = checkpoints_folder(ledger)
-        self._signer = signer
 
     def make(self) -> SignedCheckpoint:
         """Sign what is durable. Raises: ConfigError: the key cannot be used; as `Signer.sign`."""
@@ -62,7 +44,6 @@ class Checkpointer:
             return self._make()
 
     def try_make(self) -> SignedCheckpoint | None:
-        """As `make`; None where another one is on its way."""
         make_directories(self._folder)
         with try_locked(self._folder) as is_ours:
             return self._make() if is_ours else None
@@ -103,7 +84,6 @@ class Checkpointer:
 def _grow(
     tree: TreeFiles, reader: LedgerReader, end: Mark, last: SignedCheckpoint | None
 ) -> tuple[bytes, list[bytes]]:
-    """Bring the tree to the end; return its root, and the proof that it goes on from `last`."""
     signed = 0 if last is None else last.checkpoint.size
     old = min(signed, end.entries)
     edge = tree.edge
@@ -112,14 +92,14 @@ def _grow(
         # The ledger itself may be in order, and only what stands beside it not.
         with suppress(LedgerDamagedError):
             root = tree.grow(reader, end, signed).root()
-            proof = consistency_path(tree, old, end.entries)
+            proof = consistency_path(tree.node, old, end.entries)
             if last is not None:
                 wanted = Checkpoint(last.checkpoint.origin, end.entries, root)
                 require_growth(last.checkpoint, wanted, proof)
             return root, proof
     tree.edge = NOTHING_DURABLE
     root = tree.grow(reader, end, signed).root()
-    return root, consistency_path(tree, old, end.entries)
+    return root, consistency_path(tree.node, old, end.entries)
 
 
 def store_note(folder: Path, signed: SignedCheckpoint) -> None:
@@ -139,18 +119,19 @@ def set_aside_notes(folder: Path, size: int) -> None:
 
 
 _MATTERS: Final = {
-    *(APPROVAL_ASKED, APPROVAL_ANSWERED, GATE_RESULT, SESSION_END, CONTENT_ERASED),
-    *(PACKAGE_INSTALLED, PACKAGE_UNINSTALLED, PACKAGE_APPROVED, OPERATOR_KEY_ENROLLED),
-    *(POLICY_TRUSTED, ROLLBACK_ACCEPTED),
+    *(events.APPROVAL_ASKED, events.APPROVAL_ANSWERED, events.GATE_RESULT, events.SESSION_END),
+    *(events.CONTENT_ERASED, events.PACKAGE_INSTALLED, events.PACKAGE_UNINSTALLED),
+    *(events.PACKAGE_APPROVED, events.OPERATOR_KEY_ENROLLED, events.POLICY_TRUSTED),
+    events.ROLLBACK_ACCEPTED,
 }
 _ASK: Final = "ask"
 
 
 def matters(entry: Entry) -> bool:
-    if entry.event_type == HOOK_DECISION:
+    if entry.event_type == events.HOOK_DECISION:
         # What the client asks anyway is no decision of ours.
         return entry.metadata.get("answer") == _ASK
-    if entry.event_type == HOOK_EVENT:
+    if entry.event_type == events.HOOK_EVENT:
         # The end of a client's session: nobody else will come to cover it.
         return entry.metadata.get("event") == "SessionEnd"
     return entry.event_type in _MATTERS or entry.decision == _ASK or "approval" in entry.metadata
@@ -187,19 +168,14 @@ class AutoCheckpoint:
         pace: Pace,
         clock: Callable[[], float],
     ) -> None:
-        self._checkpointer = checkpointer
-        self._above = above
-        self._monotonic = monotonic
-        self._pace = pace
-        self._clock = clock
+        self._checkpointer, self._above, self._pace = checkpointer, above, pace
+        self._monotonic, self._clock = monotonic, clock
         self._lock = threading.Lock()
         self._covered: int | None = None
         """Entries below the newest checkpoint, once the first append has looked."""
         self._newest = self._carried = 0
         self._tried_at = self._carried_at = monotonic()
-        self.problem = ""
-        """Why the last checkpoint could not be made; empty where it was."""
-        self._told: str = ""
+        self.problem = self._told = ""
         call_after_fork(self, AutoCheckpoint._after_fork)
 
     def _after_fork(self) -> None:

@@ -1,8 +1,7 @@
 """Choosing what of a ledger goes out, so that what stays can still be verified.
 
-As JSONL the lines go out as they are stored, byte for byte. For a page, what is left
-out is stood in for by roots of whole subtrees of the Merkle tree, so that the root that
-a checkpoint signs can be made again from the page alone.
+In a page, roots of whole subtrees stand for what is left out, so that the root that a checkpoint
+signs can be made again from the page alone.
 """
 
 from base64 import b64encode
@@ -16,12 +15,11 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, UsageError
+from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.lines import BadLine, inspect_line
-from paddock.ledger.format.notes import HASH_BYTES, LeafNodes, root_of
+from paddock.ledger.format.notes import HASH_BYTES, leaf_nodes, root_of
 from paddock.ledger.query import Filter
 from paddock.ledger.read import LedgerReader, is_shaped
-
-_LEAF: Final = b"\0"
 
 
 class LeftOutLines(Struct, frozen=True):
@@ -46,10 +44,8 @@ class ExportedLines:
     """Stored lines, oldest first; `bad` and `torn_bytes` are known when all were taken."""
 
     def __init__(self, path: str, wanted: Filter | None) -> None:
-        self._path = path
-        self._wanted = wanted
-        self.bad = 0
-        self.torn_bytes = 0
+        self._path, self._wanted = path, wanted
+        self.bad = self.torn_bytes = 0
 
     def __iter__(self) -> Iterator[bytes]:
         judged = _judging(self._wanted)
@@ -77,7 +73,7 @@ def export_page(
     with LedgerReader(path) as reader:
         size = reader.size()
         for place, line in enumerate(_whole_lines(reader)):
-            leaves += sha256(_LEAF + line).digest()
+            leaves += bytes.fromhex(leaf_hash(line))
             found = judged(line) if place else None
             if found is None:
                 kept[place] = line
@@ -87,12 +83,12 @@ def export_page(
                 matched.append((place, line))
             if place and found is not False:
                 kept_bytes += len(line)
-                most_entries, most_bytes = (
+                entries_max, bytes_max = (
                     limits.export_page_entries_max,
                     limits.export_page_bytes_max,
                 )
-                if len(matched) + len(kept) > most_entries or kept_bytes > most_bytes:
-                    said = f"a page holds {most_entries} entries and {most_bytes} bytes"
+                if len(matched) + len(kept) > entries_max or kept_bytes > bytes_max:
+                    said = f"a page holds {entries_max} entries and {bytes_max} bytes"
                     hint = "choose with --last, --since or --session, or export as jsonl"
                     raise UsageError(f"{said}, and this would be more", hint=hint)
         torn = size - reader.whole_bytes(size)
@@ -147,7 +143,7 @@ def _left_out(
             level = min(level, (begin & -begin).bit_length() - 1) if begin else level
             places = range(begin, begin + (1 << level))
             part = [bytes(leaves[at * HASH_BYTES : (at + 1) * HASH_BYTES]) for at in places]
-            yield LeftOutLines(level, root_of(LeafNodes(part), len(part)))
+            yield LeftOutLines(level, root_of(leaf_nodes(part), len(part)))
             begin += len(part)
 
 

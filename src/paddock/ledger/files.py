@@ -1,15 +1,10 @@
 """A ledger's open files: locked, made, rotated, and recovered where they do not end at their mark.
 
-A ledger appears whole: GENESIS is written and synced under another name, then linked to its
-own, then the directory is synced. There is never an empty ledger, so an empty file is damage.
-A ledger is one text over all its segments; only the newest one has its own name, and at every
-instant there is one.
+A ledger appears whole: GENESIS is written and synced under another name, then linked to its own,
+then the directory is synced. So an empty file is damage, and at every instant one has its name.
 
 A torn tail is copied to `torn/`, the copy synced, then it is cut off, and an entry records it.
 Until that is durable the piece is named `.pending`: a crash in between reports it later.
-
-flock(2) excludes open file descriptions, not threads, so a thread lock stands before it. It is
-released by the kernel when its holder dies; one that is stopped keeps it: waiting has an end.
 Where the disk is full, the ballast gives back what an append's caller had reserved.
 """
 
@@ -18,10 +13,8 @@ import os
 import re
 import stat
 import threading
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -64,12 +57,6 @@ _UNWRITABLE: Final = (
 )
 
 
-class Waiting(NamedTuple):
-    lock_timeout_s: float = limits.ledger_lock_timeout_s
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
 def open_head(disk: Disk, path: str) -> HeadFile:
     with failing("the ledger's head file cannot be opened", path), ExitStack() as opened:
         head = HeadFile(disk, disk.open(path, _NEW_FLAGS | os.O_NONBLOCK, 0o600))
@@ -85,29 +72,23 @@ def open_head(disk: Disk, path: str) -> HeadFile:
 
 
 class FileLock:
-    """One lock file, opened by this object alone: its description is its identity."""
-
-    __slots__ = ("_disk", "_threads", "_waiting", "descriptor", "path")
-
-    def __init__(self, disk: Disk, path: str, waiting: Waiting) -> None:
-        self.path = path
-        self._disk = disk
-        self._waiting = waiting
+    def __init__(self, disk: Disk, path: str, timeout_s: float) -> None:
+        self.path, self._disk, self._timeout_s = path, disk, timeout_s
+        # flock(2) excludes open file descriptions, not threads.
         self._threads = threading.Lock()
         with failing("the ledger's lock file cannot be opened", path, _UNWRITABLE):
             self.descriptor = disk.open(path, _NEW_FLAGS, 0o600)
 
     def acquire(self) -> None:
-        waiting = self._waiting
-        if not self._threads.acquire(timeout=waiting.lock_timeout_s):
-            raise _busy(os.getpid(), waiting.lock_timeout_s)
+        if not self._threads.acquire(timeout=self._timeout_s):
+            raise _busy(os.getpid(), self._timeout_s)
         try:
             with failing("the ledger cannot be locked", self.path):
-                is_ours = wait_for_lock(self._disk.lock, self.descriptor, *waiting)
+                is_ours = wait_for_lock(self._disk.lock, self.descriptor, self._timeout_s)
             if not is_ours:
                 status = self._disk.stat(self.descriptor)
                 holder = find_holder(read_proc("/proc/locks"), status.st_dev, status.st_ino)
-                raise _busy(holder, waiting.lock_timeout_s)
+                raise _busy(holder, self._timeout_s)
         except BaseException:
             self._threads.release()
             raise
@@ -149,31 +130,27 @@ def _busy(holder: int | None, waited_s: float) -> LedgerBusyError:
     )
 
 
-_STEP_BYTES: Final = 65_536
 _BLOCK_BYTES: Final = 4096
 
 
 class Ballast:
     def __init__(self, disk: Disk, directory: str) -> None:
-        self._disk = disk
-        self._directory = directory
+        self._disk, self._directory = disk, directory
         self.lock = threading.Lock()
-        self._descriptor = -1
-        self._reserved = self._size = 0
+        self._descriptor, self._reserved, self._size = -1, 0, 0
 
     def reserve(self, size_bytes: int) -> "HeldReservation":
         allocated = (-(-size_bytes // _BLOCK_BYTES) + 1) * _BLOCK_BYTES
         with self.lock, failing("space cannot be reserved", self._directory):
             wanted = self._reserved + allocated
             if wanted > self._size:
-                size = -(-wanted // _STEP_BYTES) * _STEP_BYTES
                 if self._descriptor < 0:
                     path = os.path.join(self._directory, f"ballast.{os.getpid()}.{id(self):x}")
                     self._descriptor = self._disk.open(path, _NEW_FLAGS | os.O_EXCL, 0o600)
                     self._disk.unlink(None, path)
                 # posix_fallocate(3): the blocks are there, or ENOSPC now.
-                self._disk.allocate(self._descriptor, size)
-                self._size = size
+                self._disk.allocate(self._descriptor, wanted)
+                self._size = wanted
             self._reserved = wanted
         return HeldReservation(self, allocated)
 
@@ -202,7 +179,6 @@ class HeldReservation(Struct):
 
 
 def sync_directory(disk: Disk, path: str) -> None:
-    """Make a new name in a directory durable (fsync(2) says why the file's own is not enough)."""
     descriptor = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         disk.sync(descriptor)
@@ -211,7 +187,6 @@ def sync_directory(disk: Disk, path: str) -> None:
 
 
 def open_new(disk: Disk, path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -> int:
-    """Open a file that is made now; another one of that name is removed, not emptied."""
     # Threat: a pipe in a draft's place would hold up whoever opens it, and a link would be
     # written through. A segment of a rotation that was stopped may have another name.
     flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -228,9 +203,8 @@ _PENDING_NAME: Final = lazy_pattern(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.AS
 
 class LedgerFiles(LedgerText):
     def __init__(
-        self, disk: Disk, paths: LedgerPaths, waiting: Waiting, first_body: bytes | None
+        self, disk: Disk, paths: LedgerPaths, lock_timeout_s: float, first_body: bytes | None
     ) -> None:
-        """Open everything; make the ledger from `first_body` where there is none."""
         super().__init__(disk, paths, [], Segment(-1, 0, (0, 0)))
         self.disk, self.paths = disk, paths
         self.syncing = threading.Lock()
@@ -240,7 +214,7 @@ class LedgerFiles(LedgerText):
         self.is_poisoned = False
         _verify_place(disk, paths, may_create=first_body is not None)
         with failing("the ledger cannot be opened", paths.ledger), ExitStack() as opened:
-            self.lock = FileLock(disk, paths.lock, waiting)
+            self.lock = FileLock(disk, paths.lock, lock_timeout_s)
             opened.callback(disk.close, self.lock.descriptor)
             with self.lock:
                 descriptor = _open_ledger(disk, paths, first_body)
@@ -251,7 +225,7 @@ class LedgerFiles(LedgerText):
                 opened.callback(disk.close, self.head.descriptor)
                 self._take_over(descriptor)
                 self.genesis()  # refuses a format that is not known
-            self.commit_lock = FileLock(disk, paths.commit_lock, waiting)
+            self.commit_lock = FileLock(disk, paths.commit_lock, lock_timeout_s)
             opened.callback(disk.close, self.commit_lock.descriptor)
             locks = {each.path: each.descriptor for each in (self.lock, self.commit_lock)}
             held = {**locks, paths.head: self.head.descriptor}
@@ -355,7 +329,7 @@ def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
             verify_local(mounts, os.major(device), os.minor(device), paths.parent)
             if not may_create:
                 disk.stat(paths.ledger)
-            _make_directory(disk, paths.folder)
+            os.close(disk.open_directory(None, paths.folder))
         except FileNotFoundError as fault:
             raise HostError("there is no ledger here", where=ascii(paths.ledger)) from fault
 
@@ -449,7 +423,6 @@ def verify_marks(text: LedgerText, page: HeadPage, boot: bytes) -> Mark | None:
 
 
 def quarantine(files: LedgerFiles, end: Mark, size: int) -> None:
-    """Copy the torn tail aside, durably, then cut it off."""
     disk, paths, segment = files.disk, files.paths, files.active
     start, descriptor = end.offset_bytes - segment.base, segment.descriptor
     if start < 0:
@@ -457,7 +430,7 @@ def quarantine(files: LedgerFiles, end: Mark, size: int) -> None:
         raise damage("the ledger has a bad line in a sealed segment", where)
     draft, chunk = f"{paths.torn}/draft", limits.ledger_scan_chunk_bytes
     with failing("the torn end of the ledger cannot be put aside", paths.ledger):
-        _make_directory(disk, paths.torn)
+        os.close(disk.open_directory(None, paths.torn))
         target = open_new(disk, draft)
         try:
             places = range(start, size - segment.base, chunk)
@@ -500,14 +473,6 @@ def mark_reported(disk: Disk, paths: LedgerPaths, pieces: list[tuple[str, Entry]
         for path, _ in pieces:
             disk.replace(None, f"{path}{_PENDING}", None, path)
         sync_directory(disk, paths.torn)
-
-
-def _make_directory(disk: Disk, path: str) -> None:
-    try:
-        disk.make_directory(None, path, 0o700)
-    except FileExistsError:
-        return
-    sync_directory(disk, os.path.dirname(path) or ".")
 
 
 NETWORK_FILE_SYSTEMS: Final = (

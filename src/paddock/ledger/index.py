@@ -1,12 +1,8 @@
 """A SQLite file beside a ledger that says which lines hold a value: `NAME.d/index.sqlite`.
 
-A row for each entry, up to a place in the ledger. It can be removed at any time.
-
-It is believed as little as anything beside the ledger. Its last line has to be the ledger's, and
-wherever it answers its rows have to be whole in their numbers: an index that lacks a row
-must not hide a denial. Each line that it names is read again and compared with its row.
-One that is a link, of another user, of another form, or does not fit is not asked; one that
-is locked, or cannot be written, is not waited for. Then the lines are read.
+It is believed as little as anything beside the ledger: its last line has to be the ledger's, where
+it answers no row may be missing, and each line that it names is read again and compared with its
+row. One that does not fit, is not ours, or is locked is not asked, and the lines are read.
 """
 
 import os
@@ -34,8 +30,7 @@ _LINE: Final = lazy_pattern(
     rb'"seq":([0-9]{1,16}),"prev":"[0-9a-f]{64}"\}' % (_TEXT, _GROUP, _TEXT, _GROUP, _GROUP, _GROUP)
 )
 _CLIENT_CALL: Final = lazy_pattern(rb'"client_call":%b' % _GROUP)
-_TIME_DIGITS: Final = 18
-"""Of a timestamp: as many as a number in SQLite holds. It is cut, so bounds are included."""
+_TIME_DIGITS: Final = 18  # as many as a number in SQLite holds; cut, so bounds are included
 _SCHEMA: Final = (
     "CREATE TABLE covered (entries INTEGER, end INTEGER, leaf TEXT)",
     (
@@ -87,8 +82,7 @@ class StaleIndexError(Exception):
 
 
 class Index:
-    """For one thread. Opened when it is first asked."""
-
+    # For one thread. Opened when it is first asked.
     def __init__(self, paths: LedgerPaths) -> None:
         self._path = paths.index
         self._opened: sqlite3.Connection | None = None

@@ -1,8 +1,8 @@
 """Finding entries, newest first on disk and newest last in the answer.
 
-Where the lines are indexed (index.py), only those that the index names are read; where they are
-not, they are read backwards. Either way every row is parsed strictly and compared with what was
-asked: the same text inside somebody's metadata is no match. A bad line is part of the answer.
+By the index where there is one, else backwards. Either way every row is parsed strictly and
+compared with what was asked: the same text inside somebody's metadata is no match. A bad line is
+part of the answer.
 """
 
 import os
@@ -75,8 +75,7 @@ class Filter(Struct, frozen=True):
     since: float | None = None
     until: float | None = None
     path: str | None = None
-    without: str | None = None
-    """An event type that is left out."""
+    without: str | None = None  # an event type that is left out
 
     def matches(self, stored: StoredEntry) -> bool:
         entry = stored.entry
@@ -94,7 +93,6 @@ class Filter(Struct, frozen=True):
         )
 
     def keys(self) -> dict[str, bytes]:
-        """Values as they stand in a wanted line, without their quotes."""
         wanted = {kind: getattr(self, name) for kind, (name, _) in _FIELDS.items()}
         return {kind: encode_text(text)[1:-1] for kind, text in wanted.items() if text is not None}
 
@@ -140,8 +138,7 @@ def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
 
 
 class LedgerSearch:
-    """For one thread."""
-
+    # For one thread.
     def __init__(self, path: str) -> None:
         self._reader = LedgerReader(path)
         self._index: Index | None = None
@@ -226,17 +223,16 @@ def _newest_first(path: str, may_match: Callable[[bytes], bool]) -> Iterator[Sto
 def find_decided(
     path: str, event_types: Sequence[str], wanted: Filter, holding: bytes = b""
 ) -> Iterator[StoredEntry | BadRow]:
-    """Entries of these types, or of all, that `wanted` matches besides, newest first."""
-    kinds = [f'"event_type":"{name}"'.encode() for name in event_types] or [b""]
+    """Entries of these types that `wanted` matches besides, newest first."""
+    kinds = [f'"event_type":"{name}"'.encode() for name in event_types]
     needles = (*wanted.needles(), holding)
 
     def may_match(line: bytes) -> bool:
         return any(kind in line for kind in kinds) and all(needle in line for needle in needles)
 
     for row in _newest_first(path, may_match):
-        if isinstance(row, BadRow) or (
-            (not event_types or row.entry.event_type in event_types) and wanted.matches(row)
-        ):
+        is_bad = isinstance(row, BadRow)
+        if is_bad or (row.entry.event_type in event_types and wanted.matches(row)):
             yield row
 
 
@@ -274,11 +270,6 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
 def find_declarations(path: str) -> tuple[StoredEntry, ...]:
     found = find_decided(path, (AGENT_CREATED, AGENT_CHANGED), Filter())
     return tuple(reversed([row for row in found if isinstance(row, StoredEntry)]))
-
-
-def has_entry_of(path: str, agent: str) -> bool:
-    found = find_decided(path, (), Filter(agent=agent))
-    return any(isinstance(row, StoredEntry) for row in found)
 
 
 _NOTHING: Final = Rows((), (), 0, 0)

@@ -1,7 +1,6 @@
 """Opening a ledger to read it: no lock, no repair, and nothing beside it is needed.
 
-Readers see files that others append to. Every whole line is one that a writer finished writing;
-what follows the last LF may be a line on its way. A reader goes by the segments that there were
+What follows the last LF may be a line on its way. A reader goes by the segments that there were
 when it was opened: `keep_up` looks for those that were made since.
 """
 
@@ -14,7 +13,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError, LedgerFullError, PaddockError
@@ -35,6 +34,9 @@ from paddock.ledger.tail import (
     read_boot,
 )
 
+if TYPE_CHECKING:
+    from paddock.ledger.tail import LedgerDisk
+
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
 _LINE_USUAL: Final = 4096
 _TRIES: Final = 100
@@ -43,18 +45,8 @@ _UNREADABLE: Final = "the ledger cannot be read"
 _MORE: Final = "paddock ledger verify says more"
 MORE_AND_BACKUP: Final = f"{_MORE}; compare with a backup"
 READING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-Identity = tuple[int, int]
-"""Device and inode: which file, whatever its name."""
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""No space, no quota, or the process's own file size limit (setrlimit(2))."""
-
-
-class Reads(Protocol):
-    def open(self, path: str, flags: int, /) -> int: ...
-    def close(self, fd: int, /) -> None: ...
-    def pread(self, fd: int, size_bytes: int, offset: int, /) -> bytes: ...
-    def listdir(self, path: str, /) -> list[str]: ...
-    def stat(self, path: str | int, /) -> os.stat_result: ...
+Identity = tuple[int, int]  # device and inode: which file, whatever its name
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # EFBIG: setrlimit(2)
 
 
 def is_full(fault: OSError) -> bool:
@@ -67,8 +59,6 @@ def damage(said: str, where: str, hint: str = _MORE) -> LedgerDamagedError:
 
 class failing:  # noqa: N801 - read as the statement that it is
     """`with failing(what, path)`: an OSError in there is ours."""
-
-    __slots__ = ("_hint", "_path", "_what")
 
     def __init__(self, what: str, path: str, hint: str = "") -> None:
         # No generator: each append comes through here.
@@ -104,7 +94,7 @@ class Segment(NamedTuple):
     identity: Identity
 
 
-def list_starts(disk: Reads, paths: LedgerPaths) -> list[int]:
+def list_starts(disk: "LedgerDisk", paths: LedgerPaths) -> list[int]:
     """Where the sealed segments begin, in order; other names count for nothing."""
     names, before = disk.listdir(paths.parent), len(os.path.basename(paths.stem)) + 1
     digits = (name[before : before + START_DIGITS] for name in names)
@@ -112,12 +102,14 @@ def list_starts(disk: Reads, paths: LedgerPaths) -> list[int]:
     return sorted(each for each in starts if os.path.basename(paths.sealed(each)) in names)
 
 
-def find_identity(disk: Reads, path: str | int) -> Identity:
+def find_identity(disk: "LedgerDisk", path: str | int) -> Identity:
     status = disk.stat(path)
     return status.st_dev, status.st_ino
 
 
-def find_newest(disk: Reads, paths: LedgerPaths, descriptor: int) -> tuple[Segment, list[int]]:
+def find_newest(
+    disk: "LedgerDisk", paths: LedgerPaths, descriptor: int
+) -> tuple[Segment, list[int]]:
     """The last of the starts is the same file where a rotation is on its way, or was killed."""
     identity, base = find_identity(disk, descriptor), 0
     starts = list_starts(disk, paths)
@@ -187,10 +179,10 @@ def split_lines(
 class LedgerText:
     """The bytes over all segments. Raises: HostError; LedgerDamagedError: some are missing."""
 
-    def __init__(self, disk: Reads, paths: LedgerPaths, starts: list[int], active: Segment) -> None:
-        self.path = paths.ledger
-        self._disk = disk
-        self._paths = paths
+    def __init__(
+        self, disk: "LedgerDisk", paths: LedgerPaths, starts: list[int], active: Segment
+    ) -> None:
+        self.path, self._disk, self._paths = paths.ledger, disk, paths
         self.active: Segment = active
         self.starts: list[int] = [*starts[: bisect_left(starts, active.base)], active.base]
 
@@ -245,30 +237,23 @@ class LedgerText:
 
     def whole_bytes(self, end: int) -> int:
         """The place after the last LF before `end`."""
-        size = _LINE_USUAL
-        while end > 0:
-            start = max(self._bounds(end - 1)[0], end - size)
-            found = self.read(end - start, start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
-            end, size = start, _CHUNK
-        return 0
+        return next(self.lines_backwards(end + 1))[0]
 
     def lines_backwards(self, end: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
         """The last line before `end` first; of one that is too long, as much as shows that."""
-        position, carry = max(first, end - 1), b""
+        position, carry, size = max(first, end - 1), b"", _LINE_USUAL
         if end <= first:
             return
         while position > first:
             # A segment at a time: one that is missing stops nobody who looks at later ones.
-            start = max(first, self._bounds(position - 1)[0], position - _CHUNK)
+            start = max(first, self._bounds(position - 1)[0], position - size)
             parts = (self.read(position - start, start) + carry).split(b"\n")
             carry = parts[0][: limits.entry_bytes_max + 1]
             offset = start + sum(len(part) + 1 for part in parts)
             for part in reversed(parts[1:]):
                 offset -= len(part) + 1
                 yield offset, part
-            position = start
+            position, size = start, _CHUNK
         yield first, carry
 
     def _bounds(self, offset: int) -> tuple[int, int]:
@@ -395,8 +380,7 @@ def find_genesis(path: str) -> Genesis | None:
             return None
 
 
-_BEFORE: Final = frozenset({"lock", "new"})
-"""What stands beside a ledger before there is one."""
+_BEFORE: Final = frozenset({"lock", "new"})  # what stands beside a ledger before there is one
 
 
 def is_known(path: Path) -> bool:

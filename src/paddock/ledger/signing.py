@@ -1,9 +1,7 @@
 """Who signs checkpoints: a port, and the ledger's own key behind it.
 
-A signer signs only what goes on from what it signed before, as a witness does: it
-keeps its last checkpoint, and wants a consistency proof from that to the new one.
-So a ledger that was cut, restored or made anew gets no signature, and what the
-signer remembers shows it, as long as that lies out of reach of whoever did it.
+A signer signs only what goes on from what it signed before, as a witness does: a ledger that was
+cut, restored or made anew gets no signature, and what the signer remembers shows it.
 """
 
 import os
@@ -130,11 +128,8 @@ class KeySigner:
     """What it signed last stands in a file beside the key. Nothing is read before it is needed."""
 
     def __init__(self, key_path: Path, if_missing: str = "") -> None:
-        self._key_path = key_path
-        self._if_missing = if_missing
+        self._key_path, self._if_missing = key_path, if_missing
         self._key: SigningKey | None = None
-        self._known: SignedCheckpoint | None = None
-        """What was read last, and found to be our own."""
 
     @property
     def verifier(self) -> VerifierKey:
@@ -142,11 +137,7 @@ class KeySigner:
 
     def last(self) -> SignedCheckpoint | None:
         note = read_signed(self._key_path)
-        if note is None:
-            return None
-        if self._known is None or self._known.note != note:
-            self._known = open_note(note, self._loaded().verifier)
-        return self._known
+        return None if note is None else open_note(note, self._loaded().verifier)
 
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
         key = self._loaded()

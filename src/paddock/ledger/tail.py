@@ -1,13 +1,11 @@
 """The end of a ledger: the marks that say where it is, and how lines are put behind it.
 
-The head file says how far the ledger reaches, and how far the disk has it for certain:
-docs/formats/ledger.md has its bytes. Each record stands in a sector of its own, with a CRC-32, so
-that a torn one is seen and its elder twin used. It is written with pwrite(2), not through a
-mapping: a mapped page on a full disk, or of a file that was cut, is a signal that kills.
+The head file says how far the ledger reaches, and how far the disk has it for certain
+(docs/formats/ledger.md). It is written with pwrite(2), not through a mapping: a mapped page on a
+full disk, or of a file that was cut, is a signal that kills.
 
-`append_plain` is the append of the hook, which opens the ledger for one entry, and imports
-nothing slow. Whatever is not plain is declined before a byte is written, for the full store
-(append.py). From the write on, what fails is `AppendFailedError`, and nothing is acknowledged.
+`append_plain` is the append of the hook, for one entry, without slow imports. Whatever is not plain
+is declined before a byte is written, for the full store (append.py).
 """
 
 import fcntl
@@ -29,9 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol
 
-    class EndDisk(Protocol):
-        """What changes the end of a ledger: `posix`, or a `storage.disk.Disk`."""
+    class LedgerDisk(Protocol):
+        """What reads a ledger and changes its end: `os`, or a `storage.disk.Disk`."""
 
+        def open(self, path: str, flags: int, /) -> int: ...
+        def close(self, fd: int, /) -> None: ...
+        def listdir(self, path: str, /) -> list[str]: ...
         def pread(self, fd: int, size_bytes: int, offset: int, /) -> bytes: ...
         def write(self, fd: int, content: bytes, /) -> int: ...
         def pwrite(self, fd: int, content: bytes, offset: int, /) -> int: ...
@@ -40,10 +41,9 @@ if TYPE_CHECKING:
         def stat(self, path: str | int, /) -> posix.stat_result: ...
 
 
-SEGMENT_BYTES = 1 << 28
-CHECKPOINT_ENTRIES = 1024
-COMMIT_TIMEOUT_S = 15.0
-"""As `limits.ledger_segment_bytes` and `checkpoint_entries_max`; what a client waits for."""
+SEGMENT_BYTES = 1 << 28  # as `limits.ledger_segment_bytes`
+CHECKPOINT_ENTRIES = 1024  # as `limits.checkpoint_entries_max`
+COMMIT_TIMEOUT_S = 15.0  # a client waits for it
 HEAD_BYTES = 4096
 _SECTOR = 512
 _DURABLE = 2 * _SECTOR
@@ -59,10 +59,8 @@ _RANK = struct.Struct("<Q8xQ60xB")
 _LINE_BYTES_USUAL = 4096
 _LOCK_TIMEOUT_S = 0.08
 _TAKE = fcntl.LOCK_EX | fcntl.LOCK_NB
-_TRIES_AT_ONCE = 20
-"""Longer than a lock is held: a holder that runs on another processor is done by then."""
-_YIELD_MAX_S = 2e-3
-"""Less than a time slice: programs that only compute get it each time, where they run besides."""
+_TRIES_AT_ONCE = 20  # longer than a holder that runs on another processor has the lock
+_YIELD_MAX_S = 2e-3  # less than a time slice, which programs that only compute get each time
 _SLEEP_MIN_S = 20e-6
 _SLEEP_MAX_S = 2e-3
 _OPEN = posix.O_RDWR | posix.O_CLOEXEC | posix.O_NOFOLLOW
@@ -70,8 +68,7 @@ _REGULAR, _KIND = 0o100000, 0o170000
 
 
 _EXTENSION = ".jsonl"
-START_DIGITS = 16
-"""So the order of the names is the order of the segments, and all stand before the newest."""
+START_DIGITS = 16  # so the names are in the segments' order, and the newest is the last
 
 
 class LedgerPaths:
@@ -83,8 +80,7 @@ class LedgerPaths:
         self.folder = f"{self.stem}.d"
         self.next = f"{self.folder}/next"
         self.lock = f"{self.folder}/lock"
-        self.commit_lock = f"{self.folder}/slock"
-        """Held while the durable mark is written."""
+        self.commit_lock = f"{self.folder}/slock"  # held while the durable mark is written
         self.head = f"{self.folder}/head"
         self.index = f"{self.folder}/index.sqlite"
         self.new = f"{self.folder}/new"
@@ -123,8 +119,7 @@ class Mark:  # noqa: PLW1641 - no set holds one
         return isinstance(other, Mark) and encode_mark(self) == encode_mark(other)
 
 
-NOTHING_DURABLE = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
-"""The beginning of the file: what a durable mark says that never knew a sync."""
+NOTHING_DURABLE = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))  # the beginning of the file
 
 
 class HeadPage:
@@ -161,9 +156,8 @@ def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
 class HeadFile:
     """Its methods raise OSError."""
 
-    def __init__(self, disk: "EndDisk", descriptor: int) -> None:
-        self._disk = disk
-        self.descriptor = descriptor
+    def __init__(self, disk: "LedgerDisk", descriptor: int) -> None:
+        self._disk, self.descriptor = disk, descriptor
 
     def read(self) -> HeadPage:
         """Reading needs no lock: a torn record is no record."""
@@ -217,7 +211,7 @@ def chain(before: Mark, bodies: "Sequence[bytes]") -> tuple[bytes, Mark]:
 
 
 def put_lines(
-    disk: "EndDisk", file: int, head: HeadFile, start: int, lines: bytes, after: Mark
+    disk: "LedgerDisk", file: int, head: HeadFile, start: int, lines: bytes, after: Mark
 ) -> None:
     """What fails half-way is cut back; where that fails too, the next append recovers."""
     rest = lines
@@ -288,7 +282,7 @@ def wait_for_lock(
             pause = min(pause * 1.5, _SLEEP_MAX_S)
 
 
-def is_file(disk: "EndDisk", path: str, identity: tuple[int, int]) -> bool:
+def is_file(disk: "LedgerDisk", path: str, identity: tuple[int, int]) -> bool:
     try:
         status = disk.stat(path)
     except OSError:
@@ -300,7 +294,7 @@ def is_file(disk: "EndDisk", path: str, identity: tuple[int, int]) -> bool:
 
 
 def append_plain(
-    ledger: str, identity: tuple[int, int], body: bytes, disk: "EndDisk" = posix
+    ledger: str, identity: tuple[int, int], body: bytes, disk: "LedgerDisk" = posix
 ) -> None:
     """Append one body durably. Raises: NotPlainError, AppendFailedError."""
     held: dict[str, int] = {}
@@ -359,7 +353,7 @@ def _prepare(
 
 
 def _put_plain(
-    disk: "EndDisk", held: dict[str, int], sealed: str, base: int, before: Mark, body: bytes
+    disk: "LedgerDisk", held: dict[str, int], sealed: str, base: int, before: Mark, body: bytes
 ) -> None:
     lock, file, descriptor, commit = held.values()
     head = HeadFile(disk, descriptor)

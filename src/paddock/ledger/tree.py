@@ -1,10 +1,8 @@
 """The tree beside a ledger: its hashes in files, made from the lines and never believed.
 
-`tree.0` has the leaf hashes, 32 bytes each, in order; `tree.1` the roots of whole subtrees of 256
-leaves, `tree.2` of 65,536, and so on: slices of 8,192 bytes are the tiles of C2SP tlog-tiles.
-`tree.edge` says how far they are filled: `SIZE OFFSET LEAF`. It is written last, so that what a
-kill left half done is written over. They are not synced: who uses them compares with something
-signed, or makes them anew. `checkpoints/` has the notes that were signed, named by their size.
+`tree.0` has the leaf hashes, `tree.1` the roots of whole subtrees of 256 leaves, and so on
+(docs/formats/ledger.md); `tree.edge`, written last, says how far. They are not synced: who uses
+them compares with something signed, or makes them anew.
 """
 
 import os
@@ -20,28 +18,14 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, UsageError
+from paddock.ledger.format import notes
 from paddock.ledger.format.lines import BadLine, fitting_leaves, inspect_line
-from paddock.ledger.format.notes import (
-    HASH_BYTES,
-    Checkpoint,
-    Growing,
-    LeafNodes,
-    Nodes,
-    SignedCheckpoint,
-    consistency_path,
-    format_inclusion,
-    inclusion_path,
-    node_hash,
-    root_of,
-    verify_consistency,
-    verify_inclusion,
-)
+from paddock.ledger.format.notes import HASH_BYTES, Checkpoint, Growing, Nodes, SignedCheckpoint
 from paddock.ledger.read import LedgerReader, damage, failing, read_regular
 from paddock.ledger.tail import NOTHING_DURABLE, LedgerPaths, Mark
 from paddock.pattern import lazy_pattern
 
-_TILE_LEVELS: Final = 8
-"""Levels of the tree between two files."""
+_TILE_LEVELS: Final = 8  # levels of the tree between two files
 _EDGE_BYTES_MAX: Final = 256
 _EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
 """Of more digits no place in a ledger has a number, and none that the system takes."""
@@ -51,8 +35,7 @@ T = TypeVar("T")
 
 
 class TreeFiles:
-    """One process at a time writes them."""
-
+    # One process at a time writes them.
     def __init__(self, folder: str, *, create: bool) -> None:
         self._folder = folder
         self._descriptors: list[int] = []
@@ -72,7 +55,7 @@ class TreeFiles:
         file, above = divmod(level, _TILE_LEVELS)
         row = self._row(file, index << above, 1 << above)
         while len(row) > 1:
-            row = [node_hash(row[at], row[at + 1]) for at in range(0, len(row), 2)]
+            row = [notes.node_hash(row[at], row[at + 1]) for at in range(0, len(row), 2)]
         return row[0]
 
     def leaves(self, begin: int, count: int) -> list[bytes]:
@@ -80,7 +63,7 @@ class TreeFiles:
 
     def grow(self, reader: LedgerReader, end: Mark, signed: int) -> Growing:
         """Hash the lines from the edge to the mark; after `signed` they must hold entries."""
-        growing = Growing.resume(self, self.edge.entries)
+        growing = Growing.resume(self.node, self.edge.entries)
         leaf, offset = self.edge.leaf, self.edge.offset_bytes
         for at, lines in reader.lines(offset, end.offset_bytes):
             before = growing.size
@@ -165,7 +148,7 @@ def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, i
         suppress(LedgerDamagedError, HostError),
         closing(TreeFiles(LedgerPaths(reader.path).folder, create=False)) as tree,
     ):
-        if root_of(tree, checkpoint.size) == checkpoint.root:
+        if notes.root_of(tree.node, checkpoint.size) == checkpoint.root:
             seq = 0
             for offset, lines in reader.lines():
                 known = tree.leaves(seq, min(len(lines), checkpoint.size - seq))
@@ -214,7 +197,7 @@ class InclusionProof(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return format_inclusion(self.seq, self.hashes, self.note)
+        return notes.format_inclusion(self.seq, self.hashes, self.note)
 
 
 class ConsistencyProof(Struct, frozen=True):
@@ -230,8 +213,8 @@ def prove_inclusion(path: str, seq: int, signed: SignedCheckpoint) -> InclusionP
     size, root = signed.checkpoint.size, signed.checkpoint.root
 
     def make(nodes: Nodes) -> InclusionProof | None:
-        leaf, hashes = nodes.node(0, seq), inclusion_path(nodes, seq, size)
-        if not verify_inclusion(leaf, seq, size, hashes, root):
+        leaf, hashes = nodes(0, seq), notes.inclusion_path(nodes, seq, size)
+        if not notes.verify_inclusion(leaf, seq, size, hashes, root):
             return None
         return InclusionProof(seq, size, leaf, tuple(hashes), signed.note)
 
@@ -242,8 +225,8 @@ def prove_consistency(path: str, old: int, signed: SignedCheckpoint) -> Consiste
     size, root = signed.checkpoint.size, signed.checkpoint.root
 
     def make(nodes: Nodes) -> ConsistencyProof | None:
-        old_root, hashes = root_of(nodes, old), consistency_path(nodes, old, size)
-        if not verify_consistency(old, size, old_root, root, hashes):
+        old_root, hashes = notes.root_of(nodes, old), notes.consistency_path(nodes, old, size)
+        if not notes.verify_consistency(old, size, old_root, root, hashes):
             return None
         return ConsistencyProof(old, old_root, size, tuple(hashes), signed.note)
 
@@ -265,14 +248,14 @@ def _prove(
         suppress(LedgerDamagedError, HostError),  # the files beside the ledger are not whole
         closing(TreeFiles(LedgerPaths(path).folder, create=False)) as tree,
     ):
-        found = make(tree)
+        found = make(tree.node)
     leaves: list[bytes] = []
     if found is None:
         with LedgerReader(path) as reader:
             for _, lines in reader.lines():
                 leaves += [sha256(b"\0" + line).digest() for line in lines[: size - len(leaves)]]
                 if len(leaves) == size:
-                    found = make(LeafNodes(leaves))
+                    found = make(notes.leaf_nodes(leaves))
                     break
     if found is None:
         said = f"the first {size} entries are not those that were signed"

@@ -1,12 +1,9 @@
 """Verify a ledger: every line, every link, every checkpoint, and where it stops being true.
 
-The chain shows, without any key: an edit, a deletion, an insertion, a swap, another
-encoding of the same values, a key given twice, bytes that are no entry. Checkpoints
-that are held elsewhere show what it cannot: a ledger that was cut, restored, or
-chained anew. What they do not cover is stated.
-
-A pass parses only what no checkpoint covers; where anything does not fit, it is made again with
-every line parsed. Nothing beside the lines is trusted: whoever changed them can have made it.
+The chain shows an edit without any key; checkpoints that are held elsewhere show a ledger that was
+cut, restored, or chained anew. A pass parses only what no checkpoint covers; where anything does
+not fit, it is made again with every line parsed. Nothing beside the lines is trusted: whoever
+changed them can have made it.
 """
 
 from collections.abc import Sequence
@@ -49,12 +46,9 @@ class ChainFault(StrEnum):
     HEAD = "head"
     SEGMENT = "segment"
     CHECKPOINT = "checkpoint"
-    ROLLED_BACK = "rolled_back"
-    """More was signed than is here."""
-    REWRITTEN = "rewritten"
-    """Other entries were signed than are here."""
-    ANCHOR = "anchor"
-    """The anchor holds no checkpoint, and some were signed."""
+    ROLLED_BACK = "rolled_back"  # more was signed than is here
+    REWRITTEN = "rewritten"  # other entries were signed than are here
+    ANCHOR = "anchor"  # the anchor holds no checkpoint, and some were signed
 
 
 class LedgerProblem(Struct, frozen=True):
@@ -192,13 +186,10 @@ class _Pass:
         since: Remembered | None,
         parsed_from: int,
     ) -> None:
-        self._reader = reader
-        self._opened = opened
-        self._parsed_from = parsed_from
+        self._reader, self._opened, self._parsed_from = reader, opened, parsed_from
         self.is_sound = True
         self._lines = self._seq = self._entries = 0
-        self._before = self._offset = 0
-        """Where the last line began, and where the next one begins."""
+        self._before = self._offset = 0  # where the last line began, and where the next one begins
         self._prev: str = PREV_OF_GENESIS
         """Empty after a line that holds no entry: whether one is missing, the next one tells."""
         self._head: Head | None = None

@@ -7,7 +7,7 @@ import pytest
 from paddock import limits
 from paddock.errors import UsageError
 from paddock.ledger.export import ExportedLines, LeftOutLines, PageText, Row, export_page, make_page
-from paddock.ledger.format.notes import Growing, LeafNodes, node_hash, root_of
+from paddock.ledger.format.notes import Growing, leaf_nodes, node_hash, root_of
 from paddock.ledger.query import Filter
 from paddock.values.entries import Entry
 from tests.support.ledgers import note, open_ledger
@@ -56,7 +56,7 @@ def root(rows: list[Row], size: int) -> bytes:
 def whole_root(lines: list[bytes], size: int) -> bytes:
     from hashlib import sha256
 
-    return root_of(LeafNodes([sha256(b"\0" + line).digest() for line in lines]), size)
+    return root_of(leaf_nodes([sha256(b"\0" + line).digest() for line in lines]), size)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 6, 7, 8, 40])

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from paddock.ledger.export import PageText, export_page, make_page
 from paddock.ledger.format.line import chain_tail, leaf_hash
 from paddock.ledger.format.lines import Genesis
-from paddock.ledger.format.notes import Checkpoint, LeafNodes, format_note, root_of
+from paddock.ledger.format.notes import Checkpoint, format_note, leaf_nodes, root_of
 from paddock.ledger.query import Filter
 from paddock.ledger.signing import make_key
 from paddock.values.entries import Entry
@@ -41,7 +41,7 @@ HOSTILE = (
 
 def signed(lines: list[bytes], size: int, key=KEY) -> str:
     leaves = [sha256(b"\0" + line).digest() for line in lines[:size]]
-    checkpoint = Checkpoint(ORIGIN, size, root_of(LeafNodes(leaves), size))
+    checkpoint = Checkpoint(ORIGIN, size, root_of(leaf_nodes(leaves), size))
     verifier = key.verifier
     signature = key.sign(checkpoint.text.encode())
     return format_note(checkpoint.text, verifier.name, verifier.key_id, signature)

@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from paddock.errors import LedgerBusyError
-from paddock.ledger.files import FileLock, Waiting, find_holder
+from paddock.ledger.files import FileLock, find_holder
+from paddock.ledger.tail import wait_for_lock
 from paddock.storage.disk import Disk
 
 LOCKS = """\
@@ -18,7 +19,7 @@ LOCKS = """\
 
 
 def open_lock(tmp_path, timeout_s=0.01):
-    return FileLock(Disk(), os.path.join(tmp_path, "lock"), Waiting(lock_timeout_s=timeout_s))
+    return FileLock(Disk(), os.path.join(tmp_path, "lock"), timeout_s)
 
 
 def takes(lock):
@@ -61,41 +62,47 @@ def test_waiting_has_an_end_and_names_the_holder(tmp_path):
     second.acquire()
 
 
-class TriesCounted(Disk):
-    """Says how often the lock was tried."""
+class Waited:
+    """A lock that is held for so many seconds, by a clock that each yield and each sleep moves."""
 
-    def __init__(self):
+    def __init__(self, held_s, yield_s=0.0):
+        self.held_s, self.yield_s = held_s, yield_s
+        self.now_s = 0.0
         self.tries = 0
+        self.slept = []
 
     def lock(self, descriptor, operation):
         self.tries += 1
-        fcntl.flock(descriptor, operation)
+        if self.now_s < self.held_s:
+            raise BlockingIOError
+
+    def monotonic(self):
+        self.now_s += self.yield_s
+        return self.now_s
+
+    def sleep(self, seconds):
+        self.slept.append((self.tries, seconds))
+        self.now_s += 1.0
+
+    def takes(self, timeout_s):
+        return wait_for_lock(self.lock, 0, timeout_s, self.monotonic, self.sleep)
 
 
-@pytest.mark.parametrize(("yield_s", "wanted"), [(10e-6, [20, 20]), (0.003, [1, 1])])
-def test_where_a_yield_takes_a_time_slice_the_lock_is_slept_for(tmp_path, yield_s, wanted):
-    now, slept, disk = [0.0], [], TriesCounted()
+@pytest.mark.parametrize(("yield_s", "tries"), [(10e-6, 20), (0.003, 1)])
+def test_where_a_yield_takes_a_time_slice_the_lock_is_slept_for(yield_s, tries):
+    waited = Waited(held_s=100.0, yield_s=yield_s)
 
-    def monotonic():
-        now[0] += yield_s
-        return now[0]
+    assert not waited.takes(0.5)
+    assert waited.slept[0][0] == tries
 
-    def sleep(seconds):
-        slept.append(disk.tries)
-        now[0] += 1.0
 
-    waiting = Waiting(monotonic=monotonic, sleep=sleep, lock_timeout_s=0.5)
-    holder, lock = open_lock(tmp_path), FileLock(disk, os.path.join(tmp_path, "lock"), waiting)
-    holder.acquire()
-    tries = []
-    for _ in range(2):
-        disk.tries = 0
-        slept.clear()
-        with pytest.raises(LedgerBusyError):
-            lock.acquire()
-        tries += slept[:1]
+def test_waiting_sleeps_longer_each_time_until_its_end_or_until_the_lock_is_free():
+    waited = Waited(held_s=100.0)
 
-    assert tries == wanted
+    assert not waited.takes(5.0)
+    assert len(waited.slept) == 5
+    assert sorted(waited.slept) == waited.slept
+    assert Waited(held_s=2.0).takes(5.0)
 
 
 def test_waiting_for_a_thread_of_ones_own_has_an_end_too(tmp_path):
@@ -107,36 +114,6 @@ def test_waiting_for_a_thread_of_ones_own_has_an_end_too(tmp_path):
 
     lock.release()
     lock.acquire()
-
-
-def test_waiting_goes_by_the_clock_that_it_was_given(tmp_path):
-    now = [0.0]
-    slept = []
-
-    def sleep(seconds):
-        slept.append(seconds)
-        now[0] += 1.0
-
-    waiting = Waiting(monotonic=lambda: now[0], sleep=sleep, lock_timeout_s=5.0)
-    holder = open_lock(tmp_path)
-    holder.acquire()
-    lock = FileLock(Disk(), holder.path, waiting)
-
-    with pytest.raises(LedgerBusyError, match="waited 5 s"):
-        lock.acquire()
-
-    assert len(slept) == 5
-    assert sorted(slept) == slept
-
-
-def test_the_lock_is_taken_when_its_holder_lets_go_while_we_wait(tmp_path):
-    holder = open_lock(tmp_path)
-    holder.acquire()
-    waiting = Waiting(monotonic=lambda: 0.0, sleep=lambda _: holder.release(), lock_timeout_s=5.0)
-
-    FileLock(Disk(), holder.path, waiting).acquire()
-
-    assert not takes(holder)
 
 
 def test_the_holder_is_read_from_the_list_of_locks():

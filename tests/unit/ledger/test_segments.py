@@ -195,7 +195,11 @@ def test_a_rotation_that_is_killed_anywhere_is_finished_or_taken_back(
         shutil.rmtree(scene, ignore_errors=True)
         shutil.copytree(template, scene)
         path = os.fspath(scene / "x.jsonl")
-        other = open_ledger(path, segment_bytes=SMALL, waiting=QUICK) if is_same_process else None
+        other = (
+            open_ledger(path, segment_bytes=SMALL, lock_timeout_s=QUICK)
+            if is_same_process
+            else None
+        )
         disk = FaultyDisk()
         dying = open_ledger(path, segment_bytes=SMALL, disk=disk)
         disk.calls.clear()

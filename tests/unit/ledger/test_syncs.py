@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
-from paddock.ledger.files import FileLock, Waiting, open_head
+from paddock.ledger.files import FileLock, open_head
 from paddock.ledger.read import read_head
 from paddock.storage.disk import Disk
 from tests.support.children import start
@@ -320,9 +320,9 @@ def test_a_head_file_that_is_cut_while_one_waits_is_no_failure(path):
 
 
 def test_a_mark_that_is_held_up_is_waited_for_and_nothing_acknowledged(path):
-    ledger = open_ledger(path, waiting=QUICK)
+    ledger = open_ledger(path, lock_timeout_s=QUICK)
     pending = Pending(ledger, [note("one")])
-    lock = FileLock(Disk(), beside(path, "slock"), Waiting())
+    lock = FileLock(Disk(), beside(path, "slock"), 1.0)
     lock.acquire()
 
     with pytest.raises(LedgerBusyError, match=f"locked by process {os.getpid()}"):

@@ -26,14 +26,11 @@ else:
 
 PREV_OF_GENESIS = "0" * 64
 ID_BYTES = 16
-TIMESTAMP_SECONDS_MAX = 253_402_300_800
-"""The year 10000, which no timestamp reaches. Seconds since 1970."""
-TAIL_BYTES_MAX = len(',"seq":,"prev":""}') + 16 + 64
-"""The fixed text at a line's end; 2^53 has 16 digits."""
-LINE_BYTES_MAX = 1_048_576
-DEPTH_MAX = 64
-INTEGER_MAX = 2**53
-"""As `limits.entry_bytes_max`, `entry_depth_max` and `json_integer_max`."""
+TIMESTAMP_SECONDS_MAX = 253_402_300_800  # since 1970: the year 10000, which no timestamp reaches
+TAIL_BYTES_MAX = len(',"seq":,"prev":""}') + 16 + 64  # 2^53 has 16 digits
+LINE_BYTES_MAX = 1_048_576  # as `limits.entry_bytes_max`
+DEPTH_MAX = 64  # as `limits.entry_depth_max`
+INTEGER_MAX = 2**53  # as `limits.json_integer_max`
 
 # Threat: a value that an agent chose is shown by `cat` in somebody's terminal.
 # DEL and the C1 controls drive terminals; line separators, direction marks and

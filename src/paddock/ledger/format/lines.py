@@ -281,7 +281,6 @@ class VerifierKey(Struct, frozen=True):
 
 
 def split_key(text: str) -> tuple[str, str, bytes] | None:
-    """Return name, key id in hex and 32 bytes of a key's text."""
     name, key_id, encoded = [*text.split("+", 2), "", ""][:3]
     decoded = decode_base64(encoded) or b""
     is_key = len(decoded) == 1 + _KEY_BYTES and decoded[:1] == ALGORITHM_ED25519

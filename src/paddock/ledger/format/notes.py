@@ -8,10 +8,10 @@ may follow and mean nothing to us.
 
 import re
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
@@ -82,7 +82,6 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
-    """Return what a note says, whoever signed it."""
     return parse_checkpoint(parse_note(note)[0])
 
 
@@ -147,18 +146,13 @@ _NODE: Final = b"\x01"
 _BEGUN: Final = sha256(_NODE)
 
 
-class Nodes(Protocol):
-    def node(self, level: int, index: int) -> bytes: ...  # a subtree's root: of 2^level leaves
+Nodes = Callable[[int, int], bytes]
+"""By level and index, a subtree's root: of 2^level leaves."""
 
 
-class LeafNodes:
-    __slots__ = ("_levels",)
-
-    def __init__(self, leaves: Sequence[bytes]) -> None:
-        self._levels = Growing().extend(leaves)
-
-    def node(self, level: int, index: int) -> bytes:
-        return self._levels[level][index]
+def leaf_nodes(leaves: Sequence[bytes]) -> Nodes:
+    levels = Growing().extend(leaves)
+    return lambda level, index: levels[level][index]
 
 
 class Growing:
@@ -176,7 +170,7 @@ class Growing:
     @classmethod
     def resume(cls, nodes: Nodes, size: int) -> "Growing":
         levels = [level for level in range(size.bit_length()) if size >> level & 1]
-        return cls(size, [nodes.node(level, (size >> level) - 1) for level in levels])
+        return cls(size, [nodes(level, (size >> level) - 1) for level in levels])
 
     @classmethod
     def from_hashes(cls, size: int, hashes: Sequence[bytes]) -> "Growing | None":
@@ -251,7 +245,6 @@ def _siblings(nodes: Nodes, wanted: tuple[int, int], begin: int, end: int) -> li
 def verify_inclusion(
     leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes
 ) -> bool:
-    """RFC 9162, 2.1.3.2."""
     if not 0 <= index < size:
         return False
     found = _climb(index, size - 1, leaf, path)
@@ -261,7 +254,6 @@ def verify_inclusion(
 def verify_consistency(
     old: int, size: int, old_root: bytes, root: bytes, path: Sequence[bytes]
 ) -> bool:
-    """RFC 9162, 2.1.4.2."""
     if not 0 <= old <= size:
         return False
     if old in {0, size}:
@@ -309,6 +301,6 @@ def _subtree(nodes: Nodes, begin: int, end: int) -> bytes:
     size = end - begin
     if size & (size - 1) == 0:
         level = size.bit_length() - 1
-        return nodes.node(level, begin >> level)
+        return nodes(level, begin >> level)
     middle = begin + _split(size)
     return node_hash(_subtree(nodes, begin, middle), _subtree(nodes, middle, end))

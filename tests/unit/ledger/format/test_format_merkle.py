@@ -8,9 +8,9 @@ from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.notes import (
     EMPTY_ROOT,
     Growing,
-    LeafNodes,
     consistency_path,
     inclusion_path,
+    leaf_nodes,
     root_of,
     verify_consistency,
     verify_inclusion,
@@ -74,7 +74,7 @@ PROOFS = {
     ],
 }
 LEAVES = [bytes.fromhex(leaf_hash(each)) for each in INPUTS]
-NODES = LeafNodes(LEAVES)
+NODES = leaf_nodes(LEAVES)
 
 
 def in_hex(path):
@@ -83,7 +83,7 @@ def in_hex(path):
 
 def test_the_root_of_nothing_is_the_hash_of_nothing():
     assert EMPTY_ROOT.hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    assert root_of(LeafNodes([]), 0) == Growing().root() == EMPTY_ROOT
+    assert root_of(leaf_nodes([]), 0) == Growing().root() == EMPTY_ROOT
 
 
 @pytest.mark.parametrize("size", range(1, 9))

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.format.notes import Checkpoint, LeafNodes, root_of
+from paddock.ledger.format.notes import Checkpoint, leaf_nodes, root_of
 from paddock.ledger.verify import ChainFault, Held, Unanswered, verify
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, note
@@ -121,7 +121,7 @@ def test_a_checkpoint_that_ends_at_the_border_of_a_file_is_compared(sealed, by):
     first = verify(sealed.path)
     leaves = [hashlib.sha256(b"\0" + line).digest() for line in all_lines(sealed)]
     size = first.memory.size + by
-    true, false = root_of(LeafNodes(leaves), size), bytes(32)
+    true, false = root_of(leaf_nodes(leaves), size), bytes(32)
     notes = [sealed.signer.sign(Checkpoint(ORIGIN, size, true), []).note]
     sealed.signer.forget()
     notes.append(sealed.signer.sign(Checkpoint(ORIGIN, size, false), []).note)
