@@ -1,8 +1,10 @@
 """The history of a plane: what a workspace is about to replace is handed over here first.
 
-keeper.keep_file(doing, fd)      what stands there is in the store, the note is written
-… the workspace acts, and sees that it was what was kept that lost its place …
-kept.settle()                    or, if the act did not happen, kept.release()
+    keeper.keep_file(doing, fd)      what stands there is in the store, the note is written
+    … the workspace acts, and sees that it was what was kept that lost its place …
+    kept.settle()                    or, if the act did not happen, kept.release()
+
+Store and notes are loaded, and opened, when they are first needed: for calls that write.
 """
 
 import fcntl

@@ -49,11 +49,11 @@ class Doing(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     kind: DoingKind
     entry: DoingEntry = "file"
     before: str | None = None
-    after: str | None = None
+    after: str | None = None  # versions; None: nothing stands there
     to: str | None = None
-    mode: int | None = None
-    made: tuple[str, ...] = ()
-    entry_after: DoingEntry | Literal[""] = ""
+    mode: int | None = None  # of what goes away
+    made: tuple[str, ...] = ()  # directories on the way
+    entry_after: DoingEntry | Literal[""] = ""  # where that is something else
     is_kept: bool = True
     mode_after: int | None = None
 
