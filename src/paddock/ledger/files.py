@@ -1,7 +1,7 @@
 """A ledger's open files: locked, made, rotated, and recovered where they do not end at their mark.
 
 A ledger appears whole: GENESIS is written and synced under another name, then linked to its own,
-then the directory is synced. So an empty file is damage, and at every instant one has its name.
+then the directory is synced: an empty file is damage, and at every instant one has its name.
 
 A torn tail is copied to `torn/`, the copy synced, then it is cut off, and an entry records it.
 Until that is durable the piece is named `.pending`: a crash in between reports it later.

@@ -231,8 +231,7 @@ def find_decided(
         return any(kind in line for kind in kinds) and all(needle in line for needle in needles)
 
     for row in _newest_first(path, may_match):
-        is_bad = isinstance(row, BadRow)
-        if is_bad or (row.entry.event_type in event_types and wanted.matches(row)):
+        if isinstance(row, BadRow) or (row.entry.event_type in event_types and wanted.matches(row)):
             yield row
 
 
