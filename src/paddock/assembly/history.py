@@ -204,8 +204,7 @@ def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]
 def read_output(project: Project, digest: str) -> bytes | None:
     """What a command printed, from the history; None where it is not there any more."""
     with look_at_history(project) as store:
-        name = f"sha256:{digest}"
-        return store.read(name) if store.has(name) else None
+        return store.find(f"sha256:{digest}")
 
 
 def has_output(project: Project, digest: str) -> bool:

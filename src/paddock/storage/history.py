@@ -246,12 +246,10 @@ class BlobStore(History):
         self.store.sync()
 
     def read(self, digest: str) -> bytes | None:
-        if not self.has(digest):
-            return None
-        kept = self.store.read(DIGEST_PREFIX + digest)
-        if len(kept) < SALT_BYTES:
+        kept = self.store.find(DIGEST_PREFIX + digest)
+        if kept is not None and len(kept) < SALT_BYTES:
             raise IntegrityError(f"the content {digest} has no salt")
-        return kept[SALT_BYTES:]
+        return None if kept is None else kept[SALT_BYTES:]
 
     def has(self, digest: str) -> bool:
         return self.store.has(DIGEST_PREFIX + digest)

@@ -239,7 +239,6 @@ class UnclaimedEntry(Struct, frozen=True):
 
 class Journal:
     def __init__(self, directory: str, disk: Disk) -> None:
-        """The directory is made where it is missing; its parent is not."""
         self._disk = disk
         with converting(f"open the journal {quote(directory)}"):
             with contextlib.suppress(FileExistsError):

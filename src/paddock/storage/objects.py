@@ -65,6 +65,7 @@ _NOT_HERE: Final = frozenset({EXDEV, EPERM, EACCES, EMLINK, EOPNOTSUPP, ENOENT})
 """link(2): another file system or mount, no hard links there, no /proc."""
 _KEEP: Final = "keep what is about to be replaced"
 _READ: Final = "read the history"
+_Unpacked = Callable[[int, int], Iterable[bytes]]
 
 
 def name_of(digest: str) -> str:
@@ -119,6 +120,9 @@ class StoreReader:
     def read(self, digest: str) -> bytes:
         return b"".join(self._content(digest))
 
+    def find(self, digest: str) -> bytes | None:
+        return self.read(digest) if self.has(digest) else None
+
     def verify(self, digest: str) -> None:
         for _ in self._content(digest):
             continue
@@ -144,9 +148,7 @@ class StoreReader:
                 raise _damaged(digest, "its content has another digest")
 
     @contextmanager
-    def _opened(
-        self, digest: str
-    ) -> "Generator[tuple[int, Callable[[int, int], Iterable[bytes]]] | None]":
+    def _opened(self, digest: str) -> "Generator[tuple[int, _Unpacked] | None]":
         with converting(_READ), ExitStack() as held:
             name, found = name_of(digest), None
             with suppress(FileNotFoundError):
