@@ -14,8 +14,7 @@ from paddock.assembly.project import CORE, DEVELOPMENT
 from paddock.errors import ConfigError
 from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
-from paddock.packages.bootstrap import load_packages
-from paddock.packages.founding import Founding, found
+from paddock.packages.bootstrap import Founding, found, load_packages
 from paddock.packages.ledger import LEDGER, PackageLedger
 from paddock.packages.manifest import INSTALLED, PLANE_MARKER, manifest_path
 from paddock.packages.transaction import Depot

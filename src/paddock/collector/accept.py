@@ -43,8 +43,6 @@ class OfferAnswer(Struct, frozen=True):
 
 
 class _NotTakenError(Exception):
-    """Leaves a block of `Store.taking` so that nothing of it is kept."""
-
     def __init__(self, refusal: OfferRefusal) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
@@ -65,7 +63,7 @@ def _accept_or_leave(store: Store, offer: Offer) -> ChainHead | OfferRefusal | L
 
 
 def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
-    """Take one offer in, or drop it and keep why (not of one that is BEHIND). Raises: HostError."""
+    """Take one offer in, or drop it and keep why (not of one that is BEHIND)."""
     chain = find_chain(store, offer.host, offer.ledger)
     try:
         if chain is None:

@@ -134,7 +134,6 @@ class PostgresStore:
         return False
 
     def chains(self) -> Sequence[Chain]:
-        """See `Store`. Raises: also LedgerDamagedError where a key is none."""
         with self._asking("read what is enrolled"):
             rows = self._connection.execute(
                 "SELECT host, ledger, tier, key FROM paddock_collector.chains ORDER BY host, ledger"
@@ -213,7 +212,6 @@ class PostgresStore:
             yield PostgresTaking(self, self._connection, chain, offer)
 
     def _lock_chain(self, chain: Chain) -> None:
-        """The row of this chain alone. What is read after it is newer than the lock."""
         name = (chain.host, chain.ledger)
         # A process that was stopped may hold it: that is waited for once.
         wait = " NOWAIT" if name in self._held_chains else ""

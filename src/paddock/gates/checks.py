@@ -88,7 +88,6 @@ NO_ARCHIVE = "it looks at an archive, when that is installed: paddock package ve
 
 
 def check_archive(content: bytes) -> GateResult:
-    """Raises nothing for what stands in them."""
     tally = Tally(G0A)
     try:
         archive = read_archive(content)
@@ -457,7 +456,6 @@ _Finding = tuple[int, tuple[Failure, ...]]
 def judge_ledger(
     name: LedgerName, path: Path, file: str, witness: LedgerWitness, *, is_required: bool
 ) -> _Finding:
-    """Look at one ledger, called `file` in a failure. Raises: ConfigError, IntegrityError."""
     if not path.exists():
         return _missing(name, path, file, witness, is_required=is_required)
     if path.is_symlink() or not path.is_file():
@@ -576,12 +574,10 @@ CHECKS_FOR_MODELS: Final[Mapping[str, Check]] = MappingProxyType({**CHECKS, G4: 
 def run_gates(
     names: Sequence[str], checks: Mapping[str, Check], ground: GatesGround
 ) -> tuple[GateResult, ...]:
-    """These gates, in this order. Raises nothing for what stands in the plane."""
     return tuple(run_gate(name, checks[name], ground) for name in names)
 
 
 def run_gate(name: str, check: Check, ground: GatesGround) -> GateResult:
-    """One gate; what cannot be read makes it fail."""
     ground.tools.watcher.begins(name, "")
     try:
         return check(ground)

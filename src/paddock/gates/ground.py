@@ -99,8 +99,6 @@ class GateTools(Struct, frozen=True):
 
 
 class GatesGround:
-    """One plane, as one run of gates sees it. Reading raises what stands in the way."""
-
     def __init__(self, layout: PlaneLayout, tools: GateTools) -> None:
         self.layout = layout
         self.tools = tools

@@ -201,14 +201,11 @@ _NOT_OURS: Final = 0o7133
 
 
 class OwnFile(Struct, frozen=True):
-    """A file of the plane's own: the digest that it has to have, where that is known, and has."""
-
     digest: str | None = None
     found: str | None = None
 
 
 def own_paths(ground: GatesGround) -> dict[str, OwnFile]:
-    """Manifests, receipts, keys and approvals; each of the last two was read and loads."""
     found: dict[str, OwnFile] = {}
     for name, package in ground.installed.packages.items():
         manifest, receipt = package.manifest.canonical, package.receipt.to_bytes()
@@ -229,7 +226,6 @@ def is_waiting_call(path: str) -> bool:
 
 
 def find_ledger_detail(path: str) -> Detail | None:
-    """What a ledger keeps there, beside its text; None where it keeps nothing."""
     place, separator, detail = path.partition(".d/")
     directory, _, name = place.rpartition("/")
     pattern = LEDGER_DIRECTORIES.get(directory)

@@ -7,10 +7,10 @@
     installed       receipts, what is installed, registries, whose a file becomes
     ledger          what the packages ledger says, and where the plane says something else
     transaction     a change on its way, on disk; what an act on packages works with
-    swap, change    from acts to one set of changes; making it, completing it, undoing it
+    change          from acts to one set of changes; making it, completing it, undoing it
     vouching        approving a package, signing the set; G5 and G2 before an install
     install         install, upgrade, uninstall
-    bootstrap       the packages that a plane is made from   founding   all of them at once
+    bootstrap       the packages that a plane is made from; founding one, of all at once
 
 An archive is read into a value before anything is asked, every question is answered before
 anything is written, and then the plane changes as one set of its journal. What decides that

@@ -95,7 +95,7 @@ def load_archive(path: Path) -> Archive:
 
 
 def load_bytes(path: Path) -> bytes:
-    """An archive's bytes, one more than it may have at most. Raises: UsageError, ConfigError."""
+    """An archive's bytes, one more than it may have at most."""
     content = read_file_through_links(path, limits.package_archive_bytes_max + 1)
     if content is None:
         raise UsageError(f"there is no archive {quote(str(path))}", where=str(path))
@@ -116,12 +116,10 @@ def read_archive(content: bytes) -> Archive:
 
 
 def write_archive(manifest: Manifest, files: tuple[PackedFile, ...]) -> bytes:
-    """The archive of these files: the same bytes whenever and wherever it is made."""
     return write_members((PackedFile(MANIFEST, manifest.canonical, FILE_MODE), *files))
 
 
 def write_members(members: Iterable[PackedFile]) -> bytes:
-    """An archive in the one form, of these files and nothing else."""
     tar = b"".join(map(_encode, sorted(members, key=lambda member: member.path.encode())))
     return wrap(tar + _end_at(len(tar)))
 
@@ -144,7 +142,6 @@ def find_disagreements(manifest: Manifest, members: dict[str, PackedFile]) -> li
 
 
 def read_members(content: bytes) -> dict[str, PackedFile]:
-    """By their names, whatever they are. Raises: ArchiveRefusedError."""
     tar, found, offset = unwrap(content), dict[str, PackedFile](), 0
     while any(tar[offset : offset + _BLOCK_BYTES]):
         if len(found) > limits.package_files_max:
@@ -229,7 +226,6 @@ def _end_at(offset: int) -> bytes:
 
 
 def wrap(content: bytes) -> bytes:
-    """`content` as one gzip member (RFC 1952) of stored blocks."""
     pieces = [_GZIP_HEADER]
     for start in range(0, len(content), _STORED_BYTES_MAX) or range(1):
         piece = content[start : start + _STORED_BYTES_MAX]
@@ -294,7 +290,6 @@ _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O
 
 
 def compute_sha256(path: Path) -> str:
-    """Read in pieces; no link is followed. Raises: ConfigError, HostError."""
     with host_errors("reading", path):
         descriptor = os.open(path, _FLAGS)
         try:
@@ -371,7 +366,6 @@ def pack(source: Path, destination: Path) -> PackReport:
 
 
 def read_source(source: Path) -> PackedSource:
-    """Every file is read once. Raises: as `pack`."""
     manifest = read_source_manifest(source)
     found = _Survey(source)
     found.look()
@@ -389,7 +383,7 @@ def read_source(source: Path) -> PackedSource:
 
 
 def write_hashes(source: Path, *, check: bool) -> HashReport:
-    """With `check`, only compare. Raises: ConfigError, UsageError, HostError."""
+    """With `check`, only compare."""
     path = source / MANIFEST
     content = _manifest_bytes(path)
     given = parse_file(content, str(path))
@@ -420,7 +414,6 @@ def read_source_manifest(source: Path) -> Manifest:
 
 
 def is_litter(name: str) -> bool:
-    """Whether a tool or a system left it: by its name alone."""
     return name in _LITTER_NAMES or _LITTER_FORMS.fullmatch(name) is not None
 
 

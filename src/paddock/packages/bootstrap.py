@@ -1,5 +1,7 @@
 """The bootstrap: the packages that a plane is made from, and the archive that carries them.
 
+Below: founding a plane, which installs all of them at once.
+
     CP_BOOTSTRAP.tar.gz
         README.md, install.sh, paddock, requirements.txt
         bootstrap.json          every other file with its SHA-256; the packages in order
@@ -12,8 +14,10 @@ the same bytes, and the source inside an archive makes that archive again.
 """
 
 import os
+import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +26,8 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
+from paddock.ledger.format.lines import StoredEntry
+from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import (
     Archive,
     PackedFile,
@@ -32,19 +38,54 @@ from paddock.packages.archive import (
     write_archive,
     write_members,
 )
+from paddock.packages.change import Swap
+from paddock.packages.install import draft_receipt
+from paddock.packages.installed import InstallReceipt, Put, digest_of_set, row_of
+from paddock.packages.ledger import LEDGER_FILE, PackageLog, enrolled_entry, installed_entry
 from paddock.packages.manifest import (
     FILE_MODE,
+    PLANE_MARKER,
     PROGRAM_MODE,
+    Manifest,
+    approval_file,
+    find_collision,
     install_order,
     is_digest,
+    key_file,
+    manifest_path,
     path_problem,
+    place_problem,
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
+from paddock.packages.signing import (
+    ApprovalClaim,
+    PackageApproval,
+    PublicKey,
+    approval_problem,
+    exact_scope,
+    key_bytes,
+    make_approval,
+    public_half,
+    read_approvals,
+    read_keys,
+    sign_digest,
+    signature_problem,
+    timestamp_of,
+)
+from paddock.packages.transaction import Depot, new_transaction_id
+from paddock.packages.vouching import ABOUT_PACKAGES, read_vouched, sign_now
 from paddock.plane.json_files import parse_file, write_object
+from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.storage.atomic import host_errors, read_file
 from paddock.text.json import Strict
-from paddock.text.show import quote
-from paddock.values.entries import digest_of
+from paddock.text.show import quote, show_name
+from paddock.values.entries import (
+    OPERATOR_KEY_ENROLLED,
+    PACKAGE_INSTALLED,
+    PACKAGE_SET_SIGNED,
+    Entry,
+    digest_of,
+)
 
 NAME: Final = "CP_BOOTSTRAP.tar.gz"
 INDEX: Final = "bootstrap.json"
@@ -70,19 +111,16 @@ class Unpacked(Struct, frozen=True):
 
 
 def load_packages(program: Path = PROGRAM) -> tuple[Archive, ...]:
-    """In the order of their install. Raises: GateRefusedError, ConfigError, HostError."""
     return _in_order([_packed(source) for source in _sources(program)])
 
 
 def build_bootstrap(program: Path = PROGRAM) -> bytes:
-    """The archive of this distribution, or of a copy of it. Raises: as `load_packages`."""
     archives = load_packages(program)
     members = [*_top(program), *_packages(archives), *_source(program)]
     return write_members((*members, _index(members, archives)))
 
 
 def find_differences(content: bytes, program: Path = PROGRAM) -> tuple[Failure, ...]:
-    """Empty where nothing differs. Raises: ArchiveRefusedError; as `load_packages`."""
     ours = build_bootstrap(program)
     if content == ours:
         return ()
@@ -97,7 +135,6 @@ def find_differences(content: bytes, program: Path = PROGRAM) -> tuple[Failure, 
 
 
 def read_unpacked(directory: Path) -> Unpacked:
-    """Each file is read once. Raises: UsageError, ArchiveRefusedError, ConfigError, HostError."""
     content = read_file(directory / INDEX, limits.manifest_bytes_max)
     if content is None:
         raise UsageError(
@@ -226,3 +263,275 @@ def _listed(read: dict[str, bytes], package_id: str) -> Archive:
     if archive.manifest.package_id != package_id:
         raise ArchiveRefusedError("it holds another package", file=name)
     return archive
+
+
+# Founding a plane: all packages of the bootstrap at once, where no plane was yet.
+#
+#     approvals and the operator's public key   one set of the journal
+#     the packages ledger: key enrolled, every package installed, each under its approval
+#     files, manifests, receipts                 one set of the journal
+#     the packages ledger: the set is signed
+#     the admin's configuration                  by whoever called: from then on it is a plane
+#
+# Killed anywhere, what stands there is no plane, and founding it again goes on: an approval that
+# holds is taken up, an entry that was recorded is not recorded twice, and a set is completed or
+# undone by the journal. Once the set is signed nothing is left to put; and where the packages
+# ledger tells of more than such a beginning, a plane stood there that lost its configuration:
+# nothing is installed on it under approvals that it used.
+#
+# The same questions are asked as by any install (G0A when the archives were read, G3, ownership,
+# places), and the same traces are left; acceptance commands are run by the gate G4, on the plane
+# that is there then.
+
+
+class Founding(Struct, frozen=True):
+    archives: tuple[Archive, ...]
+    key: SigningKey | None
+    """The operator's; None for a plane that asks nobody (`--dev`)."""
+    later: frozenset[str]
+    """Files that whoever founds the plane puts there last, and this does not."""
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        return tuple(archive.manifest for archive in self.archives)
+
+
+def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
+    """Put everything in its place; the files that were made. The plane's lock is held.
+
+    Raises: as `install`; ConfigError: a key, an approval or a record is not ours.
+    """
+    _require_sound(founding)
+    # Where there is no packages ledger, what stands beside it is of one in the making.
+    log = depot.ledger.read() if depot.ledger.path.exists() else PackageLog(())
+    _require_beginning(log, founding, depot.ledger.path)
+    _require_free(depot, founding, log)
+    receipts = _record(depot, founding, log, _approvals(depot, founding, log))
+    swap = Swap(depot.workspace)
+    for archive in founding.archives:
+        manifest = archive.manifest
+        _put(swap, founding, archive)
+        swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
+        swap.write_receipt(receipts[manifest.package_id])
+    _commit(depot, swap, "packages")
+    _sign(depot, founding)
+    return tuple(depot.layout.root / change.path for change in swap.paths if change.before is None)
+
+
+def _require_sound(founding: Founding) -> None:
+    manifests = founding.manifests
+    if install_order(manifests) != manifests:
+        raise GateRefusedError("G3", [Failure("", "the packages are not in their order")])
+    failures = [
+        Failure(asset.path, problem)
+        for manifest in manifests
+        for asset in manifest.assets
+        if (problem := place_problem(asset.path, manifest.plane_id))
+    ]
+    paths = Counter(asset.path for manifest in manifests for asset in manifest.assets)
+    twice = sorted(path for path, times in paths.items() if times > 1)
+    failures += [Failure(path, "two packages bring it") for path in twice]
+    collision = find_collision(paths)
+    if collision is not None:
+        failures.append(Failure(collision[1], f"it is {collision[0]} on some file systems"))
+    if failures:
+        raise GateRefusedError("G0B", failures)
+
+
+def _require_beginning(log: PackageLog, founding: Founding, ledger: Path) -> None:
+    """Refuse a log that tells of more than a founding of these packages.
+
+    Only the beginning of one, by the same word, is gone on with. Threat: packages that were
+    taken out or changed since come back under their old approvals.
+    """
+    digests, is_dev = {each.digest for each in founding.manifests}, founding.key is None
+    for stored in log.entries:
+        entry = stored.entry
+        if entry.event_type not in ABOUT_PACKAGES:
+            continue
+        if not _begins(entry, digests):
+            raise _was_a_plane(f"its packages ledger says: {show_name(entry.reason)}", ledger)
+        if (entry.metadata.get("dev") is True) is not is_dev:
+            how = "without" if is_dev else "with"
+            raise ConfigError(
+                f"an init {how} --dev was stopped here",
+                where=str(ledger),
+                hint=f"go on {how} --dev, or name another directory; nothing was changed",
+            )
+
+
+def _begins(entry: Entry, digests: set[str]) -> bool:
+    if entry.event_type == PACKAGE_INSTALLED:
+        return entry.metadata.get("previous") is None and entry.metadata.get("digest") in digests
+    return entry.event_type in (OPERATOR_KEY_ENROLLED, PACKAGE_SET_SIGNED)
+
+
+def _was_a_plane(why: str, ledger: Path) -> ConfigError:
+    return ConfigError(
+        f"a plane stood here that lost its {PLANE_MARKER}: {why}",
+        where=str(ledger),
+        hint="put that file back from a backup, or name another directory; nothing was changed",
+    )
+
+
+def _require_free(depot: Depot, founding: Founding, log: PackageLog) -> None:
+    """Look at every place before anything is recorded: it is ours, or nothing stands there."""
+    swap = Swap(depot.workspace)
+    for archive in founding.archives:
+        _put(swap, founding, archive)
+    if swap.paths and log.holds(PACKAGE_SET_SIGNED):
+        why = f"{quote(swap.paths[0].path)} is not as in the set that was signed"
+        raise _was_a_plane(why, depot.ledger.path)
+
+
+def _put(swap: Swap, founding: Founding, archive: Archive) -> None:
+    files = {packed.path: packed for packed in archive.files}
+    for asset in archive.manifest.assets:
+        if asset.path not in founding.later:
+            swap.add(Put(asset, None), files)
+
+
+def _commit(depot: Depot, swap: Swap, what: str) -> None:
+    swap.finish()
+    if swap.changes:
+        depot.commit(swap.changes, f"founding-{what}")
+
+
+def _approvals(depot: Depot, founding: Founding, log: PackageLog) -> Mapping[str, PackageApproval]:
+    """One for each package, by its id; those that a killed founding made are taken up."""
+    key, layout = founding.key, depot.layout
+    known, standing = read_keys(layout), read_approvals(layout)
+    if key is None:
+        if known or standing:
+            raise ConfigError(
+                "the plane that is to be made with --dev has a key or an approval already",
+                where=str(layout.registries),
+                hint="make it without --dev, or name another directory; nothing was changed",
+            )
+        return {}
+    public = public_half(key)
+    if known.keys() - {public.key_id}:
+        raise ConfigError(
+            "a key of somebody else stands in the plane that is to be made",
+            where=str(layout.registries / "keys"),
+            hint="name an empty directory or a new one; nothing was changed",
+        )
+    swap = Swap(depot.workspace)
+    if not known:
+        swap.write(key_file(public.key_id), key_bytes(public), OWN_MODE)
+    found: dict[str, PackageApproval] = {}
+    for manifest in founding.manifests:
+        recorded = _find_install(log, manifest)
+        if recorded is None:
+            approval = _unused_approval(depot, key, manifest, log, standing)
+        else:
+            approval = _recorded_approval(recorded, standing, public)
+        found[manifest.package_id] = approval
+        swap.write(approval_file(approval.wo_id), write_object(approval), OWN_MODE)
+    _commit(depot, swap, "approvals")
+    return found
+
+
+def _find_install(log: PackageLog, manifest: Manifest) -> StoredEntry | None:
+    for stored in log.entries:
+        entry = stored.entry
+        is_install = entry.event_type == PACKAGE_INSTALLED
+        if is_install and entry.metadata.get("digest") == manifest.digest:
+            return stored
+    return None
+
+
+def _unused_approval(
+    depot: Depot,
+    key: SigningKey,
+    manifest: Manifest,
+    log: PackageLog,
+    standing: Sequence[PackageApproval],
+) -> PackageApproval:
+    public, now = public_half(key), depot.clock()
+    claim = ApprovalClaim(manifest.digest, tuple(manifest.by_path), now)
+    for approval in standing:
+        if not approval_problem(approval, claim, {public.key_id: public}, log.used_approvals):
+            return approval
+    scope, expires_at = exact_scope(manifest.by_path), now + limits.plane_approval_expires_s
+    return make_approval(key, f"WO-{secrets.token_hex(16)}", manifest.digest, scope, expires_at)
+
+
+def _recorded_approval(
+    known: StoredEntry, standing: Sequence[PackageApproval], public: PublicKey
+) -> PackageApproval:
+    """The approval that an entry used; its time may be over by now."""
+    metadata, keys = known.entry.metadata, {public.key_id: public}
+    told = (metadata.get("wo_id"), metadata.get("digest"))
+    for approval in standing:
+        if (approval.wo_id, approval.digest) == told and not signature_problem(approval, keys):
+            return approval
+    raise ConfigError(
+        f"the approval {quote(str(told[0]))} that a stopped init used is gone, or is another one",
+        where=LEDGER_FILE,
+        hint="name an empty directory or a new one; nothing was changed",
+    )
+
+
+def _record(
+    depot: Depot, founding: Founding, log: PackageLog, approvals: Mapping[str, PackageApproval]
+) -> dict[str, InstallReceipt]:
+    """Tell of what is not on record yet; the receipts by package, each naming its entry."""
+    found: dict[str, InstallReceipt] = {}
+    entries: list[Entry] = []
+    drafts: list[InstallReceipt] = []
+    if founding.key is not None and not log.holds(OPERATOR_KEY_ENROLLED):
+        entries.append(enrolled_entry(public_half(founding.key)))
+    for count, archive in enumerate(founding.archives, start=1):
+        package_id = archive.manifest.package_id
+        approval = approvals.get(package_id)
+        known = _find_install(log, archive.manifest)
+        receipt = _draft(depot, founding, archive, approval, known)
+        if known is not None:
+            found[package_id] = replace(receipt, ledger_entry=known.id)
+            continue
+        drafts.append(receipt)
+        entries.append(
+            installed_entry(
+                archive.manifest,
+                receipt,
+                approval,
+                previous=None,
+                set_digest=digest_of_set(founding.manifests[:count]),
+                is_upgrade=False,
+            )
+        )
+    if entries:
+        ids = depot.ledger.append_all(entries)[len(entries) - len(drafts) :]
+        for receipt, entry_id in zip(drafts, ids, strict=True):
+            found[receipt.package_id] = replace(receipt, ledger_entry=entry_id)
+    return found
+
+
+def _draft(
+    depot: Depot,
+    founding: Founding,
+    archive: Archive,
+    approval: PackageApproval | None,
+    known: StoredEntry | None,
+) -> InstallReceipt:
+    """The receipt before it names its entry: one that is on record is made once more."""
+    key = founding.key
+    at = None if known is None else known.entry.metadata.get("installed_at")
+    return draft_receipt(
+        archive,
+        new_transaction_id() if known is None else known.entry.call_id,
+        at if isinstance(at, str) else timestamp_of(depot.clock()),
+        approval,
+        None if key is None else sign_digest(key, archive.manifest.digest),
+        dev=key is None,
+    )
+
+
+def _sign(depot: Depot, founding: Founding) -> None:
+    if founding.key is None:
+        return
+    rows = frozenset(map(row_of, founding.manifests))
+    # A founding that was killed right after it is not signed twice.
+    if read_vouched(depot.ledger.read().entries).rows != rows:
+        sign_now(depot, founding.key)

@@ -24,6 +24,8 @@ from paddock.errors import UsageError
 from paddock.packages.archive import Archive
 from paddock.packages.change import (
     PackagesState,
+    PathChange,
+    Swap,
     carry_out,
     changing,
     complete,
@@ -60,7 +62,6 @@ from paddock.packages.signing import (
     read_keys,
     timestamp_of,
 )
-from paddock.packages.swap import PathChange, Swap
 from paddock.packages.transaction import (
     POLICIES,
     AcceptanceResult,

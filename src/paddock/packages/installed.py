@@ -76,7 +76,6 @@ class InstallReceipt(Strict, frozen=True, kw_only=True):
 
 
 def parse_receipt(content: bytes, file: str) -> InstallReceipt:
-    """Raises: ConfigError."""
     given = parse_file(content, file)
     read = given.convert(InstallReceipt)
     if read.format != FORMAT:
@@ -119,7 +118,6 @@ class InstalledSet(Struct, frozen=True):
     problems: tuple[Failure, ...] = ()
 
     def owner_of(self, path: str) -> InstalledPackage | None:
-        """Whose file it is; None where no package brings it, or more than one."""
         owners = [each for each in self.packages.values() if path in each.manifest.by_path]
         return owners[0] if len(owners) == 1 else None
 
@@ -155,7 +153,6 @@ def digest_of_rows(rows: Iterable[SetRow]) -> str:
 
 
 def read_installed(layout: PlaneLayout) -> InstalledSet:
-    """Raises: HostError."""
     directory = layout.installed
     if not directory.is_dir():
         return InstalledSet({})
@@ -338,7 +335,6 @@ Act = Put | Remove
 def plan_ownership(
     new: Manifest | None, old: InstalledPackage | None, installed: InstalledSet
 ) -> tuple[Act, ...]:
-    """Either may be None. Raises: GateRefusedError, OwnershipRefusedError: a file is another's."""
     own = {each.package_id for each in (new, old) if each is not None}
     others = [package for name, package in installed.packages.items() if name not in own]
     wanted: Mapping[str, Asset] = {} if new is None else new.by_path

@@ -56,7 +56,6 @@ class PackageLog(Struct, frozen=True):
         )
 
     def last_version(self, package_id: str) -> str | None:
-        """The version of a package that was installed last, whether it is there now or not."""
         versions = (
             stored.entry.metadata.get("version")
             for stored in reversed(self.entries)
@@ -86,7 +85,6 @@ class PackageLog(Struct, frozen=True):
 
 
 def verify_alone(path: Path) -> Verification | None:
-    """None: there never was one. Raises: as `PackageLedger.read`."""
     if path.exists():
         return verify(str(path))
     if path.with_suffix(".d").exists():
@@ -114,7 +112,6 @@ class PackageLedger(Struct, frozen=True):
     """
 
     def read(self) -> PackageLog:
-        """All of it, verified. Raises: LedgerDamagedError, HostError, ConfigError."""
         report = self.verify(self.path)
         if report is None:
             return PackageLog(())
@@ -274,7 +271,6 @@ class Record(Struct, frozen=True):
 
 
 def replay(entries: Sequence[StoredEntry]) -> Record:
-    """Follow the entries of a packages ledger, oldest first. Raises nothing for what they say."""
     replaying = _Replaying()
     for stored in entries:
         replaying.take(stored)
@@ -286,7 +282,6 @@ def replay(entries: Sequence[StoredEntry]) -> Record:
 
 
 def find_deviations(record: Record, installed: InstalledSet) -> tuple[Failure, ...]:
-    """Where the plane and its packages ledger do not agree; empty where they do."""
     names = sorted(record.packages.keys() | installed.packages.keys())
     found = (each for name in names for each in find_deviations_of(name, record, installed))
     return (*record.problems, *installed.problems, *found)

@@ -101,7 +101,6 @@ class Ownership(Struct, frozen=True):
 
 
 def find_owner(packages: PlanePackages, path: str) -> Ownership:
-    """Whose file `path` (relative to the plane) is. Raises: HostError, LedgerDamagedError."""
     installed = read_installed(packages.layout)
     owner = installed.owner_of(path)
     if owner is None:

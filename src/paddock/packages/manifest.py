@@ -64,12 +64,10 @@ _DIGEST: Final = lazy_pattern(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 
 def is_package_id(text: str) -> bool:
-    """Whether a package can be called so: `PKG-` and upper case letters, digits, hyphens."""
     return len(text) <= limits.package_id_chars_max and _PACKAGE_ID.fullmatch(text) is not None
 
 
 def is_digest(text: str) -> bool:
-    """Whether it is `sha256:` and 64 lower-case hexadecimal digits, and nothing more."""
     return _DIGEST.fullmatch(text) is not None
 
 
@@ -229,8 +227,6 @@ _Word = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}\Z")]
 
 
 class Asset(Strict, frozen=True):
-    """One file of a package. `path` is relative to the plane."""
-
     path: str
     sha256: str
     classification: _Word
@@ -277,7 +273,6 @@ class Manifest(Strict, frozen=True, kw_only=True, dict=True):
 
 
 def parse_manifest(content: bytes, file: str) -> Manifest:
-    """`file` is for messages. Raises: ConfigError, with file, line and field."""
     if len(content) > limits.manifest_bytes_max:
         raise ConfigError(
             f"the manifest has {len(content)} bytes, over {limits.manifest_bytes_max}", where=file
@@ -372,7 +367,6 @@ def _rank(manifest: Manifest) -> tuple[int, str]:
 
 
 def find_graph_problems(packages: Mapping[str, Manifest]) -> tuple[Failure, ...]:
-    """G3: dependencies that are not there, stand on a higher layer, or lead back; else nothing."""
     found: list[Failure] = []
     for name in sorted(packages):
         manifest = packages[name]

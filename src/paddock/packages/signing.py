@@ -105,13 +105,11 @@ def parse_public_key(text: str) -> PublicKey | None:
 
 
 def find_operator_key(environment: Environment) -> SigningKey | None:
-    """None where there is none yet. Raises: ConfigError: others can read it, or it is no key."""
     path = operator_key_path(environment)
     return load_key(str(path)) if os.path.lexists(path) else None
 
 
 def make_operator_key(environment: Environment) -> SigningKey:
-    """Make it on first use, mode 0600. Raises: ConfigError, HostError."""
     path = operator_key_path(environment)
     make_directories(path.parent)
     require_private(path.parent)
@@ -126,7 +124,7 @@ def make_operator_key(environment: Environment) -> SigningKey:
 
 
 def enrol_key(layout: PlaneLayout, key: PublicKey) -> bool:
-    """From now on it may approve. Whether it was new. Raises: ConfigError, HostError."""
+    """From now on it may approve. Whether it was new."""
     path = layout.root / key_file(key.key_id)
     make_directories(path.parent)
     if create_file(path, key_bytes(key), FILE_MODE):
@@ -147,7 +145,6 @@ class _KeyFile(Strict, frozen=True):
 
 
 def read_keys(layout: PlaneLayout) -> Keys:
-    """Raises: ConfigError: something there is no key, or others can write there."""
     directory = layout.root / KEYS
     require_private(directory)
     if not directory.is_dir():
@@ -211,7 +208,6 @@ def sign_digest(key: SigningKey, digest: str) -> Signature:
 
 
 def verify_signature(signature: Signature, digest: str, keys: Keys) -> None:
-    """Raises: IntegrityError: it speaks of another package, or no known key made it."""
     if signature.digest != digest:
         raise IntegrityError(f"the signature is of {signature.digest}, not of {digest}")
     key = keys.get(signature.key_id)
@@ -235,7 +231,6 @@ def write_signature(archive: Path, signature: Signature) -> Path:
 
 
 def read_signature(archive: Path) -> Signature | None:
-    """The signature beside an archive, or None where there is none. Raises: ConfigError."""
     path = signature_path(archive)
     content = read_file_through_links(path, limits.key_file_bytes_max)
     return None if content is None else parse_file(content, str(path)).convert(Signature)
@@ -286,7 +281,7 @@ class ApprovalClaim(Struct, frozen=True):
 def make_approval(
     key: SigningKey, wo_id: str, digest: str, scope: tuple[str, ...], expires_at: float
 ) -> PackageApproval:
-    """`expires_at`: seconds since 1970, cut to whole ones. Raises: UsageError."""
+    """`expires_at`: seconds since 1970, cut to whole ones."""
     try:
         expires = timestamp_of(expires_at)
     except (ValueError, OverflowError, OSError):
@@ -311,12 +306,10 @@ def _require_readable(approval: PackageApproval) -> None:
 
 
 def exact_scope(paths: Iterable[str]) -> tuple[str, ...]:
-    """Patterns that match these paths and nothing else."""
     return tuple(path.translate(_ESCAPES) for path in sorted(set(paths)))
 
 
 def write_approval(layout: PlaneLayout, approval: PackageApproval) -> Path:
-    """Where it stands. Raises: HostError: something stands there already."""
     path = layout.root / approval_file(approval.wo_id)
     make_directories(path.parent)
     if not create_file(path, write_object(approval), FILE_MODE):
@@ -325,7 +318,6 @@ def write_approval(layout: PlaneLayout, approval: PackageApproval) -> Path:
 
 
 def read_approvals(layout: PlaneLayout) -> tuple[PackageApproval, ...]:
-    """By id. Raises: ConfigError: a file does not load, or others can write there."""
     directory = layout.root / APPROVALS
     require_private(directory)
     if not directory.is_dir():
@@ -336,7 +328,7 @@ def read_approvals(layout: PlaneLayout) -> tuple[PackageApproval, ...]:
 
 
 def read_approval(path: Path) -> PackageApproval:
-    """One approval. That its signature holds is not said by that. Raises: ConfigError."""
+    """One approval. That its signature holds is not said by that."""
     content = read_file(path, limits.approval_file_bytes_max)
     if content is None:
         raise ConfigError(f"there is no approval {quote(path.name)}", where=str(path))

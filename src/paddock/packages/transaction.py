@@ -9,7 +9,7 @@ the receipt as it stands before it names that entry. See `change` for what is ma
 import os
 import re
 import secrets
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -47,6 +47,8 @@ from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry
 from paddock.workspace import Workspace
+from paddock.workspace.apply import commit_changes
+from paddock.workspace.changes import StagedChange
 
 FORMAT: Final = 2
 _ID: Final = lazy_pattern(r"TX-[0-9a-f]{32}", re.ASCII)
@@ -115,7 +117,7 @@ def new_transaction_id() -> str:
 
 
 def sweep_drafts(directory: Path) -> None:
-    """What killed writers left; whoever writes there holds our lock. Raises: HostError."""
+    """What killed writers left; whoever writes there holds our lock."""
     if not directory.is_dir():
         return
     with host_errors("tidying", directory):
@@ -125,25 +127,22 @@ def sweep_drafts(directory: Path) -> None:
 
 
 class PendingChange(Struct, frozen=True):
-    """The record of one plane, and the lock of whoever changes its packages."""
-
     layout: PlaneLayout
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """One at a time, across processes. Raises: ConfigError, HostError."""
+        """One at a time, across processes."""
         with locked(self._directory()):
             yield
 
     @contextmanager
     def try_locked(self) -> Generator[bool]:
-        """The same without waiting: whether nobody else is changing packages now."""
         with try_locked(self._directory()) as is_ours:
             yield is_ours
 
     @contextmanager
     def at_rest(self) -> Generator[None]:
-        """No change of packages meanwhile; any number may look at once. Raises: as `locked`."""
+        """No change of packages meanwhile; any number may look at once."""
         with locked(self._directory(), SHARED):
             yield
 
@@ -163,7 +162,6 @@ class PendingChange(Struct, frozen=True):
         return os.path.lexists(self.layout.package_transaction)
 
     def read(self) -> Transaction | None:
-        """The change that is on its way, if there is one. Raises: ConfigError, IntegrityError."""
         path = self.layout.package_transaction
         content = read_file(path, limits.receipt_bytes_max)
         return None if content is None else parse_transaction(content, str(path))
@@ -184,8 +182,6 @@ class PendingChange(Struct, frozen=True):
 
 
 class StagedFiles(Struct, frozen=True):
-    """What a change puts in its place, and what it takes away."""
-
     put: tuple[PackedFile, ...] = ()
     removed: tuple[str, ...] = ()
 
@@ -245,8 +241,6 @@ class Loading(Protocol):
 
 
 class LoadsAlone:
-    """Loads each by itself, whatever the user's own configuration and the known tools are."""
-
     def load_admin(self, content: bytes) -> None:
         parse_admin_config(content, Path(PLANE_MARKER))
 
@@ -302,3 +296,6 @@ class Depot(Struct, frozen=True):
     @property
     def pending(self) -> PendingChange:
         return PendingChange(self.layout)
+
+    def commit(self, set_: Sequence[StagedChange], label: str) -> None:
+        commit_changes(self.workspace, [set_], self.objects, self.journal, label=label)

@@ -152,7 +152,6 @@ def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
 
 
 def require_known(depot: Depot, key: SigningKey) -> None:
-    """Refuse a key that is none of a plane that has keys. Raises: ConfigError."""
     keys = read_keys(depot.layout)
     public = public_half(key)
     if keys and public.key_id not in keys:
@@ -196,7 +195,6 @@ class Vouched(Struct, frozen=True):
 
     @property
     def newest_seq(self) -> int:
-        """The place of the newest statement that holds; -1 where there is none."""
         return self.listings[-1][0] if self.listings else -1
 
     def counting_at(self, seq: int) -> Keys:
@@ -211,7 +209,6 @@ class Vouched(Struct, frozen=True):
 
 
 def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
-    """Follow the statements of a packages ledger. Raises nothing for what stands there."""
     reading = _Reading(entries)
     for place, stored in enumerate(entries):
         if stored.entry.event_type == OPERATOR_KEY_ENROLLED:
@@ -229,7 +226,6 @@ def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
 
 
 def find_key_problems(vouched: Vouched, keys: Keys) -> Iterator[Failure]:
-    """Keys in the plane that nobody vouched for, and keys that were vouched for and are gone."""
     for key_id in sorted(keys.keys() - vouched.keys.keys()):
         why = "no operator of this plane vouched for this key: paddock package sign --installed"
         yield Failure(key_file(key_id), why)
@@ -326,7 +322,6 @@ def require_no_rollback(manifest: Manifest, old: InstalledPackage | None, log: P
 
 
 def rollback_problem(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> str:
-    """Why a version is none to install; "" where it is not below the last one."""
     known = (log.last_version(manifest.package_id), None if old is None else old.manifest.version)
     key = version_key(manifest.version)
     for last in known:
@@ -337,7 +332,6 @@ def rollback_problem(manifest: Manifest, old: InstalledPackage | None, log: Pack
 
 
 def require_signature(manifest: Manifest, signature: Signature | None, keys: Keys) -> None:
-    """Refuse a signature that is there and does not hold. Raises: GateRefusedError: G5."""
     if signature is None:
         return
     try:

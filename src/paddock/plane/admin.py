@@ -191,7 +191,6 @@ def read_admin_config(layout: PlaneLayout) -> AdminConfig:
 
 
 def parse_admin_config(content: bytes, file: Path) -> AdminConfig:
-    """Raises: ConfigError, with file, line and field."""
     given = parse_file(content, str(file))
     table = given.with_whole_numbers().convert(AdminTable)
     permissions = table.permissions
@@ -219,7 +218,6 @@ def admin_config_schema_bytes() -> bytes:
 
 
 def contract_names(directory: Path) -> list[str]:
-    """Sorted; none where there is no directory. Raises: ConfigError, HostError."""
     with host_errors("listing", directory):
         try:
             names = sorted(file.name for file in directory.iterdir())
@@ -229,7 +227,6 @@ def contract_names(directory: Path) -> list[str]:
 
 
 def contract_digests(directory: Path, root: Path) -> dict[str, Json]:
-    """By their names below `root`. Raises: ConfigError: one is no file, or too large."""
     return {
         file.relative_to(root).as_posix(): _digest(file)
         for file in (directory / name for name in contract_names(directory))

@@ -42,12 +42,10 @@ class _AgentFile(Strict, frozen=True):
 
 
 def is_agent_name(name: str) -> bool:
-    """Whether `name` can name an agent; such a name is also a safe file name."""
     return _NAME.fullmatch(name) is not None
 
 
 def name_problem(name: str) -> str:
-    """Why `name` can't name an agent, for a message; the hint is `NAME_HINT`."""
     return f"{quote(name)} is not an agent's name"
 
 
@@ -71,14 +69,12 @@ def toolset_problem(toolsets: tuple[str, ...]) -> tuple[str, str] | None:
 
 
 def profile_problem(profile: str) -> str:
-    """Empty if nothing. Whether there is such a profile, say those who read the policy."""
     if profile and len(profile) <= 255 and profile.isprintable():
         return ""
     return f"{quote(profile)} is not a profile's name"
 
 
 def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
-    """`file` is `agents/<name>/agent.json`. Raises: ConfigError, with file and field."""
     given = parse_file(content, str(file))
     read = given.convert(_AgentFile)
     _require_sound(given, read, file)

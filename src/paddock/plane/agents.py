@@ -231,7 +231,6 @@ class AgentStore(Struct, frozen=True):
     """Of a bare plane: the agent that its configuration declares, and no `agent.json`."""
 
     def names(self) -> tuple[str, ...]:
-        """Sorted. Raises: ConfigError: too many, no name, or `agents/` is not ours alone."""
         self._require_private()
         with host_errors("listing", self.layout.agents):
             try:
@@ -250,23 +249,18 @@ class AgentStore(Struct, frozen=True):
         return tuple(sorted(found))
 
     def is_known(self, name: str) -> bool:
-        """Whether an agent of this name is declared, though maybe so that it does not load."""
         return self._is_admin(name) or os.path.lexists(self.layout.agent_file(name))
 
     def read_all(self) -> tuple[AgentRecord, ...]:
-        """By name. Raises: ConfigError."""
         return tuple(self.read(name) for name in self.names())
 
     def read(self, name: str) -> AgentRecord:
-        """Raises: UsageError: there is none of that name. ConfigError: its chain does not load."""
         return self.lineage(name)[0]
 
     def chain(self, name: str) -> AgentChain:
-        """Agent `name`, then its parent, up to the eldest; raises as `read`."""
         return tuple(record.agent for record in self.lineage(name))
 
     def lineage(self, name: str) -> tuple[AgentRecord, ...]:
-        """As `chain`, with workspaces; raises as `read`."""
         if not is_agent_name(name):
             raise UsageError(name_problem(name), hint=NAME_HINT)
         record = self._find(name)
@@ -303,7 +297,7 @@ class AgentStore(Struct, frozen=True):
         return record
 
     def change(self, new: NewAgent) -> AgentRecord:
-        """Declare anew, durably; the token and the own directory stay. Raises: as `create`."""
+        """Declare anew, durably; the token and the own directory stay."""
         record, content = self.draft(new)
         with locked(self.layout.agents):
             self._require_private(new.name)
@@ -339,7 +333,6 @@ class AgentStore(Struct, frozen=True):
         return RemovedAgent(name, kept)
 
     def draft(self, new: NewAgent) -> tuple[AgentRecord, bytes]:
-        """What would be declared, as far as it can be told before locking. Raises: as `create`."""
         agent, workspace = self._plan(new)
         if self._is_admin(new.name):
             raise _exists(new.name, self.layout.admin_config)

@@ -28,15 +28,12 @@ _PRIVATE_MODE: Final = 0o600
 
 
 class ClientFile(Struct, frozen=True):
-    """A client's file as it was read. `content` is None where there is none."""
-
     path: Path
     content: bytes | None
     mode_if_new: int
 
     @property
     def text(self) -> str:
-        """The content as text; empty where there is none. Raises: ConfigError."""
         try:
             return (self.content or b"").decode("utf-8")
         except UnicodeDecodeError as error:
@@ -46,8 +43,6 @@ class ClientFile(Struct, frozen=True):
 
 
 class ClientFileEdit(Struct, frozen=True):
-    """An edit of one file. `content` is what will stand there, None for no file."""
-
     file: ClientFile
     content: bytes | None
 

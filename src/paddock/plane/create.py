@@ -204,10 +204,6 @@ class OpenedPlane(Struct, frozen=True):
 
 
 def open_plane(root: ProjectRoot, environment: Environment) -> OpenedPlane:
-    """The plane that governs `root`; made where there is none: of many processes one makes it.
-
-    Raises: ConfigError, HostError.
-    """
     layout = plane_for(root, environment)
     if layout.kind is PlaneKind.BARE:
         return OpenedPlane(layout, created=False)
@@ -407,8 +403,6 @@ BARE_DIRECTORIES: Final = (
 
 
 class Blueprint(Struct, frozen=True):
-    """What a bare plane is made of. Paths are relative to its root, with `/`."""
-
     config: bytes
     files: Mapping[str, bytes]
     """The same whenever the plane is made."""
@@ -453,8 +447,6 @@ def make_bare_plane(
     """Make `directory` a bare plane; one that is there already is left as it is.
 
     That one is not registered either: whoever brought it may be somebody else.
-
-    Raises: UsageError, ConfigError, HostError.
     """
     require_outside(directory, environment)
     wanted = real_path(directory)

@@ -102,13 +102,11 @@ def identity_of(root: Path) -> PlaneIdentity:
 
 
 def read_identity(record: Path) -> PlaneIdentity | None:
-    """None where there is no such file. Raises: ConfigError."""
     content = read_file(record, limits.plane_record_bytes_max)
     return None if content is None else parse_identity(content, str(record))
 
 
 def parse_identity(content: bytes, file: str) -> PlaneIdentity:
-    """`file` is for messages. Raises: ConfigError."""
     given = parse_file(content, file)
     read = given.convert(_IdentityFile)
     if read.format != FORMAT:
@@ -146,7 +144,6 @@ _FORMAT: Final = 1
 
 
 def register_bare_plane(root: Path, environment: Environment) -> bool:
-    """Remember the bare plane at the real path `root`; whether that was new."""
     if is_registered_bare_plane(root, environment):
         return False
     record = _record_path(root, environment)
@@ -190,7 +187,6 @@ def bare_planes_below(directory: Path, environment: Environment) -> tuple[str, .
 
 
 def registry_directory(environment: Environment) -> Path:
-    """Where the records are: it changes whenever one is added."""
     return environment.paddock_home / "bare"
 
 
@@ -282,7 +278,6 @@ def name_of_root(start: Path, root: Path) -> Path:
 
 
 def plane_for(root: ProjectRoot, environment: Environment) -> PlaneLayout:
-    """Nothing is made. Raises: ConfigError."""
     require_outside(root.path, environment)
     if root.kind is PlaneKind.BARE:
         return PlaneLayout(root.path, PlaneKind.BARE)
@@ -292,14 +287,12 @@ def plane_for(root: ProjectRoot, environment: Environment) -> PlaneLayout:
 
 
 def is_bare_plane(directory: Path) -> bool:
-    """Whether `directory` looks like a bare plane: it has the admin's configuration."""
     marker = PlaneLayout(directory, PlaneKind.BARE).admin_config
     status = _lstat(marker)
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def root_on_record(start: Path, environment: Environment) -> ProjectRoot | None:
-    """Inside a project's plane: that project, even if gone. Raises: UsageError, ConfigError."""
     plane = _plane_around(real_directory(start), environment)
     identity = None if plane is None else read_identity(plane / "plane.json")
     if plane is None or identity is None:

@@ -42,7 +42,6 @@ class DualGate(Struct, frozen=True):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What keeps it closed, in words; empty exactly when it is open."""
         found: list[str] = []
         if self.tool_profile != "development":
             found.append(f"tool_profile is {self.tool_profile}")

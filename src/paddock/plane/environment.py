@@ -23,7 +23,6 @@ def real_path(path: Path) -> Path:
 
 
 def real_directory(path: Path) -> Path:
-    """Every link resolved. Raises: UsageError, ConfigError (its name is not UTF-8), HostError."""
     try:
         real = Path(os.path.realpath(path, strict=True))  # noqa: TID251 - no agent's name
         is_directory = stat.S_ISDIR(os.stat(real).st_mode)
@@ -52,8 +51,6 @@ def require_utf8(path: Path, variable: str = "") -> None:
 
 
 class Environment(Struct, frozen=True):
-    """Where the user's own files are, and what the user's shell allows. Every path is absolute."""
-
     home: Path
     paddock_home: Path
     """State: planes, trust, registrations. Never in a project."""
@@ -168,7 +165,6 @@ def plane_title(layout: PlaneLayout) -> str:
 
 
 def operator_key_path(environment: Environment) -> Path:
-    """The file of the key with which this user signs packages and approves changes of planes."""
     return environment.config_home / "keys" / "operator.key"
 
 

@@ -44,8 +44,6 @@ _VERBS: Final = dict(zip(Outcome, ("allows", "confines", "asks about", "denies")
 
 
 class Grant(Struct, frozen=True):
-    """One thing that the file says: it allows what the defaults don't, or is as strict."""
-
     text: str
     where: str = ""
 
@@ -60,12 +58,10 @@ class _Held(Struct, frozen=True):
     settings: Settings
 
     def profile(self, name: str) -> Profile:
-        """The profile of that name; one without rules allows nothing."""
         return self.profiles.get(name) or Profile(name)
 
 
 def list_grants(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant, ...]:
-    """Everything in `file` that loosens what holds without it. Raises: ConfigError."""
     held = _held(user)
     document = _read(file, held)
     return (
@@ -81,10 +77,7 @@ def list_grants(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant
 
 
 def list_restraints(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant, ...]:
-    """What path lists and profiles say as strictly as what holds; not all that tightens.
-
-    Raises: ConfigError.
-    """
+    """What path lists and profiles say as strictly as what holds; not all that tightens."""
     held = _held(user)
     document = _read(file, held)
     return (
@@ -98,7 +91,6 @@ def list_restraints(file: PolicyFile, user: PolicyFile | None = None) -> tuple[G
 
 
 def summarise(file: PolicyFile, user: PolicyFile | None = None) -> str:
-    """`list_grants` and `list_restraints` as text for a person, one line each."""
     grants, restraints = list_grants(file, user), list_restraints(file, user)
     name, held = show_name(str(file.path)), _held(user).name
     lines = [f"{name} allows, beyond {held}:", *(f"  - {grant}" for grant in grants)]

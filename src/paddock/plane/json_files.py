@@ -40,14 +40,11 @@ _WORDS: Final = {
 
 
 class JsonFile(Struct, frozen=True):
-    """The one object of a JSON text, and what it takes to say where something stands in it."""
-
     file: str
     members: Mapping[str, Json]
     source: bytes = b""
 
     def convert(self, type_: type[T]) -> T:
-        """Raises: ConfigError with file, line and field."""
         if has_half_character(cast("Json", self.members)):
             way = _way_to_half(cast("Json", self.members), ())
             raise self.error(way, "a text holds half of a surrogate pair", "write whole characters")
@@ -61,12 +58,10 @@ class JsonFile(Struct, frozen=True):
         return replace(self, members=cast("dict[str, Json]", _whole(dict(self.members))))
 
     def require_once_each(self, name: str, lists: Struct) -> None:
-        """Raises: ConfigError: a text stands twice in one of the lists of a member."""
         for each in lists.__struct_fields__:
             self.require_once((name, each), getattr(lists, each))
 
     def require_once(self, way: str | Way, texts: Sequence[str]) -> None:
-        """Raises: ConfigError: one of them stands there twice."""
         counts = Counter(texts)
         twice = next((text for text in texts if counts[text] > 1), None)
         if twice is not None:
@@ -180,7 +175,6 @@ def _shown(value: Json) -> str:
 
 
 def parse_file(content: bytes, file: str) -> JsonFile:
-    """Raises: ConfigError: not one strict JSON object."""
     try:
         text = content.decode("utf-8")
         value = read_json(text)

@@ -17,8 +17,6 @@ TIERS: Final = ("HOT", "HO2", "HO1")
 
 
 class LedgerName(StrEnum):
-    """What the ledgers of a plane are called, in the order in which they are shown."""
-
     GOVERNANCE = "governance"
     PACKAGES = "packages"
     HO2M = "ho2m"
@@ -30,8 +28,6 @@ _ID_CHARS: Final = 16
 
 
 class PlaneLayout(Struct, frozen=True):
-    """Where everything of one plane lies. `root` is absolute and real."""
-
     root: Path
     kind: PlaneKind
 
@@ -53,7 +49,6 @@ class PlaneLayout(Struct, frozen=True):
 
     @property
     def admin_config(self) -> Path:
-        """The admin agent's configuration; it marks a bare plane."""
         return self.config / "admin_config.json"
 
     @property
@@ -119,7 +114,6 @@ class PlaneLayout(Struct, frozen=True):
         )
 
     def directories(self) -> tuple[Path, ...]:
-        """What a new project's plane consists of, parents first."""
         return (
             *(self.root / tier for tier in TIERS),
             self.config,

@@ -51,7 +51,6 @@ def policy_loaded(files: PolicyFiles, policy_digest: str) -> Entry:
 
 
 def policy_trusted(record: TrustRecord, by: str) -> Entry:
-    """A policy file was trusted; `by` says how: `init`, `person` or `--yes`."""
     return Entry(
         event_type=POLICY_TRUSTED,
         decision="allow",
@@ -66,7 +65,6 @@ def policy_trusted(record: TrustRecord, by: str) -> Entry:
 
 
 def policy_trust_found(record: TrustRecord) -> Entry:
-    """A policy file that is trusted, and of which governance did not know it."""
     return Entry(
         event_type=POLICY_TRUSTED,
         decision="allow",

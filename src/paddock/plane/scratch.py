@@ -37,7 +37,6 @@ class Cleaned(Struct, frozen=True):
 
 
 def make_folder(root: Path, *, ignored: bool) -> bool:
-    """Whether anything was missing. Raises: ConfigError: something else stands there. HostError."""
     made = False
     with host_errors("making", root / FOLDER):
         try:
@@ -78,7 +77,6 @@ def ignore_new_folder(root: Path) -> Callable[[], None]:
 
 
 def remove_empty_folder(root: Path) -> None:
-    """Take `agent_sandbox/` away if nothing stands there but what `make_folder` put in."""
     if not os.path.lexists(root / FOLDER):
         return
     with _opened(root) as folder, host_errors("removing", root / FOLDER):
@@ -92,7 +90,6 @@ def remove_empty_folder(root: Path) -> None:
 
 
 def new_folder(root: Path, topic: str, today: date, *, ignored: bool) -> Path:
-    """One that is there is as good. Raises: UsageError, ConfigError, HostError."""
     if not _TOPIC.fullmatch(topic):
         raise UsageError(
             f"{quote(topic)} cannot be a topic",
@@ -109,7 +106,6 @@ def new_folder(root: Path, topic: str, today: date, *, ignored: bool) -> Path:
 
 
 def parse_age(text: str) -> int:
-    """Days from `7d`. Raises: UsageError."""
     match = _AGE.fullmatch(text)
     if match is None:
         raise UsageError(f"{quote(text)} is no age", where="--older-than", hint="as in 7d")
@@ -117,7 +113,6 @@ def parse_age(text: str) -> int:
 
 
 def clean(root: Path, days: int, today: date, *, dry_run: bool) -> Cleaned:
-    """Remove folders named by a date more than `days` ago. Raises: ConfigError, HostError."""
     if not os.path.lexists(root / FOLDER):
         return Cleaned(())
     removed: list[str] = []

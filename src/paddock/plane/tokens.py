@@ -33,7 +33,6 @@ def token_path(layout: PlaneLayout, environment: Environment, agent: str) -> Pat
 
 
 def make_token(layout: PlaneLayout, environment: Environment, agent: str) -> str:
-    """In place of the one it had; mode 0600. Raises: ConfigError, HostError."""
     path = token_path(layout, environment, agent)
     make_directories(path.parent)
     require_private(path.parent)
@@ -43,7 +42,6 @@ def make_token(layout: PlaneLayout, environment: Environment, agent: str) -> str
 
 
 def read_token(layout: PlaneLayout, environment: Environment, agent: str) -> str | None:
-    """An agent's token, if it has one. Raises: ConfigError, HostError."""
     path = token_path(layout, environment, agent)
     require_private(path.parent)
     content = read_file(path, _FILE_BYTES_MAX)
@@ -51,7 +49,6 @@ def read_token(layout: PlaneLayout, environment: Environment, agent: str) -> str
 
 
 def remove_token(layout: PlaneLayout, environment: Environment, agent: str) -> None:
-    """Void an agent's token, if it has one. Raises: HostError."""
     path = token_path(layout, environment, agent)
     with host_errors("removing", path):
         try:

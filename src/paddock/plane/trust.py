@@ -84,7 +84,6 @@ def plan_trust(file: Path, content: bytes, now: datetime) -> TrustRecord:
 
 
 def write_trust(record: TrustRecord, environment: Environment) -> None:
-    """In place of what was trusted there. Raises: ConfigError, HostError."""
     path = _record_path(record.path, environment)
     make_directories(path.parent)
     require_private(path.parent)
@@ -96,7 +95,6 @@ def write_trust(record: TrustRecord, environment: Environment) -> None:
 
 
 def parse_trust(content: bytes, file: str) -> TrustRecord:
-    """`file` is for messages. Raises: ConfigError."""
     read = parse_file(content, file).convert(_TrustFile)
     return TrustRecord(Path(read.path), read.digest, read.trusted_at)
 
@@ -160,7 +158,6 @@ class PolicyFiles(Struct, frozen=True):
 
 
 def read_policy_files(root: ProjectRoot, environment: Environment) -> PolicyFiles:
-    """Each file is read once. Raises: ConfigError."""
     return PolicyFiles(
         kind=root.kind,
         project=read_own_policy(root, environment),
@@ -171,8 +168,6 @@ def read_policy_files(root: ProjectRoot, environment: Environment) -> PolicyFile
 
 
 class KeptPackages(Strict, frozen=True):
-    """What the user's package clients use, as it was found for one root."""
-
     found_at: str
     network: str
     rules: tuple[PackageRule, ...]
@@ -181,12 +176,10 @@ class KeptPackages(Strict, frozen=True):
 
 
 def packages_path(root: ProjectRoot, environment: Environment) -> Path:
-    """Where it is kept: beside the planes, out of every agent's reach."""
     return environment.paddock_home / "packages" / f"{path_id(root.path)}.json"
 
 
 def read_packages(root: ProjectRoot, environment: Environment) -> KeptPackages | None:
-    """What was found last, or None. Raises: ConfigError."""
     path = packages_path(root, environment)
     require_private(path.parent)
     content = read_file(path, limits.policy_bytes_max)
@@ -194,7 +187,6 @@ def read_packages(root: ProjectRoot, environment: Environment) -> KeptPackages |
 
 
 def write_packages(kept: KeptPackages, root: ProjectRoot, environment: Environment) -> None:
-    """Raises: ConfigError, HostError."""
     path = packages_path(root, environment)
     make_directories(path.parent)
     require_private(path.parent)
@@ -225,7 +217,6 @@ def network_here() -> str:
 
 
 def own_policy_path(root: ProjectRoot) -> Path:
-    """Where it stands, or would stand. Raises: ConfigError: it is there as TOML and as JSON."""
     toml = root.path / PROJECT_POLICY
     if root.kind is PlaneKind.BARE:
         toml = PlaneLayout(root.path, PlaneKind.BARE).config / "policy.toml"
@@ -242,7 +233,6 @@ def own_policy_path(root: ProjectRoot) -> Path:
 
 
 def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile | None:
-    """The root's own policy file, or None; raises as `read_policy_files`."""
     path = own_policy_path(root)
     content = read_file(path, limits.policy_bytes_max)
     if content is None:
@@ -290,7 +280,6 @@ def _stands(path: Path) -> bool:
 
 
 def summarise_admin(config: "AdminConfig") -> str:
-    """What a bare plane's configuration wants beyond the defaults, one line each."""
     from paddock.plane.admin import DEFAULT_PERMISSIONS, DEFAULT_SYSTEM_PROMPT, ModelChoice  # noqa: PLC0415 - bare planes only
 
     found: list[str] = []

@@ -15,8 +15,7 @@ from paddock.assembly.packages import is_development_plane
 from paddock.errors import ConfigError, UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.signing import make_key
-from paddock.packages.bootstrap import load_packages
-from paddock.packages.founding import Founding, found
+from paddock.packages.bootstrap import Founding, found, load_packages
 from paddock.packages.installed import read_installed
 from paddock.packages.ledger import PackageLedger, find_deviations, replay
 from paddock.packages.manifest import PLANE_MARKER
