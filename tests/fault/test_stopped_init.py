@@ -80,7 +80,7 @@ def require_whole(plane: Path, environment: Environment, profile: str) -> None:
     told = [stored.entry.call_id for stored in entries if stored.entry.call_id]
     assert len(told) == len(set(told)) == len(PACKAGES)
     vouched = read_vouched(entries)
-    assert vouched.problems == ()
+    assert vouched.problems == []
     assert list(find_key_problems(vouched, read_keys(layout))) == []
     used = {package.receipt.wo_id for package in installed.packages.values()}
     if profile == "development":

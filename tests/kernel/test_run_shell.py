@@ -17,8 +17,7 @@ from paddock.apps.hook import wrapped
 from paddock.assembly.approvals import GovernanceApprovals
 from paddock.assembly.history import open_history, open_journal
 from paddock.assembly.opening import open_project
-from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
-from paddock.plane.environment import read_environment
+from paddock.plane.environment import RISKY_TOOLS_VARIABLE, read_environment
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge

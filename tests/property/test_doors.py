@@ -23,7 +23,7 @@ from paddock.assembly.runtimes import open_runtime
 from paddock.errors import TOOL_ERRORS, ConfigError, PaddockError
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import Verification, verify
-from paddock.plane.agent_files import write_agent
+from paddock.plane.agents import write_agent
 from paddock.plane.create import POLICY_TEMPLATE
 from paddock.policy.decide import decide
 from paddock.policy.rules import parse_action

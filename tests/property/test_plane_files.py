@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError
-from paddock.plane.agent_files import AgentRecord, is_agent_name, parse_agent, write_agent
+from paddock.plane.agents import AgentRecord, is_agent_name, parse_agent, write_agent
 from paddock.plane.discover import PlaneIdentity, identity_of, parse_identity
 from paddock.plane.layout import PlaneLayout, plane_name
 from paddock.plane.trust import TrustRecord, parse_trust

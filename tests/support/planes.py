@@ -12,8 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
-from paddock.plane.environment import Environment, read_environment
+from paddock.plane.environment import RISKY_TOOLS_VARIABLE, Environment, read_environment
 from tests.support.places import Ran, run_command
 
 RISKY = {RISKY_TOOLS_VARIABLE: "1"}

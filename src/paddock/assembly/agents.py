@@ -16,8 +16,7 @@ from paddock.assembly.project import Project, default_agent_of
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.ledger.query import Filter, LedgerSearch
 from paddock.plane import records
-from paddock.plane.agent_files import AgentRecord
-from paddock.plane.agents import AgentStore, NewAgent, RemovedAgent
+from paddock.plane.agents import AgentRecord, AgentStore, NewAgent, RemovedAgent
 from paddock.plane.discover import contains
 from paddock.plane.environment import real_path
 from paddock.plane.layout import LedgerName

@@ -24,8 +24,7 @@ from paddock.packages.transaction import Depot
 from paddock.packages.vouching import approve, read_vouched, sign_installed_set
 from paddock.plane.create import Blueprint, MadePlane, make_bare_plane
 from paddock.plane.discover import is_bare_plane
-from paddock.plane.dual_gate import ToolProfile
-from paddock.plane.environment import Environment, real_path
+from paddock.plane.environment import Environment, ToolProfile, real_path
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.text.show import quote
 from paddock.values.entries import PLANE_CREATED
@@ -50,7 +49,7 @@ def init_bare_plane(
     asks = tool_profile == "production" and not is_bare_plane(directory)
     key = make_operator_key(environment) if asks else None
     builder = _InItsPlace(Founder(archives, key, environment), environment)
-    made = make_bare_plane(directory, blueprint, environment, builder)
+    made = make_bare_plane(directory, blueprint, environment, builder.build)
     root = made.layout.root
     project = find_project(root, environment, root)
     record_news(project)
@@ -58,7 +57,7 @@ def init_bare_plane(
 
 
 class _InItsPlace(Struct, frozen=True):
-    """Makes a plane where another may have stood; see `Builder`.
+    """Makes a plane where another may have stood; see `Build`.
 
     Sequence: packages → the earlier plane is let go → the configuration, by which it is a
     plane. Killed before that, the next `init` goes on; a plane whose ledgers are not what

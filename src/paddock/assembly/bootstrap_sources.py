@@ -22,8 +22,7 @@ from paddock.plane import admin as config
 from paddock.plane.admin import AdminConfig, read_admin_config
 from paddock.plane.create import Blueprint
 from paddock.plane.discover import ProjectRoot
-from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE, ToolProfile
-from paddock.plane.environment import Environment
+from paddock.plane.environment import RISKY_TOOLS_VARIABLE, Environment, ToolProfile
 from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.settings import HistorySettings

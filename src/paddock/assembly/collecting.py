@@ -14,8 +14,7 @@ from paddock.assembly.auditing import Audit, audit_ledger, verify_not_gone
 from paddock.assembly.ledgers import LEDGER_TIERS, record_in_governance
 from paddock.assembly.project import Project
 from paddock.collector.accept import Pushed, RecordedCheckpoint, push_ledger, read_key
-from paddock.collector.chains import Accepted, Chain
-from paddock.collector.store import Store
+from paddock.collector.chains import Accepted, Chain, Store
 from paddock.errors import LedgerDamagedError, UsageError
 from paddock.ledger.format.lines import VerifierKey
 from paddock.ledger.query import BadRow, Filter, find_decided

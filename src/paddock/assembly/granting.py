@@ -38,7 +38,7 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.plane import records
-from paddock.plane.agent_files import AgentRecord
+from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import own_policy_path, plan_trust, write_trust
 from paddock.policy.decide import decide, judge_for

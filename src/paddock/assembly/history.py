@@ -19,8 +19,7 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, FoundEffects, find_declarations, query, query_lines
 from paddock.ledger.read import stands
 from paddock.pattern import lazy_pattern
-from paddock.plane.agent_files import AgentRecord
-from paddock.plane.agents import require_as_declared
+from paddock.plane.agents import AgentRecord, require_as_declared
 from paddock.plane.layout import LedgerName
 from paddock.storage.disk import Disk
 from paddock.storage.history import BlobStore, History, Keeper

@@ -22,7 +22,7 @@ from paddock.ledger.append import Ledger
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_effects
 from paddock.ledger.read import stands
-from paddock.plane.agent_files import AgentRecord
+from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Dispatcher

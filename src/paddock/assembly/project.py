@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.plane.agent_files import AgentRecord, is_agent_name
-from paddock.plane.agents import AgentStore
+from paddock.plane.agents import AgentRecord, AgentStore, is_agent_name
 from paddock.plane.create import MAIN_AGENT
 from paddock.plane.discover import (
     ProjectRoot,
@@ -18,8 +17,7 @@ from paddock.plane.discover import (
     plane_for,
     root_on_record,
 )
-from paddock.plane.dual_gate import DualGate
-from paddock.plane.environment import Environment, real_path
+from paddock.plane.environment import DualGate, Environment, real_path
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from paddock.packages.change import RecoveredChange
     from paddock.packages.rows import PackageRow, Packages
     from paddock.plane.admin import AdminConfig
-    from paddock.plane.report import WhereReport
+    from paddock.plane.records import WhereReport
 
 
 # Which tools it has is decided here, once, when the plane is opened: `core` always,
@@ -86,7 +84,7 @@ class Project(Struct, frozen=True):
     """What the dual gate found; on a project it is closed."""
 
     def report(self) -> "WhereReport":
-        from paddock.plane.report import where_report  # noqa: PLC0415 - few commands ask
+        from paddock.plane.records import where_report  # noqa: PLC0415 - few commands ask
 
         gate = None if self.admin is None else self.gate
         return where_report(self.root, self.layout, self.files, self.environment, gate)
@@ -185,7 +183,7 @@ class PlaneSite(Struct, frozen=True):
     environment: Environment
 
     def report(self) -> "WhereReport":
-        from paddock.plane.report import where_report  # noqa: PLC0415 - as above
+        from paddock.plane.records import where_report  # noqa: PLC0415 - as above
 
         return where_report(self.root, self.layout, None, self.environment)
 

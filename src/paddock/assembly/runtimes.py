@@ -43,7 +43,7 @@ from paddock.assembly.project import (
 from paddock.errors import IntegrityError, PaddockError, SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
-from paddock.plane.agent_files import AgentRecord
+from paddock.plane.agents import AgentRecord
 from paddock.plane.environment import Environment, process_environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder

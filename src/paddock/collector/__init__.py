@@ -1,7 +1,7 @@
 """The collector: the ledgers of many hosts in one PostgreSQL, checked when they are taken in.
 
-    chains      what is kept of a host, and whether an offer goes on from it. Pure
-    store       the port that keeps it; `PostgresStore`, and the fake `MemoryCollector`
+    chains      what is kept of a host, and whether an offer goes on from it. Pure. The port that
+                keeps it: `PostgresStore`, and the fake `MemoryCollector`
     postgres    the tables, who may do what to them, and every query
     accept      offers, taken in whole or not at all; all that is kept, verified again
 

@@ -20,9 +20,10 @@ from paddock.collector.chains import (
     OfferRefusal,
     Progress,
     RefusalCode,
+    Store,
+    Taking,
     open_offer,
 )
-from paddock.collector.store import Store, Taking
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.line import PREV_OF_GENESIS, leaf_hash
 from paddock.ledger.format.lines import BadLine, VerifierKey, inspect_line, parse_genesis

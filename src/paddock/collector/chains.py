@@ -1,8 +1,9 @@
-"""What a collector keeps of each host, as values. Pure."""
+"""What a collector keeps of each host, as values, and the port that keeps it. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -293,3 +294,100 @@ class Judging:
             f"line 0 is of {genesis.origin!a} ({genesis.tier!a}), and the key of "
             f"{chain.key.name!a} ({chain.tier}) is enrolled",
         )
+
+
+# `PostgresStore` keeps this port, and so does `MemoryCollector`.
+
+OFFERS_MAX: Final = 1_000
+"""As many are looked at in one go, however many a sender lays down."""
+
+
+class Taking(Protocol):
+    """One chain, locked until the block is left; then all of it is kept, or after an error none."""
+
+    @property
+    def head(self) -> ChainHead:
+        """How far the chain was taken in."""
+        ...
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the offer still waits: another process may have been first."""
+        ...
+
+    def parts(self) -> Iterator[bytes]:
+        """The offer's lines in order, each with its LF, many in a part."""
+        ...
+
+    def stored(self, start: int, stop: int) -> Iterable[bytes]:
+        """Lines that were taken in before."""
+        ...
+
+    def add(self, start: int, lines: Sequence[bytes]) -> None: ...
+
+    def keep(self, head: ChainHead) -> None:
+        """Keep the accepted checkpoint; the offer is done with."""
+        ...
+
+
+class Store(Protocol):
+    """Keeps the chains of many hosts, never changed or removed. Raises, each method: HostError."""
+
+    def enroll(self, chain: Chain) -> bool:
+        """Let a host push a ledger; False if so already. Raises: ConfigError: another key."""
+        ...
+
+    def chains(self) -> Sequence[Chain]:
+        """All that are enrolled, by host and ledger."""
+        ...
+
+    def accepted(self, chain: Chain) -> Sequence[Accepted]:
+        """The checkpoints of a chain that were accepted, the newest last."""
+        ...
+
+    def newest(self, chain: Chain) -> Accepted | None: ...
+
+    def lines(self, chain: Chain) -> Iterator[tuple[int, bytes]]:
+        """Every line that was taken in, with its number, in order. In a `steady` block."""
+        ...
+
+    def progress(self, host: str) -> Sequence[Progress]:
+        """What a pushing host may know of its chains, by ledger."""
+        ...
+
+    def send(self, offer: Offer, parts: Iterable[bytes]) -> None:
+        """Lay an offer down, all of it or nothing. Nobody looked at it yet."""
+        ...
+
+    def offers(self, after: int = 0) -> Sequence[Offer]:
+        """Return the first `OFFERS_MAX` that wait, of those after the number `after`."""
+        ...
+
+    def waiting(self, chain: Chain) -> int:
+        """How far the offers that wait for a chain reach, by whomever; 0 for none."""
+        ...
+
+    def taking(self, chain: Chain, offer: Offer) -> AbstractContextManager[Taking]:
+        """Lock this chain alone, to take an offer in. Raises: HostError."""
+        ...
+
+    def drop(self, offer: Offer) -> None:
+        """Drop an offer that waits. Raises: HostError: also where another holds it."""
+        ...
+
+    def refuse(self, offer: Offer, refusal: OfferRefusal) -> None:
+        """Drop an offer that waits, and keep why. Raises: HostError: as `drop`."""
+        ...
+
+    def refused(self, host: str, ledger: str) -> Sequence[Refused]:
+        """What was refused of a chain, enrolled or not: one for each code, by code.
+
+        Threat: who refuses to be quiet must not push what matters out of sight.
+        """
+        ...
+
+    def steady(self) -> AbstractContextManager[None]:
+        """A block in which every answer is of one moment."""
+        ...
+
+    def close(self) -> None: ...

@@ -9,35 +9,24 @@ read. Of the DSN only host, port, database and user are ever shown.
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Self
+from typing import Any, Final, LiteralString, Self
 from uuid import uuid4
 
 from paddock.collector.chains import (
     NOTHING_YET,
+    OFFERS_MAX,
     Accepted,
     Chain,
     ChainHead,
     Offer,
     OfferRefusal,
     Progress,
+    RefusalCode,
     Refused,
-)
-from paddock.collector.store import (
-    GRANTS,
-    HEADS,
-    LOCKED_CHAIN,
-    LOCKED_OFFER,
-    OFFERS,
-    OFFERS_MAX,
-    REFUSED,
-    SCHEMA,
-    accepted_of,
-    bytes_of,
-    offer_of,
-    refused_of,
 )
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.format.lines import VerifierKey
+from paddock.ledger.format.notes import HASH_BYTES
 
 try:
     import psycopg
@@ -55,6 +44,173 @@ _LOCK_TIMEOUT: Final = "30s"
 _LINES_FETCHED: Final = 64
 """A line has up to 1 MiB, so few are held at a time."""
 _PARTS_FETCHED: Final = 2
+
+
+_HEADS: Final[LiteralString] = (
+    "SELECT size, root, leaf, edge, note, "
+    """to_char(accepted AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') """
+    "FROM paddock_collector.checkpoints WHERE host = %s AND ledger = %s ORDER BY size"
+)
+_OFFERS: Final[LiteralString] = (
+    "SELECT host, ledger, start, stop, note, edge, number, sender "
+    "FROM paddock_collector.offers WHERE number > %s ORDER BY number LIMIT %s"
+)
+_REFUSED: Final[LiteralString] = (
+    "SELECT DISTINCT ON (code) host, ledger, start, stop, note, number, sender, code, message, "
+    """to_char(refused AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), """
+    "count(*) OVER (PARTITION BY code) FROM paddock_collector.refusals "
+    "WHERE host = %s AND ledger = %s ORDER BY code, number DESC"
+)
+_LOCKED_CHAIN: Final[LiteralString] = (
+    "SELECT 1 FROM paddock_collector.chains WHERE host = %s AND ledger = %s FOR UPDATE"
+)
+_LOCKED_OFFER: Final[LiteralString] = (
+    "SELECT 1 FROM paddock_collector.offers WHERE number = %s FOR UPDATE NOWAIT"
+)
+"""Without waiting: one who holds many of his offers would stop all others."""
+
+# Entries, checkpoints, enrolled keys and refusals are only ever added: a trigger refuses all
+# else, for everybody who does not own the tables and take the trigger away. A role that pushes
+# may lay offers down, for any host, and look at the progress of every host: that of its own
+# offers, and how far each chain was taken in. It reads nothing else, and it cannot say in whose
+# name an offer came: `sender` is the database's word.
+#
+# Threat: such a role may keep a transaction open, and with it locks on `offers`, `parts` and
+# `progress`. What is there already is therefore not touched, with no lock that they stop; all
+# else has a limit (`lock_timeout`).
+
+_SCHEMA: Final[LiteralString] = """
+CREATE SCHEMA IF NOT EXISTS paddock_collector;
+SET LOCAL search_path TO paddock_collector, pg_temp;
+
+CREATE TABLE IF NOT EXISTS chains (
+    host text NOT NULL,
+    ledger text NOT NULL,
+    tier text NOT NULL,
+    origin text NOT NULL,
+    key text NOT NULL,
+    PRIMARY KEY (host, ledger)
+);
+CREATE TABLE IF NOT EXISTS entries (
+    host text NOT NULL,
+    ledger text NOT NULL,
+    seq bigint NOT NULL CHECK (seq >= 0),
+    line bytea NOT NULL,
+    PRIMARY KEY (host, ledger, seq),
+    FOREIGN KEY (host, ledger) REFERENCES chains
+);
+CREATE TABLE IF NOT EXISTS checkpoints (
+    host text NOT NULL,
+    ledger text NOT NULL,
+    size bigint NOT NULL CHECK (size > 0),
+    root bytea NOT NULL,
+    leaf text NOT NULL,
+    edge bytea NOT NULL,
+    note text NOT NULL,
+    accepted timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (host, ledger, size),
+    FOREIGN KEY (host, ledger) REFERENCES chains
+);
+CREATE TABLE IF NOT EXISTS offers (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    batch uuid NOT NULL,
+    sender text NOT NULL DEFAULT session_user,
+    host text NOT NULL,
+    ledger text NOT NULL,
+    start bigint NOT NULL,
+    stop bigint NOT NULL,
+    note text NOT NULL CHECK (octet_length(note) <= 16384),
+    UNIQUE (sender, batch)
+);
+CREATE TABLE IF NOT EXISTS parts (
+    sender text NOT NULL DEFAULT session_user,
+    batch uuid NOT NULL,
+    part bigint NOT NULL,
+    lines bytea NOT NULL CHECK (octet_length(lines) <= 8388608),
+    PRIMARY KEY (sender, batch, part),
+    FOREIGN KEY (sender, batch) REFERENCES offers (sender, batch) ON DELETE CASCADE
+);
+CREATE TABLE IF NOT EXISTS refusals (
+    number bigint PRIMARY KEY,
+    sender text NOT NULL,
+    host text NOT NULL,
+    ledger text NOT NULL,
+    start bigint NOT NULL,
+    stop bigint NOT NULL,
+    note text NOT NULL,
+    code text NOT NULL,
+    message text NOT NULL,
+    refused timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+DO $$
+BEGIN
+-- Threat: an index has no room for a long name, so an offer with one could be neither refused
+-- nor taken. No host and no ledger is enrolled under one.
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conname = 'offers_names'
+        AND conrelid = 'offers'::regclass) THEN
+    DELETE FROM offers WHERE octet_length(host) > 63 OR octet_length(ledger) > 63;
+    ALTER TABLE offers ADD CONSTRAINT offers_names
+        CHECK (octet_length(host) <= 63 AND octet_length(ledger) <= 63);
+END IF;
+IF NOT EXISTS (SELECT FROM pg_attribute WHERE attname = 'edge'
+        AND attrelid = 'offers'::regclass) THEN
+    ALTER TABLE offers ADD COLUMN edge bytea NOT NULL DEFAULT ''
+        CHECK (octet_length(edge) <= 2048);
+END IF;
+IF to_regclass('refusals_of') IS NULL THEN
+    CREATE INDEX refusals_of ON refusals (host, ledger, code, number);
+END IF;
+IF to_regclass('offers_of') IS NULL THEN
+    CREATE INDEX offers_of ON offers (host, ledger, stop);
+END IF;
+IF to_regclass('progress') IS NULL THEN
+CREATE VIEW progress AS
+SELECT chain.host, chain.ledger,
+    coalesce(newest.size, 0) AS accepted,
+    coalesce((
+        SELECT max(stop) FROM offers
+        WHERE (host, ledger, sender) = (chain.host, chain.ledger, session_user)
+    ), 0) AS waiting,
+    coalesce((
+        SELECT code FROM refusals
+        WHERE (host, ledger, sender) = (chain.host, chain.ledger, session_user)
+            AND refused > coalesce(newest.accepted, '-infinity')
+        ORDER BY number DESC LIMIT 1
+    ), '') AS refused
+FROM chains AS chain
+LEFT JOIN LATERAL (
+    SELECT size, accepted FROM checkpoints
+    WHERE (host, ledger) = (chain.host, chain.ledger)
+    ORDER BY size DESC LIMIT 1
+) AS newest ON true;
+END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'rows of % are only ever added', TG_TABLE_NAME
+        USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+CREATE OR REPLACE TRIGGER only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON chains
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE OR REPLACE TRIGGER only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON entries
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE OR REPLACE TRIGGER only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON checkpoints
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE OR REPLACE TRIGGER only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON refusals
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+"""
+"""PostgreSQL 14 or newer. Again over what is there already it changes nothing."""
+
+_GRANTS: Final[tuple[LiteralString, ...]] = (
+    "GRANT USAGE ON SCHEMA paddock_collector TO {}",
+    "GRANT SELECT ON paddock_collector.progress TO {}",
+    "GRANT INSERT (batch, host, ledger, start, stop, note, edge) ON paddock_collector.offers TO {}",
+    "GRANT INSERT (batch, part, lines) ON paddock_collector.parts TO {}",
+)
 
 
 class PostgresStore:
@@ -111,9 +267,9 @@ class PostgresStore:
 
     def prepare(self, pushers: Sequence[str] = ()) -> None:
         with self._asking("make the tables"), self._connection.transaction():
-            self._connection.execute(SCHEMA)
+            self._connection.execute(_SCHEMA)
             for role in pushers:
-                for grant in GRANTS:
+                for grant in _GRANTS:
                     self._connection.execute(sql.SQL(grant).format(sql.Identifier(role)))
 
     def enroll(self, chain: Chain) -> bool:
@@ -144,15 +300,15 @@ class PostgresStore:
 
     def accepted(self, chain: Chain) -> Sequence[Accepted]:
         with self._asking("read checkpoints"):
-            found = self._connection.execute(HEADS, (chain.host, chain.ledger))
-            return [accepted_of(row) for row in found]
+            found = self._connection.execute(_HEADS, (chain.host, chain.ledger))
+            return [_accepted_of(row) for row in found]
 
     def newest(self, chain: Chain) -> Accepted | None:
         with self._asking("read a checkpoint"):
             row = self._connection.execute(
-                HEADS + " DESC LIMIT 1", (chain.host, chain.ledger)
+                _HEADS + " DESC LIMIT 1", (chain.host, chain.ledger)
             ).fetchone()
-            return None if row is None else accepted_of(row)
+            return None if row is None else _accepted_of(row)
 
     def lines(self, chain: Chain) -> Iterator[tuple[int, bytes]]:
         with self._asking("read entries"), self._connection.cursor("entries") as cursor:
@@ -193,8 +349,8 @@ class PostgresStore:
 
     def offers(self, after: int = 0) -> Sequence[Offer]:
         with self._asking("read what waits"):
-            found = self._connection.execute(OFFERS, (after, OFFERS_MAX))
-            return [offer_of(row) for row in found]
+            found = self._connection.execute(_OFFERS, (after, OFFERS_MAX))
+            return [_offer_of(row) for row in found]
 
     def waiting(self, chain: Chain) -> int:
         with self._asking("read what waits"):
@@ -216,7 +372,7 @@ class PostgresStore:
         # A process that was stopped may hold it: that is waited for once.
         wait = " NOWAIT" if name in self._held_chains else ""
         try:
-            self._connection.execute(LOCKED_CHAIN + wait, name)
+            self._connection.execute(_LOCKED_CHAIN + wait, name)
         except psycopg.errors.LockNotAvailable:
             self._held_chains.add(name)
             raise
@@ -226,7 +382,7 @@ class PostgresStore:
             self._drop(offer)
 
     def _drop(self, offer: Offer) -> bool:
-        is_waiting = self._connection.execute(LOCKED_OFFER, (offer.number,)).fetchone()
+        is_waiting = self._connection.execute(_LOCKED_OFFER, (offer.number,)).fetchone()
         self._connection.execute(
             "DELETE FROM paddock_collector.offers WHERE number = %s", (offer.number,)
         )
@@ -248,8 +404,8 @@ class PostgresStore:
 
     def refused(self, host: str, ledger: str) -> Sequence[Refused]:
         with self._asking("read what was refused"):
-            found = self._connection.execute(REFUSED, (host, ledger))
-            return [refused_of(row) for row in found]
+            found = self._connection.execute(_REFUSED, (host, ledger))
+            return [_refused_of(row) for row in found]
 
     @contextmanager
     def steady(self) -> Generator[None]:
@@ -276,7 +432,7 @@ class PostgresTaking:
     def __init__(
         self,
         store: PostgresStore,
-        connection: "psycopg.Connection[tuple[object, ...]]",
+        connection: "psycopg.Connection[tuple[Any, ...]]",
         chain: Chain,
         offer: Offer,
     ) -> None:
@@ -285,7 +441,7 @@ class PostgresTaking:
         self._offer = offer
         newest = store.newest(chain)
         self.head = NOTHING_YET if newest is None else newest.head
-        found = connection.execute(LOCKED_OFFER, (offer.number,))
+        found = connection.execute(_LOCKED_OFFER, (offer.number,))
         self.is_waiting = found.fetchone() is not None
 
     def parts(self) -> Iterator[bytes]:
@@ -298,7 +454,7 @@ class PostgresTaking:
                 (self._offer.number,),
             )
             for (part,) in cursor:
-                yield bytes_of(part)
+                yield _bytes_of(part)
 
     def stored(self, start: int, stop: int) -> Iterator[bytes]:
         with self._connection.cursor("stored") as cursor:
@@ -309,7 +465,7 @@ class PostgresTaking:
                 (self._chain.host, self._chain.ledger, start, stop),
             )
             for (line,) in cursor:
-                yield bytes_of(line)
+                yield _bytes_of(line)
 
     def add(self, start: int, lines: Sequence[bytes]) -> None:
         chain = self._chain
@@ -334,6 +490,33 @@ class PostgresTaking:
         self._connection.execute(
             "DELETE FROM paddock_collector.offers WHERE number = %s", (self._offer.number,)
         )
+
+
+def _accepted_of(row: tuple[Any, ...]) -> Accepted:
+    size, root, leaf, edge, note, at = row
+    return Accepted(ChainHead(size, _bytes_of(root), leaf, _hashes(edge), note), at)
+
+
+def _offer_of(row: tuple[Any, ...]) -> Offer:
+    host, ledger, start, stop, note, edge, number, sender = row
+    return Offer(host, ledger, start, stop, note, _hashes(edge), number, sender)
+
+
+def _refused_of(row: tuple[Any, ...]) -> Refused:
+    host, ledger, start, stop, note, number, sender, code, message, at, times = row
+    offer = Offer(host, ledger, start, stop, note, number=number, sender=sender)
+    return Refused(offer, OfferRefusal(RefusalCode(code), message), at, times)
+
+
+def _bytes_of(value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    raise HostError("the collector's tables are not of this version")
+
+
+def _hashes(value: object) -> tuple[bytes, ...]:
+    edge = _bytes_of(value)
+    return tuple(edge[at : at + HASH_BYTES] for at in range(0, len(edge), HASH_BYTES))
 
 
 def _hint(fault: psycopg.Error) -> str:

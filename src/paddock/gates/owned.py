@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError
@@ -115,61 +114,38 @@ def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator
         for top in tops:
             with host_errors("looking at", root / top):
                 found = _standing(top, os.stat(top, dir_fd=root_fd, follow_symlinks=False))
-            yield found
-            if found.kind is OwnedKind.DIRECTORY and top not in closed:
-                yield from _below(root_fd, top, closed)
+            yield from _at_and_below(found, root_fd, closed)
     finally:
         os.close(root_fd)
 
 
-class _Open(Struct, frozen=True):
-    fd: int
-    path: str
-    names: Iterator[str]
-
-
-def _below(root_fd: int, top: str, closed: Collection[str]) -> Iterator[OwnedEntry]:
+def _at_and_below(
+    found: OwnedEntry, parent_fd: int, closed: Collection[str]
+) -> Iterator[OwnedEntry]:
+    yield found
     # Threat: a chain of directories that is deeper than this program's stack, or than the
-    # descriptors that it may have, would end the gate instead of failing it.
-    above: list[_Open] = []
-    try:
-        _enter(above, root_fd, top)
-        while above:
-            directory = above[-1]
-            name = next(directory.names, None)
-            if name is None:
-                os.close(above.pop().fd)
-                continue
-            found = _look(directory, name)
-            if found is None:
-                continue
-            yield found
-            enters = found.kind is OwnedKind.DIRECTORY and not found.is_too_deep
-            if enters and found.path not in closed:
-                _enter(above, directory.fd, found.path)
-    finally:
-        for each in above:
-            os.close(each.fd)
-
-
-def _enter(above: list[_Open], parent_fd: int, path: str) -> None:
-    with host_errors("listing", Path(path)):
+    # descriptors that it may have, would end the gate instead of failing it. So it has a limit.
+    if found.kind is not OwnedKind.DIRECTORY or found.is_too_deep or found.path in closed:
+        return
+    path = Path(found.path)
+    with host_errors("listing", path):
         try:
-            fd = os.open(path.rpartition("/")[2], _DIRECTORY, dir_fd=parent_fd)
+            fd = os.open(path.name, _DIRECTORY, dir_fd=parent_fd)
         except FileNotFoundError:
             return
-        opened = _Open(fd, path, iter(()))
-        above.append(opened)
-        above[-1] = replace(opened, names=iter(sorted(os.listdir(fd))))
-
-
-def _look(directory: _Open, name: str) -> OwnedEntry | None:
-    path = f"{directory.path}/{name}"
-    with host_errors("looking at", Path(path)):
-        try:
-            return _standing(path, os.stat(name, dir_fd=directory.fd, follow_symlinks=False))
-        except FileNotFoundError:
-            return None
+    try:
+        with host_errors("listing", path):
+            names = sorted(os.listdir(fd))
+        for name in names:
+            below = f"{found.path}/{name}"
+            with host_errors("looking at", Path(below)):
+                try:
+                    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+            yield from _at_and_below(_standing(below, status), fd, closed)
+    finally:
+        os.close(fd)
 
 
 def _standing(path: str, status: os.stat_result) -> OwnedEntry:

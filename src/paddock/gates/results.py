@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from paddock.packages.rows import Failure
 from paddock.text.show import show_name
@@ -151,12 +151,7 @@ def gate_entry(result: GateResult, set_digest: str | None, by: str) -> Entry:
 
 
 def read_failures(value: Json) -> tuple[Failure, ...]:
-    rows = cast("list[Json]", value) if isinstance(value, list) else []
-    found: list[Failure] = []
-    for row in rows:
-        if isinstance(row, dict):
-            members = cast("dict[str, Json]", row)
-            file, reason = members.get("file"), members.get("reason")
-            if isinstance(file, str) and isinstance(reason, str):
-                found.append(Failure(file, reason))
-    return tuple(found)
+    try:
+        return convert(value, tuple[Failure, ...])
+    except ValidationError:
+        return ()

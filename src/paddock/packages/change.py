@@ -14,7 +14,7 @@ Killed at any moment, the next command on the plane settles it, in this order:
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from enum import Enum
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -51,6 +51,7 @@ from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.storage.atomic import read_file
 from paddock.storage.disk import Disk
 from paddock.text.show import quote
+from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 from paddock.workspace import EntryPath, Workspace
 from paddock.workspace.apply import RecoveredSet, recover
@@ -416,8 +417,7 @@ def require_room(transaction: Transaction) -> None:
         encode_body(entry, format_id(bytes(ID_BYTES)), format_timestamp(0))
     except EntryRefusedError as refused:
         lists = (("acceptance", "acceptance commands"), ("dependencies", "dependencies"))
-        listed = ((entry.metadata.get(key), what) for key, what in lists)
-        counts = ", ".join(f"{len(a) if isinstance(a, list) else 0} {what}" for a, what in listed)
+        counts = ", ".join(f"{_count(entry.metadata.get(key))} {what}" for key, what in lists)
         raise UsageError(
             f"the packages ledger cannot tell of this change of {package_id}: {refused.message};"
             f" it has {counts}",
@@ -430,6 +430,10 @@ def require_room(transaction: Transaction) -> None:
             f" {limits.receipt_bytes_max}",
             hint="nothing was changed; make it several packages, or its paths shorter",
         )
+
+
+def _count(listed: Json) -> int:
+    return len(cast("list[Json]", listed)) if isinstance(listed, list) else 0
 
 
 def carry_out(depot: Depot, transaction: Transaction, swap: Swap) -> None:

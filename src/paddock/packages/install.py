@@ -45,10 +45,9 @@ from paddock.packages.installed import (
     plan_ownership,
     row_of,
 )
-from paddock.packages.ledger import about, find_deviations_of, installed_entry, uninstalled_entry
+from paddock.packages.ledger import find_deviations_of, installed_entry, uninstalled_entry
 from paddock.packages.manifest import (
     FILE_MODE,
-    Acceptance,
     Manifest,
     find_graph_problems,
     manifest_path,
@@ -78,7 +77,7 @@ from paddock.packages.vouching import (
 )
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
-from paddock.values.entries import Entry, digest_of
+from paddock.values.entries import digest_of
 
 
 class InstallReport(Struct, frozen=True):
@@ -142,32 +141,17 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
         UsageError: more would have to be recorded of it than a ledger entry holds.
         IntegrityError: the plane or its packages ledger is damaged.
     """
-    package_id = archive.manifest.package_id
     with changing(depot):
-        standing = require_repairable(depot) if wish.repairs else require_as_recorded(depot)
-        old = standing.installed.packages.get(package_id)
-        if old is not None and _stands(old, depot, archive, standing, wish):
+        state = require_repairable(depot) if wish.repairs else require_as_recorded(depot)
+        old = state.installed.packages.get(archive.manifest.package_id)
+        installing = _Installing(depot, archive, wish, state, old)
+        if old is not None and installing.is_in_place(old):
             version = old.manifest.version
             return InstallReport("unchanged", old.package_id, version, old.manifest.digest)
-        installing = _Installing(depot, archive, wish, standing, old)
         judged = installing.judge()
-        return installing.planned(judged) if wish.is_dry_run else installing.run(judged)
-
-
-def _stands(
-    old: InstalledPackage,
-    depot: Depot,
-    archive: Archive,
-    standing: PackagesState,
-    wish: InstallWish,
-) -> bool:
-    if old.manifest.digest != archive.manifest.digest:
-        return False
-    if not wish.repairs:
-        return True
-    installed = standing.installed
-    deviations = find_deviations_of(old.package_id, standing.record, installed)
-    return not deviations and not check_package(old, depot.workspace)
+        if wish.is_dry_run:
+            return replace(installing.report(judged), status="planned")
+        return installing.run(judged)
 
 
 class _Judged(Struct, frozen=True):
@@ -176,99 +160,105 @@ class _Judged(Struct, frozen=True):
     transaction: Transaction
 
 
-class _Installing:
-    def __init__(
-        self,
-        depot: Depot,
-        archive: Archive,
-        wish: InstallWish,
-        standing: PackagesState,
-        old: InstalledPackage | None,
-    ) -> None:
-        self._depot = depot
-        self._archive = archive
-        self._manifest = archive.manifest
-        self._wish = wish
-        self._installed = standing.installed
-        self._log = standing.log
-        self._record = standing.record
-        self._old = old
+class _Installing(Struct, frozen=True):
+    depot: Depot
+    archive: Archive
+    wish: InstallWish
+    state: PackagesState
+    old: InstalledPackage | None
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.archive.manifest
+
+    def is_in_place(self, old: InstalledPackage) -> bool:
+        if old.manifest.digest != self.manifest.digest:
+            return False
+        if not self.wish.repairs:
+            return True
+        deviations = find_deviations_of(old.package_id, self.state.record, self.state.installed)
+        return not deviations and not check_package(old, self.depot.workspace)
 
     def judge(self) -> _Judged:
-        manifest = self._manifest
-        problems = find_graph_problems(self._manifests_after())
+        manifest, installed = self.manifest, self.state.installed
+        before = {name: package.manifest for name, package in installed.packages.items()}
+        problems = find_graph_problems({**before, manifest.package_id: manifest})
         if problems:
             raise GateRefusedError("G3", problems)
-        acts = plan_ownership(manifest, self._old, self._installed)
-        require_no_rollback(manifest, self._old, self._log)
-        approval = None
-        if not self._wish.asks_nothing:
-            require_signature(manifest, self._wish.signature, read_keys(self._depot.layout))
-            receipts = (each.receipt.wo_id for each in self._installed.packages.values())
-            used = self._log.used_approvals.union(wo_id for wo_id in receipts if wo_id)
-            paths = tuple(act.path for act in acts)
-            claim = ApprovalClaim(manifest.digest, paths, self._depot.clock())
-            approval = require_approval(self._depot, manifest.package_id, claim, used)
+        acts = plan_ownership(manifest, self.old, installed)
+        require_no_rollback(manifest, self.old, self.state.log)
+        approval = None if self.wish.asks_nothing else self._approval(acts)
         transaction = self._transaction(approval)
         swap = self._swap(acts, transaction)
         self._require_loading(swap)
-        longest = tuple(map(_longest_result, manifest.acceptance))
+        longest = tuple(
+            AcceptanceResult(each.command, True, 0, "", _LONGEST_S) for each in manifest.acceptance
+        )
         require_room(_with_results(transaction, longest))
         return _Judged(approval, swap, transaction)
 
+    def _approval(self, acts: tuple[Act, ...]) -> PackageApproval:
+        depot, manifest = self.depot, self.manifest
+        require_signature(manifest, self.wish.signature, read_keys(depot.layout))
+        receipts = (each.receipt.wo_id for each in self.state.installed.packages.values())
+        used = self.state.log.used_approvals.union(wo_id for wo_id in receipts if wo_id)
+        claim = ApprovalClaim(manifest.digest, tuple(act.path for act in acts), depot.clock())
+        return require_approval(depot, manifest.package_id, claim, used)
+
     def _require_loading(self, swap: Swap) -> None:
         after = {change.path: change.after for change in swap.paths}
-        brought = self._manifest.by_path.keys()
+        brought = self.manifest.by_path.keys()
         put = {path: each.content for path, each in after.items() if each and path in brought}
+        resolve = self.depot.workspace.resolve_entry
         policies = frozenset(
             path
             for path in POLICIES
-            if (after[path] is not None if path in after else self._is_there(path))
+            if (after[path] is not None if path in after else resolve(path).exists)
         )
-        problems = tuple(find_loading_problems(put, policies, self._depot.loading))
+        problems = tuple(find_loading_problems(put, policies, self.depot.loading))
         if problems:
             raise GateRefusedError(
                 "G0B", problems, hint="nothing was changed: no command would work on the plane"
             )
 
-    def _is_there(self, path: str) -> bool:
-        return self._depot.workspace.resolve_entry(path).exists
-
-    def planned(self, judged: _Judged) -> InstallReport:
-        return replace(self._report(judged.approval, judged.swap), status="planned")
-
     def run(self, judged: _Judged) -> InstallReport:
-        depot, swap = self._depot, judged.swap
-        results = self._test(swap)
+        results = self._test(judged.swap)
         transaction = _with_results(judged.transaction, results)
-        carry_out(depot, transaction, swap)
-        entry_id = complete(depot, transaction)
-        report = self._report(judged.approval, swap)
-        return replace(report, acceptance=results, ledger_entry=entry_id)
+        carry_out(self.depot, transaction, judged.swap)
+        entry_id = complete(self.depot, transaction)
+        return replace(self.report(judged), acceptance=results, ledger_entry=entry_id)
+
+    def _test(self, swap: Swap) -> tuple[AcceptanceResult, ...]:
+        results: list[AcceptanceResult] = []
+        for acceptance in self.manifest.acceptance:
+            result = self.depot.acceptance.run(acceptance, swap.staged)
+            if not result.passed:
+                raise _not_accepted(result)
+            results.append(result)
+        return tuple(results)
 
     def _swap(self, acts: tuple[Act, ...], transaction: Transaction) -> Swap:
-        manifest = self._manifest
-        files = {packed.path: packed for packed in self._archive.files}
-        swap = Swap(self._depot.workspace)
+        files = {packed.path: packed for packed in self.archive.files}
+        swap = Swap(self.depot.workspace)
         for act in acts:
             swap.add(act, files)
-        swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
+        swap.write(manifest_path(self.manifest.package_id), self.manifest.canonical, FILE_MODE)
         if transaction.receipt is not None:
             swap.write_receipt(transaction.receipt)
         swap.finish()
         return swap
 
     def _transaction(self, approval: PackageApproval | None) -> Transaction:
-        manifest = self._manifest
+        manifest, is_free = self.manifest, self.wish.asks_nothing
         receipt = draft_receipt(
-            self._archive,
+            self.archive,
             new_transaction_id(),
-            timestamp_of(self._depot.clock()),
+            timestamp_of(self.depot.clock()),
             approval,
-            None if self._wish.asks_nothing else self._wish.signature,
-            dev=self._wish.asks_nothing,
+            None if is_free else self.wish.signature,
+            dev=is_free,
         )
-        recorded = self._record.packages
+        recorded = self.state.record.packages
         told = recorded.get(manifest.package_id)
         after = {name: package.row for name, package in recorded.items()}
         after[manifest.package_id] = row_of(manifest)
@@ -280,40 +270,22 @@ class _Installing:
             # may be missing on the plane, or be another one there.
             previous=None if told is None else told.row,
             set_digest=digest_of_rows(after.values()),
-            is_upgrade=self._old is not None,
+            is_upgrade=self.old is not None,
         )
         return transaction_of(manifest.package_id, entry, receipt)
 
-    def _manifests_after(self) -> dict[str, Manifest]:
-        packages = self._installed.packages
-        before = {name: package.manifest for name, package in packages.items()}
-        return {**before, self._manifest.package_id: self._manifest}
-
-    def _test(self, swap: Swap) -> tuple[AcceptanceResult, ...]:
-        results: list[AcceptanceResult] = []
-        for acceptance in self._manifest.acceptance:
-            result = self._depot.acceptance.run(acceptance, swap.staged)
-            if not result.passed:
-                raise _not_accepted(result)
-            results.append(result)
-        return tuple(results)
-
-    def _report(self, approval: PackageApproval | None, swap: Swap) -> InstallReport:
-        manifest, old = self._manifest, self._old
+    def report(self, judged: _Judged) -> InstallReport:
+        manifest, old = self.manifest, self.old
         return InstallReport(
             status="installed" if old is None else "upgraded",
             package_id=manifest.package_id,
             version=manifest.version,
             digest=manifest.digest,
             previous=None if old is None else old.manifest.version,
-            wo_id=None if approval is None else approval.wo_id,
-            changes=tuple(swap.paths),
-            notes=tuple(swap.notes),
+            wo_id=None if judged.approval is None else judged.approval.wo_id,
+            changes=tuple(judged.swap.paths),
+            notes=tuple(judged.swap.notes),
         )
-
-
-def _longest_result(acceptance: Acceptance) -> AcceptanceResult:
-    return AcceptanceResult(acceptance.command, True, 0, "", _LONGEST_S)
 
 
 def _with_results(transaction: Transaction, results: tuple[AcceptanceResult, ...]) -> Transaction:
@@ -386,7 +358,8 @@ def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Ins
     swap.remove(receipt_path(old.package_id))
     swap.remove(manifest_path(old.package_id))
     swap.finish()
-    entry = _uninstalled_entry(installed, old)
+    left = (each.manifest for name, each in installed.packages.items() if name != old.package_id)
+    entry = uninstalled_entry(new_transaction_id(), old.manifest, digest_of_set(left))
     transaction = transaction_of(old.package_id, entry, None)
     require_room(transaction)
     carry_out(depot, transaction, swap)
@@ -400,15 +373,3 @@ def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Ins
         notes=tuple(swap.notes),
         ledger_entry=entry_id,
     )
-
-
-def _uninstalled_entry(installed: InstalledSet, old: InstalledPackage) -> Entry:
-    left = (
-        package.manifest for name, package in installed.packages.items() if name != old.package_id
-    )
-    metadata: dict[str, Json] = {
-        **about(row_of(old.manifest)),
-        "files": len(old.manifest.assets),
-        "set_digest": digest_of_set(left),
-    }
-    return uninstalled_entry(new_transaction_id(), old.package_id, metadata)

@@ -4,11 +4,11 @@ Everything that may happen once, or never again, is decided by the ledger and no
 that could be put back: whether an approval was used, which version was the last one.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, LedgerDamagedError
@@ -175,13 +175,17 @@ def about(row: SetRow) -> dict[str, Json]:
     return {"package_id": package_id, "version": version, "digest": digest}
 
 
-def uninstalled_entry(transaction_id: str, package_id: str, metadata: Mapping[str, Json]) -> Entry:
+def uninstalled_entry(transaction_id: str, manifest: Manifest, set_digest: str) -> Entry:
     return Entry(
         event_type=PACKAGE_UNINSTALLED,
         decision="allow",
-        reason=f"{package_id} was uninstalled",
+        reason=f"{manifest.package_id} was uninstalled",
         call_id=transaction_id,
-        metadata=dict(metadata),
+        metadata={
+            **about(row_of(manifest)),
+            "files": len(manifest.assets),
+            "set_digest": set_digest,
+        },
     )
 
 
@@ -258,27 +262,91 @@ class ApprovalUse(Struct, frozen=True):
     seq: int
 
 
-class Record(Struct, frozen=True):
-    packages: Mapping[str, RecordedPackage]
-    uses: tuple[ApprovalUse, ...] = ()
+class _Uninstalled(Struct, frozen=True):
+    package_id: str
+    digest: str
+    set_digest: str
+
+
+class _Approved(Struct, frozen=True):
+    package_id: str
+    digest: str
+    wo_id: str
+    key_id: str
+
+
+class Record(Struct):
+    """What the entries of a packages ledger come to, followed one after the other."""
+
+    packages: dict[str, RecordedPackage] = field(default_factory=dict[str, RecordedPackage])
+    uses: list[ApprovalUse] = field(default_factory=list[ApprovalUse])
     """Every use of an approval there ever was, oldest first."""
-    problems: tuple[Failure, ...] = ()
+    problems: list[Failure] = field(default_factory=list[Failure])
     """Entries that do not follow from those before them."""
 
     @property
     def set_digest(self) -> str:
         return digest_of_rows(package.row for package in self.packages.values())
 
+    def take(self, stored: StoredEntry) -> None:
+        event, metadata = stored.entry.event_type, stored.entry.metadata
+        told = JsonFile(LEDGER_FILE, metadata)
+        try:
+            if event == PACKAGE_INSTALLED:
+                self._install(stored, told.convert(RecordedPackage))
+            elif event == PACKAGE_UNINSTALLED:
+                self._uninstall(stored, told.convert(_Uninstalled))
+            elif event == PACKAGE_APPROVED:
+                self._approve(stored, told.convert(_Approved))
+        except ConfigError as error:
+            self._note(stored, error.message)
+
+    def _install(self, stored: StoredEntry, told: RecordedPackage) -> None:
+        package = replace(told, entry_id=stored.id, transaction=stored.entry.call_id)
+        before = self.packages.get(told.package_id)
+        said = None if told.previous is None else told.previous.digest
+        if said != (None if before is None else before.digest):
+            why = f"{told.package_id} took the place of {said}, which was not installed"
+            self._note(stored, why)
+        self.packages[told.package_id] = package
+        if told.wo_id is not None:
+            self._use(stored, package, told.installed_at)
+        self._compare_set(stored, told.set_digest)
+
+    def _uninstall(self, stored: StoredEntry, told: _Uninstalled) -> None:
+        before = self.packages.pop(told.package_id, None)
+        if before is None or before.digest != told.digest:
+            self._note(stored, f"{told.package_id} was uninstalled, and it was not installed")
+        self._compare_set(stored, told.set_digest)
+
+    def _approve(self, stored: StoredEntry, told: _Approved) -> None:
+        package = self.packages.get(told.package_id)
+        if package is None or package.digest != told.digest:
+            self._note(stored, f"{told.package_id} was approved, and it was not installed")
+            return
+        approved = replace(package, wo_id=told.wo_id, key_id=told.key_id)
+        self.packages[told.package_id] = approved
+        self._use(stored, approved, stored.timestamp)
+
+    def _use(self, stored: StoredEntry, package: RecordedPackage, at: str) -> None:
+        wo_id, name, digest = package.wo_id or "", package.package_id, package.digest
+        self.uses.append(ApprovalUse(wo_id, name, digest, package.key_id, at, stored.seq))
+
+    def _compare_set(self, stored: StoredEntry, said: str) -> None:
+        if said != self.set_digest:
+            self._note(stored, "after it another set was installed than the entries before it tell")
+
+    def _note(self, stored: StoredEntry, why: str) -> None:
+        self.problems.append(Failure(LEDGER_FILE, f"entry {stored.seq}: {why}"))
+
 
 def replay(entries: Sequence[StoredEntry]) -> Record:
-    replaying = _Replaying()
+    """Raises nothing for what the entries, oldest first, say."""
+    record = Record()
     for stored in entries:
-        replaying.take(stored)
-    return Record(
-        dict(sorted(replaying.packages.items())),
-        tuple(replaying.uses),
-        tuple(replaying.problems),
-    )
+        record.take(stored)
+    record.packages = dict(sorted(record.packages.items()))
+    return record
 
 
 def find_deviations(record: Record, installed: InstalledSet) -> tuple[Failure, ...]:
@@ -313,82 +381,3 @@ def _differences(told: RecordedPackage, found: InstalledPackage) -> Iterator[Fai
         yield Failure(receipt_path(told.package_id), why)
     elif digest_of(bare.to_bytes()) != told.receipt:
         yield Failure(receipt_path(told.package_id), "it is not the receipt that was written")
-
-
-class _Uninstalled(Struct, frozen=True):
-    package_id: str
-    digest: str
-    set_digest: str
-
-
-class _Approved(Struct, frozen=True):
-    package_id: str
-    digest: str
-    wo_id: str
-    key_id: str
-
-
-class _Replaying:
-    def __init__(self) -> None:
-        self.packages: dict[str, RecordedPackage] = {}
-        self.uses: list[ApprovalUse] = []
-        self.problems: list[Failure] = []
-
-    def take(self, stored: StoredEntry) -> None:
-        event, metadata = stored.entry.event_type, stored.entry.metadata
-        told = JsonFile(LEDGER_FILE, metadata)
-        try:
-            if event == PACKAGE_INSTALLED:
-                self._install(stored, told.convert(RecordedPackage))
-            elif event == PACKAGE_UNINSTALLED:
-                self._uninstall(stored, told.convert(_Uninstalled))
-            elif event == PACKAGE_APPROVED:
-                self._approve(stored, told.convert(_Approved))
-        except ConfigError as error:
-            self._note(stored, error.message)
-
-    def _install(self, stored: StoredEntry, told: RecordedPackage) -> None:
-        package = replace(told, entry_id=stored.id, transaction=stored.entry.call_id)
-        before = self.packages.get(told.package_id)
-        said = None if told.previous is None else told.previous.digest
-        if said != (None if before is None else before.digest):
-            why = f"{told.package_id} took the place of {said}, which was not installed"
-            self._note(stored, why)
-        self.packages[told.package_id] = package
-        if told.wo_id is not None:
-            self._use(stored, package, told.installed_at)
-        self._compare_set(stored, told.set_digest)
-
-    def _uninstall(self, stored: StoredEntry, told: "_Uninstalled") -> None:
-        before = self.packages.pop(told.package_id, None)
-        if before is None or before.digest != told.digest:
-            self._note(stored, f"{told.package_id} was uninstalled, and it was not installed")
-        self._compare_set(stored, told.set_digest)
-
-    def _approve(self, stored: StoredEntry, told: "_Approved") -> None:
-        package = self.packages.get(told.package_id)
-        if package is None or package.digest != told.digest:
-            self._note(stored, f"{told.package_id} was approved, and it was not installed")
-            return
-        approved = replace(package, wo_id=told.wo_id, key_id=told.key_id)
-        self.packages[told.package_id] = approved
-        self._use(stored, approved, stored.timestamp)
-
-    def _use(self, stored: StoredEntry, package: RecordedPackage, at: str) -> None:
-        self.uses.append(
-            ApprovalUse(
-                package.wo_id or "",
-                package.package_id,
-                package.digest,
-                package.key_id,
-                at,
-                stored.seq,
-            )
-        )
-
-    def _compare_set(self, stored: StoredEntry, said: str) -> None:
-        if said != digest_of_rows(package.row for package in self.packages.values()):
-            self._note(stored, "after it another set was installed than the entries before it tell")
-
-    def _note(self, stored: StoredEntry, why: str) -> None:
-        self.problems.append(Failure(LEDGER_FILE, f"entry {stored.seq}: {why}"))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Final
 
 from msgspec import Struct
 
@@ -14,14 +13,12 @@ from paddock.packages.installed import (
     read_installed,
 )
 from paddock.packages.ledger import PackageLedger
-from paddock.packages.manifest import install_order
+from paddock.packages.manifest import TIERS_OF, install_order
 from paddock.packages.rows import GateRefusedError, PackageRow, State
 from paddock.packages.transaction import PendingChange
 from paddock.plane.layout import PlaneLayout
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
-
-TIER_OF: Final = {"hot": "HOT", "ho2": "HO2", "ho1": "HO1"}
 
 
 class PlanePackages(Struct, frozen=True):
@@ -59,7 +56,7 @@ def _row(package: InstalledPackage, workspace: Workspace, wo_id: str | None) -> 
         package_id=manifest.package_id,
         state=State.CHANGED if failures else State.INSTALLED,
         version=manifest.version,
-        tier=TIER_OF[manifest.plane_id],
+        tier=TIERS_OF[manifest.plane_id][0],
         layer=manifest.layer,
         framework_id=manifest.framework_id,
         spec_id=manifest.spec_id,

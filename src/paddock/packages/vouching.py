@@ -17,7 +17,7 @@ it, is an operator to everyone who only looks there.
 
 import base64
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct, field, to_builtins
@@ -110,9 +110,6 @@ def sign_installed_set(depot: Depot, key: SigningKey) -> SignedSet:
     """Vouch for all that is installed on a plane, and for its keys. Nothing else is changed.
 
     On a plane without a key this one becomes its first.
-
-    Raises: ConfigError: the plane has keys, and this is none of them. IntegrityError,
-    HostError, LedgerBusyError, LedgerFullError.
     """
     with changing(depot):
         require_known(depot, key)
@@ -165,12 +162,10 @@ def require_known(depot: Depot, key: SigningKey) -> None:
 
 
 def enrol_first(depot: Depot, key: SigningKey) -> bool:
-    """Make `key` the plane's first, where it has none; whether it was.
-
-    On record first: a key without an entry is nobody's.
-    """
+    """Make `key` the plane's first, where it has none; whether it was."""
     if read_keys(depot.layout):
         return False
+    # On record first: a key without an entry is nobody's.
     depot.ledger.append(enrolled_entry(public_half(key)))
     enrol_key(depot.layout, public_half(key))
     return True
@@ -182,19 +177,24 @@ def last_telling(entries: Sequence[StoredEntry]) -> str:
     return next(found, "")
 
 
-class Vouched(Struct, frozen=True):
+class Vouched(Struct):
+    """What the statements of a packages ledger come to, followed one after the other."""
+
     statements: int = 0
-    keys: Mapping[str, PublicKey] = field(default_factory=dict[str, PublicKey])
+    keys: Keys = field(default_factory=dict[str, PublicKey])
     """That count now: those of the newest statement that holds."""
-    known: Mapping[str, PublicKey] = field(default_factory=dict[str, PublicKey])
+    known: dict[str, PublicKey] = field(default_factory=dict[str, PublicKey])
     """That ever counted."""
     rows: frozenset[SetRow] = frozenset()
-    listings: tuple[tuple[int, Keys], ...] = ()
+    listings: list[tuple[int, Keys]] = field(default_factory=list[tuple[int, Keys]])
     """The place of each statement that holds, and the keys that count from there on."""
-    problems: tuple[Failure, ...] = ()
+    problems: list[Failure] = field(default_factory=list[Failure])
+    first: str | None = None
+    """The id of the plane's first key, as it was enrolled."""
 
     @property
     def newest_seq(self) -> int:
+        """-1 where no statement holds."""
         return self.listings[-1][0] if self.listings else -1
 
     def counting_at(self, seq: int) -> Keys:
@@ -207,52 +207,15 @@ class Vouched(Struct, frozen=True):
         after = [keys for at, keys in self.listings if at > seq][:1]
         return {key_id: key for keys in (*before, *after) for key_id, key in keys.items()}
 
-
-def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
-    reading = _Reading(entries)
-    for place, stored in enumerate(entries):
-        if stored.entry.event_type == OPERATOR_KEY_ENROLLED:
-            reading.enrol(stored)
-        elif stored.entry.event_type == PACKAGE_SET_SIGNED:
-            reading.state(place, stored)
-    return Vouched(
-        reading.statements,
-        reading.keys,
-        reading.known,
-        reading.rows,
-        tuple(reading.listings),
-        tuple(reading.problems),
-    )
-
-
-def find_key_problems(vouched: Vouched, keys: Keys) -> Iterator[Failure]:
-    for key_id in sorted(keys.keys() - vouched.keys.keys()):
-        why = "no operator of this plane vouched for this key: paddock package sign --installed"
-        yield Failure(key_file(key_id), why)
-    for key_id in sorted(vouched.keys.keys() - keys.keys()):
-        yield Failure(key_file(key_id), "the key is gone")
-
-
-class _Reading:
-    def __init__(self, entries: Sequence[StoredEntry]) -> None:
-        self._entries = entries
-        self._first: str | None = None
-        self.statements = 0
-        self.keys: dict[str, PublicKey] = {}
-        self.known: dict[str, PublicKey] = {}
-        self.rows: frozenset[SetRow] = frozenset()
-        self.listings: list[tuple[int, Keys]] = []
-        self.problems: list[Failure] = []
-
     def enrol(self, stored: StoredEntry) -> None:
         """The plane's first key; a second one needs a statement."""
         key_id = stored.entry.metadata.get("key_id")
-        if isinstance(key_id, str) and self._first in {None, key_id}:
-            self._first = key_id  # a killed writer leaves the entry without the key
+        if isinstance(key_id, str) and self.first in {None, key_id}:
+            self.first = key_id  # a killed writer leaves the entry without the key
         else:
             self._note(stored, "a key was enrolled on a plane that had one")
 
-    def state(self, place: int, stored: StoredEntry) -> None:
+    def state(self, stored: StoredEntry, before: Sequence[StoredEntry]) -> None:
         """The next statement: it counts where a key made it that counted before."""
         self.statements += 1
         told = JsonFile(LEDGER_FILE, stored.entry.metadata)
@@ -262,24 +225,26 @@ class _Reading:
         except ConfigError as error:
             self._note(stored, error.message)
             return
-        record = replay(self._entries[:place])
-        problem = self._problem(signed, listed, place, record.set_digest)
+        record = replay(before)
+        problem = self._problem(signed, listed, before, record.set_digest)
         if problem:
             self._note(stored, problem)
             return
         self.keys = listed
-        self.known |= self.keys
-        self.listings.append((stored.seq, self.keys))
+        self.known |= listed
+        self.listings.append((stored.seq, listed))
         self.rows = frozenset(package.row for package in record.packages.values())
 
-    def _problem(self, signed: SignedSet, listed: Keys, place: int, set_digest: str) -> str:
-        counting = set(self.keys) or {self._first}
+    def _problem(
+        self, signed: SignedSet, listed: Keys, before: Sequence[StoredEntry], set_digest: str
+    ) -> str:
+        counting = set(self.keys) or {self.first}
         maker = listed.get(signed.key_id)
         if signed.key_id not in counting or maker is None:
             return f"the set was signed by {signed.key_id}, whose word does not count here"
         if not maker.verifies(signed.signed_bytes(), signed.signature):
             return "the signature of the set does not hold"
-        if signed.after != last_telling(self._entries[:place]):
+        if signed.after != last_telling(before):
             return "the signature of the set was made at another place of the ledger"
         if signed.set_digest != set_digest:
             return f"the signature is of the set {signed.set_digest}, not of {set_digest}"
@@ -287,6 +252,25 @@ class _Reading:
 
     def _note(self, stored: StoredEntry, why: str) -> None:
         self.problems.append(Failure(LEDGER_FILE, f"entry {stored.seq}: {why}"))
+
+
+def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
+    """Raises nothing for what stands there."""
+    vouched = Vouched()
+    for place, stored in enumerate(entries):
+        if stored.entry.event_type == OPERATOR_KEY_ENROLLED:
+            vouched.enrol(stored)
+        elif stored.entry.event_type == PACKAGE_SET_SIGNED:
+            vouched.state(stored, entries[:place])
+    return vouched
+
+
+def find_key_problems(vouched: Vouched, keys: Keys) -> Iterator[Failure]:
+    for key_id in sorted(keys.keys() - vouched.keys.keys()):
+        why = "no operator of this plane vouched for this key: paddock package sign --installed"
+        yield Failure(key_file(key_id), why)
+    for key_id in sorted(vouched.keys.keys() - keys.keys()):
+        yield Failure(key_file(key_id), "the key is gone")
 
 
 def _keys_of(told: JsonFile, signed: SignedSet) -> dict[str, PublicKey]:
@@ -380,9 +364,6 @@ def approve(
 
     A plane that has no key gets this one as its first; where nothing is installed yet,
     the empty set is signed with it.
-
-    Raises: ConfigError: the plane's keys are others. UsageError: a pattern that can match
-    nothing, or a time out of range. HostError, LedgerBusyError, LedgerFullError, IntegrityError.
     """
     with changing(depot):
         installed = require_installed(depot)

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict, replace
 
 from paddock import limits
-from paddock.plane.dual_gate import ToolProfile
+from paddock.plane.environment import ToolProfile
 from paddock.plane.json_files import JsonFile, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.storage.atomic import host_errors, read_file, require_private

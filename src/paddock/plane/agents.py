@@ -6,22 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.agent_files import (
-    DEFAULT_TOOLSETS,
-    NAME_HINT,
-    AgentRecord,
-    is_agent_name,
-    missing_parent,
-    name_problem,
-    parse_agent,
-    profile_problem,
-    toolset_problem,
-    write_agent,
-)
+from paddock.pattern import lazy_pattern
 from paddock.plane.clients import HOMES
 from paddock.plane.discover import (
     bare_planes_below,
@@ -31,6 +20,7 @@ from paddock.plane.discover import (
     require_outside,
 )
 from paddock.plane.environment import Environment, real_directory, real_path
+from paddock.plane.json_files import JsonFile, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.storage.atomic import (
     FILE_MODE,
@@ -43,8 +33,139 @@ from paddock.storage.atomic import (
     sync_directory,
 )
 from paddock.storage.locks import locked
+from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.decisions import Agent, AgentChain, Permissions, PlaneKind
+from paddock.values.entries import digest_of
+
+# The format of `agent.json`: bytes to a record and back.
+
+DEFAULT_TOOLSETS: Final = ("workspace", "search", "output", "shell")
+
+_NAME: Final = lazy_pattern(r"[a-z0-9][a-z0-9._-]{0,63}")
+NAME_HINT: Final = "1 to 64 characters of a-z 0-9 . _ -, the first a letter or digit"
+
+
+class AgentRecord(Struct, frozen=True):
+    agent: Agent
+    workspace: Path
+    """Absolute: the declared one, else the agent's own directory in the plane."""
+    owns_workspace: bool
+    file: Path
+    digest: str
+    declared_in: str = ""
+    """The policy file that declares it; empty where a person made it."""
+
+
+class _AgentFile(Strict, frozen=True):
+    name: str
+    profile: str
+    workspace: str | None = None
+    parent: str | None = None
+    toolsets: tuple[str, ...] = DEFAULT_TOOLSETS
+    permissions: Permissions = field(default_factory=Permissions)
+    declared_in: str | None = None
+
+
+def is_agent_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def name_problem(name: str) -> str:
+    return f"{quote(name)} is not an agent's name"
+
+
+def toolset_problem(toolsets: tuple[str, ...]) -> tuple[str, str] | None:
+    """With a hint; None if nothing.
+
+    `core` and `development` are never declared: the admin agent of a bare plane has
+    the first, and the dual gate gives it the second.
+    """
+    for toolset in toolsets:
+        if toolset == "development":
+            return ("the toolset 'development' is never declared", "the dual gate opens it")
+        if toolset == "core":
+            return (
+                "the toolset 'core' is never declared",
+                "the admin agent of a bare plane has it, and nobody else",
+            )
+        if toolset not in DEFAULT_TOOLSETS:
+            return (f"unknown toolset {quote(toolset)}", f"known: {', '.join(DEFAULT_TOOLSETS)}")
+    return None
+
+
+def profile_problem(profile: str) -> str:
+    if profile and len(profile) <= 255 and profile.isprintable():
+        return ""
+    return f"{quote(profile)} is not a profile's name"
+
+
+def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
+    given = parse_file(content, str(file))
+    read = given.convert(_AgentFile)
+    _require_sound(given, read, file)
+    agent = Agent(
+        name=read.name,
+        profile=read.profile,
+        toolsets=read.toolsets,
+        permissions=read.permissions,
+        parent=read.parent,
+        source=str(file),
+        declaration=content,
+    )
+    return AgentRecord(
+        agent=agent,
+        workspace=Path(read.workspace or layout.agent_workspace(read.name)),
+        owns_workspace=read.workspace is None,
+        file=file,
+        digest=digest_of(content),
+        declared_in=read.declared_in or "",
+    )
+
+
+def _require_sound(given: JsonFile, read: _AgentFile, file: Path) -> None:
+    for name, text in (("name", read.name), ("parent", read.parent)):
+        if text is not None and not is_agent_name(text):
+            raise given.error(name, name_problem(text), NAME_HINT)
+    if read.name != file.parent.name:
+        raise given.error(
+            "name",
+            f"the file of agent {quote(file.parent.name)} declares {quote(read.name)}",
+            "the name is the directory's name",
+        )
+    if read.parent == read.name:
+        said = f"{quote(read.name)} is its own parent"
+        raise given.error("parent", said, "name another or null")
+    problem = profile_problem(read.profile)
+    if problem:
+        raise given.error("profile", problem, "for example standard")
+    path = Path(read.workspace or "/")
+    if not path.is_absolute() or ".." in path.parts or "\0" in str(path) or read.workspace == "":
+        raise given.error(
+            "workspace",
+            f"{quote(read.workspace)} is not an absolute path without '..'",
+            "write the directory's real path, or null for the agent's own",
+        )
+    given.require_once("toolsets", read.toolsets)
+    problems = toolset_problem(read.toolsets)
+    if problems is not None:
+        raise given.error("toolsets", *problems)
+    given.require_once_each("permissions", read.permissions)
+
+
+def write_agent(agent: Agent, workspace: Path | None, declared_in: str = "") -> bytes:
+    return write_object(
+        {
+            "name": agent.name,
+            "profile": agent.profile,
+            "workspace": None if workspace is None else str(workspace),
+            "parent": agent.parent,
+            "toolsets": list(agent.toolsets),
+            "permissions": to_builtins(agent.permissions),
+            **({"declared_in": declared_in} if declared_in else {}),
+        }
+    )
+
 
 _WORKTREES: Final = "worktrees"
 """What a client makes in a folder of its own for agents to work on: one directory each."""
@@ -63,17 +184,18 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
     plane further down is closed by policy: see `planes_below`.
     """
     workspace = record.workspace
-    where = f"{record.file}, field 'workspace'"
     real = real_path(workspace)
     if ".git" in (part.lower() for part in real.parts):
-        raise ConfigError(
-            f"the workspace {quote(str(workspace))} lies inside a .git directory",
-            where=where,
-            hint="give the agent the work tree, or a directory of its own",
-        )
+        said = f"the workspace {quote(str(workspace))} lies inside a .git directory"
+        hint = "give the agent the work tree, or a directory of its own"
+        raise _refused(record, "workspace", said, hint)
     if not (_is_own_workspace(real, layout) or _is_bare_root(real, layout)):
         _require_apart(record, real, layout, environment)
     require_as_declared(record, real)
+
+
+def _refused(record: AgentRecord, name: str, message: str, hint: str) -> ConfigError:
+    return ConfigError(message, where=f"{record.file}, field {name!r}", hint=hint)
 
 
 def require_as_declared(record: AgentRecord, real: Path) -> None:
@@ -84,11 +206,12 @@ def require_as_declared(record: AgentRecord, real: Path) -> None:
     """
     if record.workspace == real:
         return
-    raise ConfigError(
+    raise _refused(
+        record,
+        "workspace",
         f"the workspace {quote(str(record.workspace))} is reached through a link, and is"
         f" {quote(str(real))}",
-        where=f"{record.file}, field 'workspace'",
-        hint="put a directory in the link's place; if the link is yours, declare the agent anew:"
+        "put a directory in the link's place; if the link is yours, declare the agent anew:"
         " paddock agent remove, then create",
     )
 
@@ -97,11 +220,12 @@ def _require_apart(
     record: AgentRecord, real: Path, layout: PlaneLayout, environment: Environment
 ) -> None:
     if contains(layout.root, real) or contains(real, layout.root):
-        raise ConfigError(
+        raise _refused(
+            record,
+            "workspace",
             f"the workspace {quote(str(record.workspace))} and the plane"
             f" {quote(str(layout.root))} overlap",
-            where=f"{record.file}, field 'workspace'",
-            hint="give the agent a directory outside the plane, or leave --workspace out",
+            "give the agent a directory outside the plane, or leave --workspace out",
         )
     require_outside(real, environment)
     _require_no_client_folder(record, real, environment)
@@ -116,11 +240,12 @@ def _require_no_client_folder(record: AgentRecord, real: Path, environment: Envi
             continue
         below = real.relative_to(directory).parts
         if len(below) < 2 or below[0] != _WORKTREES:
-            raise ConfigError(
+            raise _refused(
+                record,
+                "workspace",
                 f"the workspace {quote(str(record.workspace))} lies in {quote(str(directory))},"
                 " where a coding agent's client keeps its settings",
-                where=f"{record.file}, field 'workspace'",
-                hint="give the agent a directory outside of it",
+                "give the agent a directory outside of it",
             )
 
 
@@ -144,11 +269,12 @@ def require_new_workspace(record: AgentRecord, environment: Environment) -> None
             raise _lies_in_plane(record, directory)
     below = bare_planes_below(real, environment)
     if below:
-        raise ConfigError(
+        raise _refused(
+            record,
+            "workspace",
             f"the bare plane {quote(str(real / below[0]))} lies in the workspace"
             f" {quote(str(record.workspace))}",
-            where=f"{record.file}, field 'workspace'",
-            hint="give the agent a directory in which no plane stands, or leave --workspace out",
+            "give the agent a directory in which no plane stands, or leave --workspace out",
         )
 
 
@@ -162,27 +288,30 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
     works in `docs/` the file `docs/keep.md`, which its parent may not write, is `keep.md`.
     """
     if not child.owns_workspace and real_path(child.workspace) != real_path(parent.workspace):
-        raise ConfigError(
+        raise _refused(
+            child,
+            "workspace",
             f"the workspace {quote(str(child.workspace))} of agent {quote(child.agent.name)} is"
             f" not that of its parent {quote(parent.agent.name)}: {quote(str(parent.workspace))}",
-            where=f"{child.file}, field 'workspace'",
-            hint="give it the parent's workspace, or none: then it has a directory of its own",
+            "give it the parent's workspace, or none: then it has a directory of its own",
         )
     more = [name for name in child.agent.toolsets if name not in parent.agent.toolsets]
     if more:
-        raise ConfigError(
+        raise _refused(
+            child,
+            "toolsets",
             f"agent {quote(child.agent.name)} has toolsets that its parent"
             f" {quote(parent.agent.name)} lacks: {', '.join(more)}",
-            where=f"{child.file}, field 'toolsets'",
-            hint="leave them out, or give them to the parent too",
+            "leave them out, or give them to the parent too",
         )
 
 
 def _lies_in_plane(record: AgentRecord, plane: Path) -> ConfigError:
-    return ConfigError(
+    return _refused(
+        record,
+        "workspace",
         f"the workspace {quote(str(record.workspace))} lies in the bare plane {quote(str(plane))}",
-        where=f"{record.file}, field 'workspace'",
-        hint="give the agent a directory outside of that plane, or leave --workspace out",
+        "give the agent a directory outside of that plane, or leave --workspace out",
     )
 
 
@@ -261,8 +390,7 @@ class AgentStore(Struct, frozen=True):
         return tuple(record.agent for record in self.lineage(name))
 
     def lineage(self, name: str) -> tuple[AgentRecord, ...]:
-        if not is_agent_name(name):
-            raise UsageError(name_problem(name), hint=NAME_HINT)
+        _require_name(name)
         record = self._find(name)
         if record is None:
             raise UsageError(f"there is no agent {quote(name)}", hint="see: paddock agent list")
@@ -313,8 +441,7 @@ class AgentStore(Struct, frozen=True):
         """
         from paddock.plane.tokens import remove_token  # noqa: PLC0415 - for few calls
 
-        if not is_agent_name(name):
-            raise UsageError(name_problem(name), hint=NAME_HINT)
+        _require_name(name)
         file = self.layout.agent_file(name)
         if not os.path.lexists(file):
             raise UsageError(f"there is no agent {quote(name)}", hint="see: paddock agent list")
@@ -348,8 +475,7 @@ class AgentStore(Struct, frozen=True):
         return record, content
 
     def _plan(self, new: NewAgent) -> tuple[Agent, Path | None]:
-        if not is_agent_name(new.name):
-            raise UsageError(name_problem(new.name), hint=NAME_HINT)
+        _require_name(new.name)
         problem = profile_problem(new.profile)
         if problem:
             raise UsageError(problem, hint="for example standard")
@@ -382,24 +508,18 @@ class AgentStore(Struct, frozen=True):
         found = [record]
         names = {record.agent.name}
         while (parent_name := found[-1].agent.parent) is not None:
-            where = f"{found[-1].file}, field 'parent'"
+            child, most = found[-1], limits.agent_chain_max
             if parent_name in names:
-                raise ConfigError(
-                    f"agent {quote(parent_name)} is its own ancestor",
-                    where=where,
-                    hint="break the circle of parents",
-                )
-            if len(found) >= limits.agent_chain_max:
-                raise ConfigError(
-                    f"agent {quote(record.agent.name)} has {limits.agent_chain_max} ancestors"
-                    " or more",
-                    where=where,
-                    hint=f"a chain has at most {limits.agent_chain_max} agents",
-                )
+                said = f"agent {quote(parent_name)} is its own ancestor"
+                raise _refused(child, "parent", said, "break the circle of parents")
+            if len(found) >= most:
+                said = f"agent {quote(record.agent.name)} has {most} ancestors or more"
+                raise _refused(child, "parent", said, f"a chain has at most {most} agents")
             parent = self._find(parent_name)
             if parent is None:
-                raise missing_parent(parent_name, found[-1].file)
-            require_within_parent(found[-1], parent)
+                said = f"there is no agent {quote(parent_name)}"
+                raise _refused(child, "parent", said, "see: paddock agent list")
+            require_within_parent(child, parent)
             names.add(parent_name)
             found.append(parent)
         return tuple(found)
@@ -445,6 +565,11 @@ def _toolsets(new: NewAgent, parent: AgentRecord | None) -> tuple[str, ...]:
     if parent is None:
         return DEFAULT_TOOLSETS
     return tuple(name for name in DEFAULT_TOOLSETS if name in parent.agent.toolsets)
+
+
+def _require_name(name: str) -> None:
+    if not is_agent_name(name):
+        raise UsageError(name_problem(name), hint=NAME_HINT)
 
 
 @contextmanager

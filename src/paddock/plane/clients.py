@@ -1,16 +1,19 @@
-"""A client's own configuration file: read, an edit of it shown, and written only as it was read."""
+"""Clients: their configuration files, edited only as they were read, and their processes."""
 
 import os
+import pwd
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError, HostError
-from paddock.plane.environment import real_path
+from paddock.pattern import lazy_pattern
+from paddock.plane.environment import Environment, real_path
 from paddock.storage.atomic import (
     host_errors,
     make_directories,
@@ -153,3 +156,138 @@ class ClientHome(Struct, frozen=True):
 CLAUDE: Final = ClientHome(".claude", "CLAUDE_CONFIG_DIR")
 CODEX: Final = ClientHome(".codex", "CODEX_HOME")
 HOMES: Final = (CLAUDE, CODEX)
+
+
+# The processes of clients that have the hook, and whether this one descends from one.
+#
+# The hook leaves a mark, an empty file named after its client's process, so that the command
+# line knows whom it must not take for a person at a terminal: a client that runs what its
+# model wants answers no question of Paddock for a person.
+#
+# A net and no wall. Who starts a process that leaves its parent (`setsid -f`) is told by the
+# environment alone, and who clears that as well is not told.
+#
+# Source: proc_pid_stat(5); the start time tells a process from a later one of its number.
+
+ANCESTORS_MAX: Final = 64
+_CLIENT: Final = lazy_pattern(rb"claude|codex")
+_BY_CLAUDE: Final = frozenset({"CLAUDECODE", "CLAUDE_PID", "CLAUDE_CODE_SESSION_ID"})
+_BY_CODEX: Final = ("CODEX_SANDBOX", "CODEX_THREAD", "CODEX_MANAGED")
+"""What clients set for what they start; `CODEX_HOME` is the user's own."""
+
+
+class ClientProcess(Struct, frozen=True):
+    """A process, and when it began, in ticks since the host did."""
+
+    pid: int
+    started: int
+
+    @property
+    def mark(self) -> str:
+        return f"{self.pid}-{self.started}"
+
+
+def note_client(environment: Environment, name: str) -> None:
+    """Leave a mark of the client that this hook was started by, if there is one.
+
+    Claude Code says that it is one: a person may try the hook by hand, from whatever shell. No
+    answer depends on the mark: what cannot be written is left.
+    """
+    variables = dict(environment.variables)
+    is_client = name == "codex" or _is_told(variables)
+    client = _find_client_above(variables) if is_client else None
+    if client is None:
+        return
+    folder = _folder(environment)
+    with suppress(OSError, HostError):
+        make_directories(folder)
+        if not (folder / client.mark).exists():
+            for mark in os.listdir(folder):
+                if not _is_alive(mark):
+                    (folder / mark).unlink(missing_ok=True)
+            (folder / client.mark).touch(mode=0o600)
+
+
+def descends_from_client(environment: Environment) -> bool:
+    """Whether a client that has the hook started this process, as far as can be told.
+
+    Threat: `HOME=/elsewhere paddock …`; the user's own place is looked at as well.
+    """
+    usual = replace(environment, paddock_home=_home(environment) / ".local" / "state" / "paddock")
+    marks = {name for each in (environment, usual) for name in _marks(each)}
+    if not marks:
+        return False
+    if any(process.mark in marks for process in _ancestors()):
+        return True
+    return _is_told(dict(environment.variables)) and any(map(_is_alive, marks))
+
+
+def _is_told(variables: Mapping[str, str]) -> bool:
+    return any(name in _BY_CLAUDE or name.startswith(_BY_CODEX) for name in variables)
+
+
+def _find_client_above(variables: Mapping[str, str]) -> ClientProcess | None:
+    named = variables.get("CLAUDE_PID", "")
+    for process in _ancestors():
+        if str(process.pid) == named or _CLIENT.search(_name(process.pid)):
+            return process
+    return None
+
+
+def _ancestors() -> Iterator[ClientProcess]:
+    pid = os.getppid()
+    for _ in range(ANCESTORS_MAX):
+        found = _read(pid)
+        if found is None:
+            return
+        process, parent = found
+        yield process
+        pid = parent
+
+
+def _read(pid: int) -> tuple[ClientProcess, int] | None:
+    if pid <= 1:
+        return None
+    try:
+        content = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The second field is a name in brackets, in which anything may stand.
+    fields = content[content.rfind(b")") + 2 :].split()
+    return ClientProcess(pid, int(fields[19])), int(fields[1])
+
+
+def _name(pid: int) -> bytes:
+    told = b""
+    with suppress(OSError):
+        told = Path(f"/proc/{pid}/comm").read_bytes()
+    with suppress(OSError):
+        # `node …/claude-code/cli.js`: the program, and the script that it runs. Not the whole
+        # path: the user's own name may stand there.
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2]
+        told += b"\n".join(b"/".join(word.split(b"/")[-2:]) for word in words if word[:1] != b"-")
+    return told
+
+
+def _home(environment: Environment) -> Path:
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        return environment.home
+
+
+def _marks(environment: Environment) -> list[str]:
+    try:
+        return os.listdir(_folder(environment))
+    except OSError:
+        return []
+
+
+def _is_alive(mark: str) -> bool:
+    pid, _, _ = mark.partition("-")
+    found = _read(int(pid)) if pid.isascii() and pid.isdigit() else None
+    return found is not None and found[0].mark == mark
+
+
+def _folder(environment: Environment) -> Path:
+    return environment.paddock_home / "hook" / "clients"

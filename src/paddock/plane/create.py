@@ -9,14 +9,14 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path, PurePath
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.pattern import lazy_pattern
-from paddock.plane.agent_files import write_agent
+from paddock.plane.agents import write_agent
 from paddock.plane.discover import (
     ProjectRoot,
     identity_of,
@@ -414,20 +414,16 @@ class Blueprint(Struct, frozen=True):
     """Files that may stand there and are no part of the plane."""
 
 
-class Builder(Protocol):
-    def build(self, layout: PlaneLayout, blueprint: Blueprint) -> Iterable[Path]:
-        """Make everything but the configuration, durably; the files that were made.
+Build = Callable[[PlaneLayout, Blueprint], Iterable[Path]]
+"""Makes everything but the configuration, durably; the files that it made.
 
-        What a stopped `init` left is there already. The root's lock is held.
-        """
-        ...
+What a stopped `init` left is there already. The root's lock is held."""
 
 
-class PlainBuilder:
-    def build(self, layout: PlaneLayout, blueprint: Blueprint) -> Iterable[Path]:
-        for name, content in blueprint.files.items():
-            if create_file(layout.root / name, content, FILE_MODE):
-                yield layout.root / name
+def build_files(layout: PlaneLayout, blueprint: Blueprint) -> Iterator[Path]:
+    for name, content in blueprint.files.items():
+        if create_file(layout.root / name, content, FILE_MODE):
+            yield layout.root / name
 
 
 class MadePlane(Struct, frozen=True):
@@ -439,10 +435,7 @@ class MadePlane(Struct, frozen=True):
 
 
 def make_bare_plane(
-    directory: Path,
-    blueprint: Blueprint,
-    environment: Environment,
-    builder: Builder | None = None,
+    directory: Path, blueprint: Blueprint, environment: Environment, build: Build = build_files
 ) -> MadePlane:
     """Make `directory` a bare plane; one that is there already is left as it is.
 
@@ -451,7 +444,8 @@ def make_bare_plane(
     require_outside(directory, environment)
     wanted = real_path(directory)
     _require_no_plane_above(wanted)
-    _make_root(directory)
+    if not os.path.lexists(directory):
+        make_directories(directory)
     root = real_directory(directory)
     layout = PlaneLayout(root, PlaneKind.BARE)
     with locked(root):
@@ -465,14 +459,8 @@ def make_bare_plane(
         # Registered first: the plane is never there without it. A registered path
         # at which no plane comes to stand harms nobody.
         register_bare_plane(root, environment)
-        made = tuple(_build_bare(layout, blueprint, builder or PlainBuilder()))
+        made = tuple(_build_bare(layout, blueprint, build))
     return MadePlane(layout, made, registered=True)
-
-
-def _make_root(directory: Path) -> None:
-    if os.path.lexists(directory):
-        return
-    make_directories(directory)
 
 
 def _require_no_plane_above(root: Path) -> None:
@@ -546,7 +534,7 @@ def _is_ours(
     return wanted is not None and read_file(path, limits.admin_config_bytes_max) == wanted
 
 
-def _build_bare(layout: PlaneLayout, blueprint: Blueprint, builder: Builder) -> Iterator[Path]:
+def _build_bare(layout: PlaneLayout, blueprint: Blueprint, build: Build) -> Iterator[Path]:
     """Sequence: directories, each fsynced in its parent → all else → the configuration."""
     root = layout.root
     for name in blueprint.directories:
@@ -556,7 +544,7 @@ def _build_bare(layout: PlaneLayout, blueprint: Blueprint, builder: Builder) -> 
             except FileExistsError:
                 continue
             sync_directory((root / name).parent)
-    yield from builder.build(layout, blueprint)
+    yield from build(layout, blueprint)
     # Beside it, what a killed writer leaves would be a file in the plane that nobody owns.
     drafts = layout.objects if layout.objects.is_dir() else None
     if create_file(layout.admin_config, blueprint.config, FILE_MODE, drafts):

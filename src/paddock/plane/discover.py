@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -99,11 +100,6 @@ class _IdentityFile(Strict, frozen=True):
 
 def identity_of(root: Path) -> PlaneIdentity:
     return PlaneIdentity(root, path_id(root))
-
-
-def read_identity(record: Path) -> PlaneIdentity | None:
-    content = read_file(record, limits.plane_record_bytes_max)
-    return None if content is None else parse_identity(content, str(record))
 
 
 def parse_identity(content: bytes, file: str) -> PlaneIdentity:
@@ -241,7 +237,7 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     """
     named = override or environment.plane
     directory = real_directory(named or start)
-    governed = _project_of_plane(directory, environment)
+    governed = _project_of_plane(directory, environment, real_directory)
     if governed is not None:
         return governed
     if named is not None and is_bare_plane(directory):
@@ -292,33 +288,22 @@ def is_bare_plane(directory: Path) -> bool:
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
+# Also of a project that is gone.
 def root_on_record(start: Path, environment: Environment) -> ProjectRoot | None:
-    plane = _plane_around(real_directory(start), environment)
-    identity = None if plane is None else read_identity(plane / "plane.json")
-    if plane is None or identity is None:
-        return None
-    _require_own_record(plane, identity.root)
-    return ProjectRoot(identity.root, PlaneKind.PROJECT)
+    return _project_of_plane(real_directory(start), environment, Path)
 
 
-def _project_of_plane(directory: Path, environment: Environment) -> ProjectRoot | None:
-    plane = _plane_around(directory, environment)
-    identity = None if plane is None else read_identity(plane / "plane.json")
-    if plane is None or identity is None:
-        return None
-    root = real_directory(identity.root)
-    _require_own_record(plane, root)
-    return ProjectRoot(root, PlaneKind.PROJECT)
-
-
-def _plane_around(directory: Path, environment: Environment) -> Path | None:
+def _project_of_plane(
+    directory: Path, environment: Environment, find: Callable[[Path], Path]
+) -> ProjectRoot | None:
     planes = real_path(environment.planes)
     if planes not in directory.parents:
         return None
-    return planes / directory.relative_to(planes).parts[0]
-
-
-def _require_own_record(plane: Path, root: Path) -> None:
+    plane = planes / directory.relative_to(planes).parts[0]
+    content = read_file(plane / "plane.json", limits.plane_record_bytes_max)
+    if content is None:
+        return None
+    root = find(parse_identity(content, str(plane / "plane.json")).root)
     if plane_name(root) != plane.name:
         raise ConfigError(
             f"the plane {quote(str(plane))} says that it governs {quote(str(root))},"
@@ -326,6 +311,7 @@ def _require_own_record(plane: Path, root: Path) -> None:
             where=str(plane / "plane.json"),
             hint="work from the project's own directory",
         )
+    return ProjectRoot(root, PlaneKind.PROJECT)
 
 
 def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:

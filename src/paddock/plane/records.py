@@ -5,11 +5,15 @@ Nothing here appends: whoever owns the ledger does, with its own times and place
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from paddock.plane.agent_files import AgentRecord
-from paddock.plane.dual_gate import DualGate
-from paddock.plane.layout import PlaneLayout
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from paddock.plane.agents import AgentRecord
+from paddock.plane.discover import ProjectRoot
+from paddock.plane.environment import DualGate, Environment
+from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, TrustRecord
 from paddock.values.calls import Json
 from paddock.values.decisions import Permissions
@@ -51,10 +55,19 @@ def policy_loaded(files: PolicyFiles, policy_digest: str) -> Entry:
 
 
 def policy_trusted(record: TrustRecord, by: str) -> Entry:
+    """`by` says how: `init`, `person` or `--yes`."""
+    return _trusted(record, by, f"trusted by {by}")
+
+
+def policy_trust_found(record: TrustRecord) -> Entry:
+    return _trusted(record, "", "found trusted, and not on record")
+
+
+def _trusted(record: TrustRecord, by: str, reason: str) -> Entry:
     return Entry(
         event_type=POLICY_TRUSTED,
         decision="allow",
-        reason=f"trusted by {by}",
+        reason=reason,
         metadata={
             "path": str(record.path),
             "digest": record.digest,
@@ -64,26 +77,11 @@ def policy_trusted(record: TrustRecord, by: str) -> Entry:
     )
 
 
-def policy_trust_found(record: TrustRecord) -> Entry:
-    return Entry(
-        event_type=POLICY_TRUSTED,
-        decision="allow",
-        reason="found trusted, and not on record",
-        metadata={
-            "path": str(record.path),
-            "digest": record.digest,
-            "trusted_at": record.trusted_at,
-            "by": "",
-        },
-    )
-
-
 def config_changed(
     before: Mapping[str, Json], files: Mapping[str, Json], config: "AdminConfig"
 ) -> Entry:
     """The newest such entry holds the digest of every file, changed or not."""
     changed = sorted(name for name in {*before, *files} if before.get(name) != files.get(name))
-    permissions = config.permissions
     return Entry(
         event_type=CONFIG_CHANGED,
         reason=f"changed: {', '.join(changed)}" if before else "the configuration was first loaded",
@@ -93,7 +91,7 @@ def config_changed(
             "changed": list(changed),
             "agent_id": config.agent_id,
             "tool_profile": config.tool_profile,
-            "permissions": _permissions(permissions),
+            "permissions": _permissions(config.permissions),
         },
     )
 
@@ -147,12 +145,8 @@ def _file(file: PolicyFile | None) -> Json:
     }
 
 
-def _permissions(permissions: Permissions) -> Json:
-    return {
-        "read": list(permissions.read),
-        "write": list(permissions.write),
-        "forbidden": list(permissions.forbidden),
-    }
+def _permissions(permissions: Permissions) -> dict[str, Json]:
+    return {name: list(patterns) for name, patterns in asdict(permissions).items()}
 
 
 def _agent(record: AgentRecord) -> dict[str, Json]:
@@ -165,3 +159,53 @@ def _agent(record: AgentRecord) -> dict[str, Json]:
         "toolsets": list(record.agent.toolsets),
         "permissions": _permissions(record.agent.permissions),
     }
+
+
+# Where everything is: the answer of `paddock where`.
+
+MADE_WITH_DEV: Final = "made with --dev: nobody approves what changes this plane"
+
+
+class WhereReport(Struct, frozen=True):
+    root: Path
+    plane: Path
+    policy: tuple[Path, ...] | None
+    """None where it is not known: what governs does not load."""
+    ledgers: Mapping[LedgerName, Path]
+    user_config: Path
+    gate: DualGate | None = None
+    made_with_dev: bool = False
+
+    def as_json(self) -> dict[str, Json]:
+        """`{root, plane, policy[] or null, ledgers{name: path}, user_config}`.
+
+        Of a bare plane `dual_gate` and `made_with_dev` besides.
+        """
+        gate: dict[str, Json] = {}
+        if self.gate is not None:
+            gate = {"dual_gate": self.gate.as_json(), "made_with_dev": self.made_with_dev}
+        return {
+            "root": str(self.root),
+            "plane": str(self.plane),
+            "policy": None if self.policy is None else [str(path) for path in self.policy],
+            "ledgers": {name: str(path) for name, path in self.ledgers.items()},
+            "user_config": str(self.user_config),
+            **gate,
+        }
+
+
+def where_report(
+    root: ProjectRoot,
+    layout: PlaneLayout,
+    files: PolicyFiles | None,
+    environment: Environment,
+    gate: DualGate | None = None,
+) -> WhereReport:
+    return WhereReport(
+        root=root.path,
+        plane=layout.root,
+        policy=None if files is None else files.paths(),
+        ledgers=layout.ledger_paths(),
+        user_config=environment.user_config,
+        gate=gate,
+    )

@@ -1,6 +1,6 @@
 """A collector without a database: the same answers, in lists.
 
-It keeps the port of `paddock.collector.store` and passes the same contract suite as
+It keeps the port of `paddock.collector.chains` and passes the same contract suite as
 `PostgresStore`.
 """
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from paddock.collector.chains import (
     NOTHING_YET,
+    OFFERS_MAX,
     Accepted,
     Chain,
     ChainHead,
@@ -19,7 +20,6 @@ from paddock.collector.chains import (
     Progress,
     Refused,
 )
-from paddock.collector.store import OFFERS_MAX
 from paddock.errors import ConfigError
 
 _NO_TIME = "1970-01-01T00:00:00.000000Z"

@@ -12,7 +12,7 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.errors import ConfigError
-from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
+from paddock.plane.environment import RISKY_TOOLS_VARIABLE
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.runtime import Runtime
 from tests.support.disks import file_bytes_at_most

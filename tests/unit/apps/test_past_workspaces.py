@@ -6,7 +6,7 @@ import pytest
 
 from paddock.assembly.past import PastWorkspaces, past_workspaces
 from paddock.ledger.format.lines import StoredEntry
-from paddock.plane.agent_files import AgentRecord
+from paddock.plane.agents import AgentRecord
 from paddock.runtime.past import PastCall
 from paddock.values.decisions import Agent
 from paddock.values.entries import Entry

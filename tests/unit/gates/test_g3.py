@@ -20,24 +20,9 @@ def drop(plane, package_id):
 
 
 MUTANTS = {
-    "a dependency that is not there": lambda p: p.edit_package(PKG, dependencies=["PKG-NONE"]),
-    "a dependency more": lambda p: p.edit_package(
-        "PKG-T-001", dependencies=["PKG-A-001", "PKG-R-001"]
-    ),
-    "a dependency less": lambda p: p.edit_package(PKG, dependencies=[]),
-    "a dependency that leads back": lambda p: p.edit_package(
-        "PKG-R-001", dependencies=["PKG-T-001"], layer=9
-    ),
-    "a dependency on a higher layer": lambda p: p.edit_package("PKG-R-001", layer=5),
     "a dependency in another case": lambda p: p.edit_package(PKG, dependencies=["pkg-r-001"]),
-    "a dependency was uninstalled by hand": lambda p: p.remove("HOT/installed/PKG-R-001"),
     "and nobody tells of it any more": lambda p: drop(p, "PKG-R-001"),
-    "the ledger told of another dependency": lambda p: p.edit_install(
-        PKG, dependencies=["PKG-NONE"]
-    ),
     "the ledger told of none": lambda p: p.edit_install(PKG, dependencies=[]),
-    "the approval of whoever brought it is gone": lambda p: p.remove(p.approval_of(PKG)),
-    "that approval is a thief's": lambda p: (p.enrol_thief(), p.approve_as_thief(PKG)),
     "that approval was edited": lambda p: p.edit_json(
         p.approval_of(PKG), expires="2099-01-01T00:00:00Z"
     ),

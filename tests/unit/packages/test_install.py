@@ -284,23 +284,6 @@ def test_nothing_is_written_through_a_linked_directory(bench, tmp_path: Path):
     link.unlink()
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "HOT/registries/keys/x.json",
-        "HOT/installed/PKG-B/receipt.json",
-        "HOT/ledger/x",
-        "agents/a/agent.json",
-        "objects/x",
-        "x",
-    ],
-)
-def test_what_is_the_planes_own_is_not_brought(path, bench):
-    before = bench.tree()
-    refused_by("G0B", lambda: bench.install({path: b"x"}))
-    assert bench.tree() == before
-
-
 def test_a_lower_tier_brings_nothing_to_the_one_above(bench):
     refused_by("G0B", lambda: bench.install(FILES, plane_id="ho1"))
     bench.install({"HO1/contracts/a.json": b"{}"}, plane_id="ho1")

@@ -141,12 +141,6 @@ def test_what_is_no_strict_json_does_not_load(text):
         parse_manifest(text, "manifest.json")
 
 
-def test_a_key_given_twice_does_not_load():
-    text = json.dumps(manifest_json(FILES)).replace('"layer": 1', '"layer": 1, "layer": 1')
-    with pytest.raises(ConfigError, match="twice"):
-        parse_manifest(text.encode(), "manifest.json")
-
-
 def test_a_package_may_have_100_acceptance_commands():
     commands = [{"command": f"true {count}", "timeout_s": 5} for count in range(100)]
     found = manifest_of(FILES, acceptance=commands).acceptance

@@ -1,7 +1,6 @@
 """Two packages never own one file: not a dependency's, not with the same content."""
 
 import json
-import os
 
 import pytest
 
@@ -79,15 +78,6 @@ def test_names_that_are_one_somewhere_are_one_file(bench):
     for path in ("HOT/kernel/A", "HOT/Kernel/c", "HOT/kernel/a/below", "HOT/kernel"):
         with pytest.raises(OwnershipRefusedError):
             bench.install({path: b"x"}, package_id="PKG-OVER", dependencies=["PKG-BASE"])
-
-
-def test_a_refused_install_changes_nothing(bench):
-    bench.write("HOT/kernel/more", b"mine")
-    before = bench.tree()
-    with pytest.raises(OwnershipRefusedError, match="no package brought"):
-        bench.install({"HOT/kernel/more": b"m"}, package_id="PKG-OVER")
-    assert bench.tree() == before
-    os.unlink(bench.root / "HOT/kernel/more")
 
 
 def test_a_receipt_that_took_a_file_over_does_not_load_and_no_package_changes(bench):

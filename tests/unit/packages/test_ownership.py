@@ -3,7 +3,6 @@
 import pytest
 
 from paddock.packages.installed import Put, Remove, plan_ownership, read_installed
-from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from tests.support.changes import memory_directory
 from tests.support.packages import Runner, manifest_of, open_bench
 
@@ -40,15 +39,3 @@ def test_an_uninstall_removes_all(installed):
         Remove(KEPT, old.files[KEPT]),
         Remove(GONE, old.files[GONE]),
     )
-
-
-def test_what_belongs_to_another_is_refused_by_name(installed):
-    old = installed.packages["PKG-BASE"]
-    with pytest.raises(OwnershipRefusedError, match="it belongs to PKG-OTHER") as caught:
-        plan_ownership(upgraded(KEPT, "HOT/kernel/other"), old, installed)
-    assert [failure.file for failure in caught.value.failures] == ["HOT/kernel/other"]
-
-
-def test_a_place_of_the_planes_own_is_refused(installed):
-    with pytest.raises(GateRefusedError, match="G0B"):
-        plan_ownership(upgraded("HOT/registries/keys/x.json"), None, installed)

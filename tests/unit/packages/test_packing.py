@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.packages.archive import compute_sha256, is_litter, pack, read_archive, write_hashes
+from paddock.packages.archive import compute_sha256, is_litter, pack, write_hashes
 from paddock.packages.rows import GateRefusedError
 from tests.support.packages import PROGRAM, archive_bytes, lay_source, manifest_json, manifest_of
 
@@ -189,12 +189,6 @@ def test_a_source_without_manifest_is_none(tmp_path: Path):
     (tmp_path / "src").mkdir()
     with pytest.raises(UsageError):
         pack(tmp_path / "src", tmp_path / "a.tar.gz")
-
-
-def test_what_was_packed_can_be_read(source: Path, tmp_path: Path):
-    archive = pack(source, tmp_path / "a.tar.gz").archive
-
-    assert {each.path: each.content for each in read_archive(archive.read_bytes()).files} == FILES
 
 
 def test_hash_writes_what_is_missing_and_what_is_stale(tmp_path: Path):

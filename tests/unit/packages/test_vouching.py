@@ -30,7 +30,7 @@ def test_the_first_who_signs_becomes_the_planes_operator(bench):
     assert signed.after == bench.log().entries[-2].id
     (row,) = vouched(bench).rows
     assert row == ("PKG-A-001", "1.0.0", manifest_of(FILES).digest)
-    assert vouched(bench).problems == ()
+    assert vouched(bench).problems == []
 
 
 def test_each_statement_follows_the_one_before(bench):
@@ -39,7 +39,7 @@ def test_each_statement_follows_the_one_before(bench):
     sign_installed_set(bench.depot, KEY)
     sign_installed_set(bench.depot, KEY)
 
-    assert (vouched(bench).statements, vouched(bench).problems) == (3, ())
+    assert (vouched(bench).statements, vouched(bench).problems) == (3, [])
 
 
 def test_the_empty_set_is_signed_once_with_the_first_approval(bench):
@@ -54,7 +54,7 @@ def test_a_kill_between_the_entry_of_a_key_and_the_key_costs_nothing(bench):
 
     approve(bench.depot, manifest_of(FILES), KEY, (), 60)
 
-    assert vouched(bench).problems == ()
+    assert vouched(bench).problems == []
     assert list(vouched(bench).keys) == [public_half(KEY).key_id]
 
 

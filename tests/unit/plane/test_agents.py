@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError, PaddockError, UsageError
-from paddock.plane.agent_files import AgentRecord
-from paddock.plane.agents import AgentStore, NewAgent, RemovedAgent
+from paddock.plane.agents import AgentRecord, AgentStore, NewAgent, RemovedAgent
 from paddock.plane.create import open_plane
 from paddock.plane.discover import ProjectRoot, register_bare_plane
 from paddock.plane.layout import PlaneLayout

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.plane.clients import ClientFileEdit, read_client_file
+from paddock.plane.clients import CLAUDE, CODEX, ClientFileEdit, read_client_file
 
 
 @pytest.mark.parametrize("follows", [False, True])
@@ -90,3 +90,15 @@ def test_what_is_not_utf8_is_refused_with_its_place(tmp_path: Path):
     path.write_bytes(b"{\xff}")
     with pytest.raises(ConfigError, match="not UTF-8 at byte 1"):
         _ = read_client_file(path, follows=False).text
+
+
+@pytest.mark.parametrize(
+    ("client", "variable", "folder"),
+    [(CLAUDE, "CLAUDE_CONFIG_DIR", ".claude"), (CODEX, "CODEX_HOME", ".codex")],
+)
+def test_a_clients_own_folder_is_in_the_home_unless_its_variable_names_another(
+    client, variable, folder
+):
+    assert client.of_user("/home/a", {}) == f"/home/a/{folder}"
+    assert client.of_user("/", {variable: ""}) == f"/{folder}"
+    assert client.of_user("/home/a", {variable: "/else/where"}) == "/else/where"

@@ -2,8 +2,12 @@
 
 import pytest
 
-from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE, DualGate, allows_risky_tools
-from paddock.plane.environment import read_environment
+from paddock.plane.environment import (
+    RISKY_TOOLS_VARIABLE,
+    DualGate,
+    allows_risky_tools,
+    read_environment,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.create import POLICY_TEMPLATE, InitResult, init_project
 from paddock.plane.discover import ProjectRoot, find_root, plane_for, register_bare_plane
-from paddock.plane.report import where_report
+from paddock.plane.records import where_report
 from paddock.plane.trust import is_trusted, read_policy_files
 from paddock.values.decisions import PlaneKind
 

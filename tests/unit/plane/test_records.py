@@ -2,8 +2,8 @@ from pathlib import Path
 
 from paddock.plane import records
 from paddock.plane.admin import AdminConfig
-from paddock.plane.agent_files import AgentRecord
-from paddock.plane.dual_gate import DualGate
+from paddock.plane.agents import AgentRecord
+from paddock.plane.environment import DualGate
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, TrustRecord
 from paddock.values.decisions import Agent, PlaneKind

@@ -89,7 +89,7 @@ def _make_or_repair(options: Options, console: Console) -> Reply:
     from paddock.assembly.bootstrap import init_bare_plane, repair_bare_plane
     from paddock.packages.bootstrap import load_packages
     from paddock.plane.discover import is_bare_plane
-    from paddock.plane.dual_gate import ToolProfile
+    from paddock.plane.environment import ToolProfile
 
     require_named("--root", options.root)
     environment = environment_of(console)

@@ -25,8 +25,15 @@ from paddock.assembly.collecting import (
     recorded_checkpoints,
 )
 from paddock.collector.accept import ChainReport, Left, OfferAnswer, accept_offers, verify_store
-from paddock.collector.chains import Accepted, Chain, ChainHead, OfferRefusal, RefusalCode, Refused
-from paddock.collector.store import Store
+from paddock.collector.chains import (
+    Accepted,
+    Chain,
+    ChainHead,
+    OfferRefusal,
+    RefusalCode,
+    Refused,
+    Store,
+)
 from paddock.errors import LedgerDamagedError, UsageError
 from paddock.ledger.format.lines import VerifierKey
 from paddock.pattern import lazy_pattern

@@ -26,7 +26,7 @@ from paddock.errors import HostError, PaddockError, SandboxUnavailableError, Usa
 from paddock.limits import shell_cache_bytes_max
 from paddock.plane.environment import real_path
 from paddock.plane.layout import LedgerName
-from paddock.plane.report import MADE_WITH_DEV
+from paddock.plane.records import MADE_WITH_DEV
 from paddock.policy.decide import shell_for
 from paddock.policy.questions.lint import TRACKED_HINT, describe_tracked, find_tracked_secrets
 from paddock.policy.settings import EnforcementMode, ShellSettings

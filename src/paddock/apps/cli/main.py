@@ -221,7 +221,7 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
 
 def _require_person(arguments: list[str], console: Console) -> None:
     """Refuse a person's act where a client of the hook started us: its model would consent."""
-    from paddock.plane.client_processes import descends_from_client
+    from paddock.plane.clients import descends_from_client
     from paddock.plane.environment import read_environment
 
     try:

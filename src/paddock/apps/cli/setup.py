@@ -28,13 +28,11 @@ from paddock.apps.command import (
 from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.project import is_made_with_dev, read_project, report_of
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.agent_files import AgentRecord
-from paddock.plane.agents import NewAgent
+from paddock.plane.agents import AgentRecord, NewAgent
 from paddock.plane.create import PACKAGES_TEMPLATE, POLICY_TEMPLATE
 from paddock.plane.discover import ProjectRoot
-from paddock.plane.dual_gate import ToolProfile
-from paddock.plane.environment import operator_key_path
-from paddock.plane.report import MADE_WITH_DEV, WhereReport
+from paddock.plane.environment import ToolProfile, operator_key_path
+from paddock.plane.records import MADE_WITH_DEV, WhereReport
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 

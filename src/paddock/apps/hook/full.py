@@ -36,7 +36,7 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.ledger.append import Ledger
-from paddock.plane.client_processes import note_client
+from paddock.plane.clients import note_client
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
 from paddock.policy.compiled import DENY

@@ -108,7 +108,7 @@ class Attempt:
         return find_holding(image, asked)
 
     def _is_noted(self, client: str, paddock: str) -> bool:
-        """Find a mark of the client (`paddock.plane.client_processes`), or no need of one."""
+        """Find a mark of the client (`paddock.plane.clients`), or no need of one."""
         if client != "codex" and "CLAUDECODE" not in self.variables:
             return True
         pid = self.variables.get("CLAUDE_PID", "")
