@@ -1,6 +1,6 @@
 """What the gates look at: one plane, each part of it read once, when it is first asked for."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +12,8 @@ from paddock.errors import PaddockError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.verify import Verification
+from paddock.packages import signing
 from paddock.packages.installed import (
-    InstalledPackage,
     InstalledSet,
     Registries,
     read_installed,
@@ -28,18 +28,9 @@ from paddock.packages.ledger import (
     replay,
 )
 from paddock.packages.rows import Failure
-from paddock.packages.signing import (
-    Keys,
-    PackageApproval,
-    paths_outside,
-    read_approvals,
-    read_keys,
-    signature_problem,
-)
 from paddock.packages.transaction import AcceptanceRunner, PendingChange
 from paddock.packages.vouching import Vouched, read_vouched
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import CONFIG_CHANGED
 from paddock.workspace import Workspace
@@ -51,21 +42,17 @@ from paddock.workspace import Workspace
 class LedgerWitness(Protocol):
     """Knows ledgers of a plane from outside the plane: their keys, signed heads kept elsewhere."""
 
-    def expects(self, name: LedgerName) -> bool:
-        """Return whether there has to be a ledger of that name. Raises: HostError."""
-        ...
+    # Return whether there has to be a ledger of that name. Raises: HostError.
+    def expects(self, name: LedgerName) -> bool: ...
 
-    def verify(self, name: LedgerName, path: Path) -> Verification:
-        """Verify a ledger, also against heads held elsewhere. Raises: HostError, IntegrityError."""
-        ...
+    # Verify a ledger, also against heads held elsewhere. Raises: HostError, IntegrityError.
+    def verify(self, name: LedgerName, path: Path) -> Verification: ...
 
-    def knows_plane(self) -> bool:
-        """Return whether it knows any ledger of this plane. Raises: HostError, ConfigError."""
-        ...
+    # Return whether it knows any ledger of this plane. Raises: HostError, ConfigError.
+    def knows_plane(self) -> bool: ...
 
-    def problem(self, name: LedgerName, found: Verification) -> str:
-        """Say whether it is another ledger; empty where it is not. Raises: ConfigError."""
-        ...
+    # Say whether it is another ledger; empty where it is not. Raises: ConfigError.
+    def problem(self, name: LedgerName, found: Verification) -> str: ...
 
 
 MADE_WITH_DEV: Final = "this plane was made with --dev: nobody has to approve or sign anything"
@@ -75,9 +62,8 @@ _LINE: Final = ", line "
 
 
 class Watcher(Protocol):
-    def begins(self, gate: str, what: str) -> None:
-        """Something that may take a while begins; `what` is empty for the gate as a whole."""
-        ...
+    # Something that may take a while begins; `what` is empty for the gate as a whole.
+    def begins(self, gate: str, what: str) -> None: ...
 
 
 class _Nobody:
@@ -136,12 +122,12 @@ class GatesGround:
         return read_registries(self.layout)
 
     @cached_property
-    def keys(self) -> Keys:
-        return read_keys(self.layout)
+    def keys(self) -> signing.Keys:
+        return signing.read_keys(self.layout)
 
     @cached_property
-    def approvals(self) -> Mapping[str, PackageApproval]:
-        return {approval.wo_id: approval for approval in read_approvals(self.layout)}
+    def approvals(self) -> Mapping[str, signing.PackageApproval]:
+        return {approval.wo_id: approval for approval in signing.read_approvals(self.layout)}
 
     @cached_property
     def recorded_config(self) -> Mapping[str, Json]:
@@ -177,8 +163,8 @@ def _relative(text: str, root: Path) -> str:
 UNAPPROVED = "it was installed without an approval: paddock package approve ARCHIVE, or uninstall"
 
 
-def use_problem(use: ApprovalUse, approval: PackageApproval, keys: Keys) -> str:
-    problem = signature_problem(approval, keys)
+def use_problem(use: ApprovalUse, approval: signing.PackageApproval, keys: signing.Keys) -> str:
+    problem = signing.signature_problem(approval, keys)
     if problem:
         return problem
     if approval.digest != use.digest:
@@ -190,16 +176,7 @@ def use_problem(use: ApprovalUse, approval: PackageApproval, keys: Keys) -> str:
     return ""
 
 
-def scope_problem(approval: PackageApproval, package: InstalledPackage) -> str:
-    outside = paths_outside(approval, package.manifest.by_path)
-    if not outside:
-        return ""
-    first, *others = outside
-    more = f" (and {len(others)} more)" if others else ""
-    return f"its scope does not cover {quote(first)}{more} of {package.package_id}"
-
-
-def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> Keys:
+def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> signing.Keys:
     """The keys whose word counts for what the entry `seq` tells of an installed package.
 
     Those of the plane; and where an operator who is one now vouched for the package since, those
@@ -225,16 +202,14 @@ def standing_problem(told: RecordedPackage, ground: GatesGround) -> str:
     package = ground.installed.packages.get(told.package_id)
     problems = (
         use_problem(use, approval, keys_at(use.seq, told, ground))
-        for use in _uses_for(told, ground.record.uses)
+        for use in ground.record.uses
+        if use.wo_id == told.wo_id
     )
     found = next((problem for problem in problems if problem), "")
     if not found and package is not None:
-        found = scope_problem(approval, package)
+        found = signing.scope_problem(approval, package.manifest.by_path)
+        found = found and f"{found} of {package.package_id}"
     return f"its approval {told.wo_id}: {found}" if found else ""
-
-
-def _uses_for(told: RecordedPackage, uses: Iterable[ApprovalUse]) -> Iterable[ApprovalUse]:
-    return (each for each in uses if each.wo_id == told.wo_id)
 
 
 def _moment(timestamp: str) -> float:

@@ -85,9 +85,8 @@ ALL_GATES: Final = (G0A, *PLANE_GATES)
 class Gates(Protocol):
     """Runs gates for a model: no acceptance command runs; G4 is told from its last run."""
 
-    def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
-        """Run these gates, in order, on record. Raises: LedgerBusyError: ask again; HostError."""
-        ...
+    # Run these gates, in order, on record. Raises: LedgerBusyError: ask again; HostError.
+    def check(self, names: Sequence[str]) -> tuple[GateResult, ...]: ...
 
 
 class Tally:

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
@@ -367,13 +367,10 @@ def pack(source: Path, destination: Path) -> PackReport:
 
 def read_source(source: Path) -> PackedSource:
     manifest = read_source_manifest(source)
-    found = _Survey(source)
-    found.look()
-    failures = list(found.refused)
-    failures += [
-        Failure(path, "it is not declared in the manifest")
-        for path in sorted(found.files.keys() - manifest.by_path.keys() - {MANIFEST})
-    ]
+    found = _survey(source)
+    undeclared = sorted(found.files.keys() - manifest.by_path.keys() - {MANIFEST})
+    why = "it is not declared in the manifest"
+    failures = [*found.refused, *(Failure(path, why) for path in undeclared)]
     files = tuple(_packed(source, found, manifest, failures))
     if failures:
         raise GateRefusedError(
@@ -417,40 +414,38 @@ def is_litter(name: str) -> bool:
     return name in _LITTER_NAMES or _LITTER_FORMS.fullmatch(name) is not None
 
 
-class _Survey:
-    def __init__(self, source: Path) -> None:
-        self._source = source
-        self.files: dict[str, int] = {}
-        """Name → permission bits."""
-        self.left_out: list[str] = []
-        self.refused: list[Failure] = []
+class _Survey(Struct, frozen=True):
+    files: dict[str, int] = field(default_factory=dict[str, int])
+    """Name → permission bits."""
+    left_out: list[str] = field(default_factory=list[str])
+    refused: list[Failure] = field(default_factory=list[Failure])
 
-    def look(self) -> None:
-        waiting = [""]
-        while waiting:
-            waiting += self._directory(waiting.pop())
-            if len(self.files) > limits.package_files_max + 1:
-                raise UsageError(
-                    f"{quote(str(self._source))} holds more than {limits.package_files_max} files"
-                )
 
-    def _directory(self, prefix: str) -> Iterator[str]:
-        place = self._source / prefix
-        with host_errors("listing", place):
-            entries = list(os.scandir(place))
-            for entry in entries:
-                name = prefix + entry.name
-                status = entry.stat(follow_symlinks=False)
-                is_directory = stat.S_ISDIR(status.st_mode)
-                if is_litter(entry.name):
-                    self.left_out.append(f"{name}/" if is_directory else name)
-                elif is_directory:
-                    yield f"{name}/"
-                elif stat.S_ISREG(status.st_mode):
-                    self.files[name] = status.st_mode
-                else:
-                    # Threat: a link packs what it leads to, from anywhere on this machine.
-                    self.refused.append(Failure(name, "it is a link or a special file"))
+def _survey(source: Path) -> _Survey:
+    found, waiting = _Survey(), [""]
+    while waiting:
+        waiting += _survey_directory(source, waiting.pop(), found)
+        if len(found.files) > limits.package_files_max + 1:
+            raise UsageError(
+                f"{quote(str(source))} holds more than {limits.package_files_max} files"
+            )
+    return found
+
+
+def _survey_directory(source: Path, prefix: str, found: _Survey) -> Iterator[str]:
+    with host_errors("listing", source / prefix):
+        for entry in list(os.scandir(source / prefix)):
+            name = prefix + entry.name
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if is_litter(entry.name):
+                found.left_out.append(f"{name}/" if stat.S_ISDIR(mode) else name)
+            elif stat.S_ISDIR(mode):
+                yield f"{name}/"
+            elif stat.S_ISREG(mode):
+                found.files[name] = mode
+            else:
+                # Threat: a link packs what it leads to, from anywhere on this machine.
+                found.refused.append(Failure(name, "it is a link or a special file"))
 
 
 def _packed(

@@ -28,6 +28,7 @@ from paddock import limits
 from paddock.errors import ConfigError, UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.signing import SigningKey
+from paddock.packages import signing
 from paddock.packages.archive import (
     Archive,
     PackedFile,
@@ -57,21 +58,6 @@ from paddock.packages.manifest import (
     place_problem,
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
-from paddock.packages.signing import (
-    ApprovalClaim,
-    PackageApproval,
-    PublicKey,
-    approval_problem,
-    exact_scope,
-    key_bytes,
-    make_approval,
-    public_half,
-    read_approvals,
-    read_keys,
-    sign_digest,
-    signature_problem,
-    timestamp_of,
-)
 from paddock.packages.transaction import Depot, new_transaction_id
 from paddock.packages.vouching import ABOUT_PACKAGES, read_vouched, sign_now
 from paddock.plane.json_files import parse_file, write_object
@@ -397,10 +383,12 @@ def _commit(depot: Depot, swap: Swap, what: str) -> None:
         depot.commit(swap.changes, f"founding-{what}")
 
 
-def _approvals(depot: Depot, founding: Founding, log: PackageLog) -> Mapping[str, PackageApproval]:
+def _approvals(
+    depot: Depot, founding: Founding, log: PackageLog
+) -> Mapping[str, signing.PackageApproval]:
     """One for each package, by its id; those that a killed founding made are taken up."""
     key, layout = founding.key, depot.layout
-    known, standing = read_keys(layout), read_approvals(layout)
+    known, standing = signing.read_keys(layout), signing.read_approvals(layout)
     if key is None:
         if known or standing:
             raise ConfigError(
@@ -409,7 +397,7 @@ def _approvals(depot: Depot, founding: Founding, log: PackageLog) -> Mapping[str
                 hint="make it without --dev, or name another directory; nothing was changed",
             )
         return {}
-    public = public_half(key)
+    public = signing.public_half(key)
     if known.keys() - {public.key_id}:
         raise ConfigError(
             "a key of somebody else stands in the plane that is to be made",
@@ -418,8 +406,8 @@ def _approvals(depot: Depot, founding: Founding, log: PackageLog) -> Mapping[str
         )
     swap = Swap(depot.workspace)
     if not known:
-        swap.write(key_file(public.key_id), key_bytes(public), OWN_MODE)
-    found: dict[str, PackageApproval] = {}
+        swap.write(key_file(public.key_id), signing.key_bytes(public), OWN_MODE)
+    found: dict[str, signing.PackageApproval] = {}
     for manifest in founding.manifests:
         recorded = _find_install(log, manifest)
         if recorded is None:
@@ -446,25 +434,31 @@ def _unused_approval(
     key: SigningKey,
     manifest: Manifest,
     log: PackageLog,
-    standing: Sequence[PackageApproval],
-) -> PackageApproval:
-    public, now = public_half(key), depot.clock()
-    claim = ApprovalClaim(manifest.digest, tuple(manifest.by_path), now)
+    standing: Sequence[signing.PackageApproval],
+) -> signing.PackageApproval:
+    public, now = signing.public_half(key), depot.clock()
+    claim = signing.ApprovalClaim(manifest.digest, tuple(manifest.by_path), now)
     for approval in standing:
-        if not approval_problem(approval, claim, {public.key_id: public}, log.used_approvals):
+        if not signing.approval_problem(
+            approval, claim, {public.key_id: public}, log.used_approvals
+        ):
             return approval
-    scope, expires_at = exact_scope(manifest.by_path), now + limits.plane_approval_expires_s
-    return make_approval(key, f"WO-{secrets.token_hex(16)}", manifest.digest, scope, expires_at)
+    scope, expires_at = signing.exact_scope(manifest.by_path), now + limits.plane_approval_expires_s
+    return signing.make_approval(
+        key, f"WO-{secrets.token_hex(16)}", manifest.digest, scope, expires_at
+    )
 
 
 def _recorded_approval(
-    known: StoredEntry, standing: Sequence[PackageApproval], public: PublicKey
-) -> PackageApproval:
+    known: StoredEntry, standing: Sequence[signing.PackageApproval], public: signing.PublicKey
+) -> signing.PackageApproval:
     """The approval that an entry used; its time may be over by now."""
     metadata, keys = known.entry.metadata, {public.key_id: public}
     told = (metadata.get("wo_id"), metadata.get("digest"))
     for approval in standing:
-        if (approval.wo_id, approval.digest) == told and not signature_problem(approval, keys):
+        if (approval.wo_id, approval.digest) == told and not signing.signature_problem(
+            approval, keys
+        ):
             return approval
     raise ConfigError(
         f"the approval {quote(str(told[0]))} that a stopped init used is gone, or is another one",
@@ -474,14 +468,17 @@ def _recorded_approval(
 
 
 def _record(
-    depot: Depot, founding: Founding, log: PackageLog, approvals: Mapping[str, PackageApproval]
+    depot: Depot,
+    founding: Founding,
+    log: PackageLog,
+    approvals: Mapping[str, signing.PackageApproval],
 ) -> dict[str, InstallReceipt]:
     """Tell of what is not on record yet; the receipts by package, each naming its entry."""
     found: dict[str, InstallReceipt] = {}
     entries: list[Entry] = []
     drafts: list[InstallReceipt] = []
     if founding.key is not None and not log.holds(OPERATOR_KEY_ENROLLED):
-        entries.append(enrolled_entry(public_half(founding.key)))
+        entries.append(enrolled_entry(signing.public_half(founding.key)))
     for count, archive in enumerate(founding.archives, start=1):
         package_id = archive.manifest.package_id
         approval = approvals.get(package_id)
@@ -512,7 +509,7 @@ def _draft(
     depot: Depot,
     founding: Founding,
     archive: Archive,
-    approval: PackageApproval | None,
+    approval: signing.PackageApproval | None,
     known: StoredEntry | None,
 ) -> InstallReceipt:
     """The receipt before it names its entry: one that is on record is made once more."""
@@ -521,9 +518,9 @@ def _draft(
     return draft_receipt(
         archive,
         new_transaction_id() if known is None else known.entry.call_id,
-        at if isinstance(at, str) else timestamp_of(depot.clock()),
+        at if isinstance(at, str) else signing.timestamp_of(depot.clock()),
         approval,
-        None if key is None else sign_digest(key, archive.manifest.digest),
+        None if key is None else signing.sign_digest(key, archive.manifest.digest),
         dev=key is None,
     )
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import UsageError
+from paddock.packages import signing, vouching
 from paddock.packages.archive import Archive
 from paddock.packages.change import (
     PackagesState,
@@ -54,13 +55,6 @@ from paddock.packages.manifest import (
     receipt_path,
 )
 from paddock.packages.rows import Failure, GateRefusedError
-from paddock.packages.signing import (
-    ApprovalClaim,
-    PackageApproval,
-    Signature,
-    read_keys,
-    timestamp_of,
-)
 from paddock.packages.transaction import (
     POLICIES,
     AcceptanceResult,
@@ -69,11 +63,6 @@ from paddock.packages.transaction import (
     find_loading_problems,
     new_transaction_id,
     transaction_of,
-)
-from paddock.packages.vouching import (
-    require_approval,
-    require_no_rollback,
-    require_signature,
 )
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
@@ -120,7 +109,7 @@ class InstallWish(Struct, frozen=True):
     """Install without an approval: G2 and G5 say so until there is one."""
     plane_is_dev: bool = False
     """The plane was made with `--dev`: it asks for neither approval nor signature."""
-    signature: Signature | None = None
+    signature: signing.Signature | None = None
     repairs: bool = False
     """Install this very digest once more where files are not as it brought them."""
 
@@ -155,7 +144,7 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
 
 
 class _Judged(Struct, frozen=True):
-    approval: PackageApproval | None
+    approval: signing.PackageApproval | None
     swap: Swap
     transaction: Transaction
 
@@ -186,7 +175,7 @@ class _Installing(Struct, frozen=True):
         if problems:
             raise GateRefusedError("G3", problems)
         acts = plan_ownership(manifest, self.old, installed)
-        require_no_rollback(manifest, self.old, self.state.log)
+        vouching.require_no_rollback(manifest, self.old, self.state.log)
         approval = None if self.wish.asks_nothing else self._approval(acts)
         transaction = self._transaction(approval)
         swap = self._swap(acts, transaction)
@@ -197,13 +186,15 @@ class _Installing(Struct, frozen=True):
         require_room(_with_results(transaction, longest))
         return _Judged(approval, swap, transaction)
 
-    def _approval(self, acts: tuple[Act, ...]) -> PackageApproval:
+    def _approval(self, acts: tuple[Act, ...]) -> signing.PackageApproval:
         depot, manifest = self.depot, self.manifest
-        require_signature(manifest, self.wish.signature, read_keys(depot.layout))
+        vouching.require_signature(manifest, self.wish.signature, signing.read_keys(depot.layout))
         receipts = (each.receipt.wo_id for each in self.state.installed.packages.values())
         used = self.state.log.used_approvals.union(wo_id for wo_id in receipts if wo_id)
-        claim = ApprovalClaim(manifest.digest, tuple(act.path for act in acts), depot.clock())
-        return require_approval(depot, manifest.package_id, claim, used)
+        claim = signing.ApprovalClaim(
+            manifest.digest, tuple(act.path for act in acts), depot.clock()
+        )
+        return vouching.require_approval(depot, manifest.package_id, claim, used)
 
     def _require_loading(self, swap: Swap) -> None:
         after = {change.path: change.after for change in swap.paths}
@@ -248,12 +239,12 @@ class _Installing(Struct, frozen=True):
         swap.finish()
         return swap
 
-    def _transaction(self, approval: PackageApproval | None) -> Transaction:
+    def _transaction(self, approval: signing.PackageApproval | None) -> Transaction:
         manifest, is_free = self.manifest, self.wish.asks_nothing
         receipt = draft_receipt(
             self.archive,
             new_transaction_id(),
-            timestamp_of(self.depot.clock()),
+            signing.timestamp_of(self.depot.clock()),
             approval,
             None if is_free else self.wish.signature,
             dev=is_free,
@@ -307,8 +298,8 @@ def draft_receipt(
     archive: Archive,
     transaction_id: str,
     installed_at: str,
-    approval: PackageApproval | None,
-    signature: Signature | None,
+    approval: signing.PackageApproval | None,
+    signature: signing.Signature | None,
     *,
     dev: bool,
 ) -> InstallReceipt:

@@ -103,6 +103,5 @@ class PackageRow(Struct, frozen=True, kw_only=True, rename=_SHOWN_AS):
 
 
 class Packages(Protocol):
-    def list_all(self) -> tuple[PackageRow, ...]:
-        """By layer and name; each looked at now. Raises: HostError, LedgerDamagedError."""
-        ...
+    # By layer and name; each looked at now. Raises: HostError, LedgerDamagedError.
+    def list_all(self) -> tuple[PackageRow, ...]: ...

@@ -34,17 +34,7 @@ from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.pathset import Comparison, PathList, compile_target
 from paddock.policy.places import PatternError
-from paddock.storage.atomic import (
-    FILE_MODE,
-    create_file,
-    host_errors,
-    is_temporary_name,
-    make_directories,
-    read_file,
-    read_file_through_links,
-    replace_file,
-    require_private,
-)
+from paddock.storage import atomic
 from paddock.text.json import Strict, compact_json
 from paddock.text.show import quote
 from paddock.values.calls import Json
@@ -111,8 +101,8 @@ def find_operator_key(environment: Environment) -> SigningKey | None:
 
 def make_operator_key(environment: Environment) -> SigningKey:
     path = operator_key_path(environment)
-    make_directories(path.parent)
-    require_private(path.parent)
+    atomic.make_directories(path.parent)
+    atomic.require_private(path.parent)
     if not os.path.lexists(path):
         try:
             create_key(str(path), _KEY_NAME, os.urandom)
@@ -126,8 +116,8 @@ def make_operator_key(environment: Environment) -> SigningKey:
 def enrol_key(layout: PlaneLayout, key: PublicKey) -> bool:
     """From now on it may approve. Whether it was new."""
     path = layout.root / key_file(key.key_id)
-    make_directories(path.parent)
-    if create_file(path, key_bytes(key), FILE_MODE):
+    atomic.make_directories(path.parent)
+    if atomic.create_file(path, key_bytes(key), atomic.FILE_MODE):
         return True
     _read_key(path, key.key_id)
     return False
@@ -146,12 +136,12 @@ class _KeyFile(Strict, frozen=True):
 
 def read_keys(layout: PlaneLayout) -> Keys:
     directory = layout.root / KEYS
-    require_private(directory)
+    atomic.require_private(directory)
     if not directory.is_dir():
         return {}
     found: dict[str, PublicKey] = {}
-    with host_errors("listing", directory):
-        names = sorted(name for name in os.listdir(directory) if not is_temporary_name(name))
+    with atomic.host_errors("listing", directory):
+        names = sorted(name for name in os.listdir(directory) if not atomic.is_temporary_name(name))
     for name in names:
         matched = _KEY_FILE.fullmatch(name)
         if matched is None:
@@ -163,7 +153,7 @@ def read_keys(layout: PlaneLayout) -> Keys:
 
 
 def _read_key(path: Path, key_id: str) -> PublicKey:
-    content = read_file(path, limits.key_file_bytes_max)
+    content = atomic.read_file(path, limits.key_file_bytes_max)
     read = parse_file(content or b"", str(path)).convert(_KeyFile)
     key = parse_public_key(read.public_key)
     if read.algorithm != ALGORITHM or key is None:
@@ -226,13 +216,13 @@ def signature_path(archive: Path) -> Path:
 
 def write_signature(archive: Path, signature: Signature) -> Path:
     path = signature_path(archive)
-    replace_file(path, write_object(signature), mode=SIGNATURE_MODE)
+    atomic.replace_file(path, write_object(signature), mode=SIGNATURE_MODE)
     return path
 
 
 def read_signature(archive: Path) -> Signature | None:
     path = signature_path(archive)
-    content = read_file_through_links(path, limits.key_file_bytes_max)
+    content = atomic.read_file_through_links(path, limits.key_file_bytes_max)
     return None if content is None else parse_file(content, str(path)).convert(Signature)
 
 
@@ -311,25 +301,25 @@ def exact_scope(paths: Iterable[str]) -> tuple[str, ...]:
 
 def write_approval(layout: PlaneLayout, approval: PackageApproval) -> Path:
     path = layout.root / approval_file(approval.wo_id)
-    make_directories(path.parent)
-    if not create_file(path, write_object(approval), FILE_MODE):
+    atomic.make_directories(path.parent)
+    if not atomic.create_file(path, write_object(approval), atomic.FILE_MODE):
         raise HostError(f"an approval {approval.wo_id} stands there already", where=str(path))
     return path
 
 
 def read_approvals(layout: PlaneLayout) -> tuple[PackageApproval, ...]:
     directory = layout.root / APPROVALS
-    require_private(directory)
+    atomic.require_private(directory)
     if not directory.is_dir():
         return ()
-    with host_errors("listing", directory):
+    with atomic.host_errors("listing", directory):
         found = sorted(name for name in os.listdir(directory) if _FILE.fullmatch(name))
     return tuple(read_approval(directory / name) for name in found)
 
 
 def read_approval(path: Path) -> PackageApproval:
     """One approval. That its signature holds is not said by that."""
-    content = read_file(path, limits.approval_file_bytes_max)
+    content = atomic.read_file(path, limits.approval_file_bytes_max)
     if content is None:
         raise ConfigError(f"there is no approval {quote(path.name)}", where=str(path))
     given = parse_file(content, str(path))
@@ -374,7 +364,11 @@ def approval_problem(
         return "it was used already"
     if claim.now >= approval.expires_at:
         return f"it expired at {approval.expires}"
-    outside = paths_outside(approval, claim.paths)
+    return scope_problem(approval, claim.paths)
+
+
+def scope_problem(approval: PackageApproval, paths: Iterable[str]) -> str:
+    outside = paths_outside(approval, paths)
     if not outside:
         return ""
     first, *others = outside

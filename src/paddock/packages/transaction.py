@@ -29,15 +29,7 @@ from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.storage.atomic import (
-    host_errors,
-    is_temporary_name,
-    make_directories,
-    read_file,
-    replace_file,
-    require_private,
-    sync_directory,
-)
+from paddock.storage import atomic
 from paddock.storage.journal import Journal
 from paddock.storage.locks import SHARED, locked, try_locked
 from paddock.storage.objects import ObjectStore
@@ -120,9 +112,9 @@ def sweep_drafts(directory: Path) -> None:
     """What killed writers left; whoever writes there holds our lock."""
     if not directory.is_dir():
         return
-    with host_errors("tidying", directory):
+    with atomic.host_errors("tidying", directory):
         for name in os.listdir(directory):
-            if is_temporary_name(name):
+            if atomic.is_temporary_name(name):
                 os.unlink(directory / name)
 
 
@@ -154,7 +146,7 @@ class PendingChange(Struct, frozen=True):
         """
         directory = self.layout.package_changes
         if not directory.is_dir():
-            make_directories(directory)
+            atomic.make_directories(directory)
         with try_locked(directory, SHARED) as is_at_rest:
             yield is_at_rest
 
@@ -163,21 +155,21 @@ class PendingChange(Struct, frozen=True):
 
     def read(self) -> Transaction | None:
         path = self.layout.package_transaction
-        content = read_file(path, limits.receipt_bytes_max)
+        content = atomic.read_file(path, limits.receipt_bytes_max)
         return None if content is None else parse_transaction(content, str(path))
 
     def write(self, transaction: Transaction) -> None:
-        replace_file(self.layout.package_transaction, write_object(transaction))
+        atomic.replace_file(self.layout.package_transaction, write_object(transaction))
 
     def forget(self) -> None:
         directory = self.layout.package_changes
-        with host_errors("ending a change of packages in", directory):
+        with atomic.host_errors("ending a change of packages in", directory):
             self.layout.package_transaction.unlink(missing_ok=True)
-            sync_directory(directory)
+            atomic.sync_directory(directory)
 
     def _directory(self) -> Path:
-        make_directories(self.layout.package_changes)
-        require_private(self.layout.package_changes)
+        atomic.make_directories(self.layout.package_changes)
+        atomic.require_private(self.layout.package_changes)
         return self.layout.package_changes
 
 
@@ -210,12 +202,9 @@ class AcceptanceResult(Struct, frozen=True):
 
 
 class AcceptanceRunner(Protocol):
-    def run(self, acceptance: Acceptance, staged: StagedFiles) -> AcceptanceResult:
-        """Run it on the plane with these files in place.
-
-        Raises: SandboxUnavailableError: this host cannot confine it, so it does not run.
-        """
-        ...
+    # Run it on the plane with these files in place.
+    # Raises: SandboxUnavailableError: this host cannot confine it, so it does not run.
+    def run(self, acceptance: Acceptance, staged: StagedFiles) -> AcceptanceResult: ...
 
 
 class NoAcceptance:

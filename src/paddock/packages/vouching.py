@@ -26,37 +26,11 @@ from msgspec.structs import replace
 from paddock.errors import ConfigError, IntegrityError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.signing import SigningKey
+from paddock.packages import ledger, signing
 from paddock.packages.change import changing, require_installed
 from paddock.packages.installed import InstalledPackage, InstalledSet, SetRow, read_installed
-from paddock.packages.ledger import (
-    LEDGER_FILE,
-    PackageLog,
-    approved_entry,
-    enrolled_entry,
-    find_deviations,
-    find_deviations_of,
-    replay,
-)
 from paddock.packages.manifest import KEYS, Manifest, approval_file, key_file, version_key
 from paddock.packages.rows import Failure, GateRefusedError
-from paddock.packages.signing import (
-    ApprovalClaim,
-    Keys,
-    PackageApproval,
-    PublicKey,
-    Signature,
-    approval_problem,
-    enrol_key,
-    exact_scope,
-    make_approval,
-    parse_public_key,
-    public_half,
-    read_approvals,
-    read_keys,
-    sign_bytes,
-    verify_signature,
-    write_approval,
-)
 from paddock.packages.transaction import Depot
 from paddock.plane.json_files import JsonFile
 from paddock.text.json import Strict, compact_json
@@ -121,7 +95,7 @@ def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
     """As `sign_installed_set`, for whoever holds the lock and knows that the key counts."""
     installed = read_installed(depot.layout)
     log = depot.ledger.read()
-    deviations = find_deviations(replay(log.entries), installed)
+    deviations = ledger.find_deviations(ledger.replay(log.entries), installed)
     if deviations:
         first = deviations[0]
         raise IntegrityError(
@@ -129,14 +103,14 @@ def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
             where=first.file,
             hint="paddock gate --gate G6",
         )
-    keys = read_keys(depot.layout)
+    keys = signing.read_keys(depot.layout)
     listed = tuple(
         _KeyRow(key_id, base64.b64encode(keys[key_id].public).decode("ascii"))
         for key_id in sorted(keys)
     )
-    after, key_id = last_telling(log.entries), public_half(key).key_id
+    after, key_id = last_telling(log.entries), signing.public_half(key).key_id
     draft = SignedSet(installed.digest, listed, after, key_id, "")
-    signed = replace(draft, signature=sign_bytes(key, draft.signed_bytes()))
+    signed = replace(draft, signature=signing.sign_bytes(key, draft.signed_bytes()))
     depot.ledger.append(
         Entry(
             event_type=PACKAGE_SET_SIGNED,
@@ -149,8 +123,8 @@ def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
 
 
 def require_known(depot: Depot, key: SigningKey) -> None:
-    keys = read_keys(depot.layout)
-    public = public_half(key)
+    keys = signing.read_keys(depot.layout)
+    public = signing.public_half(key)
     if keys and public.key_id not in keys:
         # Threat: a plane of somebody else, whose own operators decide what changes it.
         raise ConfigError(
@@ -163,11 +137,11 @@ def require_known(depot: Depot, key: SigningKey) -> None:
 
 def enrol_first(depot: Depot, key: SigningKey) -> bool:
     """Make `key` the plane's first, where it has none; whether it was."""
-    if read_keys(depot.layout):
+    if signing.read_keys(depot.layout):
         return False
     # On record first: a key without an entry is nobody's.
-    depot.ledger.append(enrolled_entry(public_half(key)))
-    enrol_key(depot.layout, public_half(key))
+    depot.ledger.append(ledger.enrolled_entry(signing.public_half(key)))
+    signing.enrol_key(depot.layout, signing.public_half(key))
     return True
 
 
@@ -181,12 +155,12 @@ class Vouched(Struct):
     """What the statements of a packages ledger come to, followed one after the other."""
 
     statements: int = 0
-    keys: Keys = field(default_factory=dict[str, PublicKey])
+    keys: signing.Keys = field(default_factory=dict[str, signing.PublicKey])
     """That count now: those of the newest statement that holds."""
-    known: dict[str, PublicKey] = field(default_factory=dict[str, PublicKey])
+    known: dict[str, signing.PublicKey] = field(default_factory=dict[str, signing.PublicKey])
     """That ever counted."""
     rows: frozenset[SetRow] = frozenset()
-    listings: list[tuple[int, Keys]] = field(default_factory=list[tuple[int, Keys]])
+    listings: list[tuple[int, signing.Keys]] = field(default_factory=list[tuple[int, signing.Keys]])
     """The place of each statement that holds, and the keys that count from there on."""
     problems: list[Failure] = field(default_factory=list[Failure])
     first: str | None = None
@@ -197,7 +171,7 @@ class Vouched(Struct):
         """-1 where no statement holds."""
         return self.listings[-1][0] if self.listings else -1
 
-    def counting_at(self, seq: int) -> Keys:
+    def counting_at(self, seq: int) -> signing.Keys:
         """The keys that counted when that entry was written.
 
         Said by the statement before it, and by the first one after it: that one vouches for
@@ -218,14 +192,14 @@ class Vouched(Struct):
     def state(self, stored: StoredEntry, before: Sequence[StoredEntry]) -> None:
         """The next statement: it counts where a key made it that counted before."""
         self.statements += 1
-        told = JsonFile(LEDGER_FILE, stored.entry.metadata)
+        told = JsonFile(ledger.LEDGER_FILE, stored.entry.metadata)
         try:
             signed = told.convert(SignedSet)
             listed = _keys_of(told, signed)
         except ConfigError as error:
             self._note(stored, error.message)
             return
-        record = replay(before)
+        record = ledger.replay(before)
         problem = self._problem(signed, listed, before, record.set_digest)
         if problem:
             self._note(stored, problem)
@@ -236,7 +210,11 @@ class Vouched(Struct):
         self.rows = frozenset(package.row for package in record.packages.values())
 
     def _problem(
-        self, signed: SignedSet, listed: Keys, before: Sequence[StoredEntry], set_digest: str
+        self,
+        signed: SignedSet,
+        listed: signing.Keys,
+        before: Sequence[StoredEntry],
+        set_digest: str,
     ) -> str:
         counting = set(self.keys) or {self.first}
         maker = listed.get(signed.key_id)
@@ -251,7 +229,7 @@ class Vouched(Struct):
         return ""
 
     def _note(self, stored: StoredEntry, why: str) -> None:
-        self.problems.append(Failure(LEDGER_FILE, f"entry {stored.seq}: {why}"))
+        self.problems.append(Failure(ledger.LEDGER_FILE, f"entry {stored.seq}: {why}"))
 
 
 def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
@@ -265,7 +243,7 @@ def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
     return vouched
 
 
-def find_key_problems(vouched: Vouched, keys: Keys) -> Iterator[Failure]:
+def find_key_problems(vouched: Vouched, keys: signing.Keys) -> Iterator[Failure]:
     for key_id in sorted(keys.keys() - vouched.keys.keys()):
         why = "no operator of this plane vouched for this key: paddock package sign --installed"
         yield Failure(key_file(key_id), why)
@@ -273,10 +251,10 @@ def find_key_problems(vouched: Vouched, keys: Keys) -> Iterator[Failure]:
         yield Failure(key_file(key_id), "the key is gone")
 
 
-def _keys_of(told: JsonFile, signed: SignedSet) -> dict[str, PublicKey]:
-    keys: dict[str, PublicKey] = {}
+def _keys_of(told: JsonFile, signed: SignedSet) -> dict[str, signing.PublicKey]:
+    keys: dict[str, signing.PublicKey] = {}
     for each in signed.keys:
-        key = parse_public_key(each.public_key)
+        key = signing.parse_public_key(each.public_key)
         if key is None or key.key_id != each.key_id:
             raise told.error("keys", "it is not the key of that id", "base64 of 32 bytes")
         keys[key.key_id] = key
@@ -291,7 +269,9 @@ def _keys_of(told: JsonFile, signed: SignedSet) -> dict[str, PublicKey]:
 # `--dev` on another plane; there, G2 and G5 say so afterwards.
 
 
-def require_no_rollback(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> None:
+def require_no_rollback(
+    manifest: Manifest, old: InstalledPackage | None, log: ledger.PackageLog
+) -> None:
     """Refuse a version below the last one. Raises: GateRefusedError: G5.
 
     Threat: an old version with a known hole, signed and approved when it was new.
@@ -305,7 +285,9 @@ def require_no_rollback(manifest: Manifest, old: InstalledPackage | None, log: P
         )
 
 
-def rollback_problem(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> str:
+def rollback_problem(
+    manifest: Manifest, old: InstalledPackage | None, log: ledger.PackageLog
+) -> str:
     known = (log.last_version(manifest.package_id), None if old is None else old.manifest.version)
     key = version_key(manifest.version)
     for last in known:
@@ -315,11 +297,13 @@ def rollback_problem(manifest: Manifest, old: InstalledPackage | None, log: Pack
     return ""
 
 
-def require_signature(manifest: Manifest, signature: Signature | None, keys: Keys) -> None:
+def require_signature(
+    manifest: Manifest, signature: signing.Signature | None, keys: signing.Keys
+) -> None:
     if signature is None:
         return
     try:
-        verify_signature(signature, manifest.digest, keys)
+        signing.verify_signature(signature, manifest.digest, keys)
     except IntegrityError as error:
         raise GateRefusedError(
             "G5", [Failure(manifest.package_id, error.message)], hint=error.hint
@@ -327,14 +311,14 @@ def require_signature(manifest: Manifest, signature: Signature | None, keys: Key
 
 
 def require_approval(
-    depot: Depot, package_id: str, claim: ApprovalClaim, used: Collection[str]
-) -> PackageApproval:
+    depot: Depot, package_id: str, claim: signing.ApprovalClaim, used: Collection[str]
+) -> signing.PackageApproval:
     """Of those that hold, the one that expires first. Raises: GateRefusedError: G2. ConfigError."""
-    keys = read_keys(depot.layout)
+    keys = signing.read_keys(depot.layout)
     refused: list[Failure] = []
-    holding: list[PackageApproval] = []
-    for approval in read_approvals(depot.layout):
-        problem = approval_problem(approval, claim, keys, used)
+    holding: list[signing.PackageApproval] = []
+    for approval in signing.read_approvals(depot.layout):
+        problem = signing.approval_problem(approval, claim, keys, used)
         if not problem:
             holding.append(approval)
         elif approval.digest == claim.digest:
@@ -349,7 +333,7 @@ def require_approval(
 
 
 class Approved(Struct, frozen=True):
-    approval: PackageApproval
+    approval: signing.PackageApproval
     enrolled: bool
     settles_install: bool
     """The package was installed without one: the approval is used by that install."""
@@ -373,18 +357,18 @@ def approve(
         had = () if old is None else tuple(old.manifest.by_path)
         paths = tuple(dict.fromkeys((*manifest.by_path, *had)))
         now = depot.clock()
-        approval = make_approval(
+        approval = signing.make_approval(
             key,
             f"WO-{secrets.token_hex(16)}",
             manifest.digest,
-            scope or exact_scope(paths),
+            scope or signing.exact_scope(paths),
             now + expires_s,
         )
         enrolled = enrol_first(depot, key)
         if not installed.packages and not read_vouched(depot.ledger.read().entries).statements:
             # With nothing installed there is nothing to look at first.
             sign_now(depot, key)
-        write_approval(depot.layout, approval)
+        signing.write_approval(depot.layout, approval)
         settles = False
         if old is not None and old.manifest.digest == manifest.digest:
             settles = _settle_install(depot, manifest, approval, installed)
@@ -393,15 +377,17 @@ def approve(
 
 
 def _settle_install(
-    depot: Depot, manifest: Manifest, approval: PackageApproval, installed: InstalledSet
+    depot: Depot, manifest: Manifest, approval: signing.PackageApproval, installed: InstalledSet
 ) -> bool:
     log = depot.ledger.read()
     if log.approval_of(manifest.package_id, manifest.digest) is not None:
         return False
-    if find_deviations_of(manifest.package_id, replay(log.entries), installed):
+    if ledger.find_deviations_of(manifest.package_id, ledger.replay(log.entries), installed):
         return False  # what stands there is not what the record says: an entry would not heal it
-    claim = ApprovalClaim(manifest.digest, tuple(manifest.by_path), depot.clock())
-    if approval_problem(approval, claim, read_keys(depot.layout), log.used_approvals):
+    claim = signing.ApprovalClaim(manifest.digest, tuple(manifest.by_path), depot.clock())
+    if signing.approval_problem(
+        approval, claim, signing.read_keys(depot.layout), log.used_approvals
+    ):
         return False  # its scope is narrower than what was installed
-    depot.ledger.append(approved_entry(manifest.package_id, manifest.version, approval))
+    depot.ledger.append(ledger.approved_entry(manifest.package_id, manifest.version, approval))
     return True

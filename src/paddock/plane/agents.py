@@ -11,27 +11,12 @@ from msgspec import Struct, field, to_builtins
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
 from paddock.pattern import lazy_pattern
+from paddock.plane import discover
 from paddock.plane.clients import HOMES
-from paddock.plane.discover import (
-    bare_planes_below,
-    contains,
-    is_bare_plane,
-    is_registered_bare_plane,
-    require_outside,
-)
 from paddock.plane.environment import Environment, real_directory, real_path
 from paddock.plane.json_files import JsonFile, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
-from paddock.storage.atomic import (
-    FILE_MODE,
-    create_file,
-    host_errors,
-    make_directories,
-    read_file,
-    replace_file,
-    require_private,
-    sync_directory,
-)
+from paddock.storage import atomic
 from paddock.storage.locks import locked
 from paddock.text.json import Strict
 from paddock.text.show import quote
@@ -219,7 +204,7 @@ def require_as_declared(record: AgentRecord, real: Path) -> None:
 def _require_apart(
     record: AgentRecord, real: Path, layout: PlaneLayout, environment: Environment
 ) -> None:
-    if contains(layout.root, real) or contains(real, layout.root):
+    if discover.contains(layout.root, real) or discover.contains(real, layout.root):
         raise _refused(
             record,
             "workspace",
@@ -227,10 +212,10 @@ def _require_apart(
             f" {quote(str(layout.root))} overlap",
             "give the agent a directory outside the plane, or leave --workspace out",
         )
-    require_outside(real, environment)
+    discover.require_outside(real, environment)
     _require_no_client_folder(record, real, environment)
     for directory in (real, *real.parents):
-        if is_registered_bare_plane(directory, environment):
+        if discover.is_registered_bare_plane(directory, environment):
             raise _lies_in_plane(record, directory)
 
 
@@ -256,7 +241,9 @@ def _is_client_folder(directory: Path, environment: Environment) -> bool:
     named = [Path(given) for each in HOMES if (given := variables.get(each.variable))]
     # One that holds the home directory would be every project's.
     return any(
-        each.is_absolute() and real_path(each) == directory and not contains(each, environment.home)
+        each.is_absolute()
+        and real_path(each) == directory
+        and not discover.contains(each, environment.home)
         for each in named
     )
 
@@ -265,9 +252,9 @@ def require_new_workspace(record: AgentRecord, environment: Environment) -> None
     """Refuse, to a new agent alone, a directory around a bare plane or in what looks like one."""
     real = real_path(record.workspace)
     for directory in (real, *real.parents):
-        if is_bare_plane(directory):
+        if discover.is_bare_plane(directory):
             raise _lies_in_plane(record, directory)
-    below = bare_planes_below(real, environment)
+    below = discover.bare_planes_below(real, environment)
     if below:
         raise _refused(
             record,
@@ -361,7 +348,7 @@ class AgentStore(Struct, frozen=True):
 
     def names(self) -> tuple[str, ...]:
         self._require_private()
-        with host_errors("listing", self.layout.agents):
+        with atomic.host_errors("listing", self.layout.agents):
             try:
                 entries = os.listdir(self.layout.agents)
             except FileNotFoundError:
@@ -408,7 +395,7 @@ class AgentStore(Struct, frozen=True):
 
         record, content = self.draft(new)
         file, workspace = record.file, new.workspace
-        make_directories(self.layout.agents)
+        atomic.make_directories(self.layout.agents)
         with locked(self.layout.agents):
             self._require_private(new.name)
             if file.exists():
@@ -417,10 +404,10 @@ class AgentStore(Struct, frozen=True):
                 self._lineage_of(record)
             # Threat: whoever has the token of an earlier agent of this name would be the new one.
             remove_token(self.layout, self.environment, new.name)
-            make_directories(self.layout.agent_directory(new.name))
+            atomic.make_directories(self.layout.agent_directory(new.name))
             if workspace is None:
-                make_directories(self.layout.agent_workspace(new.name))
-            if not create_file(file, content, FILE_MODE):
+                atomic.make_directories(self.layout.agent_workspace(new.name))
+            if not atomic.create_file(file, content, atomic.FILE_MODE):
                 raise _exists(new.name, file)
         return record
 
@@ -431,7 +418,7 @@ class AgentStore(Struct, frozen=True):
             self._require_private(new.name)
             with _naming_options(record.file):
                 self._lineage_of(record)
-            replace_file(record.file, content)
+            atomic.replace_file(record.file, content)
         return record
 
     def remove(self, name: str) -> RemovedAgent:
@@ -453,10 +440,10 @@ class AgentStore(Struct, frozen=True):
                     hint="remove those first",
                 )
             remove_token(self.layout, self.environment, name)
-            with host_errors("removing", file):
+            with atomic.host_errors("removing", file):
                 kept = _free_name(file)
                 os.rename(file, kept)
-                sync_directory(file.parent)
+                atomic.sync_directory(file.parent)
         return RemovedAgent(name, kept)
 
     def draft(self, new: NewAgent) -> tuple[AgentRecord, bytes]:
@@ -497,7 +484,7 @@ class AgentStore(Struct, frozen=True):
             self._is_declared(name)
             return self.admin
         file = self.layout.agent_file(name)
-        content = read_file(file, limits.agent_file_bytes_max)
+        content = atomic.read_file(file, limits.agent_file_bytes_max)
         if content is None:
             return None
         record = parse_agent(content, file, self.layout)
@@ -554,9 +541,9 @@ class AgentStore(Struct, frozen=True):
         `agents/NAME`, at a directory of its own and declare itself there; another user
         who may write into one of them could do so without a link.
         """
-        require_private(self.layout.agents)
+        atomic.require_private(self.layout.agents)
         for name in names:
-            require_private(self.layout.agent_directory(name))
+            atomic.require_private(self.layout.agent_directory(name))
 
 
 def _toolsets(new: NewAgent, parent: AgentRecord | None) -> tuple[str, ...]:

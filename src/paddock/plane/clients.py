@@ -14,13 +14,7 @@ from msgspec.structs import replace
 from paddock.errors import ConfigError, HostError
 from paddock.pattern import lazy_pattern
 from paddock.plane.environment import Environment, real_path
-from paddock.storage.atomic import (
-    host_errors,
-    make_directories,
-    read_file,
-    read_file_through_links,
-    sync_directory,
-)
+from paddock.storage import atomic
 from paddock.text.show import quote
 
 CLIENT_FILE_BYTES_MAX: Final = 16_000_000
@@ -70,13 +64,13 @@ class ClientFileEdit(Struct, frozen=True):
         Raises: ConfigError: somebody changed the file meanwhile. HostError.
         """
         path = self.file.path
-        make_directories(path.parent)
-        with host_errors("writing", path):
+        atomic.make_directories(path.parent)
+        with atomic.host_errors("writing", path):
             if self.content is None:
                 self._remove()
             else:
                 self._replace(self.content)
-            sync_directory(path.parent)
+            atomic.sync_directory(path.parent)
         if self.content is None:
             with suppress(OSError):
                 # Ours too, if nothing else stands in it.
@@ -110,7 +104,7 @@ class ClientFileEdit(Struct, frozen=True):
 
     def _require_unchanged(self) -> None:
         file = self.file
-        if read_file(file.path, CLIENT_FILE_BYTES_MAX) != file.content:
+        if atomic.read_file(file.path, CLIENT_FILE_BYTES_MAX) != file.content:
             raise ConfigError(
                 "the settings were changed by somebody else meanwhile",
                 where=str(file.path),
@@ -132,9 +126,9 @@ def read_client_file(path: Path, *, follows: bool) -> ClientFile:
                 where=str(parent),
                 hint="replace the link with a directory of its own",
             )
-        return ClientFile(path, read_file(path, CLIENT_FILE_BYTES_MAX), _SHARED_MODE)
+        return ClientFile(path, atomic.read_file(path, CLIENT_FILE_BYTES_MAX), _SHARED_MODE)
     real = real_path(path)
-    content = read_file_through_links(real, CLIENT_FILE_BYTES_MAX)
+    content = atomic.read_file_through_links(real, CLIENT_FILE_BYTES_MAX)
     return ClientFile(real, content, _PRIVATE_MODE)
 
 
@@ -200,7 +194,7 @@ def note_client(environment: Environment, name: str) -> None:
         return
     folder = _folder(environment)
     with suppress(OSError, HostError):
-        make_directories(folder)
+        atomic.make_directories(folder)
         if not (folder / client.mark).exists():
             for mark in os.listdir(folder):
                 if not _is_alive(mark):

@@ -16,18 +16,8 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.pattern import lazy_pattern
+from paddock.plane import discover
 from paddock.plane.agents import write_agent
-from paddock.plane.discover import (
-    ProjectRoot,
-    identity_of,
-    is_bare_plane,
-    is_registered_bare_plane,
-    parse_identity,
-    plane_for,
-    register_bare_plane,
-    require_identity,
-    require_outside,
-)
 from paddock.plane.environment import Environment, real_directory, real_path
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.trust import (
@@ -38,17 +28,7 @@ from paddock.plane.trust import (
     read_own_policy,
     write_trust,
 )
-from paddock.storage.atomic import (
-    DIRECTORY_MODE,
-    FILE_MODE,
-    create_file,
-    host_errors,
-    is_temporary_name,
-    make_directories,
-    read_file,
-    require_private,
-    sync_directory,
-)
+from paddock.storage import atomic
 from paddock.storage.locks import locked
 from paddock.text.show import quote
 from paddock.values.decisions import Agent, PlaneKind
@@ -203,14 +183,14 @@ class OpenedPlane(Struct, frozen=True):
     """This call made it: `PLANE_CREATED` and `AGENT_CREATED` are yet to be recorded."""
 
 
-def open_plane(root: ProjectRoot, environment: Environment) -> OpenedPlane:
-    layout = plane_for(root, environment)
+def open_plane(root: discover.ProjectRoot, environment: Environment) -> OpenedPlane:
+    layout = discover.plane_for(root, environment)
     if layout.kind is PlaneKind.BARE:
         return OpenedPlane(layout, created=False)
     if _is_whole(layout, root.path):
         return OpenedPlane(layout, created=False)
-    make_directories(layout.root.parent)
-    require_private(layout.root.parent)
+    atomic.make_directories(layout.root.parent)
+    atomic.require_private(layout.root.parent)
     with locked(layout.root.parent):
         if _is_whole(layout, root.path):
             return OpenedPlane(layout, created=False)
@@ -220,11 +200,13 @@ def open_plane(root: ProjectRoot, environment: Environment) -> OpenedPlane:
 
 
 def _is_whole(layout: PlaneLayout, root: Path) -> bool:
-    require_private(layout.root)
-    content = read_file(layout.record, limits.plane_record_bytes_max)
+    atomic.require_private(layout.root)
+    content = atomic.read_file(layout.record, limits.plane_record_bytes_max)
     if content is None:
         return False
-    require_identity(parse_identity(content, str(layout.record)), root, layout.record)
+    discover.require_identity(
+        discover.parse_identity(content, str(layout.record)), root, layout.record
+    )
     return True
 
 
@@ -237,8 +219,8 @@ def _build(layout: PlaneLayout, root: Path) -> None:
 
     building = layout.root.parent / f"{_BUILDING_PREFIX}{os.urandom(8).hex()}"
     draft = PlaneLayout(building, layout.kind)
-    with host_errors("making the plane", layout.root):
-        os.mkdir(building, DIRECTORY_MODE)
+    with atomic.host_errors("making the plane", layout.root):
+        os.mkdir(building, atomic.DIRECTORY_MODE)
         try:
             _fill(draft, root)
             os.rename(building, layout.root)
@@ -247,20 +229,20 @@ def _build(layout: PlaneLayout, root: Path) -> None:
             if layout.root.exists():
                 raise _damaged(layout) from error
             raise
-        sync_directory(layout.root.parent)
+        atomic.sync_directory(layout.root.parent)
 
 
 def _fill(draft: PlaneLayout, root: Path) -> None:
     main = draft.agent_directory(MAIN_AGENT)
     directories = (*draft.directories(), main)
     for directory in directories:
-        os.mkdir(directory, DIRECTORY_MODE)
+        os.mkdir(directory, atomic.DIRECTORY_MODE)
     agent = Agent(MAIN_AGENT, "standard")
-    create_file(draft.agent_file(MAIN_AGENT), write_agent(agent, root), FILE_MODE)
-    create_file(draft.record, identity_of(root).to_bytes(), FILE_MODE)
+    atomic.create_file(draft.agent_file(MAIN_AGENT), write_agent(agent, root), atomic.FILE_MODE)
+    atomic.create_file(draft.record, discover.identity_of(root).to_bytes(), atomic.FILE_MODE)
     for directory in reversed(directories):
-        sync_directory(directory)
-    sync_directory(draft.root)
+        atomic.sync_directory(directory)
+    atomic.sync_directory(draft.root)
 
 
 def _sweep(planes: Path) -> None:
@@ -285,7 +267,7 @@ _PUBLIC_FILE_MODE: Final = 0o666
 
 
 class InitResult(Struct, frozen=True):
-    root: ProjectRoot
+    root: discover.ProjectRoot
     plane: OpenedPlane
     policy_file: Path
     made: tuple[Path, ...]
@@ -301,7 +283,7 @@ def init_project(
     directory: Path,
     environment: Environment,
     now: datetime,
-    record: Callable[[ProjectRoot, TrustRecord], None],
+    record: Callable[[discover.ProjectRoot, TrustRecord], None],
     policy: bytes = POLICY_TEMPLATE,
 ) -> InitResult:
     """Make `directory` (made itself where it is missing) a governed project with this policy.
@@ -312,9 +294,9 @@ def init_project(
 
     Raises: UsageError, ConfigError, HostError; what `record` raises: then nothing is trusted.
     """
-    require_outside(directory, environment)
+    discover.require_outside(directory, environment)
     _require_apart_from_planes(real_path(directory), environment)
-    with host_errors("making", directory):
+    with atomic.host_errors("making", directory):
         try:
             os.makedirs(directory, exist_ok=True)
         except FileExistsError:
@@ -322,11 +304,11 @@ def init_project(
                 f"{quote(str(directory))} is not a directory", hint="name a directory"
             ) from None
     path = real_directory(directory)
-    if is_bare_plane(path):
+    if discover.is_bare_plane(path):
         raise UsageError(
             f"{quote(str(path))} is a bare plane", hint="paddock init --bare for one of those"
         )
-    root = ProjectRoot(path, PlaneKind.PROJECT)
+    root = discover.ProjectRoot(path, PlaneKind.PROJECT)
     policy_file = own_policy_path(root)
     plane = open_plane(root, environment)
     made = [plane.layout.root, plane.layout.agent_file(MAIN_AGENT)] if plane.created else []
@@ -338,7 +320,7 @@ def init_project(
         trust = plan_trust(policy_file, policy, now)
         record(root, trust)
         write_trust(trust, environment)
-    if is_missing and create_file(policy_file, policy, _PUBLIC_FILE_MODE):
+    if is_missing and atomic.create_file(policy_file, policy, _PUBLIC_FILE_MODE):
         made.insert(0, policy_file)
     if trust is not None and not is_trusted(policy_file, policy, environment):
         trust = None
@@ -350,10 +332,10 @@ def _require_apart_from_planes(root: Path, environment: Environment) -> None:
 
     Threat: the project's agents would work on what governs the plane's.
     """
-    if os.path.lexists(own_policy_path(ProjectRoot(root, PlaneKind.PROJECT))):
+    if os.path.lexists(own_policy_path(discover.ProjectRoot(root, PlaneKind.PROJECT))):
         return
     for above in root.parents:
-        if is_registered_bare_plane(above, environment):
+        if discover.is_registered_bare_plane(above, environment):
             raise ConfigError(
                 f"{quote(str(root))} lies in the bare plane {quote(str(above))}",
                 where=str(root),
@@ -361,7 +343,7 @@ def _require_apart_from_planes(root: Path, environment: Environment) -> None:
             )
 
 
-def _is_ours_untrusted(root: ProjectRoot, policy: bytes, environment: Environment) -> bool:
+def _is_ours_untrusted(root: discover.ProjectRoot, policy: bytes, environment: Environment) -> bool:
     own = read_own_policy(root, environment)
     return own is not None and own.content == policy and not own.trusted
 
@@ -422,7 +404,7 @@ What a stopped `init` left is there already. The root's lock is held."""
 
 def build_files(layout: PlaneLayout, blueprint: Blueprint) -> Iterator[Path]:
     for name, content in blueprint.files.items():
-        if create_file(layout.root / name, content, FILE_MODE):
+        if atomic.create_file(layout.root / name, content, atomic.FILE_MODE):
             yield layout.root / name
 
 
@@ -441,24 +423,24 @@ def make_bare_plane(
 
     That one is not registered either: whoever brought it may be somebody else.
     """
-    require_outside(directory, environment)
+    discover.require_outside(directory, environment)
     wanted = real_path(directory)
     _require_no_plane_above(wanted)
     if not os.path.lexists(directory):
-        make_directories(directory)
+        atomic.make_directories(directory)
     root = real_directory(directory)
     layout = PlaneLayout(root, PlaneKind.BARE)
     with locked(root):
-        if is_bare_plane(root):
-            return MadePlane(layout, (), is_registered_bare_plane(root, environment))
-        require_private(root)
+        if discover.is_bare_plane(root):
+            return MadePlane(layout, (), discover.is_registered_bare_plane(root, environment))
+        atomic.require_private(root)
         # Threat: what came from elsewhere with keys and approvals in it passes for what we
         # left. We registered the place before we left anything there.
-        is_ours = is_registered_bare_plane(root, environment)
+        is_ours = discover.is_registered_bare_plane(root, environment)
         _require_free(root, blueprint, blueprint.leftovers if is_ours else ())
         # Registered first: the plane is never there without it. A registered path
         # at which no plane comes to stand harms nobody.
-        register_bare_plane(root, environment)
+        discover.register_bare_plane(root, environment)
         made = tuple(_build_bare(layout, blueprint, build))
     return MadePlane(layout, made, registered=True)
 
@@ -467,7 +449,7 @@ def _require_no_plane_above(root: Path) -> None:
     # Threat: the outer plane's admin works on everything below its root, and so on
     # the inner plane's configuration.
     for parent in root.parents:
-        if is_bare_plane(parent):
+        if discover.is_bare_plane(parent):
             raise ConfigError(
                 f"{quote(str(root))} lies in the bare plane {quote(str(parent))}",
                 where=str(root),
@@ -497,7 +479,7 @@ def _is_bytecode(relative: str, above: set[str]) -> bool:
 
 
 def _entries(directory: Path) -> Iterator[Path]:
-    with host_errors("looking at", directory):
+    with atomic.host_errors("looking at", directory):
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     for entry in entries:
         path = directory / entry.name
@@ -518,7 +500,7 @@ def _is_ours(
     known: set[str],
     leftovers: tuple[str, ...],
 ) -> bool:
-    with host_errors("looking at", path):
+    with atomic.host_errors("looking at", path):
         mode = os.lstat(path).st_mode
     is_draft = any(map(_DRAFT.fullmatch, relative.split("/")))
     is_left = relative.startswith(leftovers) or (bool(leftovers) and is_draft)
@@ -528,24 +510,24 @@ def _is_ours(
         return False
     if is_left:
         return True
-    if is_temporary_name(path.name):
+    if atomic.is_temporary_name(path.name):
         return True
     wanted = blueprint.files.get(relative)
-    return wanted is not None and read_file(path, limits.admin_config_bytes_max) == wanted
+    return wanted is not None and atomic.read_file(path, limits.admin_config_bytes_max) == wanted
 
 
 def _build_bare(layout: PlaneLayout, blueprint: Blueprint, build: Build) -> Iterator[Path]:
     """Sequence: directories, each fsynced in its parent → all else → the configuration."""
     root = layout.root
     for name in blueprint.directories:
-        with host_errors("making", root / name):
+        with atomic.host_errors("making", root / name):
             try:
-                os.mkdir(root / name, DIRECTORY_MODE)
+                os.mkdir(root / name, atomic.DIRECTORY_MODE)
             except FileExistsError:
                 continue
-            sync_directory((root / name).parent)
+            atomic.sync_directory((root / name).parent)
     yield from build(layout, blueprint)
     # Beside it, what a killed writer leaves would be a file in the plane that nobody owns.
     drafts = layout.objects if layout.objects.is_dir() else None
-    if create_file(layout.admin_config, blueprint.config, FILE_MODE, drafts):
+    if atomic.create_file(layout.admin_config, blueprint.config, atomic.FILE_MODE, drafts):
         yield layout.admin_config

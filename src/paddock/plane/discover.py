@@ -13,13 +13,7 @@ from paddock.errors import ConfigError, HostError
 from paddock.plane.environment import Environment, real_directory, real_path, require_utf8
 from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout, path_id, plane_name
-from paddock.storage.atomic import (
-    host_errors,
-    make_directories,
-    read_file,
-    replace_file,
-    require_private,
-)
+from paddock.storage import atomic
 from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
@@ -84,27 +78,22 @@ def require_outside(root: Path, environment: Environment) -> None:
 FORMAT: Final = 1
 
 
-class PlaneIdentity(Struct, frozen=True):
-    root: Path
-    id: str
-
-    def to_bytes(self) -> bytes:
-        return write_object(_IdentityFile(FORMAT, str(self.root), self.id))
-
-
-class _IdentityFile(Strict, frozen=True):
+class PlaneIdentity(Strict, frozen=True):
     format: int
     root: str
     id: str
 
+    def to_bytes(self) -> bytes:
+        return write_object(self)
+
 
 def identity_of(root: Path) -> PlaneIdentity:
-    return PlaneIdentity(root, path_id(root))
+    return PlaneIdentity(FORMAT, str(root), path_id(root))
 
 
 def parse_identity(content: bytes, file: str) -> PlaneIdentity:
     given = parse_file(content, file)
-    read = given.convert(_IdentityFile)
+    read = given.convert(PlaneIdentity)
     if read.format != FORMAT:
         raise given.error(
             "format",
@@ -113,7 +102,7 @@ def parse_identity(content: bytes, file: str) -> PlaneIdentity:
         )
     if not read.root.startswith("/") or "\0" in read.root:
         raise given.error("root", f"{quote(read.root)} is not an absolute path", "restore the file")
-    return PlaneIdentity(Path(read.root), read.id)
+    return read
 
 
 def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
@@ -125,8 +114,7 @@ def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
     if found == identity_of(root):
         return
     raise ConfigError(
-        f"the plane for {quote(str(root))} belongs to {quote(str(found.root))}"
-        f" (id {quote(found.id)})",
+        f"the plane for {quote(str(root))} belongs to {quote(found.root)} (id {quote(found.id)})",
         where=str(record),
         hint="move that plane away, or set PADDOCK_HOME to another directory",
     )
@@ -143,9 +131,9 @@ def register_bare_plane(root: Path, environment: Environment) -> bool:
     if is_registered_bare_plane(root, environment):
         return False
     record = _record_path(root, environment)
-    make_directories(record.parent)
-    require_private(record.parent)
-    replace_file(record, write_object(_PlaneRecord(_FORMAT, str(root))))
+    atomic.make_directories(record.parent)
+    atomic.require_private(record.parent)
+    atomic.replace_file(record, write_object(_PlaneRecord(_FORMAT, str(root))))
     return True
 
 
@@ -153,7 +141,7 @@ def is_registered_bare_plane(root: Path, environment: Environment) -> bool:
     """Whether `root` was registered. A record that does not load counts as none."""
     record = _record_path(root, environment)
     try:
-        require_private(record.parent)
+        atomic.require_private(record.parent)
         return _read_record(record) == root
     except ConfigError:
         # Unknown is no: the plane then counts as one that was never registered.
@@ -166,7 +154,7 @@ def bare_planes_below(directory: Path, environment: Environment) -> tuple[str, .
     Also one that is gone: what came to stand in its place would count whole.
     """
     records = registry_directory(environment)
-    with host_errors("listing", records):
+    with atomic.host_errors("listing", records):
         try:
             names = os.listdir(records)
         except (FileNotFoundError, NotADirectoryError):
@@ -187,7 +175,7 @@ def registry_directory(environment: Environment) -> Path:
 
 
 def _read_record(record: Path) -> Path | None:
-    content = read_file(record, limits.plane_record_bytes_max)
+    content = atomic.read_file(record, limits.plane_record_bytes_max)
     if content is None:
         return None
     read = parse_file(content, str(record)).convert(_PlaneRecord)
@@ -300,10 +288,10 @@ def _project_of_plane(
     if planes not in directory.parents:
         return None
     plane = planes / directory.relative_to(planes).parts[0]
-    content = read_file(plane / "plane.json", limits.plane_record_bytes_max)
+    content = atomic.read_file(plane / "plane.json", limits.plane_record_bytes_max)
     if content is None:
         return None
-    root = find(parse_identity(content, str(plane / "plane.json")).root)
+    root = find(Path(parse_identity(content, str(plane / "plane.json")).root))
     if plane_name(root) != plane.name:
         raise ConfigError(
             f"the plane {quote(str(plane))} says that it governs {quote(str(root))},"

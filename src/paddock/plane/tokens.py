@@ -13,14 +13,7 @@ from typing import Final, NamedTuple
 from paddock.errors import ConfigError, HostError, PaddockError
 from paddock.plane.environment import Environment, plane_title
 from paddock.plane.layout import PlaneLayout
-from paddock.storage.atomic import (
-    host_errors,
-    make_directories,
-    read_file,
-    replace_file,
-    require_private,
-    sync_directory,
-)
+from paddock.storage import atomic
 
 _PREFIX: Final = "paddock_"
 _SECRET_BYTES: Final = 32
@@ -34,28 +27,28 @@ def token_path(layout: PlaneLayout, environment: Environment, agent: str) -> Pat
 
 def make_token(layout: PlaneLayout, environment: Environment, agent: str) -> str:
     path = token_path(layout, environment, agent)
-    make_directories(path.parent)
-    require_private(path.parent)
+    atomic.make_directories(path.parent)
+    atomic.require_private(path.parent)
     token = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
-    replace_file(path, f"{token}\n".encode("ascii"))
+    atomic.replace_file(path, f"{token}\n".encode("ascii"))
     return token
 
 
 def read_token(layout: PlaneLayout, environment: Environment, agent: str) -> str | None:
     path = token_path(layout, environment, agent)
-    require_private(path.parent)
-    content = read_file(path, _FILE_BYTES_MAX)
+    atomic.require_private(path.parent)
+    content = atomic.read_file(path, _FILE_BYTES_MAX)
     return None if content is None else content.decode("ascii", "replace").strip()
 
 
 def remove_token(layout: PlaneLayout, environment: Environment, agent: str) -> None:
     path = token_path(layout, environment, agent)
-    with host_errors("removing", path):
+    with atomic.host_errors("removing", path):
         try:
             path.unlink()
         except (FileNotFoundError, NotADirectoryError):
             return
-        sync_directory(path.parent)
+        atomic.sync_directory(path.parent)
 
 
 class Bearer(NamedTuple):
@@ -75,7 +68,7 @@ def find_bearer(layout: PlaneLayout, environment: Environment, token: str) -> Be
     directory = _directory(layout, environment)
     if not directory.is_dir():
         return Bearer(None)
-    require_private(directory)
+    atomic.require_private(directory)
     given = _digest(token)
     found: str | None = None
     unread: list[PaddockError] = []

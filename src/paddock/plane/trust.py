@@ -17,15 +17,7 @@ from paddock.plane.environment import Environment, real_path
 from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout, path_id
 from paddock.policy.settings import PackageRule
-from paddock.storage.atomic import (
-    make_directories,
-    read_file,
-    read_file_through_links,
-    replace_file,
-    require_own_link,
-    require_private,
-    trusted_owners,
-)
+from paddock.storage import atomic
 from paddock.text.json import Strict
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import PlaneKind
@@ -85,10 +77,10 @@ def plan_trust(file: Path, content: bytes, now: datetime) -> TrustRecord:
 
 def write_trust(record: TrustRecord, environment: Environment) -> None:
     path = _record_path(record.path, environment)
-    make_directories(path.parent)
-    require_private(path.parent)
+    atomic.make_directories(path.parent)
+    atomic.require_private(path.parent)
     digest, trusted_at = record.digest, record.trusted_at
-    replace_file(
+    atomic.replace_file(
         path,
         write_object(_TrustFile(str(record.path), digest, trusted_at)),
     )
@@ -107,8 +99,8 @@ class _TrustFile(Strict, frozen=True):
 
 def _read_record(real: Path, environment: Environment) -> TrustRecord | None:
     path = _record_path(real, environment)
-    require_private(path.parent)
-    content = read_file(path, limits.plane_record_bytes_max)
+    atomic.require_private(path.parent)
+    content = atomic.read_file(path, limits.plane_record_bytes_max)
     return None if content is None else parse_trust(content, str(path))
 
 
@@ -181,16 +173,16 @@ def packages_path(root: ProjectRoot, environment: Environment) -> Path:
 
 def read_packages(root: ProjectRoot, environment: Environment) -> KeptPackages | None:
     path = packages_path(root, environment)
-    require_private(path.parent)
-    content = read_file(path, limits.policy_bytes_max)
+    atomic.require_private(path.parent)
+    content = atomic.read_file(path, limits.policy_bytes_max)
     return None if content is None else parse_file(content, str(path)).convert(KeptPackages)
 
 
 def write_packages(kept: KeptPackages, root: ProjectRoot, environment: Environment) -> None:
     path = packages_path(root, environment)
-    make_directories(path.parent)
-    require_private(path.parent)
-    replace_file(path, write_object(kept))
+    atomic.make_directories(path.parent)
+    atomic.require_private(path.parent)
+    atomic.replace_file(path, write_object(kept))
 
 
 def _package_rules(root: ProjectRoot, environment: Environment) -> tuple[PackageRule, ...]:
@@ -208,7 +200,9 @@ def _package_rules(root: ProjectRoot, environment: Environment) -> tuple[Package
 def network_here() -> str:
     """What tells this machine's network from others: a digest of its gateway and resolvers."""
     routes, resolvers = (
-        (read_file_through_links(Path(name), limits.policy_bytes_max) or b"").decode().splitlines()
+        (atomic.read_file_through_links(Path(name), limits.policy_bytes_max) or b"")
+        .decode()
+        .splitlines()
         for name in ("/proc/net/route", "/etc/resolv.conf")
     )
     gateways = [line.split()[:3] for line in routes if line.split()[1:2] == ["00000000"]]
@@ -234,7 +228,7 @@ def own_policy_path(root: ProjectRoot) -> Path:
 
 def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile | None:
     path = own_policy_path(root)
-    content = read_file(path, limits.policy_bytes_max)
+    content = atomic.read_file(path, limits.policy_bytes_max)
     if content is None:
         return None
     if root.accepted:
@@ -257,11 +251,13 @@ def read_user_policy(environment: Environment) -> PolicyFile | None:
     directory = real_path(environment.config_home)
     if not directory.exists():
         return None
-    require_own_link(environment.config_home)
+    atomic.require_own_link(environment.config_home)
     for private in (directory, real_path(directory / "keys")):
-        require_private(private, "XDG_CONFIG_HOME")
+        atomic.require_private(private, "XDG_CONFIG_HOME")
     path = environment.user_config
-    content = read_file_through_links(path, limits.policy_bytes_max, trusted_owners(directory))
+    content = atomic.read_file_through_links(
+        path, limits.policy_bytes_max, atomic.trusted_owners(directory)
+    )
     return None if content is None else PolicyFile(path, content, trusted=True)
 
 
