@@ -5,7 +5,7 @@ else in that directory is a problem that is named, never passed over.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -29,7 +29,7 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import Signature
-from paddock.plane.json_files import JsonFile, parse_file, write_object
+from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.storage.atomic import host_errors, read_file
 from paddock.text.json import Strict
@@ -225,62 +225,48 @@ class Registries(Struct, frozen=True):
     problems: tuple[Failure, ...] = ()
 
 
+_Row = TypeVar("_Row", Spec, Framework)
+
+
 def read_registries(layout: PlaneLayout) -> Registries:
     problems: list[Failure] = []
-    specs = _read(layout, SPECS, parse_spec, problems)
-    frameworks = _read(layout, FRAMEWORKS, parse_framework, problems)
+    specs = _read_registry(layout, SPECS, Spec, problems)
+    frameworks = _read_registry(layout, FRAMEWORKS, Framework, problems)
     return Registries(specs, frameworks, tuple(problems))
 
 
-def parse_spec(content: bytes, file: str) -> Spec:
-    given = parse_file(content, file)
-    spec = given.convert(Spec)
-    _require_named_after(given, spec.spec_id, "spec_id")
-    return spec
-
-
-def parse_framework(content: bytes, file: str) -> Framework:
-    given = parse_file(content, file)
-    found = given.convert(Framework)
-    given.require_once("specs", found.specs)
-    _require_named_after(given, found.framework_id, "framework_id")
-    return found
-
-
-_Found = TypeVar("_Found", Spec, Framework)
-
-
-def _read(
-    layout: PlaneLayout,
-    place: str,
-    parse: Callable[[bytes, str], _Found],
-    problems: list[Failure],
-) -> dict[str, _Found]:
+def _read_registry(
+    layout: PlaneLayout, place: str, type_: type[_Row], problems: list[Failure]
+) -> dict[str, _Row]:
     directory = layout.root / place
     if not directory.is_dir():
         return {}
     with host_errors("listing", directory):
         names = sorted(name for name in os.listdir(directory) if not is_temporary_name(name))
-    found: dict[str, _Found] = {}
+    found: dict[str, _Row] = {}
     for name in names:
         path = f"{place}/{name}"
         try:
-            found[name.removesuffix(_ENDING)] = parse(_content(directory / name), path)
+            found[name.removesuffix(_ENDING)] = _read_row(directory / name, path, type_)
         except ConfigError as error:
             problems.append(Failure(path, error.message))
     return found
 
 
-def _content(path: Path) -> bytes:
+def _read_row(path: Path, file: str, type_: type[_Row]) -> _Row:
     content = read_file(path, limits.registry_file_bytes_max)
     if content is None or path.suffix != _ENDING:
         raise ConfigError(f"{quote(path.name)} is no file of a registry")
-    return content
-
-
-def _require_named_after(given: JsonFile, name: str, key: str) -> None:
-    if given.file.rpartition("/")[2] != f"{name}{_ENDING}":
+    given = parse_file(content, file)
+    row = given.convert(type_)
+    if isinstance(row, Framework):
+        given.require_once("specs", row.specs)
+    key, name = (
+        ("spec_id", row.spec_id) if isinstance(row, Spec) else ("framework_id", row.framework_id)
+    )
+    if path.name != f"{name}{_ENDING}":
         raise given.error(key, f"{key} is {quote(name)}, and the file is not", "rename the file")
+    return row
 
 
 def check_package(package: InstalledPackage, workspace: Workspace) -> tuple[Failure, ...]:

@@ -9,8 +9,8 @@ the receipt as it stands before it names that entry. See `change` for what is ma
 import os
 import re
 import secrets
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -121,34 +121,26 @@ def sweep_drafts(directory: Path) -> None:
 class PendingChange(Struct, frozen=True):
     layout: PlaneLayout
 
-    @contextmanager
-    def locked(self) -> Generator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """One at a time, across processes."""
-        with locked(self._directory()):
-            yield
+        return locked(self._directory())
 
-    @contextmanager
-    def try_locked(self) -> Generator[bool]:
-        with try_locked(self._directory()) as is_ours:
-            yield is_ours
+    def try_locked(self) -> AbstractContextManager[bool]:
+        return try_locked(self._directory())
 
-    @contextmanager
-    def at_rest(self) -> Generator[None]:
+    def at_rest(self) -> AbstractContextManager[None]:
         """No change of packages meanwhile; any number may look at once."""
-        with locked(self._directory(), SHARED):
-            yield
+        return locked(self._directory(), SHARED)
 
-    @contextmanager
-    def try_at_rest(self) -> Generator[bool]:
-        """The same without waiting: False where packages are being changed now. Raises: HostError.
+    def try_at_rest(self) -> AbstractContextManager[bool]:
+        """The same without waiting: False where packages are being changed now.
 
         It is for looks that write nothing here, so it is not asked who else can.
         """
         directory = self.layout.package_changes
         if not directory.is_dir():
             atomic.make_directories(directory)
-        with try_locked(directory, SHARED) as is_at_rest:
-            yield is_at_rest
+        return try_locked(directory, SHARED)
 
     def exists(self) -> bool:
         return os.path.lexists(self.layout.package_transaction)

@@ -82,25 +82,10 @@ class ClientFileEdit(Struct, frozen=True):
 
     def _replace(self, content: bytes) -> None:
         path = self.file.path
-        temporary = path.parent / f".paddock-{os.urandom(16).hex()}.tmp"
         mode = self.file.mode_if_new
         if self.file.content is not None:
             mode = stat.S_IMODE(os.stat(path).st_mode)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o600)
-        try:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
-            self._require_unchanged()
-            os.rename(temporary, path)
-        except (OSError, ConfigError, HostError):
-            os.unlink(temporary)
-            raise
-        finally:
-            os.close(descriptor)
+        atomic.replace_file(path, content, mode=mode, last_look=self._require_unchanged)
 
     def _require_unchanged(self) -> None:
         file = self.file

@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, TypeVar
 
-from paddock.errors import ConfigError, HostError
+from paddock.errors import ConfigError, HostError, PaddockError
 from paddock.pattern import lazy_pattern
 from paddock.text.show import quote
 
@@ -95,16 +95,24 @@ def read_file_through_links(
     return content
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
-    # Temporary in the same directory → fsync → rename → fsync of the directory.
+def replace_file(
+    path: Path,
+    content: bytes,
+    *,
+    mode: int = FILE_MODE,
+    last_look: Callable[[], object] | None = None,
+) -> None:
+    # Temporary in the same directory → fsync → a last look → rename → fsync of the directory.
     with host_errors("writing", path):
         temporary = _write_temporary(path.parent, content, FILE_MODE)
         try:
             if mode != FILE_MODE:
                 # Another mode than our own files have is somebody's choice: no umask cuts it.
                 os.chmod(temporary, mode)
+            if last_look is not None:
+                last_look()
             os.rename(temporary, path)
-        except OSError:
+        except (OSError, PaddockError):
             os.unlink(temporary)
             raise
         sync_directory(path.parent)
