@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gate
-from paddock.gates.ground import GatesGround, GateTools, LedgerWitness
+from paddock.gates.ground import GatesGround, LedgerWitness
 from paddock.gates.results import GateResult, Status, gate_entry
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
@@ -190,7 +190,8 @@ class Plane(Struct, dict=True):
     def ground(self) -> Generator[GatesGround]:
         with Workspace.open(str(self.root)) as workspace:
             ledger = PackageLedger(self.ledger("packages"), self._open_packages)
-            tools = GateTools(
+            yield GatesGround(
+                layout=self.layout,
                 workspace=workspace,
                 ledger=ledger,
                 acceptance=self.runner or Runner(),
@@ -198,7 +199,6 @@ class Plane(Struct, dict=True):
                 now=self.now,
                 plane_is_dev=self.is_dev,
             )
-            yield GatesGround(self.layout, tools)
 
     def check(self, gate: str) -> GateResult:
         """One gate, as an operator runs it."""

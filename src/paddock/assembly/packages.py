@@ -31,7 +31,7 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
-from paddock.gates.ground import NOBODY, GatesGround, GateTools, Watcher
+from paddock.gates.ground import NOBODY, GatesGround, Watcher
 from paddock.gates.results import G4, GateResult, Status, gate_entry
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.query import Filter, query_lines
@@ -330,16 +330,14 @@ def _ground(
     project: Project, workspace: Workspace, acceptance: AcceptanceRunner, watcher: Watcher
 ) -> GatesGround:
     return GatesGround(
-        project.layout,
-        GateTools(
-            workspace=workspace,
-            ledger=package_ledger(project),
-            acceptance=acceptance,
-            witness=PlaneWitness(project),
-            now=time.time(),
-            plane_is_dev=is_development_plane(project),
-            watcher=watcher,
-        ),
+        layout=project.layout,
+        workspace=workspace,
+        ledger=package_ledger(project),
+        acceptance=acceptance,
+        witness=PlaneWitness(project),
+        now=time.time(),
+        plane_is_dev=is_development_plane(project),
+        watcher=watcher,
     )
 
 

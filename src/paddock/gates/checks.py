@@ -126,7 +126,7 @@ def row_problem(path: str, ground: GatesGround) -> str:
     owner = ground.installed.owner_of(path)
     if owner is None:
         return "no installed package brought this row"
-    return file_problem(owner, path, ground.tools.workspace)
+    return file_problem(owner, path, ground.workspace)
 
 
 # G1-COMPLETE: every spec that a framework expects exists and points back.
@@ -184,7 +184,7 @@ def _expected_problem(framework: Framework, spec_id: str, ground: GatesGround) -
 
 
 def check_approvals(ground: GatesGround) -> results.GateResult:
-    if ground.tools.plane_is_dev:
+    if ground.plane_is_dev:
         return results.not_applicable(results.G2, MADE_WITH_DEV)
     tally = results.Tally(results.G2)
     tally.fail(ground.deviations)
@@ -244,7 +244,7 @@ def _look_at_dependencies(name: str, ground: GatesGround, tally: results.Tally) 
     for needed in sorted(now):
         if told is None or needed not in then:
             tally.look(file, f"it depends on {needed}, and did not when it was installed")
-        elif ground.tools.plane_is_dev:
+        elif ground.plane_is_dev:
             tally.count(1)
         else:
             problem = standing_problem(told, ground)
@@ -286,15 +286,15 @@ def _changed_tests(
     """
     for path in package.manifest.by_path:
         if path in acceptance.command:
-            problem = file_problem(package, path, ground.tools.workspace)
+            problem = file_problem(package, path, ground.workspace)
             if problem:
                 yield Failure(path, problem)
 
 
 def _run(acceptance: Acceptance, ground: GatesGround) -> str:
-    ground.tools.watcher.begins(results.G4, acceptance.command)
+    ground.watcher.begins(results.G4, acceptance.command)
     try:
-        result = ground.tools.acceptance.run(acceptance, StagedFiles())
+        result = ground.acceptance.run(acceptance, StagedFiles())
     except SandboxUnavailableError as error:
         return f"{quote(acceptance.command)} did not run: {error.message}"
     return "" if result.passed else ground.without_root(_failed(result))
@@ -321,7 +321,7 @@ def report_acceptance(ground: GatesGround) -> results.GateResult:
     if stored is None:
         return results.not_applicable(results.G4, NOT_RUN)
     metadata = stored.entry.metadata
-    said = f"run {_age(stored.timestamp, ground.tools.now)} ago"
+    said = f"run {_age(stored.timestamp, ground.now)} ago"
     if metadata.get("set_digest") != ground.installed.digest:
         return results.not_applicable(
             results.G4, f"{NOT_RUN} on what is installed now; the last was {said}"
@@ -376,7 +376,7 @@ def _age(timestamp: str, now: float) -> str:
 
 
 def check_signatures(ground: GatesGround) -> results.GateResult:
-    if ground.tools.plane_is_dev:
+    if ground.plane_is_dev:
         return results.not_applicable(results.G5, MADE_WITH_DEV)
     if ground.is_empty and not ground.keys and not ground.vouched.statements:
         return results.not_applicable(results.G5, NOTHING_INSTALLED)
@@ -516,15 +516,13 @@ def check_ledgers(ground: GatesGround) -> results.GateResult:
     tally = results.Tally(results.G6)
     whole = True
     for name, path in ground.layout.ledger_paths().items():
-        ground.tools.watcher.begins(results.G6, name)
+        ground.watcher.begins(results.G6, name)
         is_required = name is LedgerName.GOVERNANCE or (
             name is LedgerName.PACKAGES
             and bool(ground.installed.packages or ground.installed.problems)
         )
         file = path.relative_to(ground.layout.root).as_posix()
-        entries, failures = judge_ledger(
-            name, path, file, ground.tools.witness, is_required=is_required
-        )
+        entries, failures = judge_ledger(name, path, file, ground.witness, is_required=is_required)
         tally.count(entries)
         tally.fail(failures)
         whole = whole and not (name is LedgerName.PACKAGES and failures)
@@ -532,7 +530,7 @@ def check_ledgers(ground: GatesGround) -> results.GateResult:
         tally.fail(ground.deviations)
         tally.count(len(ground.record.packages))
     result = tally.result("there is no ledger")
-    if result.status is results.Status.PASS and not ground.tools.witness.knows_plane():
+    if result.status is results.Status.PASS and not ground.witness.knows_plane():
         return replace(result, note=NOTHING_OUTSIDE)
     return result
 
@@ -566,7 +564,7 @@ def run_gates(
 
 
 def run_gate(name: str, check: Check, ground: GatesGround) -> results.GateResult:
-    ground.tools.watcher.begins(name, "")
+    ground.watcher.begins(name, "")
     try:
         return check(ground)
     except (ConfigError, IntegrityError, HostError, ToolError) as error:

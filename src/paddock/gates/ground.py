@@ -74,7 +74,10 @@ class _Nobody:
 NOBODY: Final[Watcher] = _Nobody()
 
 
-class GateTools(Struct, frozen=True):
+class GatesGround(Struct, frozen=True, dict=True, kw_only=True):
+    """One plane, as one run of gates sees it. Reading raises what stands in the way."""
+
+    layout: PlaneLayout
     workspace: Workspace
     ledger: PackageLedger
     acceptance: AcceptanceRunner
@@ -83,19 +86,13 @@ class GateTools(Struct, frozen=True):
     plane_is_dev: bool
     watcher: Watcher = NOBODY
 
-
-class GatesGround:
-    def __init__(self, layout: PlaneLayout, tools: GateTools) -> None:
-        self.layout = layout
-        self.tools = tools
-
     @cached_property
     def installed(self) -> InstalledSet:
         return read_installed(self.layout)
 
     @cached_property
     def entries(self) -> Sequence[StoredEntry]:
-        return self.tools.ledger.read().entries
+        return self.ledger.read().entries
 
     @cached_property
     def record(self) -> Record:

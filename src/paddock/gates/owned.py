@@ -261,7 +261,7 @@ def _owners(ground: GatesGround, tally: Tally) -> dict[str, InstalledPackage]:
 
 
 def _owned_problem(path: str, owner: InstalledPackage, ground: GatesGround) -> str:
-    problem = file_problem(owner, path, ground.tools.workspace)
+    problem = file_problem(owner, path, ground.workspace)
     if problem or not owner.manifest.by_path[path].is_config:
         return problem
     return config_problem(path, ground)

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from msgspec import Struct, ValidationError, convert
+from msgspec.structs import asdict
 
 from paddock.packages.rows import Failure
 from paddock.text.show import show_name
@@ -29,13 +30,7 @@ class GateResult(Struct, frozen=True):
     """Why it is not applicable, when it was run or what it could not see; may be empty."""
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            "gate": self.gate,
-            "status": self.status,
-            "checks": self.checks,
-            "failures": [{"file": each.file, "reason": each.reason} for each in self.failures],
-            "note": self.note,
-        }
+        return {**asdict(self), "failures": [asdict(each) for each in self.failures]}
 
 
 def judged(gate: str, checks: int, failures: Sequence[Failure], nothing: str) -> GateResult:

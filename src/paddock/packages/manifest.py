@@ -138,16 +138,12 @@ def place_problem(path: str, plane_id: str) -> str:
     """
     folded = fold(path)
     for place in OWN_PLACES:
-        if _is_at_or_below(folded, fold(place)):
+        if f"{folded}/".startswith(f"{fold(place)}/"):
             return f"{place} is the plane's own"
     tiers = TIERS_OF[plane_id]
     if not any(path.startswith(f"{tier}/") for tier in tiers):
         return f"a package of {plane_id} brings files to {', '.join(tiers)} only"
     return ""
-
-
-def _is_at_or_below(path: str, place: str) -> bool:
-    return path == place or path.startswith(f"{place}/")
 
 
 def find_collision(paths: Iterable[str]) -> tuple[str, str] | None:
@@ -307,12 +303,8 @@ def parse_manifest(content: bytes, file: str) -> Manifest:
     return replace(
         read,
         dependencies=tuple(sorted(read.dependencies)),
-        assets=tuple(sorted(read.assets, key=_by_path)),
+        assets=tuple(sorted(read.assets, key=lambda asset: asset.path.encode())),
     )
-
-
-def _by_path(asset: Asset) -> bytes:
-    return asset.path.encode()
 
 
 def _require_packages(given: JsonFile, read: Manifest) -> None:
@@ -357,13 +349,9 @@ def install_order(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
     while waiting:
         # Without a cycle, one of them can always come next.
         ready = [each for each in waiting.values() if done.keys() >= set(each.dependencies)]
-        first = min(ready, key=_rank)
+        first = min(ready, key=lambda each: (each.layer, each.package_id))
         done[first.package_id] = waiting.pop(first.package_id)
     return tuple(done.values())
-
-
-def _rank(manifest: Manifest) -> tuple[int, str]:
-    return manifest.layer, manifest.package_id
 
 
 def find_graph_problems(packages: Mapping[str, Manifest]) -> tuple[Failure, ...]:

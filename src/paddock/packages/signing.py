@@ -136,13 +136,8 @@ class _KeyFile(Strict, frozen=True):
 
 def read_keys(layout: PlaneLayout) -> Keys:
     directory = layout.root / KEYS
-    atomic.require_private(directory)
-    if not directory.is_dir():
-        return {}
     found: dict[str, PublicKey] = {}
-    with atomic.host_errors("listing", directory):
-        names = sorted(name for name in os.listdir(directory) if not atomic.is_temporary_name(name))
-    for name in names:
+    for name in _names_in(directory):
         matched = _KEY_FILE.fullmatch(name)
         if matched is None:
             raise ConfigError(
@@ -150,6 +145,14 @@ def read_keys(layout: PlaneLayout) -> Keys:
             )
         found[matched[1]] = _read_key(directory / name, matched[1])
     return found
+
+
+def _names_in(directory: Path) -> list[str]:
+    atomic.require_private(directory)
+    if not directory.is_dir():
+        return []
+    with atomic.host_errors("listing", directory):
+        return sorted(each for each in os.listdir(directory) if not atomic.is_temporary_name(each))
 
 
 def _read_key(path: Path, key_id: str) -> PublicKey:
@@ -309,12 +312,8 @@ def write_approval(layout: PlaneLayout, approval: PackageApproval) -> Path:
 
 def read_approvals(layout: PlaneLayout) -> tuple[PackageApproval, ...]:
     directory = layout.root / APPROVALS
-    atomic.require_private(directory)
-    if not directory.is_dir():
-        return ()
-    with atomic.host_errors("listing", directory):
-        found = sorted(name for name in os.listdir(directory) if _FILE.fullmatch(name))
-    return tuple(read_approval(directory / name) for name in found)
+    names = filter(_FILE.fullmatch, _names_in(directory))
+    return tuple(read_approval(directory / name) for name in names)
 
 
 def read_approval(path: Path) -> PackageApproval:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.layout import LedgerName, PlaneLayout, plane_name
@@ -59,19 +60,12 @@ class DualGate(Struct, frozen=True):
         return tuple(found)
 
     def __str__(self) -> str:
-        return "open: development tools are on" if self.is_open else self._closed()
-
-    def _closed(self) -> str:
+        if self.is_open:
+            return "open: development tools are on"
         return f"closed: {', '.join(self.missing)}"
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            "open": self.is_open,
-            "tool_profile": self.tool_profile,
-            "variable": self.variable,
-            "accepted": self.accepted,
-            "missing": list(self.missing),
-        }
+        return {"open": self.is_open, **asdict(self), "missing": list(self.missing)}
 
 
 # What agents name is resolved by descriptor in the workspace and never here.
