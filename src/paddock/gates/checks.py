@@ -20,7 +20,7 @@ from paddock.errors import (
     SandboxUnavailableError,
     ToolError,
 )
-from paddock.gates import owned, results
+from paddock.gates import owned
 from paddock.gates.ground import (
     MADE_WITH_DEV,
     NOTHING_INSTALLED,
@@ -30,6 +30,24 @@ from paddock.gates.ground import (
     keys_at,
     standing_problem,
     use_problem,
+)
+from paddock.gates.results import (
+    G0A,
+    G0B,
+    G1,
+    G1_COMPLETE,
+    G2,
+    G3,
+    G4,
+    G5,
+    G6,
+    GATE_KEY,
+    GateResult,
+    Status,
+    Tally,
+    judged,
+    not_applicable,
+    read_failures,
 )
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, find_decided
@@ -69,14 +87,14 @@ NO_ARCHIVE = "it looks at an archive, when that is installed: paddock package ve
 # any good (G4).
 
 
-def check_archive(content: bytes) -> results.GateResult:
-    tally = results.Tally(results.G0A)
+def check_archive(content: bytes) -> GateResult:
+    tally = Tally(G0A)
     try:
         archive = read_archive(content)
     except ArchiveRefusedError as refusal:
         tally.fail((refusal.failure,))
         return tally.result(NO_ARCHIVE)
-    return results.judged(results.G0A, len(archive.files) + 1, (), NO_ARCHIVE)
+    return judged(G0A, len(archive.files) + 1, (), NO_ARCHIVE)
 
 
 # G1: package → spec → framework resolves in the registries.
@@ -89,8 +107,8 @@ def check_archive(content: bytes) -> results.GateResult:
 # Cannot prove: that a package does what its spec says.
 
 
-def check_specs(ground: GatesGround) -> results.GateResult:
-    tally = results.Tally(results.G1)
+def check_specs(ground: GatesGround) -> GateResult:
+    tally = Tally(G1)
     tally.fail(ground.deviations)
     tally.fail(ground.registries.problems)
     packages = ground.installed.packages.values()
@@ -139,8 +157,8 @@ def row_problem(path: str, ground: GatesGround) -> str:
 # that it should. A spec which no framework expects is no failure: G1 sees that it resolves.
 
 
-def check_frameworks(ground: GatesGround) -> results.GateResult:
-    tally = results.Tally(results.G1_COMPLETE)
+def check_frameworks(ground: GatesGround) -> GateResult:
+    tally = Tally(G1_COMPLETE)
     tally.fail(ground.deviations)
     tally.fail(ground.registries.problems)
     frameworks = ground.registries.frameworks
@@ -183,10 +201,10 @@ def _expected_problem(framework: Framework, spec_id: str, ground: GatesGround) -
 # more), nor that whoever held the key was right. Files changed without a package are G0B's.
 
 
-def check_approvals(ground: GatesGround) -> results.GateResult:
+def check_approvals(ground: GatesGround) -> GateResult:
     if ground.plane_is_dev:
-        return results.not_applicable(results.G2, MADE_WITH_DEV)
-    tally = results.Tally(results.G2)
+        return not_applicable(G2, MADE_WITH_DEV)
+    tally = Tally(G2)
     tally.fail(ground.deviations)
     for told in ground.record.packages.values():
         tally.look(manifest_path(told.package_id), standing_problem(told, ground))
@@ -198,7 +216,7 @@ def check_approvals(ground: GatesGround) -> results.GateResult:
     return tally.result("no package has changed this plane")
 
 
-def _look_at_uses(ground: GatesGround, tally: results.Tally) -> None:
+def _look_at_uses(ground: GatesGround, tally: Tally) -> None:
     # An operator who left vouched for what was done while he was one.
     keys = {**ground.vouched.known, **ground.keys}
     times = Counter(use.wo_id for use in ground.record.uses)
@@ -223,8 +241,8 @@ def _look_at_uses(ground: GatesGround, tally: results.Tally) -> None:
 # Cannot prove: that a package needs what it names, or names what it needs.
 
 
-def check_dependencies(ground: GatesGround) -> results.GateResult:
-    tally = results.Tally(results.G3)
+def check_dependencies(ground: GatesGround) -> GateResult:
+    tally = Tally(G3)
     tally.fail(ground.deviations)
     packages = ground.installed.packages
     tally.count(len(packages))
@@ -234,7 +252,7 @@ def check_dependencies(ground: GatesGround) -> results.GateResult:
     return tally.result(NOTHING_INSTALLED)
 
 
-def _look_at_dependencies(name: str, ground: GatesGround, tally: results.Tally) -> None:
+def _look_at_dependencies(name: str, ground: GatesGround, tally: Tally) -> None:
     now = set(ground.installed.packages[name].manifest.dependencies)
     told = ground.record.packages.get(name)
     then = frozenset(() if told is None else told.dependencies)
@@ -264,8 +282,8 @@ def _look_at_dependencies(name: str, ground: GatesGround, tally: results.Tally) 
 NOTHING_DECLARED = "no installed package declares an acceptance test"
 
 
-def check_acceptance(ground: GatesGround) -> results.GateResult:
-    tally = results.Tally(results.G4)
+def check_acceptance(ground: GatesGround) -> GateResult:
+    tally = Tally(G4)
     tally.fail(ground.deviations)
     if ground.deviations:
         # Threat: a command that nobody installed would be run.
@@ -292,7 +310,7 @@ def _changed_tests(
 
 
 def _run(acceptance: Acceptance, ground: GatesGround) -> str:
-    ground.watcher.begins(results.G4, acceptance.command)
+    ground.watcher.begins(G4, acceptance.command)
     try:
         result = ground.acceptance.run(acceptance, StagedFiles())
     except SandboxUnavailableError as error:
@@ -312,25 +330,21 @@ NOT_RUN: Final = "not run yet"
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
-def report_acceptance(ground: GatesGround) -> results.GateResult:
+def report_acceptance(ground: GatesGround) -> GateResult:
     if ground.deviations:
-        return results.GateResult(
-            results.G4, results.Status.FAIL, len(ground.deviations), ground.deviations
-        )
+        return GateResult(G4, Status.FAIL, len(ground.deviations), ground.deviations)
     stored = _last_run(ground)
     if stored is None:
-        return results.not_applicable(results.G4, NOT_RUN)
+        return not_applicable(G4, NOT_RUN)
     metadata = stored.entry.metadata
     said = f"run {_age(stored.timestamp, ground.now)} ago"
     if metadata.get("set_digest") != ground.installed.digest:
-        return results.not_applicable(
-            results.G4, f"{NOT_RUN} on what is installed now; the last was {said}"
-        )
+        return not_applicable(G4, f"{NOT_RUN} on what is installed now; the last was {said}")
     status, checks = _status(metadata.get("status")), metadata.get("checks")
     if status is None or not isinstance(checks, int):
-        return results.not_applicable(results.G4, NOT_RUN)
-    failures: tuple[Failure, ...] = results.read_failures(cast("Json", metadata.get("failures")))
-    return results.GateResult(results.G4, status, checks, failures, said)
+        return not_applicable(G4, NOT_RUN)
+    failures: tuple[Failure, ...] = read_failures(cast("Json", metadata.get("failures")))
+    return GateResult(G4, status, checks, failures, said)
 
 
 def _last_run(ground: GatesGround) -> StoredEntry | None:
@@ -344,14 +358,14 @@ def _last_run(ground: GatesGround) -> StoredEntry | None:
                 "a line of the governance ledger holds no entry", where=f"byte {row.offset_bytes}"
             )
         metadata = row.entry.metadata
-        is_run = metadata.get("status") in {results.Status.PASS, results.Status.FAIL}
-        if metadata.get(results.GATE_KEY) == results.G4 and is_run:
+        is_run = metadata.get("status") in {Status.PASS, Status.FAIL}
+        if metadata.get(GATE_KEY) == G4 and is_run:
             return row
     return None
 
 
-def _status(value: Json) -> results.Status | None:
-    return next((each for each in results.Status if each.value == value), None)
+def _status(value: Json) -> Status | None:
+    return next((each for each in Status if each.value == value), None)
 
 
 def _age(timestamp: str, now: float) -> str:
@@ -375,12 +389,12 @@ def _age(timestamp: str, now: float) -> str:
 # being changed later by checkpoints of the ledger (G6).
 
 
-def check_signatures(ground: GatesGround) -> results.GateResult:
+def check_signatures(ground: GatesGround) -> GateResult:
     if ground.plane_is_dev:
-        return results.not_applicable(results.G5, MADE_WITH_DEV)
+        return not_applicable(G5, MADE_WITH_DEV)
     if ground.is_empty and not ground.keys and not ground.vouched.statements:
-        return results.not_applicable(results.G5, NOTHING_INSTALLED)
-    tally = results.Tally(results.G5)
+        return not_applicable(G5, NOTHING_INSTALLED)
+    tally = Tally(G5)
     tally.fail(ground.deviations)
     _look_at_set(ground, tally)
     tally.fail(find_key_problems(ground.vouched, ground.keys))
@@ -393,7 +407,7 @@ def check_signatures(ground: GatesGround) -> results.GateResult:
     return tally.result(NOTHING_INSTALLED)
 
 
-def _look_at_set(ground: GatesGround, tally: results.Tally) -> None:
+def _look_at_set(ground: GatesGround, tally: Tally) -> None:
     found, told = ground.installed.digest, ground.record.set_digest
     tally.look(INSTALLED, "" if found == told else f"the digest of the set is {found}, not {told}")
     tally.fail(ground.vouched.problems)
@@ -512,11 +526,11 @@ NOTHING_OUTSIDE: Final = (
 )
 
 
-def check_ledgers(ground: GatesGround) -> results.GateResult:
-    tally = results.Tally(results.G6)
+def check_ledgers(ground: GatesGround) -> GateResult:
+    tally = Tally(G6)
     whole = True
     for name, path in ground.layout.ledger_paths().items():
-        ground.watcher.begins(results.G6, name)
+        ground.watcher.begins(G6, name)
         is_required = name is LedgerName.GOVERNANCE or (
             name is LedgerName.PACKAGES
             and bool(ground.installed.packages or ground.installed.problems)
@@ -530,44 +544,40 @@ def check_ledgers(ground: GatesGround) -> results.GateResult:
         tally.fail(ground.deviations)
         tally.count(len(ground.record.packages))
     result = tally.result("there is no ledger")
-    if result.status is results.Status.PASS and not ground.witness.knows_plane():
+    if result.status is Status.PASS and not ground.witness.knows_plane():
         return replace(result, note=NOTHING_OUTSIDE)
     return result
 
 
-Check = Callable[[GatesGround], results.GateResult]
+Check = Callable[[GatesGround], GateResult]
 
 
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
-        results.G0A: lambda _: results.not_applicable(results.G0A, NO_ARCHIVE),
-        results.G0B: owned.check_owned,
-        results.G1: check_specs,
-        results.G1_COMPLETE: check_frameworks,
-        results.G2: check_approvals,
-        results.G3: check_dependencies,
-        results.G4: check_acceptance,
-        results.G5: check_signatures,
-        results.G6: check_ledgers,
+        G0A: lambda _: not_applicable(G0A, NO_ARCHIVE),
+        G0B: owned.check_owned,
+        G1: check_specs,
+        G1_COMPLETE: check_frameworks,
+        G2: check_approvals,
+        G3: check_dependencies,
+        G4: check_acceptance,
+        G5: check_signatures,
+        G6: check_ledgers,
     }
 )
 
-CHECKS_FOR_MODELS: Final[Mapping[str, Check]] = MappingProxyType(
-    {**CHECKS, results.G4: report_acceptance}
-)
+CHECKS_FOR_MODELS: Final[Mapping[str, Check]] = MappingProxyType({**CHECKS, G4: report_acceptance})
 
 
 def run_gates(
     names: Sequence[str], checks: Mapping[str, Check], ground: GatesGround
-) -> tuple[results.GateResult, ...]:
+) -> tuple[GateResult, ...]:
     return tuple(run_gate(name, checks[name], ground) for name in names)
 
 
-def run_gate(name: str, check: Check, ground: GatesGround) -> results.GateResult:
+def run_gate(name: str, check: Check, ground: GatesGround) -> GateResult:
     ground.watcher.begins(name, "")
     try:
         return check(ground)
     except (ConfigError, IntegrityError, HostError, ToolError) as error:
-        return results.GateResult(
-            name, results.Status.FAIL, 1, (failure_of(error, ground.layout.root),)
-        )
+        return GateResult(name, Status.FAIL, 1, (failure_of(error, ground.layout.root),))

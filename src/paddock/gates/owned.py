@@ -305,12 +305,10 @@ class _Places:
         if directory in LEDGER_DIRECTORIES:
             return self._ledger_problem(standing, directory)
         detail = find_ledger_detail(path)
+        if detail is Detail.DIRECTORY:
+            return self._directory_problem(standing)
         if detail is not None:
-            return (
-                self._directory_problem(standing)
-                if detail is Detail.DIRECTORY
-                else (find_own_problem(standing, OwnFile()))
-            )
+            return find_own_problem(standing, OwnFile())
         return f"no package owns this {standing.kind.value}"
 
     def _directory_problem(self, standing: OwnedEntry) -> str:
