@@ -6,7 +6,7 @@ that could be put back: whether an approval was used, which version was the last
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -63,18 +63,6 @@ class PackageLog(Struct, frozen=True):
             and stored.entry.metadata.get("package_id") == package_id
         )
         return next((version for version in versions if isinstance(version, str)), None)
-
-    def approval_of(self, package_id: str, digest: str) -> str | None:
-        """The approval of the package as it was installed last, given then or later."""
-        for stored in reversed(self.entries):
-            metadata = stored.entry.metadata
-            if metadata.get("package_id") != package_id or metadata.get("digest") != digest:
-                continue
-            if stored.entry.event_type in _USING and isinstance(metadata.get("wo_id"), str):
-                return cast("str", metadata["wo_id"])
-            if stored.entry.event_type == PACKAGE_INSTALLED:
-                return None
-        return None
 
     def holds(self, event_type: str) -> bool:
         return any(stored.entry.event_type == event_type for stored in self.entries)
@@ -287,6 +275,11 @@ class Record(Struct):
     @property
     def set_digest(self) -> str:
         return digest_of_rows(package.row for package in self.packages.values())
+
+    def approval_of(self, package_id: str, digest: str) -> str | None:
+        """The approval of a package that is installed so, given then or later."""
+        told = self.packages.get(package_id)
+        return told.wo_id if told is not None and told.digest == digest else None
 
     def take(self, stored: StoredEntry) -> None:
         event, metadata = stored.entry.event_type, stored.entry.metadata

@@ -12,7 +12,7 @@ from paddock.packages.installed import (
     file_problem,
     read_installed,
 )
-from paddock.packages.ledger import PackageLedger
+from paddock.packages.ledger import PackageLedger, replay
 from paddock.packages.manifest import TIERS_OF, install_order
 from paddock.packages.rows import GateRefusedError, PackageRow, State
 from paddock.packages.transaction import PendingChange
@@ -28,11 +28,11 @@ class PlanePackages(Struct, frozen=True):
 
     def list_all(self) -> tuple[PackageRow, ...]:
         installed = read_installed(self.layout)
-        log = self.ledger.read()
+        record = replay(self.ledger.read().entries)
         rows: list[PackageRow] = []
         with self.open_workspace() as workspace:
             for package in installed.packages.values():
-                wo_id = log.approval_of(package.package_id, package.manifest.digest)
+                wo_id = record.approval_of(package.package_id, package.manifest.digest)
                 rows.append(_row(package, workspace, wo_id))
         places = _places(installed)
         rows.sort(key=lambda row: (places.get(row.package_id, 0), row.layer, row.package_id))
@@ -102,9 +102,9 @@ def find_owner(packages: PlanePackages, path: str) -> Ownership:
     owner = installed.owner_of(path)
     if owner is None:
         return Ownership(path, None)
-    log = packages.ledger.read()
+    record = replay(packages.ledger.read().entries)
     with packages.open_workspace() as workspace:
-        wo_id = log.approval_of(owner.package_id, owner.manifest.digest)
+        wo_id = record.approval_of(owner.package_id, owner.manifest.digest)
         row = _row(owner, workspace, wo_id)
         problem = file_problem(owner, path, workspace)
     classification = owner.manifest.by_path[path].classification

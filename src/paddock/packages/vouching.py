@@ -380,9 +380,10 @@ def _settle_install(
     depot: Depot, manifest: Manifest, approval: signing.PackageApproval, installed: InstalledSet
 ) -> bool:
     log = depot.ledger.read()
-    if log.approval_of(manifest.package_id, manifest.digest) is not None:
+    record = ledger.replay(log.entries)
+    if record.approval_of(manifest.package_id, manifest.digest) is not None:
         return False
-    if ledger.find_deviations_of(manifest.package_id, ledger.replay(log.entries), installed):
+    if ledger.find_deviations_of(manifest.package_id, record, installed):
         return False  # what stands there is not what the record says: an entry would not heal it
     claim = signing.ApprovalClaim(manifest.digest, tuple(manifest.by_path), depot.clock())
     if signing.approval_problem(

@@ -19,6 +19,7 @@ from paddock.ledger.signing import make_key
 from paddock.packages.change import Decided, settle
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import InstallReceipt, digest_of_set, read_installed
+from paddock.packages.ledger import replay
 from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import enrol_key, public_half, sign_digest
@@ -660,13 +661,16 @@ def test_a_plane_that_was_made_for_development_asks_for_nothing(bench):
 
 def test_an_install_without_approval_is_approved_afterwards(bench):
     bench.install(FILES)
-    assert bench.log().approval_of("PKG-A-001", manifest_of(FILES).digest) is None
+    assert replay(bench.log().entries).approval_of("PKG-A-001", manifest_of(FILES).digest) is None
 
     made = approve(bench.depot, manifest_of(FILES), KEY, (), 60)
 
     assert made.settles_install
     assert bench.events()[-1] == "PACKAGE_APPROVED"
-    assert bench.log().approval_of("PKG-A-001", manifest_of(FILES).digest) == made.approval.wo_id
+    assert (
+        replay(bench.log().entries).approval_of("PKG-A-001", manifest_of(FILES).digest)
+        == made.approval.wo_id
+    )
     assert not approve(bench.depot, manifest_of(FILES), KEY, (), 60).settles_install
     bench.uninstall()
     # The second approval is still unused, the first is not.
