@@ -50,12 +50,12 @@ from paddock.packages.manifest import (
     Manifest,
     approval_file,
     find_collision,
+    find_place_problems,
     install_order,
     is_digest,
     key_file,
     manifest_path,
     path_problem,
-    place_problem,
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
 from paddock.packages.transaction import Depot, new_transaction_id
@@ -308,12 +308,7 @@ def _require_sound(founding: Founding) -> None:
     manifests = founding.manifests
     if install_order(manifests) != manifests:
         raise GateRefusedError("G3", [Failure("", "the packages are not in their order")])
-    failures = [
-        Failure(asset.path, problem)
-        for manifest in manifests
-        for asset in manifest.assets
-        if (problem := place_problem(asset.path, manifest.plane_id))
-    ]
+    failures = [each for manifest in manifests for each in find_place_problems(manifest)]
     paths = Counter(asset.path for manifest in manifests for asset in manifest.assets)
     twice = sorted(path for path, times in paths.items() if times > 1)
     failures += [Failure(path, "two packages bring it") for path in twice]

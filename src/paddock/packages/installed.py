@@ -20,11 +20,11 @@ from paddock.packages.manifest import (
     Asset,
     Manifest,
     find_collision,
+    find_place_problems,
     is_digest,
     is_package_id,
     parse_manifest,
     path_problem,
-    place_problem,
     shown_collision,
 )
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
@@ -325,8 +325,9 @@ def plan_ownership(
     others = [package for name, package in installed.packages.items() if name not in own]
     wanted: Mapping[str, Asset] = {} if new is None else new.by_path
     had: Mapping[str, InstalledFile] = {} if old is None else old.files
-    if new is not None:
-        _require_places(new)
+    problems = [] if new is None else find_place_problems(new)
+    if problems:
+        raise GateRefusedError("G0B", problems)
     failures = [
         Failure(path, f"it belongs to {other.package_id}")
         for path in sorted(wanted)
@@ -343,13 +344,3 @@ def plan_ownership(
         Put(wanted[path], had.get(path)) if path in wanted else Remove(path, had[path])
         for path in sorted(wanted.keys() | had.keys())
     )
-
-
-def _require_places(new: Manifest) -> None:
-    failures = [
-        Failure(asset.path, problem)
-        for asset in new.assets
-        if (problem := place_problem(asset.path, new.plane_id))
-    ]
-    if failures:
-        raise GateRefusedError("G0B", failures)

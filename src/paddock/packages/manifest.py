@@ -332,6 +332,14 @@ def _require_asset(given: JsonFile, way: Way, asset: Asset) -> None:
         )
 
 
+def find_place_problems(manifest: Manifest) -> list[Failure]:
+    """G0B: files that a package of this tier may not bring to their places; else nothing."""
+    problems = (
+        (each.path, place_problem(each.path, manifest.plane_id)) for each in manifest.assets
+    )
+    return [Failure(path, problem) for path, problem in problems if problem]
+
+
 def install_order(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
     """Each comes after what it depends on; lowest layer first, then by name.
 
