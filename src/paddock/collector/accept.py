@@ -44,9 +44,9 @@ class OfferAnswer(Struct, frozen=True):
 
 
 class _NotTakenError(Exception):
-    def __init__(self, refusal: OfferRefusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
+    def __init__(self, code: RefusalCode, message: str) -> None:
+        super().__init__(message)
+        self.refusal = OfferRefusal(code, message)
 
 
 def accept_offers(store: Store, after: int = 0) -> Iterator[OfferAnswer]:
@@ -68,11 +68,8 @@ def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
     chain = find_chain(store, offer.host, offer.ledger)
     try:
         if chain is None:
-            raise _NotTakenError(
-                OfferRefusal(
-                    RefusalCode.NOT_ENROLLED, "no key is enrolled for this host and ledger"
-                )
-            )
+            why = "no key is enrolled for this host and ledger"
+            raise _NotTakenError(RefusalCode.NOT_ENROLLED, why)
         with store.taking(chain, offer) as taking:
             return _take(chain, offer, taking)
     except _NotTakenError as signal:
@@ -91,16 +88,14 @@ def find_chain(store: Store, host: str, ledger: str) -> Chain | None:
 def _take(chain: Chain, offer: Offer, taking: Taking) -> ChainHead:
     head = taking.head
     if not taking.is_waiting:
-        raise _NotTakenError(
-            OfferRefusal(RefusalCode.BEHIND, "another process has just looked at it")
-        )
+        raise _NotTakenError(RefusalCode.BEHIND, "another process has just looked at it")
     checkpoint = _or_refused(open_offer(chain, head, offer))
     judging = Judging(chain, head, offer, checkpoint, taking.stored)
     at = max(head.size, offer.start)
     for part in taking.parts():
         lines = part.split(b"\n")
         if lines.pop():
-            raise _NotTakenError(OfferRefusal(RefusalCode.LINE, f"a line after {at} has no end"))
+            raise _NotTakenError(RefusalCode.LINE, f"a line after {at} has no end")
         new = _or_refused(judging.take(lines))
         taking.add(at, new)
         at += len(new)
@@ -111,7 +106,7 @@ def _take(chain: Chain, offer: Offer, taking: Taking) -> ChainHead:
 
 def _or_refused(found: _Found | OfferRefusal) -> _Found:
     if isinstance(found, OfferRefusal):
-        raise _NotTakenError(found)
+        raise _NotTakenError(found.code, found.message)
     return found
 
 
