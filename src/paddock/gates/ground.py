@@ -140,7 +140,7 @@ class GatesGround(Struct, frozen=True, dict=True, kw_only=True):
         return _relative(text, self.layout.root)
 
     def forget_config(self) -> None:
-        self.__dict__.pop("recorded_config", None)
+        vars(self).pop("recorded_config", None)
 
     def ledger_path(self, name: LedgerName) -> Path:
         return self.layout.ledger_paths()[name]
