@@ -85,7 +85,7 @@ class ClientFileEdit(Struct, frozen=True):
         mode = self.file.mode_if_new
         if self.file.content is not None:
             mode = stat.S_IMODE(os.stat(path).st_mode)
-        atomic.replace_file(path, content, mode=mode, last_look=self._require_unchanged)
+        atomic.replace_file(path, content, mode=mode, look=self._require_unchanged)
 
     def _require_unchanged(self) -> None:
         file = self.file

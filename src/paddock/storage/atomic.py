@@ -96,11 +96,7 @@ def read_file_through_links(
 
 
 def replace_file(
-    path: Path,
-    content: bytes,
-    *,
-    mode: int = FILE_MODE,
-    last_look: Callable[[], object] | None = None,
+    path: Path, content: bytes, *, mode: int = FILE_MODE, look: Callable[[], object] = lambda: None
 ) -> None:
     # Temporary in the same directory → fsync → a last look → rename → fsync of the directory.
     with host_errors("writing", path):
@@ -109,8 +105,7 @@ def replace_file(
             if mode != FILE_MODE:
                 # Another mode than our own files have is somebody's choice: no umask cuts it.
                 os.chmod(temporary, mode)
-            if last_look is not None:
-                last_look()
+            look()
             os.rename(temporary, path)
         except (OSError, PaddockError):
             os.unlink(temporary)
