@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock import limits
-from paddock.apps.hook.early import entry_of
+from paddock.apps.hook.full import entry_of
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.records import LeanRecord, encode_record
 from paddock.ledger.format import line as lines

@@ -13,13 +13,13 @@ from unittest.mock import patch
 
 from msgspec import Struct, field
 
-from paddock.apps.hook.full import Given, answer, identity_of
+from paddock.apps.hook.full import Given, answer
 from paddock.apps.hook.ground import HookGround, find_ground
 from paddock.apps.hook.images import make_image
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.asked import parse_asked
-from paddock.apps.hook.lean.door import Attempt, find_holding, find_identity
-from paddock.apps.hook.lean.engine import Engine
+from paddock.apps.hook.lean.asked import Asked, parse_asked
+from paddock.apps.hook.lean.door import Attempt
+from paddock.apps.hook.lean.engine import Ground
 from paddock.apps.hook.lean.image import find_homes
 from paddock.apps.hook.lean.records import LeanRecord
 from paddock.ledger.query import Filter, query
@@ -29,6 +29,7 @@ from tests.support.trusting import record_trust
 
 LAUNCHER = Path(__file__).parents[2] / "src" / "paddock" / "apps" / "hook" / "launch.py"
 NO_RANDOMNESS = bytes(range(16))
+TODAY = "2026-11-20"
 
 
 class Said(Struct, frozen=True, dict=True):
@@ -173,7 +174,7 @@ class BothWays(Struct, dict=True):
     @classmethod
     def of(cls, client: Client, name: str = "claude") -> "BothWays":
         asked = parse_asked(client.event("Read", tool_input={"file_path": "{root}/x"}), name)
-        ground = find_ground(asked, client.environment, client.root, "2026-11-20")
+        ground = find_ground(asked, client.environment, client.root, TODAY)
         (ground.project.layout.ledger_paths()["ho1m"]).touch()
         homes = find_homes(client.environment)
         body = make_image(ground, name, client.environment, homes)
@@ -182,23 +183,18 @@ class BothWays(Struct, dict=True):
     def full(self, data: bytes, name: str = "claude") -> tuple[bytes, dict[str, Any]]:
         """Answer and record of the policy engine."""
         asked = parse_asked(data, name)
-        ground = find_ground(asked, self.client.environment, self.client.root, "2026-11-20")
-        who = identity_of(ground.chain, ground.project.policy.digest)
-        return self._run(data, name, ground.engine, who)
+        ground = find_ground(asked, self.client.environment, self.client.root, TODAY)
+        return self._run(asked, ground.calls)
 
     def lean(self, data: bytes, name: str = "claude") -> tuple[bytes, dict[str, Any]]:
         """Answer and record of the image. Raises: DeclinedError."""
         asked = parse_asked(data, name)
-        numbers, who = find_identity(self.image, asked)
-        engine = Engine(self.image, numbers, find_holding(self.image, asked))
-        return self._run(data, name, engine, who)
+        return self._run(asked, Ground(self.image, asked, self.ground.start, TODAY))
 
-    def _run(self, data: bytes, name: str, engine: Any, who: Any) -> tuple[bytes, dict[str, Any]]:
-        asked, ports = parse_asked(data, name), RememberedPorts()
-        scene = self.ground.scene
-        judged = flow.judge_call(asked, scene, engine, asked.cwd or self.client.root)
+    def _run(self, asked: Asked, ground: Ground) -> tuple[bytes, dict[str, Any]]:
+        ports = RememberedPorts()
         with patch("posix.urandom", lambda size: NO_RANDOMNESS[:size]):
-            said = flow.answer_call(judged, scene, engine, who, ports)
+            said = flow.answer(asked, ground, asked.cwd or self.client.root, ports)
         (record,) = ports.records
         return said, vars(record)
 

@@ -15,10 +15,10 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-from paddock.apps.hook.full import FullPorts, Given, guarded, identity_of
-from paddock.apps.hook.ground import PROJECT_VARIABLE, HookGround, find_ground
-from paddock.apps.hook.lean import answers, flow
-from paddock.apps.hook.lean.asked import Asked
+from paddock.apps.hook.full import FullPorts, Given, guarded
+from paddock.apps.hook.ground import HookGround, find_ground
+from paddock.apps.hook.lean import flow
+from paddock.apps.hook.lean.asked import PROJECT_VARIABLE, Asked
 from paddock.apps.hook.lean.records import decision_record
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
@@ -153,10 +153,9 @@ def _decide(requested: Requested, asked: Asked, given: Given, today: str) -> Per
     ground = find_ground(asked, given.variables, given.directory, today)
     with closing(open_ledger(ground.project, LedgerName.HO1M, HOOK_PACE)) as ledger:
         ports = FullPorts(ledger, ground)
-        judged = flow.judge_call(asked, ground.scene, ground.engine, given.directory)
+        judged = flow.judge_call(asked, ground.calls, given.directory)
         said = _said(judged, ground, ports, requested)
-        who = identity_of(ground.chain, ground.project.policy.digest)
-        record = decision_record(asked, judged.verdict, said.behavior, [], who)
+        record = decision_record(asked, judged.verdict, said.behavior, [], ground.who)
         flow.note_way(record, judged, is_held=said.updated_input is not None)
         ports.append(record)
     return said
@@ -168,11 +167,10 @@ def _said(
     verdict = judged.verdict
     if verdict.outcome == DENY:
         no_type = _NO_TYPE if requested.agent_id and not requested.agent_type else ""
-        today = answers.scratch_day(ground.scene.today, ground.engine)
-        lines = (verdict.reason, no_type, answers.scratch_hint(today))
+        lines = (verdict.reason, no_type, flow.scratch_hint_on(ground.calls))
         return Permission("deny", "\n".join(filter(None, lines)))
     is_asked = verdict.outcome == ASK or judged.wants_out
-    reason = answers.WANTS_OUT if judged.wants_out else verdict.reason
+    reason = flow.WANTS_OUT if judged.wants_out else verdict.reason
     changed: dict[str, Json] | None = None
     if judged.directory and (requested.can_ask or not is_asked):
         updated = ports.wrap(judged, is_asked)

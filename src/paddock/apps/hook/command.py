@@ -2,7 +2,7 @@
 
 import argparse
 import os
-import signal
+import subprocess
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -21,9 +21,7 @@ from paddock.apps.command import (
 )
 from paddock.apps.console import EXIT_NO, Console
 from paddock.apps.hook.confinement import keep_trial, try_in_codex
-from paddock.apps.hook.full import Given, answer, record_stop
 from paddock.apps.hook.ground import command_program, why_read
-from paddock.apps.hook.lean.start import RECORD_TIMEOUT_S, StoppedError
 from paddock.apps.hook.settings import codex, installing
 from paddock.apps.hook.settings.installing import (
     CLIENTS,
@@ -61,8 +59,21 @@ ONE_PERSON: Final = (
 
 
 def _answer(options: Options, console: Console) -> int:
+    """Answer as the installed program does, which holds to its time and fails closed."""
+    variables = dict(console.variables)
+    if options.plane is not None:
+        variables["PADDOCK_PLANE"] = str(console.directory / options.plane)
     try:
-        console.print(_answer_in_time(_given(options, console)).decode())
+        program = installing.own_program()
+        done = subprocess.run(
+            (program.python, *program.arguments(options.client or "")),
+            input=console.stdin.buffer.read(limits.hook_input_bytes_max + 1),
+            env=variables,
+            cwd=console.directory,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        console.print(done.stdout.decode())
         console.stdout.flush()
     except BaseException as error:  # noqa: BLE001 - the door: nothing may let a call run undecided
         said = f"paddock hook cannot answer ({error!r}): the call is refused\n"
@@ -71,38 +82,6 @@ def _answer(options: Options, console: Console) -> int:
         # The interpreter's own end would flush once more, and fail with another status.
         os._exit(_REFUSED)
     return 0
-
-
-def _answer_in_time(given: Given) -> bytes:
-    """Answer before a client would let the call run. Raises: StoppedError, with a record."""
-    before = signal.signal(signal.SIGALRM, _stop)
-    left = signal.alarm(limits.hook_answer_timeout_s)
-    try:
-        return answer(given)
-    except StoppedError:
-        signal.alarm(RECORD_TIMEOUT_S)
-        record_stop(given)
-        raise
-    finally:
-        signal.alarm(left)
-        signal.signal(signal.SIGALRM, before)
-
-
-def _stop(number: int, _frame: object) -> None:
-    raise StoppedError(f"signal {number}")
-
-
-def _given(options: Options, console: Console) -> Given:
-    variables = dict(console.variables)
-    if options.plane is not None:
-        variables["PADDOCK_PLANE"] = str(console.directory / options.plane)
-    return Given(
-        console.stdin.buffer.read(limits.hook_input_bytes_max + 1),
-        options.client or "",
-        variables,
-        str(console.directory),
-        keeps_image=True,
-    )
 
 
 def _install(options: Options, console: Console) -> Reply:

@@ -1,33 +1,47 @@
 """The full path: the policy, the command parser, the whole ledger. Whatever fails is a refusal."""
 
 import json
+import os
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import TypeVar, cast
+from pathlib import Path
+from typing import Final, TypeVar, cast
 
 from msgspec import Struct
 
 from paddock import limits
-from paddock.apps.hook.early import entry_of, find_named, record_refusal
-from paddock.apps.hook.ground import HookGround, find_ground, warned_directory
+from paddock.apps.hook.ground import HookGround, find_ground
 from paddock.apps.hook.images import keep_image
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.answers import cut
 from paddock.apps.hook.lean.asked import (
     IGNORED_EVENTS,
     PERMISSION_REQUEST,
     PRE_TOOL_USE,
+    RECORDED_EVENTS,
+    TEXTS,
     Asked,
     ShapeError,
     parse_asked,
+    parse_json,
+    start_of,
 )
-from paddock.apps.hook.lean.judging import BOUNDARY, LeanVerdict
-from paddock.apps.hook.lean.records import Identity, LeanRecord, claim_warning, decision_record
+from paddock.apps.hook.lean.judging import LeanVerdict
+from paddock.apps.hook.lean.records import (
+    Identity,
+    LeanRecord,
+    claim_warning,
+    decision_record,
+    today_here,
+)
 from paddock.apps.hook.lean.wrap import changed_input
 from paddock.apps.hook.tickets import CommandAsked, Tickets
-from paddock.assembly.ledgers import HOOK_EVENT_PACE, HOOK_PACE, open_ledger
+from paddock.assembly.ledgers import (
+    HOOK_EVENT_PACE,
+    HOOK_PACE,
+    open_ledger,
+    open_plane_ledger,
+)
 from paddock.errors import (
     ConfigError,
     InternalError,
@@ -37,12 +51,17 @@ from paddock.errors import (
 )
 from paddock.ledger.append import Ledger
 from paddock.plane.clients import note_client
+from paddock.plane.create import open_plane
+from paddock.plane.discover import find_root
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
 from paddock.policy.compiled import DENY
 from paddock.text.show import show_name
 from paddock.values.calls import Json
-from paddock.values.decisions import AgentChain
+from paddock.values.entries import Entry
+
+_DECIDED: Final = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST})
+_UNASKED: Final = ("outcome", "rule", "source", "policy_digest")
 
 Said = TypeVar("Said")
 
@@ -83,7 +102,7 @@ def record_stop(given: Given) -> None:
 
 def _recorded(asked: Asked | None, given: Given, reason: str, code: str) -> str:
     named = find_named(given.data, given.client) if asked is None else asked
-    if not code or named is None or named.event not in (PRE_TOOL_USE, PERMISSION_REQUEST):
+    if not code or named is None or named.event not in _DECIDED:
         return reason
     try:
         record_refusal(named, reason, code, given.variables, given.directory)
@@ -111,29 +130,23 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
         return b""
     ground = find_ground(asked, given.variables, given.directory, today)
     note_client(read_environment(given.variables), asked.client)
-    who = identity_of(ground.chain, ground.project.policy.digest)
-    base = asked.cwd or given.directory
     notices = ground.project.notices
-    pace = HOOK_PACE if asked.event in (PRE_TOOL_USE, PERMISSION_REQUEST) else HOOK_EVENT_PACE
+    pace = HOOK_PACE if asked.event in _DECIDED else HOOK_EVENT_PACE
     with closing(open_ledger(ground.project, LedgerName.HO1M, pace)) as ledger:
         ports = FullPorts(ledger, ground)
         if given.keeps_image:
             _keep_image(ground, asked, given)
-        if not asked.is_judged:
-            return with_notices(flow.answer_event(asked, ground.scene, who, ports), notices)
         try:
-            judged = flow.judge_call(asked, ground.scene, ground.engine, base)
+            said = flow.answer(asked, ground.calls, asked.cwd or given.directory, ports)
         except ShapeError as problem:
-            refused = _refused(f"the call was not understood: {problem}")
-            ports.append(decision_record(asked, refused, "deny", [], who))
-            return with_notices(
-                flow.refusal_for(asked, refused.reason, ground.scene.today), notices
-            )
-        said = flow.answer_call(judged, ground.scene, ground.engine, who, ports)
-        return with_notices(said, notices)
+            reason = f"the call was not understood: {problem}"
+            code = InvalidArgumentsError.code
+            ports.append(decision_record(asked, _refused(reason, code), "deny", [], ground.who))
+            said = flow.refusal_for(asked, reason, ground.scene.today)
+        return _with_notices(said, notices)
 
 
-def with_notices(said: bytes, notices: Sequence[str]) -> bytes:
+def _with_notices(said: bytes, notices: Sequence[str]) -> bytes:
     """Put what a person should be told behind what an answer tells him already."""
     if not notices:
         return said
@@ -142,7 +155,7 @@ def with_notices(said: bytes, notices: Sequence[str]) -> bytes:
     told = members.get("systemMessage")
     if isinstance(told, str):
         texts.insert(0, told)
-    members["systemMessage"] = cut("\n".join(texts))
+    members["systemMessage"] = flow.cut("\n".join(texts))
     return f"{json.dumps(members)}\n".encode()
 
 
@@ -163,7 +176,7 @@ class FullPorts:
         self._ledger.append([entry_of(record)])
 
     def claim_warning(self, session_id: str, pattern: str) -> bool:
-        return claim_warning(warned_directory(self._ground.project.layout), session_id, pattern)
+        return claim_warning(self._ground.calls.warned, session_id, pattern)
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """See `flow.EventPorts`. Raises: HostError."""
@@ -177,17 +190,71 @@ class FullPorts:
         return changed_input(judged.asked, holding, judged.directory, ticket)
 
 
-def identity_of(chain: AgentChain, policy_digest: str) -> Identity:
-    return Identity(chain[0].name, [agent.as_json() for agent in chain], policy_digest)
-
-
-def today_here() -> str:
-    """In the user's time zone."""
-    return time.strftime("%Y-%m-%d", time.localtime())
-
-
-def _refused(reason: str) -> LeanVerdict:
+def _refused(reason: str, code: str) -> LeanVerdict:
     verdict = LeanVerdict([], [])
-    verdict.outcome, verdict.rank = DENY, BOUNDARY
-    verdict.reason, verdict.code = reason, InvalidArgumentsError.code
+    verdict.outcome, verdict.reason, verdict.code = DENY, reason, code
     return verdict
+
+
+def find_named(data: bytes, client: str) -> Asked | None:
+    """Read a call off an input that is not understood; arguments only if all read them alike."""
+    try:
+        found, is_plain = parse_json(data), True
+    except ShapeError:
+        found, is_plain = _loosely(data), False
+    if not isinstance(found, dict):
+        return None
+    members = cast("dict[str, object]", found)
+    event, tool = members.get("hook_event_name"), members.get("tool_name")
+    is_other = isinstance(event, str) and event in RECORDED_EVENTS - _DECIDED
+    if not isinstance(tool, str) or not tool or is_other:
+        return None
+    texts = {name: said for name in TEXTS if isinstance(said := members.get(name), str)}
+    asked = Asked(
+        PRE_TOOL_USE, client or ("codex" if "turn_id" in members else "claude"), {**texts}
+    )
+    given = members.get("tool_input")
+    asked.tool = tool
+    if is_plain and isinstance(given, dict):
+        asked.input = cast("dict[str, Json]", given)
+    if not os.path.isabs(asked.cwd):
+        asked.cwd = ""
+    return asked
+
+
+def record_refusal(
+    asked: Asked, reason: str, code: str, variables: Mapping[str, str], directory: str
+) -> None:
+    """Put a call on record that is refused and that nothing was decided about.
+
+    Raises: UsageError, ConfigError, HostError, and of the ledger damaged, busy and full.
+    """
+    environment = read_environment(variables)
+    start = start_of(asked.client, asked.cwd, variables, directory)
+    layout = open_plane(find_root(Path(start), environment), environment).layout
+    # Nobody has looked yet whose profile it is.
+    who = Identity(asked.agent_type, [], "")
+    record = decision_record(asked, _refused(reason, code), "deny", [], who)
+    for name in _UNASKED:
+        del record.metadata[name]
+    with closing(open_plane_ledger(layout, environment, LedgerName.HO1M, HOOK_PACE)) as ledger:
+        ledger.append([entry_of(record)])
+
+
+def _loosely(data: bytes) -> object:
+    try:
+        return cast("object", json.JSONDecoder().raw_decode(data.decode().lstrip())[0])
+    except (ValueError, RecursionError):
+        return None
+
+
+def entry_of(record: LeanRecord) -> Entry:
+    return Entry(
+        event_type=record.event_type,
+        decision=record.decision,
+        reason=record.reason,
+        session_id=record.session_id,
+        agent=record.agent,
+        call_id=record.call_id,
+        metadata=record.metadata,
+    )

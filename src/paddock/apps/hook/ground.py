@@ -1,18 +1,19 @@
-"""What a call is judged on, found the long way: project, agent, engine."""
+"""What a call is judged on, found the long way: project, agent, compiled tables."""
 
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
 
 from msgspec import Struct
 
 from paddock.apps.hook.confinement import why_client_cannot, why_host_cannot
-from paddock.apps.hook.lean.asked import Asked
+from paddock.apps.hook.lean.asked import Asked, start_of
+from paddock.apps.hook.lean.engine import Engine, Ground
 from paddock.apps.hook.lean.places import Scene, relative
-from paddock.apps.hook.lean.wrap import Holding
-from paddock.apps.hook.policy_engine import PolicyEngine
+from paddock.apps.hook.lean.records import Identity
+from paddock.apps.hook.policy_engine import PolicyEngine, hook_tables
 from paddock.assembly.agents import note_agents
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import (
@@ -24,53 +25,99 @@ from paddock.assembly.project import (
 )
 from paddock.plane.clients import CLAUDE, CODEX
 from paddock.plane.environment import Environment, read_environment, real_path
-from paddock.plane.layout import PlaneLayout
-from paddock.policy.decide import shell_for
+from paddock.policy.decide import judge_for, shell_for
 from paddock.policy.presets import LOCKED
+from paddock.policy.profiles import CompiledProfile
+from paddock.values.calls import Json
 from paddock.values.decisions import Agent, AgentChain
-
-PROJECT_VARIABLE: Final = "CLAUDE_PROJECT_DIR"
-"""Where Claude Code was started; the shell's own directory may be another by now."""
 
 
 class HookGround(Struct, frozen=True):
+    """`why_read`: why commands are only read and not confined; empty where they are confined."""
+
     project: Project
-    scene: Scene
-    chain: AgentChain
-    engine: PolicyEngine
+    calls: Ground
     start: str
     why_read: str
-    """Why commands are only read and not confined; empty where they are confined."""
 
+    @property
+    def scene(self) -> Scene:
+        return self.calls.scene
 
-def start_of(client: str, cwd: str, variables: Mapping[str, str], directory: str) -> str:
-    named = variables.get(PROJECT_VARIABLE, "") if client == "claude" else ""
-    # A shell may stand anywhere; the project stays where the client was started.
-    return named if os.path.isabs(named) else cwd or directory
+    @property
+    def engine(self) -> Engine:
+        return self.calls.engine
+
+    @property
+    def who(self) -> Identity:
+        return self.calls.who
 
 
 def find_ground(
     asked: Asked, variables: Mapping[str, str], directory: str, today: str
 ) -> HookGround:
     """Open the project, its plane made on first use. Raises: as `open_project`."""
-    environment = read_environment(variables)
     start = start_of(asked.client, asked.cwd, variables, directory)
-    project = open_project(Path(start), environment)
-    scene = Scene(
-        str(project.root.path),
-        start.rstrip("/") or "/",
-        str(environment.home),
-        (*state_of(environment), *installation_in(str(project.root.path))),
-        today if project.policy.settings.hook.scratch else "",
-    )
+    project = open_project(Path(start), read_environment(variables))
     chain = chain_for(project, asked)
     declared = declared_for(project.agents, asked.agent_type)
     note_agents(project, project.agents.lineage(declared))
-    also = also_write(project, asked.client, environment, variables)
     why = why_read(project, asked.client, variables)
-    holding = None if why else holding_for(project, asked.agent_type, unnamed=bool(asked.agent_id))
-    engine = PolicyEngine(project.policy, chain, also, holding)
-    return HookGround(project, scene, chain, engine, start, why)
+    is_unnamed = bool(asked.agent_id) and not asked.agent_type
+    chains = {asked.agent_type: chain}
+    tables = make_tables(
+        project, asked.client, variables, chains, is_held=not why and not is_unnamed
+    )
+    engine = partial(PolicyEngine, project.policy, chain)
+    return HookGround(project, Ground(tables, asked, start, today, engine), start, why)
+
+
+def make_tables(
+    project: Project,
+    client: str,
+    variables: Mapping[str, str],
+    chains: Mapping[str, AgentChain],
+    *,
+    is_held: bool,
+) -> dict[str, Json]:
+    """Compile what decides here for these agents, by the type that a client names.
+
+    `is_held`: commands are confined. Raises: UsageError, ConfigError.
+    """
+    policy, environment, root = project.policy, project.environment, str(project.root.path)
+    profiles: list[Json] = []
+    agents: dict[str, Json] = {}
+    for name, chain in chains.items():
+        own: dict[int, None] = {}
+        for table in (each for one in judge_for(policy, chain).profiles() for each in _tables(one)):
+            if table not in profiles:
+                profiles.append(table)
+            own[profiles.index(table)] = None
+        agents[name] = (tuple(own), [agent.as_json() for agent in chain])
+    state = (real_path(environment.paddock_home), real_path(environment.config_home))
+    holding = (command_program(), root, {name: _held(project, name) for name in chains})
+    return {
+        **hook_tables(policy, also_write(project, client, environment, variables)),
+        "scene": (root, str(environment.home), (*map(str, state), *installation_in(root))),
+        "digest": policy.digest,
+        "scratch": policy.settings.hook.scratch,
+        "profiles": tuple(profiles),
+        "agents": agents,
+        "holding": holding if is_held else None,
+        "warned": str(project.layout.ho2 / "scratch" / "hook-warnings"),
+    }
+
+
+def _tables(profile: CompiledProfile) -> tuple[Json, ...]:
+    # What an untrusted file lays over a profile says its own; the stricter of both decides.
+    above = () if profile.overlay is None else _tables(profile.overlay)
+    return (profile.table, *above)
+
+
+def _held(project: Project, kind: str) -> tuple[str, str]:
+    """Return the agent for whom commands of a client's kind of agent run, and its workspace."""
+    agent = declared_for(project.agents, kind)
+    return agent, str(real_path(project.agents.read(agent).workspace))
 
 
 def why_read(project: Project, client: str, variables: Mapping[str, str]) -> str:
@@ -86,22 +133,8 @@ def why_read(project: Project, client: str, variables: Mapping[str, str]) -> str
     return why_client_cannot(client, root, environment, variables) or why_host_cannot(environment)
 
 
-def holding_for(project: Project, kind: str, *, unnamed: bool) -> Holding | None:
-    """None for an agent of no known kind. Raises: UsageError, ConfigError."""
-    if unnamed and not kind:
-        return None
-    agent = declared_for(project.agents, kind)
-    workspace = str(real_path(project.agents.read(agent).workspace))
-    kind = "" if kind == agent else kind
-    return Holding(command_program(), str(project.root.path), agent, kind, workspace)
-
-
 def command_program() -> tuple[str, ...]:
     return (sys.executable, "-I", str(Path(__file__).with_name("exec.py")))
-
-
-def state_of(environment: Environment) -> tuple[str, ...]:
-    return (str(real_path(environment.paddock_home)), str(real_path(environment.config_home)))
 
 
 def installation_in(root: str) -> tuple[str, ...]:
@@ -150,7 +183,3 @@ def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, 
 
 def _below_home(pattern: str, home: str) -> str:
     return home + pattern[1:] if pattern.startswith("~/") else pattern
-
-
-def warned_directory(layout: PlaneLayout) -> str:
-    return str(layout.ho2 / "scratch" / "hook-warnings")

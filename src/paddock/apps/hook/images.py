@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.apps.hook.confinement import BOOT, claude_settings, kept_files
-from paddock.apps.hook.ground import HookGround, also_write, holding_for, warned_directory
+from paddock.apps.hook.ground import HookGround, make_tables
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import (
     CONTENT,
@@ -31,7 +31,7 @@ from paddock.apps.hook.lean.image import (
     read_private,
     seal,
 )
-from paddock.apps.hook.policy_engine import hook_tables, outside_table, shell_tables
+from paddock.apps.hook.policy_engine import outside_table, shell_tables
 from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError
 from paddock.ledger.tail import LedgerPaths
@@ -43,7 +43,6 @@ from paddock.plane.discover import (
 )
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.trust import packages_path, trust_record_path
-from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.storage.atomic import create_file, make_directories, replace_file, require_private
 from paddock.values.calls import Json
@@ -87,55 +86,23 @@ def make_image(
     below = bare_planes_below(project.root.path, project.environment)
     if looked is None or below != policy.planes_below:
         return None
-    numbers: dict[str, int] = {}
-    profiles: list[Json] = []
-    agents: dict[str, Json] = {}
-    for name in ("", *(binding.name for binding in policy.settings.agents)):
-        chain = chain_of_type(project.agents, default, name) if name else default
-        if not _is_plain(policy, chain):
-            return None
-        for profile in judge_for(policy, chain).profiles():
-            if profile.name not in numbers:
-                numbers[profile.name] = len(profiles)
-                profiles.append(profile.table)
-        own = dict.fromkeys(profile.name for profile in judge_for(policy, chain).profiles())
-        agents[name] = (tuple(numbers[each] for each in own), [each.as_json() for each in chain])
-    hook = policy.settings.hook
+    named = [binding.name for binding in policy.settings.agents]
+    chains = {"": default, **{name: chain_of_type(project.agents, default, name) for name in named}}
+    if not all(_is_plain(policy, chain) for chain in chains.values()):
+        return None
     ledger = LedgerPaths(str(project.layout.ledger_paths()[LedgerName.HO1M]))
     status = os.stat(ledger.ledger)
-    also = also_write(project, client, project.environment, variables)
     return marshal.dumps(
         {
-            **hook_tables(policy, also),
+            **make_tables(project, client, variables, chains, is_held=not ground.why_read),
             "looked": looked,
-            "scene": (ground.scene.root, ground.scene.home, ground.scene.state),
-            "digest": policy.digest,
-            "scratch": hook.scratch,
-            "holding": _holding(ground, agents),
             "since": time.time(),
-            "outside_commands": outside_table(hook.outside),
-            "profiles": tuple(profiles),
-            "agents": agents,
+            "outside_commands": outside_table(policy.settings.hook.outside),
             "declared": str(project.layout.agents),
             "shell": shell_tables(),
             "ledger": (ledger.ledger, ledger.folder, (status.st_dev, status.st_ino)),
-            "warned": warned_directory(project.layout),
         }
     )
-
-
-def _holding(ground: HookGround, agents: Mapping[str, Json]) -> Json:
-    """None where commands are only read."""
-    if ground.why_read:
-        return None
-    held: dict[str, Json] = {}
-    program: tuple[str, ...] = ()
-    for name in agents:
-        holding = holding_for(ground.project, name, unnamed=False)
-        if holding is not None:
-            program = tuple(holding.program)
-            held[name] = (holding.agent, holding.workspace)
-    return (program, ground.scene.root, held)
 
 
 def _is_plain(policy: Policy, chain: AgentChain) -> bool:

@@ -60,10 +60,11 @@ class PolicyEngine(Engine):
         self,
         policy: Policy,
         chain: AgentChain,
-        also_write: tuple[str, ...],
-        holding: Holding | None = None,
+        tables: Json,
+        profiles: tuple[int, ...],
+        holding: Holding | None,
     ) -> None:
-        super().__init__(hook_tables(policy, also_write), (), holding)
+        super().__init__(tables, profiles, holding)
         self._chain = chain
         self._judge = judge_for(policy, chain)
         self._outside = compile_outside(policy.settings.hook.outside)
@@ -73,13 +74,6 @@ class PolicyEngine(Engine):
         action = Action("file", "create" if is_write else "view", path)
         for agent in self._chain:
             found += [_denial(each) for each in compile_permissions(agent).denials(action)]
-        return found
-
-    def profile(self, category: str, operation: str, target: str) -> list[LeanFinding]:
-        action = Action(category, operation, target)
-        found: list[LeanFinding] = []
-        for profile in self._judge.profiles():
-            found += map(_finding, profile.judge(action).findings())
         return found
 
     def held_line(self, text: str, directory: str) -> LeanLine:
@@ -168,7 +162,7 @@ def _rule(match: RuleMatch) -> LeanRule:
     return LeanRule(int(match.outcome), match.text, match.source, match.file, match.line)
 
 
-def hook_tables(policy: Policy, also_write: tuple[str, ...]) -> Json:
+def hook_tables(policy: Policy, also_write: tuple[str, ...]) -> dict[str, Json]:
     """Return what the hook asks for whichever agent; `also_write` are absolute patterns."""
     hook = policy.settings.hook
     # Outside the project only those apply that mean a name at any depth.

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from paddock.apps.hook.confinement import keep_trial, kept_files, why_host_cannot
-from paddock.apps.hook.lean.answers import CONFINED, STILL_HELD, WANTS_OUT
 from paddock.apps.hook.lean.asked import DeclinedError
+from paddock.apps.hook.lean.flow import CONFINED, STILL_HELD, WANTS_OUT
 from tests.support.hooks import Client, Said
 
 pytestmark = pytest.mark.needs("stage")

@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from paddock.apps.hook.early import find_named
-from paddock.apps.hook.full import Given, guarded
+from paddock.apps.hook.full import Given, find_named, guarded
 from paddock.apps.hook.lean import flow
 from tests.support.hooks import Client, Said
 

@@ -8,6 +8,8 @@ from _json import make_scanner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from paddock.values.calls import Json
 
 PRE_TOOL_USE = "PreToolUse"
@@ -26,6 +28,8 @@ IGNORED_EVENTS = frozenset(
 )
 
 CLIENTS = ("claude", "codex")
+PROJECT_VARIABLE = "CLAUDE_PROJECT_DIR"
+"""Where Claude Code was started; the shell's own directory may be another by now."""
 _BLANKS = " \t\n\r"
 
 FILE_TOOLS = {
@@ -150,6 +154,12 @@ def parse_asked(data: bytes, client: str) -> Asked:
         raise ShapeError("cwd is no absolute path")
     asked.tool, asked.input = tool, given
     return asked
+
+
+def start_of(client: str, cwd: str, variables: "Mapping[str, str]", directory: str) -> str:
+    """Return where the project is looked for: a shell may stand anywhere, the client stays."""
+    named = variables.get(PROJECT_VARIABLE, "") if client == "claude" else ""
+    return named if named[:1] == "/" else cwd or directory
 
 
 def _is(value: object, kind: type) -> bool:

@@ -10,23 +10,22 @@ from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.asked import (
     IGNORED_EVENTS,
     SHELL_TOOL,
-    Asked,
     DeclinedError,
     parse_asked,
+    start_of,
 )
-from paddock.apps.hook.lean.engine import Engine
-from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image, look_at
-from paddock.apps.hook.lean.places import Scene
+from paddock.apps.hook.lean.engine import Ground
+from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image
 from paddock.apps.hook.lean.records import (
     HOOK_EVENT,
-    Identity,
     LeanRecord,
     claim_warning,
     encode_record,
     forget,
     mark_path,
+    today_here,
 )
-from paddock.apps.hook.lean.wrap import Holding, changed_input
+from paddock.apps.hook.lean.wrap import changed_input
 from paddock.ledger.format.line import ID_BYTES
 from paddock.ledger.tail import AppendFailedError, NotPlainError, append_plain
 
@@ -40,7 +39,6 @@ INPUT_BYTES_MAX = 64_000_000
 """As `limits.hook_input_bytes_max`."""
 HELD_S = 3600
 """How long an image's word counts that commands can be confined."""
-_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 
 _ASK = "ask"
 _CLIENT_START, _CLIENT_END = "SessionStart", "SessionEnd"
@@ -71,41 +69,31 @@ class Attempt:
         if asked.event in IGNORED_EVENTS:
             return b""
         here = posix.getcwd()
-        named = self.variables.get("CLAUDE_PROJECT_DIR", "") if asked.client == "claude" else ""
-        start = named if named[:1] == "/" else asked.cwd or here
+        start = start_of(asked.client, asked.cwd, self.variables, here)
         homes = find_homes(self.variables)
         path = image_path(homes, asked, start, self.variables)
         image = load_image(path, key_path(homes))
         self.has_image = True
-        numbers, who = find_identity(image, asked)
-        holding = self._holding(image, asked)
-        root, home, state = image["scene"]
-        today = time.strftime("%Y-%m-%d", time.localtime()) if image["scratch"] else ""
-        scene = Scene(root, start.rstrip("/") or "/", home, state, today)
-        engine = Engine(image, numbers, holding)
-        ports = self.ports = LeanPorts(image, holding)
+        if asked.agent_id and not asked.agent_type:
+            raise DeclinedError("an agent that does not say what it is")
+        if asked.tool == SHELL_TOOL and not 0 <= time.time() - image["since"] < HELD_S:
+            # The next image is to know it again.
+            self.has_image = False
+            raise DeclinedError("it has to be found out again whether commands can be confined")
+        ground = Ground(image, asked, start, today_here())
+        ports = self.ports = LeanPorts(image, ground)
         try:
             if asked.event == _CLIENT_START and not self._is_noted(asked.client, homes.paddock):
                 raise DeclinedError("a client's process that is to be noted")
-            if not asked.is_judged:
-                return flow.answer_event(asked, scene, who, ports)
-            judged = flow.judge_call(asked, scene, engine, asked.cwd or here)
-            return flow.answer_call(judged, scene, engine, who, ports)
+            return flow.answer(asked, ground, asked.cwd or here, ports)
         except DeclinedError:
             ports.forget_warnings()
             # A ledger goes on in another file where one is full: the image names the old one.
             self.has_image = ports.has_ledger()
             raise
         except AppendFailedError as failed:
-            return flow.refusal_for(asked, f"nothing can be decided: {failed}", today)
-
-    def _holding(self, image: "Json", asked: Asked) -> "Holding | None":
-        """Raises: DeclinedError where that is old knowledge."""
-        if asked.tool == SHELL_TOOL and not 0 <= time.time() - image["since"] < HELD_S:
-            # The next image is to know it again.
-            self.has_image = False
-            raise DeclinedError("it has to be found out again whether commands can be confined")
-        return find_holding(image, asked)
+            reason = f"nothing can be decided: {failed}"
+            return flow.refusal_for(asked, reason, ground.scene.today)
 
     def _is_noted(self, client: str, paddock: str) -> bool:
         """Find a mark of the client (`paddock.plane.clients`), or no need of one."""
@@ -119,20 +107,10 @@ class Attempt:
         return pid != "" and any(mark.startswith(f"{pid}-") for mark in marks)
 
 
-def find_holding(image: "Json", asked: Asked) -> "Holding | None":
-    if image["holding"] is None:
-        return None
-    program, root, agents = image["holding"]
-    name = asked.agent_type
-    # One that the image does not name is no agent of this plane: see `find_identity`.
-    agent, workspace = agents.get(name) or agents[""]
-    return Holding(program, root, agent, "" if name in ("", agent) else name, workspace)
-
-
 class LeanPorts:
-    def __init__(self, image: "Json", holding: "Holding | None" = None) -> None:
+    def __init__(self, image: "Json", ground: Ground) -> None:
         self._image = image
-        self._holding = holding
+        self._ground = ground
         self._marks: list[str] = []
         self.has_begun = False
 
@@ -164,7 +142,7 @@ class LeanPorts:
             raise DeclinedError(str(why)) from None
 
     def claim_warning(self, session_id: str, pattern: str) -> bool:
-        directory = self._image["warned"]
+        directory = self._ground.warned
         found = claim_warning(directory, session_id, pattern)
         if found and session_id:
             self._marks.append(mark_path(directory, session_id, pattern))
@@ -172,9 +150,10 @@ class LeanPorts:
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """Questions are the full path's. Raises: DeclinedError."""
-        if is_asked or self._holding is None:
+        holding = self._ground.engine.holding
+        if is_asked or holding is None:
             raise DeclinedError("a question about a command")
-        return changed_input(judged.asked, self._holding, judged.directory)
+        return changed_input(judged.asked, holding, judged.directory)
 
 
 def is_checkpoint_due(folder: str, metadata: "dict[str, Json]") -> bool:
@@ -189,18 +168,3 @@ def is_checkpoint_due(folder: str, metadata: "dict[str, Json]") -> bool:
         return not 0 <= time.time() - posix.stat(f"{folder}/checkpoints").st_mtime < pause_s
     except OSError:
         return True
-
-
-def find_identity(image: "Json", asked: Asked) -> "tuple[tuple[int, ...], Identity]":
-    name = asked.agent_type
-    if asked.agent_id and not name:
-        raise DeclinedError("an agent that does not say what it is")
-    agents = image["agents"]
-    if name in agents:
-        numbers, chain = agents[name]
-        return numbers, Identity(chain[0]["name"], chain, image["digest"])
-    if _NAME_CHARS.issuperset(name) and look_at(f"{image['declared']}/{name}") is not None:
-        raise DeclinedError("an agent of this plane")
-    numbers, chain = agents[""]
-    child = {"name": name, "profile": chain[0]["profile"]}
-    return numbers, Identity(name, [child, *chain], image["digest"])

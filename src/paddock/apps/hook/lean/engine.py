@@ -1,17 +1,24 @@
 """The policy of one project as the hook asks it, for one agent, from its compiled form.
 
-Lines of shell are the full path's, which has a parser; here a plain one is taken apart, and any
-other is declined (`DeclinedError`).
+A line of shell that is not plain is declined (`DeclinedError`): the full path has a parser.
 """
 
-from paddock.apps.hook.lean.asked import DeclinedError
+from paddock.apps.hook.lean.asked import Asked, DeclinedError
+from paddock.apps.hook.lean.image import look_at
 from paddock.apps.hook.lean.judging import ALSO, GUARD, LeanFinding, LeanLine, LeanRule
+from paddock.apps.hook.lean.places import Scene
+from paddock.apps.hook.lean.records import Identity
+from paddock.apps.hook.lean.shell import is_bare_below, named_files, split_line
+from paddock.apps.hook.lean.wrap import Holding
 from paddock.policy import compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from paddock.apps.hook.lean.wrap import Holding
+    from collections.abc import Callable
+
     from paddock.values.calls import Json
+
+_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
 class Engine:
@@ -23,7 +30,7 @@ class Engine:
         self.holding = holding
         self._tables = tables
         self._guards = tables["guards"]
-        self._profiles = profiles
+        self._profiles = [tables["profiles"][number] for number in profiles]
         self._hits: dict[str, list[tuple[int, int]]] = {}
         self.on_allow, self.warnings, self.paranoid, self.shell = tables["hook"]
         # `shell` is `confine` or `read`: what is wanted, whether or not it can be had here.
@@ -64,16 +71,12 @@ class Engine:
     def profile(self, category: str, operation: str, target: str) -> "list[LeanFinding]":
         found: list[LeanFinding] = []
         asked = f"tool:{category}:{operation} {target}".rstrip()
-        for number in self._profiles:
-            profile = self._tables["profiles"][number]
+        for profile in self._profiles:
             matched = compiled.find_rules(profile, category, operation, target)
             found += _said(profile, matched, category, operation, asked)
         return found
 
     def line(self, text: str, base: str) -> LeanLine:
-        # Lines of shell are taken apart by a module of their own.
-        from paddock.apps.hook.lean.shell import is_bare_below, named_files, split_line
-
         commands = split_line(text, self._tables["shell"])
         if any("git" in programs for _, programs in commands) and is_bare_below(base):
             raise DeclinedError("git would take a folder for a repository")
@@ -82,15 +85,13 @@ class Engine:
 
     def held_line(self, text: str, directory: str) -> LeanLine:
         """A plain line writes nothing for certain, from whatever directory."""
-        from paddock.apps.hook.lean.shell import split_line
-
-        is_plain = not self._has_narrow_rules()
+        del directory
+        rules = (rule for profile in self._profiles for rule in profile["commands"])
+        is_plain = all(program is None for _, program in rules)
         return LeanLine(self._words(split_line(text, self._tables["shell"], is_held=is_plain)))
 
     def is_outside(self, text: str) -> bool:
         """No program of a plain line that `outside` does not name is outside."""
-        from paddock.apps.hook.lean.shell import split_line
-
         programs, is_wild = self._tables["outside_commands"]
         if not programs and not is_wild:
             return False
@@ -99,14 +100,9 @@ class Engine:
                 raise DeclinedError("a command that may be left to the client")
         return False
 
-    def _has_narrow_rules(self) -> bool:
-        commands = (self._tables["profiles"][number]["commands"] for number in self._profiles)
-        return any(program is not None for each in commands for _, program in each)
-
     def _words(self, commands: "list[tuple[str, frozenset[str]]]") -> "list[LeanFinding]":
         found: list[LeanFinding] = []
-        for number in self._profiles:
-            profile = self._tables["profiles"][number]
+        for profile in self._profiles:
             matched = compiled.find_rules(profile, "shell", "run", "")
             matched += [rule for rule, program in profile["commands"] if program is None]
             narrow = {program for _, program in profile["commands"] if program is not None}
@@ -121,6 +117,49 @@ class Engine:
         if hits is None:
             hits = self._hits[path] = compiled.find_hits(self._guards[0][0], path)
         return hits
+
+
+class Ground:
+    """Where a call is made, by whom, and the policy that holds for it; from compiled tables.
+
+    `today` is YYYY-MM-DD where the user is. Raises: DeclinedError: an agent that is in no table.
+    """
+
+    def __init__(
+        self,
+        tables: "Json",
+        asked: Asked,
+        start: str,
+        today: str,
+        make_engine: "Callable[[Json, tuple[int, ...], Holding | None], Engine]" = Engine,
+    ) -> None:
+        root, home, state = tables["scene"]
+        today = today if tables["scratch"] else ""
+        self.scene = Scene(root, start.rstrip("/") or "/", home, state, today)
+        self.warned: str = tables["warned"]
+        numbers, self.who = _find_identity(tables, asked.agent_type)
+        self.engine = make_engine(tables, numbers, _find_holding(tables, asked.agent_type))
+
+
+def _find_identity(tables: "Json", name: str) -> "tuple[tuple[int, ...], Identity]":
+    agents = tables["agents"]
+    if name in agents:
+        numbers, chain = agents[name]
+        return numbers, Identity(chain[0]["name"], chain, tables["digest"])
+    if _NAME_CHARS.issuperset(name) and look_at(f"{tables['declared']}/{name}") is not None:
+        raise DeclinedError("an agent of this plane")
+    numbers, chain = agents[""]
+    child = {"name": name, "profile": chain[0]["profile"]}
+    return numbers, Identity(name, [child, *chain], tables["digest"])
+
+
+def _find_holding(tables: "Json", name: str) -> "Holding | None":
+    if tables["holding"] is None:
+        return None
+    program, root, agents = tables["holding"]
+    # One that the tables do not name is no agent of this plane: see `_find_identity`.
+    agent, workspace = agents.get(name) or agents[""]
+    return Holding(program, root, agent, "" if name in ("", agent) else name, workspace)
 
 
 def _said(

@@ -1,26 +1,30 @@
 """One event from its input to its answer: judge, record, then answer, in this order.
 
-An answer that lets a call run is given only when the decision is on disk.
+An answer that lets a call run is given only when the decision is on disk. A client is told one
+JSON object, built whole, or nothing: output that is not one whole object lets the call run; an
+`allow` skips the user's own prompt, so a warning comes without one; Codex ignores `ask` and runs
+the call.
 """
 
-from paddock.apps.hook.lean import answers, records
+from _json import encode_basestring_ascii as text
+
+from paddock.apps.hook.lean import records
 from paddock.apps.hook.lean.asked import (
     PERMISSION_REQUEST,
+    PRE_TOOL_USE,
     SHELL_TOOL,
     Asked,
     LeanWanted,
     find_wanted,
 )
+from paddock.apps.hook.lean.engine import Engine, Ground
 from paddock.apps.hook.lean.judging import LeanVerdict, judge
-from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.wrap import find_directory, wants_out
-from paddock.policy.compiled import CONFINE, DENY
+from paddock.policy.compiled import ASK, CONFINE, DENY, OTHERWISE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
-
-    from paddock.apps.hook.lean.engine import Engine
 
     class EventPorts(Protocol):
         def append(self, record: records.LeanRecord) -> None: ...
@@ -32,6 +36,22 @@ if TYPE_CHECKING:
             ...
 
 
+WANTS_OUT = "the command wants to run outside the fence, as the client itself would run it"
+STILL_HELD = "approved, it still runs in Paddock's sandbox"
+CONFINED = (
+    "Paddock: commands now run in its sandbox (changes are judged and can be undone, secrets are "
+    "closed, there is no network but by rule) and are not prompted for; to go back: "
+    'shell = "read" in [hook] of paddock.toml, then paddock trust'
+)
+"""Said once in a project, with the first command that is wrapped."""
+TURNS_OFF = (
+    "(Said once a session: warned = [] in [paths] of paddock.toml turns these warnings off, "
+    "scratch = false in [hook] the advice on scratch work.)"
+)
+"""With the first warning of a session. Threat: it is a person who decides; an agent cannot."""
+SILENT = "none"
+MESSAGE_CHARS_MAX = 4000
+"""One text of an answer; clients cut at 10,000 characters themselves."""
 _ONCE = "paddock"
 """In a session's place: for what a project is told once."""
 
@@ -51,8 +71,20 @@ class LeanJudged:
         self.wanted = wanted
 
 
-def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> LeanJudged:
+def answer(asked: Asked, ground: Ground, base: str, ports: "EventPorts") -> bytes:
+    """Answer an event of somebody in `base`. Raises: ShapeError; what `append` raises."""
+    if asked.is_judged:
+        return _answer_call(judge_call(asked, ground, base), ground, ports)
+    ports.append(records.event_record(asked, ground.who.agent))
+    hint = ""
+    if asked.event in ("SessionStart", "SubagentStart"):
+        hint = scratch_hint(ground.scene.today)
+    return _output(asked.event, [f'"additionalContext":{text(cut(hint))}']) if hint else b""
+
+
+def judge_call(asked: Asked, ground: Ground, base: str) -> LeanJudged:
     """Record nothing. Raises: ShapeError."""
+    scene, engine = ground.scene, ground.engine
     wanted = find_wanted(asked)
     judged = LeanJudged(asked, wanted)
     if asked.tool == SHELL_TOOL:
@@ -65,39 +97,42 @@ def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> LeanJ
     return judged
 
 
-def answer_call(
-    judged: LeanJudged, scene: Scene, engine: "Engine", who: records.Identity, ports: "EventPorts"
-) -> bytes:
-    """Record a judged call and return the answer. Raises what `append` raises."""
-    asked, verdict = judged.asked, judged.verdict
-    word = answers.find_word(judged, engine)
-    warnings = _due_warnings(asked, verdict, engine, ports)
+def _answer_call(judged: LeanJudged, ground: Ground, ports: "EventPorts") -> bytes:
+    asked, verdict, engine = judged.asked, judged.verdict, ground.engine
+    word = _find_word(judged, engine)
+    warnings = _due_warnings(judged, engine, ports)
     updated = ""
     if judged.directory and word in ("allow", "ask"):
         updated = ports.wrap(judged, word == "ask")
         if not updated and word == "allow":
             # What the sandbox does not hold is nothing to be waved through.
-            word = answers.SILENT
-    record = records.decision_record(asked, verdict, word, warnings, who)
+            word = SILENT
+    record = records.decision_record(asked, verdict, word, warnings, ground.who)
     note_way(record, judged, is_held=bool(updated))
     ports.append(record)
     reason = verdict.reason
-    today = answers.scratch_day(scene.today, engine)
+    hint = scratch_hint_on(ground)
     if judged.wants_out and verdict.outcome != DENY:
-        reason = answers.WANTS_OUT
-    if word == "deny" and verdict.outcome != DENY:
-        # Codex runs what is asked about: there the question is a refusal.
-        said = "this needs a person's approval, which this client cannot ask for"
-        remedy = f"; {verdict.remedy}" if verdict.remedy and not judged.wants_out else ""
-        return answers.refusal(f"{reason} ({said}){remedy}", answers.scratch_hint(today))
+        reason = WANTS_OUT
+    if word == "deny":
+        if verdict.outcome != DENY:
+            # Codex runs what is asked about: there the question is a refusal.
+            said = "this needs a person's approval, which this client cannot ask for"
+            remedy = f"; {verdict.remedy}" if verdict.remedy and not judged.wants_out else ""
+            reason = f"{reason} ({said}){remedy}"
+        return _decision_answer("deny", reason, hint, reason)
     if updated and word == "ask":
-        reason = f"{reason}; {answers.STILL_HELD}"
-    if warnings and ports.claim_warning(asked.session_id, answers.TURNS_OFF):
-        warnings = [*warnings, answers.TURNS_OFF]
+        reason = f"{reason}; {STILL_HELD}"
+    if warnings and ports.claim_warning(asked.session_id, TURNS_OFF):
+        warnings = [*warnings, TURNS_OFF]
     notice = ""
-    if updated and word == "allow" and ports.claim_warning(_ONCE, answers.CONFINED):
-        notice = answers.CONFINED
-    return answers.verdict_answer(word, reason, warnings, today, updated, notice)
+    if updated and word == "allow" and ports.claim_warning(_ONCE, CONFINED):
+        notice = CONFINED
+    warned = "\n".join(warnings)
+    reason = "\n".join(filter(None, (reason, warned)))
+    context = "\n".join(filter(None, (notice, warned, hint if warned else "")))
+    message = "\n".join(filter(None, (notice, warned)))
+    return _decision_answer(word, reason, context, message, updated)
 
 
 def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -> None:
@@ -112,32 +147,84 @@ def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -
         record.metadata["enforcement"] = "full" if is_held else "none"
 
 
-def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "EventPorts") -> bytes:
-    ports.append(records.event_record(asked, who.agent))
-    if asked.event in ("SessionStart", "SubagentStart"):
-        hint = answers.scratch_hint(scene.today)
-        return answers.context_answer(asked.event, hint) if hint else b""
-    return b""
+def _due_warnings(judged: LeanJudged, engine: Engine, ports: "EventPorts") -> "list[str]":
+    if engine.warnings == "off":
+        return []
+    session = judged.asked.session_id
+    due: dict[str, None] = {}
+    for path, pattern in judged.verdict.warned:
+        if engine.warnings != "once" or ports.claim_warning(session, pattern):
+            said = f"Writing to production path: {path}."
+            due[f"{said} Ensure this is intentional implementation work."] = None
+    return list(due)
+
+
+def _find_word(judged: LeanJudged, engine: Engine) -> str:
+    verdict = judged.verdict
+    asks = "deny" if judged.asked.client == "codex" else "ask"
+    if verdict.outcome == DENY:
+        return "deny"
+    if judged.wants_out:
+        return asks
+    if verdict.outcome == ASK:
+        return SILENT if verdict.rank >= OTHERWISE else asks
+    if judged.directory:
+        return "allow"
+    if verdict.outcome == CONFINE or (judged.wanted.line is not None and engine.shell != "read"):
+        # What no sandbox holds is nothing to be waved through.
+        return SILENT
+    if engine.on_allow == "approve" and verdict.is_granted and not verdict.warned:
+        return "allow"
+    return SILENT
+
+
+def scratch_hint(today: str) -> str:
+    if not today:
+        return ""
+    return f"Scratch work goes to agent_sandbox/{today}/<topic>/, which is safe to write."
+
+
+def scratch_hint_on(ground: Ground) -> str:
+    """Return the hint where policy lets scratch work be written; else nothing."""
+    today, engine = ground.scene.today, ground.engine
+    name = f"agent_sandbox/{today}/notes"
+    found = (*engine.denials(name, True, False), *engine.profile("file", "create", name))
+    return "" if any(each.outcome == DENY for each in found) else scratch_hint(today)
 
 
 def refusal_for(asked: "Asked | None", reason: str, today: str) -> bytes:
     if asked is None or asked.is_judged:
-        return answers.refusal(reason, answers.scratch_hint(today))
+        return _decision_answer("deny", reason, scratch_hint(today), reason)
     if asked.event == PERMISSION_REQUEST:
-        return answers.permission_refusal(reason)
+        denied = f'"decision":{{"behavior":"deny","message":{text(cut(reason))}}}'
+        return _output(PERMISSION_REQUEST, [denied])
     return b""
 
 
-def _due_warnings(
-    asked: Asked, verdict: LeanVerdict, engine: "Engine", ports: "EventPorts"
-) -> "list[str]":
-    if engine.warnings == "off":
-        return []
-    due: list[str] = []
-    for path, pattern in verdict.warned:
-        if engine.warnings == "once" and not ports.claim_warning(asked.session_id, pattern):
-            continue
-        said = answers.warning_text(path)
-        if said not in due:
-            due.append(said)
-    return due
+def _decision_answer(
+    word: str, reason: str, context: str, message: str, updated_input: str = ""
+) -> bytes:
+    """Answer a PreToolUse; leave out empty texts; `updated_input` is JSON text."""
+    parts: list[str] = []
+    if word != SILENT:
+        parts.append(f'"permissionDecision":"{word}"')
+    if reason and word != SILENT:
+        parts.append(f'"permissionDecisionReason":{text(cut(reason))}')
+    if updated_input:
+        parts.append(f'"updatedInput":{updated_input}')
+    if context:
+        parts.append(f'"additionalContext":{text(cut(context))}')
+    return _output(PRE_TOOL_USE, parts, message) if parts else b""
+
+
+def _output(event: str, parts: "list[str]", message: str = "") -> bytes:
+    inside = ",".join((f'"hookEventName":{text(event)}', *parts))
+    shown = f',"systemMessage":{text(cut(message))}' if message else ""
+    return f'{{"hookSpecificOutput":{{{inside}}}{shown}}}\n'.encode()
+
+
+def cut(said: str) -> str:
+    missing = len(said) - MESSAGE_CHARS_MAX
+    if missing <= 0:
+        return said
+    return f"{said[:MESSAGE_CHARS_MAX]} ({missing} more characters)"

@@ -2,6 +2,7 @@
 
 import posix
 import sys
+import time
 
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.judging import LeanRule, LeanVerdict
@@ -123,6 +124,11 @@ def event_record(asked: Asked, agent: str) -> LeanRecord:
     if "error" in asked.members:
         metadata["error"] = digest_of(asked.members["error"])
     return LeanRecord(HOOK_EVENT, asked, agent, "", "", metadata)
+
+
+def today_here() -> str:
+    """Return YYYY-MM-DD in the user's time zone."""
+    return time.strftime("%Y-%m-%d", time.localtime())
 
 
 def kept_actions(actions: "list[str]") -> "list[str]":

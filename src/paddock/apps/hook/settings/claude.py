@@ -39,8 +39,9 @@ class Program(Struct, frozen=True):
     python: str
     launcher: str
 
-    def arguments(self, client: str) -> tuple[str, ...]:
-        return ("-I", "-S", self.launcher, "--client", client)
+    def arguments(self, client: str = "") -> tuple[str, ...]:
+        named = ("--client", client) if client else ()
+        return ("-I", "-S", self.launcher, *named)
 
 
 def entry_for(event: str, program: Program) -> dict[str, Json]:
