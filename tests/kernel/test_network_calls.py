@@ -1,10 +1,13 @@
 """A command's connections through the door: asked about, on record, told to the model."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from paddock.runtime.approvals import Approval, ApprovalRequest
+from tests.support.hooks import installed_command
 from tests.support.networks import TALK, a_proxy, a_server, echo
 from tests.support.shells import Yard
 
@@ -97,3 +100,36 @@ def test_a_connection_that_is_asked_about_waits_for_the_answer(tmp_path: Path, i
     assert len(yard.entries("NET_CONNECT")) == is_granted
     answered = yard.entries("APPROVAL_ANSWERED", "governance")
     assert [entry["decision"] for entry in answered] == ["allow" if is_granted else "deny"]
+
+
+def test_a_command_that_a_hook_confines_meets_the_wall(tmp_path: Path):
+    line = f"for host in db other; do python3 -c '{TALK}' $host.example.org 5432; done 2>&1"
+    with a_server(echo) as port, a_server(a_proxy({"db.example.org:5432": port})) as proxy:
+        yard = Yard(tmp_path, policy("allow"), {"HTTPS_PROXY": f"http://127.0.0.1:{proxy}"}).make()
+        event = {"cwd": str(yard.root), "tool_name": "Bash", "tool_input": {"command": line}}
+        asked = as_a_client(yard, installed_command(), json.dumps(event))
+        answer = json.loads(asked.stdout)["hookSpecificOutput"]
+        assert answer["permissionDecision"] == "allow"
+        ran = as_a_client(yard, ("/bin/bash", "-c", answer["updatedInput"]["command"]))
+
+    shown = ran.stdout.splitlines()
+    assert (shown[:2], "not known" in shown[-1]) == (["hello", "one"], True), ran
+    (opened,), (refused,) = yard.entries("NET_CONNECT"), yard.entries("NET_REFUSED")
+    assert (opened["metadata"]["host"], opened["metadata"]["port"]) == ("db.example.org", 5432)
+    assert refused["metadata"]["host"] == "other.example.org"
+    (intent,) = yard.entries("TOOL_INTENT")
+    assert opened["call_id"] == refused["call_id"] == intent["call_id"]
+
+
+def as_a_client(
+    yard: Yard, command: tuple[str, ...], given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=yard.root,
+        env=yard.all_variables,
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )

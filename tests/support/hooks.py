@@ -32,6 +32,10 @@ NO_RANDOMNESS = bytes(range(16))
 TODAY = "2026-11-20"
 
 
+def installed_command(program: Path = LAUNCHER) -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", str(program))
+
+
 class Said(Struct, frozen=True, dict=True):
     """An answer as a client reads it."""
 
@@ -112,7 +116,7 @@ class Client(Struct, dict=True):
     ) -> subprocess.CompletedProcess[bytes]:
         """The installed command as the client starts it."""
         return subprocess.run(
-            [sys.executable, "-I", "-S", str(program), *arguments],
+            [*installed_command(program), *arguments],
             input=data,
             env=self.environment,
             cwd=self.root,
