@@ -188,7 +188,7 @@ class BothWays(Struct, dict=True):
         """Answer and record of the policy engine."""
         asked = parse_asked(data, name)
         ground = find_ground(asked, self.client.environment, self.client.root, TODAY)
-        return self._run(asked, ground.calls)
+        return self._run(asked, ground)
 
     def lean(self, data: bytes, name: str = "claude") -> tuple[bytes, dict[str, Any]]:
         """Answer and record of the image. Raises: DeclinedError."""

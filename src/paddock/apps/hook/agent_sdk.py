@@ -153,7 +153,7 @@ def _decide(requested: Requested, asked: Asked, given: Given, today: str) -> Per
     ground = find_ground(asked, given.variables, given.directory, today)
     with closing(open_ledger(ground.project, LedgerName.HO1M, HOOK_PACE)) as ledger:
         ports = FullPorts(ledger, ground)
-        judged = flow.judge_call(asked, ground.calls, given.directory)
+        judged = flow.judge_call(asked, ground, given.directory)
         said = _said(judged, ground, ports, requested)
         record = decision_record(asked, judged.verdict, said.behavior, [], ground.who)
         flow.note_way(record, judged, is_held=said.updated_input is not None)
@@ -167,7 +167,7 @@ def _said(
     verdict = judged.verdict
     if verdict.outcome == DENY:
         no_type = _NO_TYPE if requested.agent_id and not requested.agent_type else ""
-        lines = (verdict.reason, no_type, flow.scratch_hint_on(ground.calls))
+        lines = (verdict.reason, no_type, flow.scratch_hint_on(ground))
         return Permission("deny", "\n".join(filter(None, lines)))
     is_asked = verdict.outcome == ASK or judged.wants_out
     reason = flow.WANTS_OUT if judged.wants_out else verdict.reason

@@ -137,7 +137,7 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
         if given.keeps_image:
             _keep_image(ground, asked, given)
         try:
-            said = flow.answer(asked, ground.calls, asked.cwd or given.directory, ports)
+            said = flow.answer(asked, ground, asked.cwd or given.directory, ports)
         except ShapeError as problem:
             reason = f"the call was not understood: {problem}"
             code = InvalidArgumentsError.code
@@ -176,7 +176,7 @@ class FullPorts:
         self._ledger.append([entry_of(record)])
 
     def claim_warning(self, session_id: str, pattern: str) -> bool:
-        return claim_warning(self._ground.calls.warned, session_id, pattern)
+        return claim_warning(self._ground.warned, session_id, pattern)
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """See `flow.EventPorts`. Raises: HostError."""

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
-
 from paddock.apps.hook.confinement import why_client_cannot, why_host_cannot
 from paddock.apps.hook.lean.asked import Asked, start_of
-from paddock.apps.hook.lean.engine import Engine, Ground
-from paddock.apps.hook.lean.places import Scene, relative
-from paddock.apps.hook.lean.records import Identity
+from paddock.apps.hook.lean.engine import Ground
+from paddock.apps.hook.lean.places import relative
 from paddock.apps.hook.policy_engine import PolicyEngine, hook_tables
 from paddock.assembly.agents import note_agents
 from paddock.assembly.opening import open_project
@@ -28,29 +25,17 @@ from paddock.plane.environment import Environment, read_environment, real_path
 from paddock.policy.decide import judge_for, shell_for
 from paddock.policy.presets import LOCKED
 from paddock.policy.profiles import CompiledProfile
+from paddock.storage.atomic import make_directories
 from paddock.values.calls import Json
 from paddock.values.decisions import Agent, AgentChain
 
 
-class HookGround(Struct, frozen=True):
+class HookGround(Ground):
     """`why_read`: why commands are only read and not confined; empty where they are confined."""
 
     project: Project
-    calls: Ground
     start: str
     why_read: str
-
-    @property
-    def scene(self) -> Scene:
-        return self.calls.scene
-
-    @property
-    def engine(self) -> Engine:
-        return self.calls.engine
-
-    @property
-    def who(self) -> Identity:
-        return self.calls.who
 
 
 def find_ground(
@@ -69,7 +54,10 @@ def find_ground(
         project, asked.client, variables, chains, is_held=not why and not is_unnamed
     )
     engine = partial(PolicyEngine, project.policy, chain)
-    return HookGround(project, Ground(tables, asked, start, today, engine), start, why)
+    ground = HookGround(tables, asked, start, today, engine)
+    ground.project, ground.start, ground.why_read = project, start, why
+    make_directories(Path(ground.warned))
+    return ground
 
 
 def make_tables(

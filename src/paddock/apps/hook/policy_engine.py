@@ -5,12 +5,11 @@ from typing import Final
 
 from paddock.apps.hook.lean.engine import Engine
 from paddock.apps.hook.lean.judging import (
-    ALSO,
     GUARD,
     PARANOID,
     LeanFinding,
     LeanLine,
-    LeanRule,
+    Rule,
 )
 from paddock.apps.hook.lean.wrap import Holding
 from paddock.apps.hook.lines import read_targets
@@ -20,7 +19,7 @@ from paddock.policy.commands.walk import RESERVED
 from paddock.policy.commands.words import program_name
 from paddock.policy.commands.wrappers import CHANGERS, NESTING, SHELLS, WRAPPERS
 from paddock.policy.commands.writes import BY_OPTION, PROGRAMS
-from paddock.policy.compiled import ASK, DENY, NOTHING, OTHERWISE, RULE, SECRET
+from paddock.policy.compiled import ASK, DENY, NOTHING, RULE, SECRET
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy, Writer
 from paddock.policy.pathset import (
@@ -119,8 +118,9 @@ class PolicyEngine(Engine):
         sifted = any(command.touch.sifted for command in parsed.commands)
         is_changing = bool(parsed.touched or parsed.removed or sifted)
         doubts = parsed.runtime_only if is_changing else parsed.doubts
-        unsure = dict.fromkeys((*doubts, *targets.unsure))
-        found += [LeanFinding(ASK, RULE, reason, _asked(reason)) for reason in unsure]
+        for reason in dict.fromkeys((*doubts, *targets.unsure)):
+            asked = (ASK, reason, BUILT_IN, BUILT_IN, 0)
+            found.append(LeanFinding(ASK, RULE, reason, asked))
         touched = (
             *(("create", *each) for each in targets.targets),
             *(("delete", *each) for each in targets.removed),
@@ -143,23 +143,19 @@ def _denial(match: RuleMatch) -> LeanFinding:
 
 
 def _finding(found: PolicyFinding) -> LeanFinding:
-    rule = None if found.rule is None else _rule(found.rule)
-    rank = found.rank if found.rank in (PARANOID, RULE, OTHERWISE, NOTHING) else ALSO
-    if rank == PARANOID:
+    match, outcome = found.rule, int(found.outcome)
+    rule = None if match is None else _rule(match)
+    if found.rank == PARANOID:
         # The policy's own rank of a path list; the hook has more of them.
-        code = "" if found.rule is None else found.rule.code
-        return LeanFinding(int(found.outcome), GUARD, found.reason, rule, code)
-    is_unreadable = rule is not None and rule.source == BUILT_IN
+        code = "" if match is None else match.code
+        return LeanFinding(outcome, GUARD, found.reason, rule, code)
+    is_unreadable = match is not None and match.source == BUILT_IN
     remedy = UNREADABLE_REMEDY if is_unreadable else ""
-    return LeanFinding(int(found.outcome), rank, found.reason, rule, remedy=remedy)
+    return LeanFinding(outcome, found.rank, found.reason, rule, remedy=remedy)
 
 
-def _asked(reason: str) -> LeanRule:
-    return LeanRule(ASK, reason, "built-in", "built-in", 0)
-
-
-def _rule(match: RuleMatch) -> LeanRule:
-    return LeanRule(int(match.outcome), match.text, match.source, match.file, match.line)
+def _rule(match: RuleMatch) -> Rule:
+    return (int(match.outcome), match.text, match.source, match.file, match.line)
 
 
 def hook_tables(policy: Policy, also_write: tuple[str, ...]) -> dict[str, Json]:

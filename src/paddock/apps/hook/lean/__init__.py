@@ -1,14 +1,14 @@
 """What runs at every tool call of a client, in a new process each time.
 
     start, door    the process of one call; one event, decided here or declined
-    asked, shell, places      what a client asks, and what the call would do
-    flow, judging, answers    judge, record, then answer, in this order
-    image, engine             the compiled policy (paddock.policy.compiled): verified, asked
-    records                   an entry, the warnings given; paddock.ledger.tail appends it
+    asked, shell, places   what a client asks, and what the call would do
+    flow, judging  judge, record, then answer, in this order
+    image, engine  the compiled policy (paddock.policy.compiled): verified, asked
+    records        an entry, the warnings given; paddock.ledger.tail appends it
     wrap           a line changed to run in the sandbox
 
 Nothing here imports more than the interpreter carries with it (`posix`, `time`, `marshal`,
 `_json`, `_sha256`, `fcntl`): typing, dataclasses, re or pathlib alone cost more than a decision.
 Hence plain classes with slots, and `TYPE_CHECKING` as a constant of our own. The full path uses
-the same modules with another `engine` and appender.
+the same modules, with a parser under `engine` and another appender.
 """

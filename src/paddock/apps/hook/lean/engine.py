@@ -5,7 +5,7 @@ A line of shell that is not plain is declined (`DeclinedError`): the full path h
 
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import look_at
-from paddock.apps.hook.lean.judging import ALSO, GUARD, LeanFinding, LeanLine, LeanRule
+from paddock.apps.hook.lean.judging import ALSO, GUARD, LeanFinding, LeanLine, Rule
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.records import Identity
 from paddock.apps.hook.lean.shell import is_bare_below, named_files, split_line
@@ -57,7 +57,7 @@ class Engine:
     def is_safe(self, path: str) -> bool:
         return compiled.is_safe(self._guards, self._hits_of(path))
 
-    def find_secret_outside(self, path: str) -> "LeanRule | None":
+    def find_secret_outside(self, path: str) -> "Rule | None":
         """Return the pattern by which an absolute path outside the project is secret."""
         lists = self._tables["outside"]
         hits = compiled.find_hits(lists[0], path.lstrip("/"))
@@ -168,17 +168,14 @@ def _said(
     outcome, rank, deciding, reason = compiled.conclude(
         profile, matched, category, operation, asked
     )
-    rule = None if deciding is None else LeanRule(*deciding[2:7])
+    rule = None if deciding is None else deciding[2:7]
     others = (profile["rules"][number] for number in matched)
     found = [LeanFinding(outcome, rank, reason, rule)]
-    found += [
-        LeanFinding(row[2], ALSO, row[8], LeanRule(*row[2:7]))
-        for row in others
-        if row is not deciding
-    ]
+    found += [LeanFinding(row[2], ALSO, row[8], row[2:7]) for row in others if row is not deciding]
     return found
 
 
-def _pattern_rule(lists: "Json", kind: str, number: int) -> LeanRule:
+def _pattern_rule(lists: "Json", kind: str, number: int) -> Rule:
     _, _, _, _, _, places = lists
-    return LeanRule(compiled.DENY, places[number][0], compiled.source_of(kind), *places[number][1:])
+    text, file, line = places[number]
+    return (compiled.DENY, text, compiled.source_of(kind), file, line)

@@ -13,7 +13,7 @@ import sys
 
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.places import folded
-from paddock.apps.hook.lean.records import sha256
+from paddock.ledger.format.line import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -38,20 +38,8 @@ HARMLESS = frozenset(
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
 
 
-class LeanRule:
-    def __init__(self, outcome: int, text: str, source: str, file: str, line: int) -> None:
-        self.outcome = outcome
-        self.text = text
-        self.source = source
-        self.file = file
-        self.line = line
-
-    @property
-    def place(self) -> str:
-        return f"{self.file}:{self.line}" if self.line else self.file
-
-    def key(self) -> "tuple[int, str, str, str, int]":
-        return (self.outcome, self.text, self.source, self.file, self.line)
+Rule = tuple[int, str, str, str, int]
+"""Outcome, text, source, file and line, which is 0 where it stands in no line."""
 
 
 class LeanFinding:
@@ -60,7 +48,7 @@ class LeanFinding:
         outcome: int,
         rank: int,
         reason: str,
-        rule: "LeanRule | None" = None,
+        rule: "Rule | None" = None,
         code: str = "",
         remedy: str = "",
     ) -> None:
@@ -103,12 +91,12 @@ class LeanVerdict:
     outcome = ALLOW
     rank = NOTHING
     reason = code = remedy = ""
-    rule: "LeanRule | None" = None
+    rule: "Rule | None" = None
 
     def __init__(self, actions: "list[str]", warned: "list[tuple[str, str]]") -> None:
         self.actions = actions
         self.warned = warned
-        self.matched: list[LeanRule] = []
+        self.matched: list[Rule] = []
 
     @property
     def is_granted(self) -> bool:
@@ -167,14 +155,14 @@ class _Judging:
         engine = self.engine
         real = f"{self.scene.root}/{name}"
         if any(relative(real, place) for place in self.scene.state):
-            rule = LeanRule(DENY, "the installation of the hook", "hook.settings", "built-in", 0)
+            rule = (DENY, "the installation of the hook", "hook.settings", "built-in", 0)
             reason = _guarded(self.tool, shown, True, rule)
             self.findings.append(LeanFinding(DENY, GUARD, reason, rule, "policy.protected"))
         pattern = engine.find_warning(name)
         if pattern:
             self.warned.append((shown, pattern))
         if engine.paranoid and not engine.is_safe(name):
-            rule = LeanRule(DENY, "paranoid", "hook.paranoid", "", 0)
+            rule = (DENY, "paranoid", "hook.paranoid", "", 0)
             reason = f"Path outside what is safe to write: {shown} (paranoid is on in [hook])"
             self.findings.append(LeanFinding(DENY, PARANOID, reason, rule, "policy.denied"))
 
@@ -229,7 +217,7 @@ class _Judging:
         for place in find_places(target, base, self.scene):
             if not relative(self.scene.root, place.real):
                 continue
-            rule = LeanRule(DENY, ".", "hook.root", "built-in", 0)
+            rule = (DENY, ".", "hook.root", "built-in", 0)
             tool, shown = show(self.tool), show(place.real)
             reason = (
                 f"Protected path: {shown} cannot be modified via {tool}: the command could "
@@ -276,13 +264,11 @@ def _decided(judging: _Judging) -> LeanVerdict:
         verdict.reason = "outside the project, and not ours to grant"
         return verdict
     deciding = findings[0]
-    matched: dict[tuple[int, str, str, str, int], LeanRule] = {}
     for found in findings:
         if (found.outcome, -found.rank) > (deciding.outcome, -deciding.rank):
             deciding = found
-        if found.rule is not None:
-            matched.setdefault(found.rule.key(), found.rule)
-    verdict.matched = list(matched.values())
+    rules = (found.rule for found in findings if found.rule is not None)
+    verdict.matched = list(dict.fromkeys(rules))
     verdict.outcome, verdict.rank = deciding.outcome, deciding.rank
     verdict.reason, verdict.rule, verdict.code = deciding.reason, deciding.rule, deciding.code
     verdict.remedy = deciding.remedy
@@ -292,21 +278,22 @@ def _decided(judging: _Judging) -> LeanVerdict:
     return verdict
 
 
-def _guarded(tool: str, shown: str, is_write: bool, rule: LeanRule) -> str:
-    where = f'"{show(rule.text)}" in {rule.source}, {rule.place}'
-    lifting = _lifting(shown, rule)
+def _guarded(tool: str, shown: str, is_write: bool, rule: Rule) -> str:
+    _, text, source, file, line = rule
+    where = f'"{show(text)}" in {source}, {file}' + (f":{line}" if line else "")
+    lifting = _lifting(shown, text, source)
     if lifting:
-        where += f'; a person lifts it by "{lifting}" as the last of {rule.source[6:]} in [paths]'
+        where += f'; a person lifts it by "{lifting}" as the last of {source[6:]} in [paths]'
     if is_write:
         return f"Protected path: {shown} cannot be modified via {show(tool)}. Rule: {where}"
     return f"Secret path: {shown} cannot be read via {show(tool)}. Rule: {where}"
 
 
-def _lifting(shown: str, rule: LeanRule) -> str:
-    is_name = not any(char in rule.text for char in "/?[\\")
-    if rule.source not in ("paths.secret", "paths.protected") or not is_name:
+def _lifting(shown: str, text: str, source: str) -> str:
+    is_name = not any(char in text for char in "/?[\\")
+    if source not in ("paths.secret", "paths.protected") or not is_name:
         return ""
-    parts = tuple(rule.text.lower().split("*"))
+    parts = tuple(text.lower().split("*"))
     named = (name for name in shown.split("/") if matches_text(parts, name.lower()))
     return next((f"!{name}" for name in named), "")
 

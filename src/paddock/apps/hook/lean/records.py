@@ -1,23 +1,16 @@
 """The entry of an event: enough to decide again; content and unknown arguments as digests."""
 
 import posix
-import sys
 import time
 
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.judging import LeanRule, LeanVerdict
-from paddock.ledger.format.line import encode_fields, format_id, format_timestamp
+from paddock.apps.hook.lean.judging import LeanVerdict, Rule
+from paddock.ledger.format.line import encode_fields, format_id, format_timestamp, sha256
 from paddock.policy.compiled import WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hashlib import sha256
-
     from paddock.values.calls import Json
-elif sys.hexversion >= 0x030C0000:
-    from _sha2 import sha256
-else:
-    from _sha256 import sha256
 
 HOOK_DECISION = "HOOK_DECISION"
 HOOK_EVENT = "HOOK_EVENT"
@@ -96,10 +89,13 @@ def decision_record(
     if warnings:
         metadata["warnings"] = [clean(said, TEXT_CHARS_MAX) for said in warnings]
     if len(verdict.matched) > 1:
-        metadata["matched"] = [_rule_json(each) for each in verdict.matched[:ACTIONS_MAX]]
+        metadata["matched"] = [
+            {"outcome": WORDS[each[0]], **_place_json(each)}
+            for each in verdict.matched[:ACTIONS_MAX]
+        ]
     metadata["outcome"] = WORDS[verdict.outcome]
     metadata["rule"] = None if rule is None else _place_json(rule)
-    metadata["source"] = "no rule" if rule is None else rule.source
+    metadata["source"] = "no rule" if rule is None else rule[2]
     metadata["policy_digest"] = who.policy_digest
     metadata["agents"] = who.chain
     return LeanRecord(
@@ -190,16 +186,9 @@ def clean(value: str, chars_max: int) -> str:
     )
 
 
-def _place_json(rule: LeanRule) -> "Json":
-    return {
-        "text": clean(rule.text, TEXT_CHARS_MAX),
-        "file": rule.file,
-        "line": rule.line,
-    }
-
-
-def _rule_json(rule: LeanRule) -> "Json":
-    return {"outcome": WORDS[rule.outcome], **_place_json(rule)}
+def _place_json(rule: Rule) -> "dict[str, Json]":
+    _, text, _, file, line = rule
+    return {"text": clean(text, TEXT_CHARS_MAX), "file": file, "line": line}
 
 
 def mark_path(directory: str, session_id: str, pattern: str) -> str:
@@ -214,19 +203,12 @@ def claim_warning(directory: str, session_id: str, pattern: str) -> bool:
     """
     if not session_id:
         return True
-    path = mark_path(directory, session_id, pattern)
-    for attempt in (1, 2):
-        try:
-            posix.close(posix.open(path, _FLAGS, 0o600))
-        except FileExistsError:
-            return False
-        except FileNotFoundError:
-            if attempt == 2 or not _made(directory):
-                return True
-        except OSError:
-            return True
-        else:
-            return True
+    try:
+        posix.close(posix.open(mark_path(directory, session_id, pattern), _FLAGS, 0o600))
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
     return True
 
 
@@ -235,13 +217,3 @@ def forget(path: str) -> None:
         posix.unlink(path)
     except OSError:
         return
-
-
-def _made(directory: str) -> bool:
-    try:
-        posix.mkdir(directory, 0o700)
-    except FileExistsError:
-        return True
-    except OSError:
-        return False
-    return True
