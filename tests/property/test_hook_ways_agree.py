@@ -15,36 +15,13 @@ from tests.support.places import new_place
 
 FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-names = st.sampled_from(
-    ["a", "b", "A", "docs", ".git", ".ENV", "x.key", "src", "yarn.lock", "a.md", "xy.Key", "it's"]
-)
-paths = st.lists(names, min_size=1, max_size=4).map("/".join)
-segments = st.one_of(
-    names,
-    st.sampled_from(["*", "?", "a*", "*.md", "*.k?y", "[ab]", "[!a]*", "x*y*", "**", "d*s", "*a*"]),
-)
-patterns = st.one_of(
-    st.lists(segments, min_size=1, max_size=4).map("/".join),
-    st.lists(segments, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts)),
-    st.lists(segments, min_size=1, max_size=3).map(lambda parts: "/".join(parts) + "/"),
-)
-lists = st.lists(st.one_of(patterns, patterns.map(lambda text: f"!{text}")), max_size=5).filter(
-    lambda texts: not texts or not all(text.startswith("!") for text in texts)
-)
-rules = st.one_of(
-    st.builds(
-        lambda head, target: f"tool:{head} {target}".strip(),
-        st.sampled_from(["file:*", "file:create", "file:view", "file:str_replace", "*:view"]),
-        st.one_of(st.just(""), patterns),
-    ),
-    st.sampled_from(
-        [
-            "tool:*", "tool:shell:*", "tool:shell:run *", "tool:shell:run git push *",
-            "tool:shell:run npm test", "tool:shell:run ls *", "tool:shell:run g*t x",
-            "tool:mcp:call mcp__toy__*", "tool:mcp:*", "tool:mcp:call MCP__*__Add",
-            "tool:client:*", "tool:client:WebFetch", "tool:client:Agent",
-        ]
-    ),
+rules = st.sampled_from(
+    [
+        "tool:file:* docs/**", "tool:file:create *.md", "tool:*:view", "tool:*", "tool:shell:*",
+        "tool:shell:run *", "tool:shell:run git push *", "tool:shell:run npm test",
+        "tool:shell:run ls *", "tool:shell:run g*t x", "tool:mcp:call mcp__toy__*", "tool:mcp:*",
+        "tool:mcp:call MCP__*__Add", "tool:client:*", "tool:client:WebFetch", "tool:client:Agent",
+    ]
 )  # fmt: skip
 heads = st.sampled_from(
     ["tool:*", "tool:file:*", "tool:file:create", "tool:shell:*", "tool:mcp:*", "tool:client:*",
@@ -73,23 +50,17 @@ hooks = st.fixed_dictionaries(
     {},
     optional={
         "on_allow": st.sampled_from(["silent", "approve"]),
-        "warnings": st.sampled_from(["all", "once", "off"]),
-        "paranoid": st.booleans(),
         "shell": st.sampled_from(["confine", "read"]),
         "outside": st.lists(
             st.sampled_from(["docker *", "npm test", "git push *", "g*t *", "cargo *"]), max_size=2
-        ),
-        "also_write": st.lists(
-            st.sampled_from(["~/plans/**", "/opt/*/x", "/opt/**", "!/opt/b/**"]), max_size=2
         ),
     },
 )
 documents = st.fixed_dictionaries(
     {},
     optional={
-        "paths": st.fixed_dictionaries(
-            {},
-            optional=dict.fromkeys(("protected", "generated", "warned", "safe", "secret"), lists),
+        "paths": st.sampled_from(
+            [{"secret": ["*.k?y", "docs/**", "!docs/a"]}, {"protected": []}, {"warned": ["src/"]}]
         ),
         "profiles": st.dictionaries(
             st.sampled_from(["standard", "locked", "own"]), profiles, max_size=2
@@ -102,13 +73,6 @@ documents = st.fixed_dictionaries(
         "hook": hooks,
     },
 )
-places = st.one_of(
-    paths.map(lambda path: f"{{root}}/{path}"),
-    st.sampled_from(
-        ["/opt/a/x", "/opt/b/y", "/etc/a.key", "{root}/../x.key", "{root}/inner/a", "{root}/out/a",
-         "src/../a", "~/plans/p", "{root}/link/../.git/x", "{root}-evil/a"]
-    ),
-)  # fmt: skip
 lines = st.one_of(
     st.sampled_from(
         ["npm test", "npm exec x", "git status", "git push -f", "git push origin main", "ls -la src",
@@ -138,24 +102,11 @@ lines = st.one_of(
     ).map(" ".join),
 )  # fmt: skip
 calls = st.one_of(
-    st.builds(
-        lambda tool, path: (tool[0], {tool[1]: path}),
-        st.sampled_from(
-            [("Write", "file_path"), ("Edit", "file_path"), ("Read", "file_path"),
-             ("NotebookEdit", "notebook_path"), ("MultiEdit", "file_path")]
-        ),
-        places,
-    ),
     lines.map(lambda line: ("Bash", {"command": line})),
     st.sampled_from(
-        [("mcp__toy__add", {"a": 1}), ("mcp__toy__Add", {}), ("Agent", {"prompt": "x"}),
+        [("Write", {"file_path": "docs/a.md"}), ("Read", {"file_path": "{root}/x.key"}),
+         ("mcp__toy__add", {"a": 1}), ("mcp__toy__Add", {}), ("Agent", {"prompt": "x"}),
          ("WebFetch", {"url": "x"}), ("Grep", {"pattern": "x"})]
-    ),
-    st.lists(places, min_size=1, max_size=3).map(
-        lambda found: (
-            "apply_patch",
-            {"command": "".join(f"*** Update File: {place}\n@@\n" for place in found)},
-        )
     ),
 )  # fmt: skip
 identities = st.sampled_from(
@@ -225,42 +176,3 @@ def test_the_lean_path_decides_what_agents_mostly_do(client: Client):
     ]
 
     assert decided == [True] * len(common)
-
-
-def test_what_a_star_names_below_a_directory_that_was_taken_out_is_closed_either_way(
-    client: Client,
-):
-    client.write_policy({"paths": {"protected": ["docs/**", "!docs/a"]}})
-    ways = BothWays.of(client)
-    said = []
-    for path in ("docs/a", "docs/a/b", "docs/b", "src/ä"):
-        data = client.event("Write", tool_input={"file_path": f"{{root}}/{path}", "content": "x"})
-        assert decided_alike(ways, data, "claude")
-        said.append(b'"deny"' in ways.lean(data)[0])
-
-    assert said == [False, True, True, False]
-
-
-def test_the_lean_path_leaves_a_script_of_sed_that_may_write_to_the_policy(client: Client):
-    client.write_policy({})
-    ways = BothWays.of(client)
-
-    def decided(script: str) -> bool:
-        line = f"sed -n '{script}' README.md"
-        return decided_alike(ways, client.event("Bash", tool_input={"command": line}), "claude")
-
-    plain = ["5p", "1,$d", "/x y/p", "/x/,/y/d", "s/x;w .env/y/g", "s|x|y|", "$="]
-    assert [decided(script) for script in plain] == [True] * len(plain)
-    other = [
-        *(
-            "w .env",
-            "w.env",
-            "1w .env",
-            "/x/w .env",
-            "s/x/y/w .env",
-            "s/x/y/gw .env",
-            "s|x|y|w .env",
-        ),
-        *("s/x/y/e", "/x/p;w .env/p", "/x/w a/,/y/p", "s/[/]/w .env/p", "p;w .env", "5"),
-    ]
-    assert [decided(script) for script in other] == [False] * len(other)

@@ -20,7 +20,6 @@ from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.asked import Asked, parse_asked
 from paddock.apps.hook.lean.door import Attempt
 from paddock.apps.hook.lean.engine import Ground
-from paddock.apps.hook.lean.image import find_homes
 from paddock.apps.hook.lean.records import LeanRecord
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
@@ -160,10 +159,6 @@ class RememberedPorts:
     def append(self, record: LeanRecord) -> None:
         self.records.append(record)
 
-    def claim_warning(self, session_id: str, pattern: str) -> bool:
-        del session_id, pattern
-        return True
-
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         return json.dumps({"directory": judged.directory, "asked": is_asked})
 
@@ -180,8 +175,7 @@ class BothWays(Struct, dict=True):
         asked = parse_asked(client.event("Read", tool_input={"file_path": "{root}/x"}), name)
         ground = find_ground(asked, client.environment, client.root, TODAY)
         (ground.project.layout.ledger_paths()["ho1m"]).touch()
-        homes = find_homes(client.environment)
-        body = make_image(ground, name, client.environment, homes)
+        body = make_image(ground, name, client.environment)
         return cls(client, ground, None if body is None else marshal.loads(body))
 
     def full(self, data: bytes, name: str = "claude") -> tuple[bytes, dict[str, Any]]:
@@ -197,6 +191,8 @@ class BothWays(Struct, dict=True):
 
     def _run(self, asked: Asked, ground: Ground) -> tuple[bytes, dict[str, Any]]:
         ports = RememberedPorts()
+        # What one way has said is not said already for the other.
+        ground.warned = "/nowhere/at/all"
         with patch("posix.urandom", lambda size: NO_RANDOMNESS[:size]):
             said = flow.answer(asked, ground, asked.cwd or self.client.root, ports)
         (record,) = ports.records

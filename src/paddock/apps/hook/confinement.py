@@ -10,13 +10,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 
-from paddock.apps.hook.settings.claude import sandbox_in
+from paddock.apps.hook.settings.claude import sandbox_in, settings_files
 from paddock.errors import ConfigError, HostError, SandboxUnavailableError
-from paddock.plane.clients import CLAUDE, read_client_file
+from paddock.plane.clients import read_client_file
 from paddock.plane.create import MAIN_AGENT
 from paddock.plane.environment import Environment
 from paddock.storage.atomic import make_directories, replace_file
@@ -29,7 +29,6 @@ BOOT: Final = "/proc/sys/kernel/random/boot_id"
 STAGING: Final = "staging"
 _KEPT_BYTES_MAX: Final = 4096
 _TRIAL_S: Final = 60
-_SETTINGS: Final = ("settings.local.json", "settings.json")
 
 
 def why_host_cannot(environment: Environment) -> str:
@@ -92,24 +91,29 @@ def why_client_cannot(
             return ""
         why = tried.get("why") if tried is not None else "hook install has not tried it"
         return f"Codex runs commands in its own sandbox: {why}"
-    for path in claude_settings(root, environment, variables):
+    on = "sandbox.enabled is true in {}: Claude Code's own sandbox holds commands"
+    files = settings_files(root, environment.home, variables)
+    return why_switched(files, sandbox_in, "turns on a sandbox", on, follows=True)
+
+
+def why_switched(
+    files: Sequence[Path],
+    read: Callable[[str, str], bool | None],
+    does: str,
+    on: str,
+    *,
+    follows: bool,
+) -> str:
+    """Say why a switch of Claude Code is on, or may be; `follows`: also a project's links."""
+    for path in files:
         try:
-            file = read_client_file(Path(path), follows=True)
-            is_on = None if file.content is None else sandbox_in(file.text, path)
+            file = read_client_file(path, follows=follows or path == files[-1])
+            is_on = None if file.content is None else read(file.text, str(path))
         except (ConfigError, HostError) as error:
-            return f"nobody can tell whether {path} turns on a sandbox: {error.message}"
+            return f"nobody can tell whether {path} {does}: {error.message}"
         if is_on is not None:
-            on = f"sandbox.enabled is true in {path}: Claude Code's own sandbox holds commands"
-            return on if is_on else ""
+            return on.format(path) if is_on else ""
     return ""
-
-
-def claude_settings(
-    root: Path, environment: Environment, variables: Mapping[str, str]
-) -> tuple[str, ...]:
-    project = root / CLAUDE.folder
-    own = Path(CLAUDE.of_user(str(environment.home), variables))
-    return (*(str(project / name) for name in _SETTINGS), str(own / "settings.json"))
 
 
 def try_in_codex(root: Path, program: Sequence[str], variables: Mapping[str, str]) -> str:

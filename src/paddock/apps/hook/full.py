@@ -30,7 +30,6 @@ from paddock.apps.hook.lean.judging import LeanVerdict
 from paddock.apps.hook.lean.records import (
     Identity,
     LeanRecord,
-    claim_warning,
     decision_record,
     today_here,
 )
@@ -175,9 +174,6 @@ class FullPorts:
         """See `flow.EventPorts`. Raises: PaddockError."""
         self._ledger.append([entry_of(record)])
 
-    def claim_warning(self, session_id: str, pattern: str) -> bool:
-        return claim_warning(self._ground.warned, session_id, pattern)
-
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """See `flow.EventPorts`. Raises: HostError."""
         holding, line = self._ground.engine.holding, judged.wanted.line
@@ -249,12 +245,4 @@ def _loosely(data: bytes) -> object:
 
 
 def entry_of(record: LeanRecord) -> Entry:
-    return Entry(
-        event_type=record.event_type,
-        decision=record.decision,
-        reason=record.reason,
-        session_id=record.session_id,
-        agent=record.agent,
-        call_id=record.call_id,
-        metadata=record.metadata,
-    )
+    return Entry(**vars(record))

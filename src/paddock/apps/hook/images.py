@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from paddock.apps.hook.confinement import BOOT, claude_settings, kept_files
+from paddock.apps.hook.confinement import BOOT, kept_files
 from paddock.apps.hook.ground import HookGround, make_tables
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import (
@@ -21,7 +21,6 @@ from paddock.apps.hook.lean.image import (
     KEY_BYTES,
     LISTED,
     NAME,
-    Homes,
     digest_at,
     find_homes,
     image_path,
@@ -32,6 +31,7 @@ from paddock.apps.hook.lean.image import (
     seal,
 )
 from paddock.apps.hook.policy_engine import outside_table, shell_tables
+from paddock.apps.hook.settings.claude import settings_files
 from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError
 from paddock.ledger.tail import LedgerPaths
@@ -54,28 +54,25 @@ _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
 _EVERYTHING: Final = Permissions()
 
 
-def keep_image(ground: HookGround, asked: Asked, variables: Mapping[str, str]) -> bool:
+def keep_image(ground: HookGround, asked: Asked, variables: Mapping[str, str]) -> None:
     """Make and keep the image for calls like this one. Raises: HostError, ConfigError."""
     try:
         homes = find_homes(variables)
     except DeclinedError:
-        return False
-    content = make_image(ground, asked.client, variables, homes)
+        return
+    content = make_image(ground, asked.client, variables)
     if content is None:
-        return False
+        return
     path = Path(image_path(homes, asked, ground.start, variables))
     make_directories(path.parent)
     require_private(path.parent)
     key = _key(Path(key_path(homes)))
     replace_file(path, FORMAT + seal(key, content) + content)
     _prune(path.parent)
-    return True
 
 
-def make_image(
-    ground: HookGround, client: str, variables: Mapping[str, str], homes: Homes
-) -> bytes | None:
-    """None where the lean path is not to decide here."""
+def make_image(ground: HookGround, client: str, variables: Mapping[str, str]) -> bytes | None:
+    """Return the tables and what they depended on; None where they are not to decide here."""
     project = ground.project
     policy, default = project.policy, default_chain(project.agents)
     is_plain = len(default) == 1 and _is_plain(policy, default)
@@ -145,7 +142,7 @@ def _looked(ground: HookGround) -> list[Json] | None:
     confinement_files = (
         BOOT,
         *(str(path) for path in kept_files(environment)),
-        *claude_settings(project.root.path, environment, dict(environment.variables)),
+        *map(str, settings_files(project.root.path, environment.home, dict(environment.variables))),
     )
     user, registry = str(environment.user_config), str(registry_directory(environment))
     return [

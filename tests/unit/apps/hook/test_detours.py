@@ -4,7 +4,7 @@ import pytest
 
 from paddock.apps.hook.lean.asked import ShapeError
 from paddock.apps.hook.lean.places import STOOD_MAX, find_stands
-from tests.support.hooks import BothWays, Client
+from tests.support.hooks import Client
 
 PATCH = "*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch"
 
@@ -167,19 +167,6 @@ def test_a_path_of_a_patch_or_a_tool_is_judged_both_ways_up(path, word, linked: 
     patch = linked.filled(PATCH.replace("{}", path))
     assert linked.ask("apply_patch", tool_input={"command": patch}).word == word
     assert linked.ask("Write", tool_input={"file_path": path}).word == word
-
-
-def test_the_lean_path_looks_both_ways_up_as_well(linked: Client):
-    linked.write_policy({})
-    ways = BothWays.of(linked)
-    for path in ("docs/deep/../../../outside/new", "docs/deep/../../.env", "docs/deep/../new"):
-        for tool, given in (
-            ("Write", {"file_path": path}),
-            ("Read", {"file_path": path}),
-            ("apply_patch", {"command": PATCH.format(path)}),
-        ):
-            data = linked.event(tool, tool_input=given)
-            assert ways.lean(data) == ways.full(data)
 
 
 def test_where_a_shell_may_stand(linked: Client):

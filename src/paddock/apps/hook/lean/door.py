@@ -19,10 +19,7 @@ from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_
 from paddock.apps.hook.lean.records import (
     HOOK_EVENT,
     LeanRecord,
-    claim_warning,
     encode_record,
-    forget,
-    mark_path,
     today_here,
 )
 from paddock.apps.hook.lean.wrap import changed_input
@@ -87,7 +84,6 @@ class Attempt:
                 raise DeclinedError("a client's process that is to be noted")
             return flow.answer(asked, ground, asked.cwd or here, ports)
         except DeclinedError:
-            ports.forget_warnings()
             # A ledger goes on in another file where one is full: the image names the old one.
             self.has_image = ports.has_ledger()
             raise
@@ -111,7 +107,6 @@ class LeanPorts:
     def __init__(self, image: "Json", ground: Ground) -> None:
         self._image = image
         self._ground = ground
-        self._marks: list[str] = []
         self.has_begun = False
 
     def has_ledger(self) -> bool:
@@ -121,10 +116,6 @@ class LeanPorts:
         except OSError:
             return False
         return (status.st_dev, status.st_ino) == identity
-
-    def forget_warnings(self) -> None:
-        for mark in self._marks:
-            forget(mark)
 
     def append(self, record: LeanRecord) -> None:
         """Raises: DeclinedError, AppendFailedError."""
@@ -140,13 +131,6 @@ class LeanPorts:
             append_plain(ledger, identity, body)
         except NotPlainError as why:
             raise DeclinedError(str(why)) from None
-
-    def claim_warning(self, session_id: str, pattern: str) -> bool:
-        directory = self._ground.warned
-        found = claim_warning(directory, session_id, pattern)
-        if found and session_id:
-            self._marks.append(mark_path(directory, session_id, pattern))
-        return found
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """Questions are the full path's. Raises: DeclinedError."""

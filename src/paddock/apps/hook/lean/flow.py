@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     class EventPorts(Protocol):
         def append(self, record: records.LeanRecord) -> None: ...
 
-        def claim_warning(self, session_id: str, pattern: str) -> bool: ...
-
         def wrap(self, judged: "LeanJudged", is_asked: bool) -> str:
             """Return JSON of an input that runs in the sandbox; `is_asked`: after a question."""
             ...
@@ -100,7 +98,7 @@ def judge_call(asked: Asked, ground: Ground, base: str) -> LeanJudged:
 def _answer_call(judged: LeanJudged, ground: Ground, ports: "EventPorts") -> bytes:
     asked, verdict, engine = judged.asked, judged.verdict, ground.engine
     word = _find_word(judged, engine)
-    warnings = _due_warnings(judged, engine, ports)
+    warnings = _due_warnings(judged, ground)
     updated = ""
     if judged.directory and word in ("allow", "ask"):
         updated = ports.wrap(judged, word == "ask")
@@ -123,10 +121,12 @@ def _answer_call(judged: LeanJudged, ground: Ground, ports: "EventPorts") -> byt
         return _decision_answer("deny", reason, hint, reason)
     if updated and word == "ask":
         reason = f"{reason}; {STILL_HELD}"
-    if warnings and ports.claim_warning(asked.session_id, TURNS_OFF):
+    for _, pattern in verdict.warned if warnings else ():
+        records.note_given(ground.warned, asked.session_id, pattern)
+    if warnings and _is_new(ground, asked.session_id, TURNS_OFF):
         warnings = [*warnings, TURNS_OFF]
     notice = ""
-    if updated and word == "allow" and ports.claim_warning(_ONCE, CONFINED):
+    if updated and word == "allow" and _is_new(ground, _ONCE, CONFINED):
         notice = CONFINED
     warned = "\n".join(warnings)
     reason = "\n".join(filter(None, (reason, warned)))
@@ -147,15 +147,23 @@ def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -
         record.metadata["enforcement"] = "full" if is_held else "none"
 
 
-def _due_warnings(judged: LeanJudged, engine: Engine, ports: "EventPorts") -> "list[str]":
-    if engine.warnings == "off":
-        return []
-    session = judged.asked.session_id
+def _is_new(ground: Ground, session_id: str, said: str) -> bool:
+    is_new = not records.was_given(ground.warned, session_id, said)
+    records.note_given(ground.warned, session_id, said)
+    return is_new
+
+
+def _due_warnings(judged: LeanJudged, ground: Ground) -> "list[str]":
+    mode, session = ground.engine.warnings, judged.asked.session_id
     due: dict[str, None] = {}
-    for path, pattern in judged.verdict.warned:
-        if engine.warnings != "once" or ports.claim_warning(session, pattern):
-            said = f"Writing to production path: {path}."
-            due[f"{said} Ensure this is intentional implementation work."] = None
+    told: set[str] = set()
+    for path, pattern in judged.verdict.warned if mode != "off" else ():
+        is_told = pattern in told or records.was_given(ground.warned, session, pattern)
+        if mode == "once" and is_told:
+            continue
+        told.add(pattern)
+        said = f"Writing to production path: {path}."
+        due[f"{said} Ensure this is intentional implementation work."] = None
     return list(due)
 
 

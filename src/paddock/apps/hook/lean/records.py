@@ -191,29 +191,28 @@ def _place_json(rule: Rule) -> "dict[str, Json]":
     return {"text": clean(text, TEXT_CHARS_MAX), "file": file, "line": line}
 
 
-def mark_path(directory: str, session_id: str, pattern: str) -> str:
-    mark = sha256(f"{session_id}\0{pattern}".encode("utf-8", "surrogatepass"))
-    return f"{directory}/{mark.hexdigest()[:32]}"
+def was_given(directory: str, session_id: str, said: str) -> bool:
+    """Return whether a session was told this already; without a session that is not known."""
+    try:
+        posix.lstat(_mark_path(directory, session_id, said))
+    except OSError:
+        return False
+    return session_id != ""
 
 
-def claim_warning(directory: str, session_id: str, pattern: str) -> bool:
-    """Note, by an empty file, that a session was given a warning; return whether it is the first.
+def note_given(directory: str, session_id: str, said: str) -> None:
+    """Note by an empty file that a session was told this.
 
-    Where nothing can be made, it is given once more: too often is safe.
+    Where none can be made, it is told once more: too often is safe.
     """
     if not session_id:
-        return True
+        return
     try:
-        posix.close(posix.open(mark_path(directory, session_id, pattern), _FLAGS, 0o600))
-    except FileExistsError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def forget(path: str) -> None:
-    try:
-        posix.unlink(path)
+        posix.close(posix.open(_mark_path(directory, session_id, said), _FLAGS, 0o600))
     except OSError:
         return
+
+
+def _mark_path(directory: str, session_id: str, said: str) -> str:
+    mark = sha256(f"{session_id}\0{said}".encode("utf-8", "surrogatepass"))
+    return f"{directory}/{mark.hexdigest()[:32]}"

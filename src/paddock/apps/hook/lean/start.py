@@ -76,12 +76,9 @@ def _answer() -> bytes:
     client = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False)).get("--client", "")
     variables = _environment()
     data = _read()
-    # The library's directories last: what is looked for here lies in the one of extensions.
-    path = sys.path[1:]
-    sys.path[:] = path[::-1]
+    sys.path.pop(0)  # It holds these modules alone.
     answer, has_image = _lean(data, client, variables)
     if answer is None:
-        sys.path[:] = path
         answer = _full(data, client, variables, has_image)
     return answer
 

@@ -1,10 +1,13 @@
 """Our entries in Claude Code's settings: which there are, put in, found, taken out. Pure."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from paddock.errors import ConfigError
+from paddock.plane.clients import CLAUDE
 from paddock.text.json import (
     Node,
     Way,
@@ -31,6 +34,15 @@ JUDGED: Final = ("PreToolUse", "PermissionRequest")
 _AFTER: Final = ("PostToolUse", "PostToolUseFailure")
 _SESSION: Final = ("SessionStart", "SessionEnd", "SubagentStart", "SubagentStop")
 EVENTS: Final = (*JUDGED, *_AFTER, *_SESSION)
+
+
+NEAREST_FIRST: Final = ("local", "project", "user")
+
+
+def settings_files(root: Path, home: Path, variables: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the files of the scopes, nearest first: of a switch the first that says it counts."""
+    own, folder = Path(CLAUDE.of_user(str(home), variables)), root / CLAUDE.folder
+    return folder / "settings.local.json", folder / "settings.json", own / "settings.json"
 
 
 class Program(Struct, frozen=True):

@@ -7,10 +7,11 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from paddock.apps.hook.confinement import why_switched
 from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import Program
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.plane.clients import CLAUDE, CODEX, ClientFile, ClientFileEdit, read_client_file
+from paddock.plane.clients import CODEX, ClientFile, ClientFileEdit, read_client_file
 from paddock.text.json import parse_text
 from paddock.values.calls import Json
 
@@ -21,8 +22,6 @@ State = Literal["installed", "stale", "absent", "broken"]
 
 CLIENTS: Final[tuple[Client, ...]] = ("claude", "codex")
 SCOPES: Final[tuple[Scope, ...]] = ("project", "local", "user")
-_NEAREST_FIRST: Final[tuple[Scope, ...]] = ("local", "project", "user")
-"""Of a switch, Claude Code takes what the first of these scopes says that says anything."""
 SCOPES_OF: Final[Mapping[Client, tuple[Scope, ...]]] = {
     "claude": SCOPES,
     "codex": ("project", "user"),
@@ -43,11 +42,8 @@ class Places(Struct, frozen=True):
                 hint=f"one of: {', '.join(SCOPES_OF[client])}",
             )
         if client == "claude":
-            if scope == "project":
-                return self.root / CLAUDE.folder / "settings.json"
-            if scope == "local":
-                return self.root / CLAUDE.folder / "settings.local.json"
-            return Path(CLAUDE.of_user(str(self.home), self.variables)) / "settings.json"
+            files = claude.settings_files(self.root, self.home, self.variables)
+            return files[claude.NEAREST_FIRST.index(scope)]
         if scope == "project":
             return self.root / CODEX.folder / "config.toml"
         return Path(CODEX.of_user(str(self.home), self.variables)) / "config.toml"
@@ -136,21 +132,10 @@ def _has_ours(file: ClientFile, client: Client) -> bool:
 
 
 def _why_off(places: Places) -> str:
-    """Say why Claude Code runs no hook; empty if it runs them.
-
-    Threat: one line in a file that nobody commits takes the fence away for one person.
-    """
-    for scope in _NEAREST_FIRST:
-        path = places.path("claude", scope)
-        try:
-            file = read_client_file(path, follows=scope == "user")
-            is_off = None if file.content is None else claude.switch_in(file.text, str(path))
-        except (ConfigError, HostError) as error:
-            return f"nobody can tell whether {path} switches hooks off: {error.message}"
-        if is_off is not None:
-            off = f"disableAllHooks is true in {path}: no hook of this client runs"
-            return off if is_off else ""
-    return ""
+    """Threat: one line in a file that nobody commits takes the fence away for one person."""
+    files = claude.settings_files(places.root, places.home, places.variables)
+    on = "disableAllHooks is true in {}: no hook of this client runs"
+    return why_switched(files, claude.switch_in, "switches hooks off", on, follows=False)
 
 
 def _is_installed(file: ClientFile, client: Client, program: Program) -> bool:
