@@ -46,17 +46,16 @@ _UNHURRIED = ("PostToolUse", "PostToolUseFailure", "SessionStart")
 
 
 class Attempt:
+    image: "Json"
+    ground: Ground
+
     def __init__(self, data: bytes, client: str, variables: "Mapping[str, str]") -> None:
         self.data = data
         self.client = client
         self.variables = variables
         self.has_image = False
         """Whether an image may decide, and record where it says."""
-        self.ports: LeanPorts | None = None
-
-    @property
-    def has_recorded(self) -> bool:
-        return self.ports is not None and self.ports.has_begun
+        self.has_recorded = False
 
     def answer(self) -> bytes:
         """Raises DeclinedError (the full path decides) or ShapeError: nothing was recorded."""
@@ -69,27 +68,56 @@ class Attempt:
         start = start_of(asked.client, asked.cwd, self.variables, here)
         homes = find_homes(self.variables)
         path = image_path(homes, asked, start, self.variables)
-        image = load_image(path, key_path(homes))
+        self.image = load_image(path, key_path(homes))
         self.has_image = True
         if asked.agent_id and not asked.agent_type:
             raise DeclinedError("an agent that does not say what it is")
-        if asked.tool == SHELL_TOOL and not 0 <= time.time() - image["since"] < HELD_S:
+        if asked.tool == SHELL_TOOL and not 0 <= time.time() - self.image["since"] < HELD_S:
             # The next image is to know it again.
             self.has_image = False
             raise DeclinedError("it has to be found out again whether commands can be confined")
-        ground = Ground(image, asked, start, today_here())
-        ports = self.ports = LeanPorts(image, ground)
+        self.ground = Ground(self.image, asked, start, today_here())
         try:
             if asked.event == _CLIENT_START and not self._is_noted(asked.client, homes.paddock):
                 raise DeclinedError("a client's process that is to be noted")
-            return flow.answer(asked, ground, asked.cwd or here, ports)
+            return flow.answer(asked, self.ground, asked.cwd or here, self)
         except DeclinedError:
             # A ledger goes on in another file where one is full: the image names the old one.
-            self.has_image = ports.has_ledger()
+            self.has_image = self._has_ledger()
             raise
         except AppendFailedError as failed:
             reason = f"nothing can be decided: {failed}"
-            return flow.refusal_for(asked, reason, ground.scene.today)
+            return flow.refusal_for(asked, reason, self.ground.scene.today)
+
+    def append(self, record: LeanRecord) -> None:
+        """Raises: DeclinedError, AppendFailedError."""
+        # Where policy would ask and we are silent, nobody is asked: the client goes its own way.
+        if record.metadata.get("answer") == _ASK or record.metadata.get("event") == _CLIENT_END:
+            raise DeclinedError("an entry that a checkpoint has to cover at once")
+        ledger, folder, identity = self.image["ledger"]
+        if record.event_type == HOOK_EVENT and is_checkpoint_due(folder, record.metadata):
+            raise DeclinedError("a checkpoint is due, which the full path makes")
+        body = encode_record(record, posix.urandom(ID_BYTES), time.time())
+        self.has_recorded = True
+        try:
+            append_plain(ledger, identity, body)
+        except NotPlainError as why:
+            raise DeclinedError(str(why)) from None
+
+    def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
+        """Questions are the full path's. Raises: DeclinedError."""
+        holding = self.ground.engine.holding
+        if is_asked or holding is None:
+            raise DeclinedError("a question about a command")
+        return changed_input(judged.asked, holding, judged.directory)
+
+    def _has_ledger(self) -> bool:
+        ledger, _, identity = self.image["ledger"]
+        try:
+            status = posix.stat(ledger)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == identity
 
     def _is_noted(self, client: str, paddock: str) -> bool:
         """Find a mark of the client (`paddock.plane.clients`), or no need of one."""
@@ -101,43 +129,6 @@ class Attempt:
         except OSError:
             return False
         return pid != "" and any(mark.startswith(f"{pid}-") for mark in marks)
-
-
-class LeanPorts:
-    def __init__(self, image: "Json", ground: Ground) -> None:
-        self._image = image
-        self._ground = ground
-        self.has_begun = False
-
-    def has_ledger(self) -> bool:
-        ledger, _, identity = self._image["ledger"]
-        try:
-            status = posix.stat(ledger)
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == identity
-
-    def append(self, record: LeanRecord) -> None:
-        """Raises: DeclinedError, AppendFailedError."""
-        # Where policy would ask and we are silent, nobody is asked: the client goes its own way.
-        if record.metadata.get("answer") == _ASK or record.metadata.get("event") == _CLIENT_END:
-            raise DeclinedError("an entry that a checkpoint has to cover at once")
-        ledger, folder, identity = self._image["ledger"]
-        if record.event_type == HOOK_EVENT and is_checkpoint_due(folder, record.metadata):
-            raise DeclinedError("a checkpoint is due, which the full path makes")
-        body = encode_record(record, posix.urandom(ID_BYTES), time.time())
-        self.has_begun = True
-        try:
-            append_plain(ledger, identity, body)
-        except NotPlainError as why:
-            raise DeclinedError(str(why)) from None
-
-    def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
-        """Questions are the full path's. Raises: DeclinedError."""
-        holding = self._ground.engine.holding
-        if is_asked or holding is None:
-            raise DeclinedError("a question about a command")
-        return changed_input(judged.asked, holding, judged.directory)
 
 
 def is_checkpoint_due(folder: str, metadata: "dict[str, Json]") -> bool:
