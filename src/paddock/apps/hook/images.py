@@ -21,11 +21,9 @@ from paddock.apps.hook.lean.image import (
     KEY_BYTES,
     LISTED,
     NAME,
-    digest_at,
     find_homes,
     image_path,
     key_path,
-    listed_at,
     look_at,
     read_private,
     seal,
@@ -139,19 +137,16 @@ def _looked(ground: HookGround) -> list[Json] | None:
     if files.project is not None:
         contents.append(str(trust_record_path(files.project.path, environment)))
     # What confines commands: this boot, what was found out in it, the client's own sandbox.
-    confinement_files = (
-        BOOT,
-        *(str(path) for path in kept_files(environment)),
-        *map(str, settings_files(project.root.path, environment.home, dict(environment.variables))),
-    )
-    user, registry = str(environment.user_config), str(registry_directory(environment))
-    return [
-        *((NAME, name, look_at(name)) for name in names),
-        *((CONTENT, path, digest_at(path, False)) for path in contents),
-        *((FOLLOWED, path, digest_at(path, True)) for path in confinement_files),
-        (FOLLOWED, user, digest_at(user, True)),
-        (LISTED, registry, listed_at(registry)),
+    followed = [BOOT, *map(str, kept_files(environment)), str(environment.user_config)]
+    variables = dict(environment.variables)
+    followed += map(str, settings_files(project.root.path, environment.home, variables))
+    wanted = [
+        *((NAME, name) for name in names),
+        *((CONTENT, path) for path in contents),
+        *((FOLLOWED, path) for path in followed),
+        (LISTED, str(registry_directory(environment))),
     ]
+    return [(kind, path, look_at(path, kind)) for kind, path in wanted]
 
 
 def _above(path: str) -> list[str]:

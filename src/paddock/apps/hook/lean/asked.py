@@ -27,7 +27,6 @@ IGNORED_EVENTS = frozenset(
     }
 )
 
-CLIENTS = ("claude", "codex")
 PROJECT_VARIABLE = "CLAUDE_PROJECT_DIR"
 """Where Claude Code was started; the shell's own directory may be another by now."""
 _BLANKS = " \t\n\r"

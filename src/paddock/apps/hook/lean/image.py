@@ -88,43 +88,28 @@ def load_image(path: str, key_file: str) -> "Json":
     if seal(key, body) != sealed[len(FORMAT) : start]:
         raise DeclinedError("the image's seal is broken")
     image: Json = marshal.loads(body)  # noqa: S302 - sealed, and it makes plain values alone
-    if not is_current(image["looked"]):
+    if not all(look_at(path, kind) == wanted for kind, path, wanted in image["looked"]):
         raise DeclinedError("something changed since the image was made")
     return image
 
 
-def is_current(looked: "Json") -> bool:
-    for kind, path, wanted in looked:
-        if kind == LISTED:
-            found = listed_at(path)
-        else:
-            found = look_at(path) if kind == NAME else digest_at(path, kind == FOLLOWED)
-        if found != wanted:
-            return False
-    return True
-
-
-def look_at(path: str) -> "Json":
+def look_at(path: str, kind: int = NAME) -> "Json":
+    """Return what is seen there, None for nothing."""
+    if kind in (CONTENT, FOLLOWED):
+        return _digest_at(path, _READ if kind == FOLLOWED else _READ | posix.O_NOFOLLOW)
     try:
         status = posix.lstat(path)
     except (OSError, ValueError):
         return None
+    if kind == LISTED:
+        return status.st_mtime_ns
     return (status.st_mode, status.st_uid, status.st_dev, status.st_ino)
 
 
-def listed_at(path: str) -> "Json":
+def _digest_at(path: str, flags: int) -> "Json":
     try:
-        return posix.lstat(path).st_mtime_ns
-    except (OSError, ValueError):
-        return None
-
-
-def digest_at(path: str, through_links: bool) -> "Json":
-    try:
-        descriptor = posix.open(path, _READ if through_links else _READ | posix.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:
+        descriptor = posix.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as fault:
         return fault.errno
