@@ -83,7 +83,9 @@ def make_tables(
             own[profiles.index(table)] = None
         agents[name] = (tuple(own), [agent.as_json() for agent in chain])
     state = (real_path(environment.paddock_home), real_path(environment.config_home))
-    holding = (command_program(), root, {name: _held(project, name) for name in chains})
+    holding: Json = None
+    if is_held:
+        holding = (command_program(), root, {name: _held(project, name) for name in chains})
     return {
         **hook_tables(policy, also_write(project, client, environment, variables)),
         "scene": (root, str(environment.home), (*map(str, state), *installation_in(root))),
@@ -91,7 +93,7 @@ def make_tables(
         "scratch": policy.settings.hook.scratch,
         "profiles": tuple(profiles),
         "agents": agents,
-        "holding": holding if is_held else None,
+        "holding": holding,
         "warned": str(project.layout.ho2 / "scratch" / "hook-warnings"),
     }
 
