@@ -25,7 +25,6 @@ from paddock.plane.environment import Environment, read_environment, real_path
 from paddock.policy.decide import judge_for, shell_for
 from paddock.policy.presets import LOCKED
 from paddock.policy.profiles import CompiledProfile
-from paddock.storage.atomic import make_directories
 from paddock.values.calls import Json
 from paddock.values.decisions import Agent, AgentChain
 
@@ -56,7 +55,6 @@ def find_ground(
     engine = partial(PolicyEngine, project.policy, chain)
     ground = HookGround(tables, asked, start, today, engine)
     ground.project, ground.start, ground.why_read = project, start, why
-    make_directories(Path(ground.warned))
     return ground
 
 

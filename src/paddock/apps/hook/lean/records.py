@@ -207,9 +207,15 @@ def note_given(directory: str, session_id: str, said: str) -> None:
     """
     if not session_id:
         return
-    try:
-        posix.close(posix.open(_mark_path(directory, session_id, said), _FLAGS, 0o600))
-    except OSError:
+    for is_there in (True, False):
+        try:
+            if not is_there:
+                posix.mkdir(directory, 0o700)
+            posix.close(posix.open(_mark_path(directory, session_id, said), _FLAGS, 0o600))
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return
         return
 
 
