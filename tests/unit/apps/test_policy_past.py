@@ -171,10 +171,10 @@ def test_diff_shows_calls_that_two_files_decide_differently(user):
         (each["action"], each["old"]["outcome"], each["new"]["outcome"])
         for each in shown["witnesses"]
     }
-    assert found == {("tool:file:view x.pem", "deny", "allow")}
+    assert found == {("tool:file:view example.pem", "deny", "allow")}
     assert shown["witnesses"][0]["old"]["rule"]["file"] == "old.toml"
     said = user.run("policy", "diff", "old.toml", new)
-    assert (said.status, "newly allowed (deny → allow): tool:file:view x.pem" in said.out) == (
+    assert (said.status, "newly allowed (deny → allow): tool:file:view example.pem" in said.out) == (
         0,
         True,
     )
@@ -318,7 +318,7 @@ def test_diff_tries_a_binding_of_an_agent_of_the_plane_for_that_agent(user):
     (user.project / "new.toml").write_text('[agents.keeper]\nprofile = "locked"\n')
     assert user.run("agent", "create", "keeper", "--profile", "admin").status == 0
     shown = user.run("policy", "diff", "built-in", "new.toml", "--json").json["witnesses"]
-    assert ("tool:package:run *", "allow", "deny") in {
+    assert ("tool:package:list *", "allow", "deny") in {
         (each["action"], each["old"]["outcome"], each["new"]["outcome"]) for each in shown
     }
     (agent,) = user.home.rglob("agents/keeper/agent.json")

@@ -1,14 +1,13 @@
 """`policy diff`: calls that two policies answer differently, found from what differs.
 
-Each rule, entry and path pattern that stands in one policy alone is filled in, by itself and
-with each that it may meet, and every such call is put to both policies. What was not found is
-not proved away: three patterns may overlap where no two of them were tried. Where nothing that
-decides differs at all, every answer is the same.
+Each rule, entry and path pattern is made concrete, and every such call, each example of a rule
+and each call on record is put to both policies. What was not tried is not proved alike. Where
+nothing that decides differs at all, every answer is the same.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from itertools import chain, groupby
+from collections.abc import Callable, Hashable, Iterable
+from itertools import chain, groupby, product
 from itertools import count as numbers
 from typing import Final
 
@@ -17,18 +16,16 @@ from msgspec.structs import asdict
 
 from paddock.policy.decide import ChainJudge, judge_for
 from paddock.policy.engine import Policy
-from paddock.policy.places import BUILT_IN
-from paddock.policy.presets import LOCKED
+from paddock.policy.places import BUILT_IN, Place
 from paddock.policy.questions.differences import (
     CLOSES,
     ENDS,
+    EVERYTHING,
     UNTRUSTED,
     Differences,
     Item,
-    calls_for,
+    find_calls,
     find_differences,
-    may_meet,
-    may_meet_across,
 )
 from paddock.policy.questions.replay import KINDS
 from paddock.values.calls import Json
@@ -56,36 +53,34 @@ Rules = dict[RuleKey | None, RuleMatch | None]
 
 class _Group(Struct):
     said: tuple[str, str]
-    agents: dict[str, None]
-    calls: dict[Action, Hashable]
+    agents: dict[str, None] = field(default_factory=dict[str, None])
+    calls: dict[Action, Hashable] = field(default_factory=dict[Action, Hashable])
     """With the rules that decide, so that each set of them has its call shown."""
-    old: Rules
-    new: Rules
-
-    @property
-    def is_warning(self) -> bool:
-        return self.old.keys() == self.new.keys()
+    old: Rules = field(default_factory=Rules)
+    new: Rules = field(default_factory=Rules)
 
 
 def rows_of(witnesses: Iterable["WitnessCall"], differences: Differences) -> list[str]:
-    removed = frozenset(_key_of_item(item) for item in differences.removed)
-    added = frozenset(_key_of_item(item) for item in differences.added)
+    removed = frozenset(map(_key_of_item, differences.removed))
+    added = frozenset(map(_key_of_item, differences.added))
+    rows: dict[Hashable, _Group] = {}
+    for group in _by_call(witnesses):
+        # By what came; only where nothing did by what went, or by what held before.
+        cause = _named(group.new, added) or _named(group.old, removed) or frozenset(group.old)
+        row = rows.setdefault((group.said, frozenset(group.agents), cause), group)
+        row.calls |= group.calls
+        row.old |= group.old
+        row.new |= group.new
+    return [_row(group, removed, added) for group in rows.values()]
 
-    # A rule that came is one row, whatever held before in each profile; then what went is.
-    groups = _merged(_by_call(witnesses), lambda group: _cause(group, group.new, added))
-    groups = _merged(groups, lambda group: _cause(group, group.old, added))
-    return [_row(group, removed, added) for group in groups]
 
-
-def _cause(group: _Group, rules: Rules, added: frozenset[RuleKey]) -> Hashable:
-    """Tell rows of one outcome apart: by what came, and only where nothing did by `rules`."""
-    came = frozenset(
-        # Those built in are many, and nobody wrote them one by one.
+def _named(rules: Rules, changed: frozenset[RuleKey]) -> frozenset[RuleKey | tuple[str, str]]:
+    # Those built in are many, and nobody wrote them one by one.
+    return frozenset(
         (rule.source, BUILT_IN) if rule.file == BUILT_IN else key
-        for key, rule in group.new.items()
-        if rule is not None and key in added
+        for key, rule in rules.items()
+        if key is not None and rule is not None and key in changed
     )
-    return came if came or group.is_warning else frozenset(rules)
 
 
 def _by_call(witnesses: Iterable["WitnessCall"]) -> list[_Group]:
@@ -96,40 +91,27 @@ def _by_call(witnesses: Iterable["WitnessCall"]) -> list[_Group]:
         if bool(old.warnings) != bool(new.warnings):
             said = _with_warning(old), _with_warning(new)
         for action, agents in witness.calls.items():
-            known = found.setdefault((said, action), _Group(said, {}, {}, {}, {}))
-            known.agents.update(dict.fromkeys(agents))
+            known = found.setdefault((said, action), _Group(said))
+            known.agents |= dict.fromkeys(agents)
             known.old[_key_of(old.rule)] = old.rule
             known.new[_key_of(new.rule)] = new.rule
             known.calls[action] = (frozenset(known.old), frozenset(known.new))
     return list(found.values())
 
 
-def _merged(groups: Iterable[_Group], cause: Callable[[_Group], Hashable]) -> list[_Group]:
-    found: dict[Hashable, _Group] = {}
-    for group in groups:
-        key = (group.said, frozenset(group.agents), cause(group))
-        known = found.setdefault(key, group)
-        if known is not group:
-            known.calls.update(group.calls)
-            known.old.update(group.old)
-            known.new.update(group.new)
-    return list(found.values())
-
-
 def _row(group: _Group, removed: frozenset[RuleKey], added: frozenset[RuleKey]) -> str:
-    # By name are shown the shortest for each set of rules that decides.
-    shortest: dict[Hashable, Action] = {}
+    # By name is shown the first for each set of rules that decides.
+    first: dict[Hashable, Action] = {}
     for action, rules in group.calls.items():
-        known = shortest.get(rules, action)
-        shortest[rules] = min(known, action, key=lambda each: (len(str(each)), str(each)))
-    shown = [str(each) for each in _mixed(shortest.values())][:CALLS_MAX]
+        first.setdefault(rules, action)
+    shown = [str(each) for each in _mixed(first.values())][:CALLS_MAX]
     like = "like it" if len(shown) == 1 else "like them"
     also = _and_more(len(group.calls) - len(shown), "tried call", like)
     old, new = (word.partition(",")[0] for word in group.said)
     said = " → ".join(group.said)
     said = said if old == new else f"{KINDS[Outcome.parse(new)].value} ({said})"
     lines = [f"{said}: {', '.join(shown)}{also}"]
-    if not group.is_warning:
+    if group.old.keys() != group.new.keys():
         # The rules are the same where a warning alone differs.
         lines.append(f"  old: {_side(group.old, removed)}")
         lines.append(f"  new: {_side(group.new, added)}")
@@ -239,10 +221,9 @@ class Diff(Struct):
             for match in (*decision.matched, decision.rule)
             if match is not None
         }
-        items = (*self.differences.removed, *self.differences.added)
         return tuple(
             item
-            for item in items
+            for item in (*self.differences.removed, *self.differences.added)
             if (item.text, item.place.file, item.place.line) not in seen
             and item.says not in ("paths.warned", "paths.safe", CLOSES, ENDS)
         )
@@ -262,8 +243,8 @@ class Diff(Struct):
             )
         return (
             f"no example was found: {self.tried} calls were tried{cut}, made from all that"
-            " differs, and each has the same answer in both. That is no proof: a call where three"
-            " or more patterns meet, or a command in a form that was not tried, may still differ"
+            " differs, and each has the same answer in both. That is no proof: a call in which"
+            " patterns meet, or a command in a form that was not tried, may still differ"
         )
 
     def as_json(self) -> dict[str, Json]:
@@ -297,31 +278,31 @@ class Diff(Struct):
         return "\n".join(lines)
 
 
-def diff(old: Policy, new: Policy, chain_of: ChainOf) -> Diff:
+def diff(old: Policy, new: Policy, chain_of: ChainOf, recorded: Iterable[Action] = ()) -> Diff:
     """Look for calls that both answer differently, `TRIES_MAX` at most; `chain_of` may raise."""
     found = find_differences(old, new)
     search = _Search(Diff(found))
+    if not found.can_decide:
+        return search.report
     changed = (*found.removed, *found.added)
-    everything = (*changed, *found.common)
     taken = {binding.name for policy in (old, new) for binding in policy.settings.agents}
     others = chain((NOBODY,), (f"{NOBODY}-{number}" for number in numbers(2)))
     nobody = next(name for name in others if name not in taken)
-    profiles = tuple(dict.fromkeys((*old.profiles, *new.profiles)))
+    profiles = dict.fromkeys((*old.profiles, *new.profiles))
+    if all(item.profile for item in changed):
+        profiles = dict.fromkeys(item.profile for item in changed)
 
     def pair(title: str, agents: AgentChain) -> _Pair:
         return _Pair(title, judge_for(old, agents), judge_for(new, agents))
 
-    for item in changed:
-        partners = [each for each in everything if may_meet(item, each)]
-        names = (item.profile,) if item.profile else profiles
-        pairs = [pair(f"profile {name}", (Agent(nobody, name),)) for name in names]
-        for action in calls_for(item, partners):
-            for each in pairs:
-                search.attempt(each, action)
-    for name in found.bound:
-        bound = pair(f"agent {name}", chain_of(name))
-        for action in _actions_for(bound, everything):
-            search.attempt(bound, action)
+    past = tuple(recorded)
+    pairs = [pair(f"profile {name}", (Agent(nobody, name),)) for name in profiles]
+    for each, action in product(pairs, (*find_calls(changed, found.common), *past)):
+        search.attempt(each, action)
+    bound = [pair(f"agent {name}", chain_of(name)) for name in found.bound]
+    ends = Item("", "", ENDS, Place("", 0), EVERYTHING)
+    for each, action in product(bound, (*find_calls((ends, *changed), found.common), *past)):
+        search.attempt(each, action)
     search.report.witnesses = sorted(
         search.found.values(), key=lambda each: (each.what, -each.new.outcome, str(each.action))
     )
@@ -336,40 +317,20 @@ class _Pair(Struct, frozen=True):
 
 class _Search(Struct):
     report: Diff
-    seen: set[tuple[str, Action]] = field(default_factory=set[tuple[str, Action]])
     found: dict[object, WitnessCall] = field(default_factory=dict[object, WitnessCall])
 
     def attempt(self, pair: _Pair, action: Action) -> None:
-        title = pair.title
-        if (title, action) in self.seen:
-            return
         if self.report.tried >= TRIES_MAX:
             self.report.is_cut = True
             return
-        self.seen.add((title, action))
         self.report.tried += 1
         old, new = pair.old.decide(action), pair.new.decide(action)
         if old.outcome is new.outcome and bool(old.warnings) == bool(new.warnings):
             return
         answers = (old.outcome, bool(old.warnings), new.outcome, bool(new.warnings))
         key = (action.category, answers, _rule_key(old.rule), _rule_key(new.rule))
-        known = self.found.get(key)
-        if known is None:
-            self.found[key] = WitnessCall(action, old, new, {action: [title]})
-            return
-        known.calls.setdefault(action, []).append(title)
-        if len(str(action)) < len(str(known.action)):
-            # The shortest is the easiest to read.
-            known.action, known.old, known.new = action, old, new
-
-
-def _actions_for(pair: _Pair, everything: tuple[Item, ...]) -> Iterator[Action]:
-    profiles = {each.name for judge in (pair.old, pair.new) for each in judge.profiles()}
-    profiles.add(LOCKED)
-    held = [item for item in everything if item.profile in profiles]
-    for number, item in enumerate(held, 1):
-        # All these profiles judge one call: what two of them allow shows that a third does not.
-        yield from calls_for(item, [each for each in held[number:] if may_meet_across(item, each)])
+        known = self.found.setdefault(key, WitnessCall(action, old, new, {}))
+        known.calls.setdefault(action, []).append(pair.title)
 
 
 def _rule_key(rule: RuleMatch | None) -> object:

@@ -15,9 +15,18 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.policy.compiled import find_hits
+from paddock.policy.compiled import find_hits, fold, matches_name
 from paddock.policy.engine import GUARDING_LISTS, Layers, PathGuards, Policy, Writer, assemble
-from paddock.policy.globs import CharClass, Segment, Wild
+from paddock.policy.globs import (
+    DEPTH,
+    CharClass,
+    Glob,
+    Segment,
+    Wild,
+    fold_segment,
+    literal_of,
+    split_lead,
+)
 from paddock.policy.load import PathsTable, PolicyDocument
 from paddock.policy.pathset import (
     ROOT,
@@ -25,13 +34,13 @@ from paddock.policy.pathset import (
     PathList,
     PathPattern,
     build_index,
+    code_segment,
     compile_pattern,
     has_class,
 )
 from paddock.policy.places import BUILT_IN, PatternError, Place, Text, quote_toml
 from paddock.policy.presets import RARELY_CONFINED, presets
 from paddock.policy.profiles import rule_matches
-from paddock.policy.questions.differences import common_row, path_parts
 from paddock.policy.rules import ActionPattern, HeadPattern, Profile, Rule, parse_concrete
 from paddock.text.show import name_some
 from paddock.values.calls import Json
@@ -109,15 +118,24 @@ def is_swallowed(guards: PathGuards, rule: Rule) -> PathPattern | None:
 
 
 def _whole(layers: Layers, path: PathPattern) -> Layers:
-    parts = path_parts(path.glob)
     return tuple(
         layer
         for layer in layers
-        if not any(
-            pattern.negated and common_row(parts, path_parts(pattern.glob)) is not None
-            for pattern in layer.patterns
-        )
+        if not any(each.negated and _may_meet(path.glob, each.glob) for each in layer.patterns)
     )
+
+
+def _may_meet(one: Glob, other: Glob) -> bool:
+    """Whether one path may match both; the names in front, or the last one, rule it out."""
+    if not (one.anywhere or other.anywhere):
+        leads = (fold(split_lead(each.segments)[0]).split("/") for each in (one, other))
+        if any(first != second for first, second in zip(*leads, strict=False) if first and second):
+            return False
+    ends = [fold_segment(each.segments[-1]) for each in (one, other)]
+    for end, against in (ends, reversed(ends)):
+        if (name := literal_of(end)) is not None and against != DEPTH:
+            return matches_name(code_segment(against), name)
+    return True
 
 
 def _without_brackets(pattern: PathPattern) -> PathPattern:
@@ -133,18 +151,18 @@ def _samples(pattern: PathPattern) -> tuple[str, ...]:
     return path_samples(_without_brackets(pattern)) + root
 
 
-def path_samples(pattern: PathPattern) -> tuple[str, ...]:
+def path_samples(pattern: PathPattern, fills: Sequence[str] = _FILLS) -> tuple[str, ...]:
     glob = pattern.glob
     found: list[str] = []
-    for fill, depth in product(_FILLS, (0, 1, 2)):
+    for fill, depth in product(fills, (0, 1, 2)):
         # No component is empty: where a star is all of it, it takes a character.
-        name = fill or FILL[0]
+        name = fill or fills[1]
         parts: list[str] = []
         for segment in glob.segments:
             if segment == (Wild.DEPTH,):
                 parts += [name] * depth
             else:
-                parts.append(_filled(segment, fill) or name)
+                parts.append(_filled(segment, fill, fills[1]) or name)
         if glob.segments[-1] == (Wild.DEPTH,) and depth == 0:
             parts.append(name)
         if glob.anywhere:
@@ -153,15 +171,15 @@ def path_samples(pattern: PathPattern) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _filled(segment: Segment, fill: str) -> str:
+def _filled(segment: Segment, fill: str, one: str) -> str:
     out = ""
     for piece in segment:
         if isinstance(piece, str):
             out += piece
         elif isinstance(piece, CharClass):
-            out += piece.ranges[0][0] if piece.ranges and not piece.negated else FILL[0]
+            out += piece.ranges[0][0] if piece.ranges and not piece.negated else one
         else:
-            out += FILL[0] if piece is Wild.ONE else fill
+            out += one if piece is Wild.ONE else fill
     return out
 
 

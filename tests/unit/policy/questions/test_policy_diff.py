@@ -7,10 +7,8 @@ import pytest
 from paddock.errors import UsageError
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.globs import parse_glob
 from paddock.policy.presets import CLIENT_TOOLS
 from paddock.policy.questions.compare import Diff, diff
-from paddock.policy.questions.differences import ANYTHING, common_texts, path_parts, word_parts
 from paddock.policy.rules import parse_action
 from paddock.values.decisions import Agent, AgentChain
 from tests.support.policies import chain_below
@@ -100,7 +98,7 @@ def test_a_rule_for_a_command_has_an_example_however_it_is_written(rule: str, li
 def test_a_witness_may_need_two_patterns_that_meet() -> None:
     old = '[profiles.p]\nallow = ["tool:file:view /src/**"]\ndeny = ["tool:file:view *.py"]\n'
     report = compared(old.replace('deny = ["tool:file:view *.py"]\n', ""), old)
-    assert ("tool:file:view src/x.py", "deny", "allow") in found(report)
+    assert ("tool:file:view src/example.py", "deny", "allow") in found(report)
 
 
 def test_a_list_in_which_order_counts_is_looked_at_whole() -> None:
@@ -181,40 +179,26 @@ def rows(report: Diff) -> list[list[str]]:
 
 def test_what_differs_in_the_profile_alone_is_one_row_that_names_the_profiles() -> None:
     report = compared(PROTECTED, "")
-    assert rows(report) == [
-        [
-            "newly denied (allow → deny): tool:file:create db, and 14 tried calls like it",
-            "  old: tool:* (profiles.open.allow, built-in), and 2 other rules",
-            "  new: /db/ (paths.protected, new.toml:2)",
-            "  for: profile open, profile standard, profile admin",
-        ],
-        [
-            "newly denied (allow → deny): tool:output:write db, and 14 tried calls like it",
-            "  old: tool:* (profiles.open.allow, built-in), and 3 other rules",
-            "  new: /db/ (paths.protected, new.toml:2)",
-            "  for: profile open, profile standard, profile reviewer, profile admin",
-        ],
-        [
-            "newly denied (allow → deny): tool:shell:run echo x > db, and 23 tried calls like it",
-            "  old: tool:* (profiles.open.allow, built-in), and one other rule",
-            "  new: /db/ (paths.protected, new.toml:2)",
-            "  for: profile open, profile admin",
-        ],
-        [
-            "newly denied (confine → deny): tool:shell:run echo x > db, and 23 tried calls like it",
-            "  old: tool:shell:* (profiles.standard.otherwise, built-in)",
-            "  new: /db/ (paths.protected, new.toml:2)",
-            "  for: profile standard",
-        ],
+    said = [row[0].partition(",")[0] for row in rows(report)]
+    assert said == [
+        "newly denied (allow → deny): tool:file:create db",
+        "newly denied (allow → deny): tool:output:write db",
+        "newly denied (allow → deny): tool:shell:run echo x > db",
+        "newly denied (confine → deny): tool:shell:run echo x > db",
+    ]
+    assert rows(report)[0][1:] == [
+        "  old: tool:* (profiles.open.allow, built-in), and 2 other rules",
+        "  new: /db/ (paths.protected, new.toml:2)",
+        "  for: profile open, profile standard, profile admin",
     ]
     # JSON keeps a witness for each rule that decided before.
     assert len(report.witnesses) == 10
-    back = compared("", PROTECTED)
-    assert [row[0] for row in rows(back)] == [
-        "newly confined (deny → confine): tool:shell:run echo x > db, and 23 tried calls like it",
-        "newly allowed (deny → allow): tool:file:create db, and 14 tried calls like it",
-        "newly allowed (deny → allow): tool:output:write db, and 14 tried calls like it",
-        "newly allowed (deny → allow): tool:shell:run echo x > db, and 23 tried calls like it",
+    back = [row[0].partition(",")[0] for row in rows(compared("", PROTECTED))]
+    assert back == [
+        "newly confined (deny → confine): tool:shell:run echo x > db",
+        "newly allowed (deny → allow): tool:file:create db",
+        "newly allowed (deny → allow): tool:output:write db",
+        "newly allowed (deny → allow): tool:shell:run echo x > db",
     ]
 
 
@@ -241,7 +225,7 @@ def bound(**profiles: str) -> str:
         (
             bound(main="docs-only", Explore="nothing"),
             bound(main="docs-only", Explore="names"),
-            ("tool:file:view docs/x.md", "deny", "allow"),
+            ("tool:file:view docs/example.md", "deny", "allow"),
         ),
     ],
 )
@@ -309,9 +293,9 @@ def test_rules_of_a_persons_own_are_a_row_each_and_those_built_in_are_one() -> N
         "  new: tool:file:view b (profiles.standard.deny, new.toml:5)",
     ]
     (row,) = (row for row in rows(compared(BASE, "")) if "tool:client:Agent" in row[0])
-    assert row[0] == (
-        "newly denied (allow → deny): tool:client:Agent, tool:output:write src, tool:search:grep src, "
-        "tool:client:AskUserQuestion, and 117 tried calls like them"
+    assert row[0].startswith(
+        "newly denied (allow → deny): tool:client:Agent, tool:output:write example, "
+        "tool:search:find example, tool:client:AskUserQuestion, and "
     )
     assert all(f"tool:client:{name}" in row[1] for name in CLIENT_TOOLS)
     assert row[2:] == ["  new: no rule; unknown is no", "  for: profile standard"]
@@ -322,10 +306,9 @@ def test_a_warning_alone_is_a_witness_of_its_own_kind_and_no_rule_is_named() -> 
     kinds = {(each.what, str(each.action)) for each in report.witnesses}
     assert ("warning", "tool:file:create lib/example") in kinds
     assert all(what == "warning" for what, _ in kinds)
-    assert [
-        "allow → allow, warned: tool:file:create lib/example, and 13 tried calls like it",
-        "  for: profile open, profile standard, profile admin",
-    ] in rows(report)
+    (row,) = (row for row in rows(report) if "tool:file:create lib/example" in row[0])
+    assert row[0].startswith("allow → allow, warned: ")
+    assert row[1:] == ["  for: profile open, profile standard, profile admin"]
 
 
 def test_an_untrusted_file_is_compared_as_far_as_it_holds() -> None:
@@ -341,7 +324,7 @@ def test_what_an_untrusted_file_does_not_name_differs_from_what_holds_without_it
         policy(""), policy('[profiles.standard]\nallow = ["tool:search:*"]', trusted=False)
     )
     seen = found(report)
-    assert ("tool:file:view src", "allow", "deny") in seen
+    assert ("tool:file:create example", "allow", "deny") in seen
     assert not any(old == new == "allow" for _, old, new in seen)
     assert [item.says for item in report.differences.added] == [
         "untrusted allow",
@@ -352,10 +335,10 @@ def test_what_an_untrusted_file_does_not_name_differs_from_what_holds_without_it
 
 def test_a_profile_without_rules_differs_from_none() -> None:
     report = compared("[profiles.reviewer]\n", "")
-    assert ("tool:file:view src", "allow", "deny") in found(report)
+    assert ("tool:file:view example", "allow", "deny") in found(report)
     assert {name for each in report.witnesses for name in each.agents} == {"profile reviewer"}
     back = compared("", "[profiles.reviewer]\n")
-    assert ("tool:file:view src", "deny", "allow") in found(back)
+    assert ("tool:file:view example", "deny", "allow") in found(back)
     assert compared("[profiles.reviewer]\n", "[profiles.reviewer]\n").witnesses == []
 
 
@@ -363,34 +346,3 @@ def test_patterns_of_any_length_are_compared() -> None:
     long = "a" * 3000
     report = compared(BASE.replace("git push *", f'git push *", "tool:file:create {long}*b'))
     assert [each.old.outcome.word for each in report.witnesses][:1] == ["allow"]
-    deep = "/".join(["a"] * 1500)
-    rows = common_texts(path_parts(parse_glob(deep)), path_parts(parse_glob(f"{deep[:-1]}*")))
-    assert rows[0] == ("a",) * 1500
-    assert (
-        common_texts(path_parts(parse_glob(f"/{long}b")), path_parts(parse_glob(f"/{long}"))) == ()
-    )
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "text"),
-    [
-        ("/src/**", "*.py", "src/x.py"),
-        ("/src/**/test_*.py", "/src/a/**", "src/a/test_x.py"),
-        ("a*c", "*b*", "abc"),
-        ("[a-c]?", "*z", "az"),
-        ("[!a]", "[ab]", "b"),
-        ("/a/b", "/a/c", None),
-        ("docs/**", "DOCS/a", "docs/a"),
-    ],
-)
-def test_the_common_text_of_two_path_patterns(one: str, other: str, text: str | None) -> None:
-    rows = common_texts(path_parts(parse_glob(one)), path_parts(parse_glob(other)))
-    assert ("/".join(rows[0]) if rows else None) == text
-
-
-def test_the_common_text_of_two_command_patterns() -> None:
-    rows = common_texts(word_parts("git * --force *"), word_parts("git push *"))
-    assert " ".join(rows[0]) == "git push --force"
-    assert common_texts(word_parts("git"), word_parts("ls")) == ()
-    assert common_texts(word_parts("bin/* *"), word_parts("*/a *"))[0] == ("bin/a",)
-    assert common_texts(ANYTHING, ANYTHING)[0] == ("example",)
