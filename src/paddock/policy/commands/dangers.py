@@ -5,6 +5,7 @@ reason; a program without a row is judged by the generic ones. Sources: the prog
 pages, and the published ways out of allow-lists.
 """
 
+import re
 from collections import defaultdict
 from typing import Final
 
@@ -304,35 +305,25 @@ VALUED: Final = {
 One that is a mere flag in some subcommand does not stand here."""
 
 # Threat: of sed, anything but what is listed: e, w, W, r, R, the flags e and w, files of scripts.
-_SED_ADDRESS: Final = r"(?:\d+(?:~\d+)?|\$|/(?:\\[^\n]|[^/\\\n\[]|\[[^\]\n/]+\])*/I?)"
-_SED_COMMAND: Final = (
-    rf"\s*(?:{_SED_ADDRESS}(?:\s*,\s*(?:{_SED_ADDRESS}|[+~]\d+))?)?\s*!?\s*"
-    r"(?:[pdDPgGhHnNxz=}{]|[qQl]\s?\d*"
-    r"|s([/|,#@:])(?:\\[^\n]|(?!\1)[^\\\n\[])*(?:\[(?:(?!\1)[^\]\n])+\](?:\\[^\n]|(?!\1)[^\\\n\[])*)*"
-    r"\1(?:\\[^\n]|(?!\1)[^\\\n])*\1[gpiI\d]*"
-    r"|)"
+# Possessive throughout: a hostile script must not make the search go back.
+_BRACKETS: Final = r"\[\^?+\]?+(?:\[[:.=][^\]\n]*+\]|[^\]\n])*+\]"
+_REGEX: Final = rf"(?:\\.|{_BRACKETS}|(?!END)[^\\\[\n])*+END"
+_MADE: Final = r"(?:\\.|(?!END)[^\\\n])*+END"
+_SED: Final = lazy_pattern(
+    rf"(?:[\s{{}};!,+~\d$=dDgGhHnNpPqQlLxzF]|#[^\n]*+|/{_REGEX.replace('END', '/')}I?+"
+    r"|[bTt:][ \t]*+[^\s;}]*+|[aic](?:\\.|[^\\\n])*+"
+    r"|s([^\\\n\w\[])" + (_REGEX + _MADE).replace("END", r"\1") + r"[gpiImM\d]*+"
+    r"|y([^\\\n\w\[])" + (_MADE + _MADE).replace("END", r"\2") + ")*+",
+    re.DOTALL,
 )
-_SED_ONE: Final = lazy_pattern(_SED_COMMAND)
+"""Scripts that only print: no `w`, `r` or `e`."""
 _AWK_DANGER: Final = lazy_pattern(
     r"\bsystem\b|(?<!\|)\|(?!\|)|\|\|\||>(?!=)|getline|@|\bclose\b|\bfflush\b"
 )
 
 
 def is_plain_sed(script: str) -> bool:
-    at = 0
-    while True:
-        match = _SED_ONE.match(script, at)
-        if match is None:
-            return False
-        at = match.end()
-        rest = script[at:].lstrip(" \t")
-        if not rest:
-            return True
-        opens = match[0].rstrip().endswith(("{", "}"))
-        if rest[0] in ";\n}":
-            at = len(script) - len(rest) + (rest[0] != "}")
-        elif not opens or match.end() == match.start():
-            return False
+    return _SED.fullmatch(script) is not None
 
 
 def is_plain_awk(program: str) -> bool:

@@ -67,7 +67,6 @@ def count_code_chars(text: str) -> int:
 
 
 def _line_ends(text: str) -> dict[str, list[int]]:
-    """Return where lines end that may end a here-document, by what stands on them."""
     found: dict[str, list[int]] = {}
     at = 0
     for line in text.split("\n"):

@@ -57,7 +57,8 @@ def find_loose_word(words: Sequence[Word]) -> str:
     for index, word in enumerate(words):
         if word.unknown or word.inexact:
             return f"{word.source!r}: {word.unknown or word.inexact}"
-        if word.glob and (index == 0 or not _is_tame_glob(word.text)):
+        is_tame = not (_GLOB.match(word.text) or word.text.startswith("-") or ".." in word.text)
+        if word.glob and (index == 0 or not is_tame):
             # Threat: a file named like an option, which an unquoted pattern becomes.
             return f"{word.source!r} may become anything"
         if word.glob and _takes_operands_seriously(program_name(words[0].text), index):
@@ -89,7 +90,6 @@ def is_neutral(words: Sequence[Word], *, is_piped: bool) -> bool:
 
 
 def see_exactly(way: Way) -> Iterator[Way]:
-    """Yield a command, and what it starts by words that an allow knows, all spelt out here."""
     words: tuple[Word, ...] = way[0]
     starts: tuple[int, ...] = way[1]
     is_moved = way[2]
@@ -106,10 +106,6 @@ def see_exactly(way: Way) -> Iterator[Way]:
         else:
             return
         yield words, starts, is_moved
-
-
-def _is_tame_glob(text: str) -> bool:
-    return not _GLOB.match(text) and not text.startswith("-") and ".." not in text
 
 
 def _takes_operands_seriously(program: str, index: int) -> bool:
@@ -143,7 +139,11 @@ def find_danger(
         return ""
     if program in WRAPPERS:
         stop = min((later for later in starts if later > start), default=len(words))
-        return _find_wrapper_danger(words, start, stop, named)
+        for index in range(start + 1, stop):
+            word = words[index]
+            if named[index] is not None and (word.startswith("-") or ASSIGNMENT.match(word)):
+                return f"{word!r} is an option of {program!r}, and no word of the rule names it"
+        return ""
     if program in TRUSTED_BY_PROGRAM:
         return _find_untrusted(words, start, named, TRUSTED_BY_PROGRAM[program])
     rows: tuple[Caution, ...] = CAUTIONS_BY_PROGRAM.get(program, ())
@@ -161,16 +161,6 @@ def find_danger(
         for row in rows or GENERIC:
             if is_caught(words[index], row, program) and not is_caught(beginning, row, program):
                 return f"{words[index]!r} {row.does}, and no word of the rule names it"
-    return ""
-
-
-def _find_wrapper_danger(
-    words: Sequence[str], start: int, stop: int, named: Sequence[str | None]
-) -> str:
-    for index in range(start + 1, stop):
-        word = words[index]
-        if named[index] is not None and (word.startswith("-") or ASSIGNMENT.match(word)):
-            return f"{word!r} is an option of {words[start]!r}, and no word of the rule names it"
     return ""
 
 
@@ -385,7 +375,6 @@ class CommandPattern(Struct, frozen=True):
         return any(self._matches_reading(Reading(words, at, len(words))) for at in places)
 
     def matches_exactly(self, command: SimpleCommand) -> bool:
-        """Return whether an allow with this pattern covers `command`."""
         return self.is_any or not self.find_obstacle(command)
 
     def find_obstacle(self, command: SimpleCommand) -> str:
@@ -423,7 +412,6 @@ class CommandPattern(Struct, frozen=True):
         return ""
 
     def find_bar(self) -> str:
-        """Return why a narrow allow with this pattern covers no command at all; else empty."""
         if self.is_any or not self.words[0].is_literal:
             return ""
         if ASSIGNMENT.match(self.text.lstrip(" ")):
@@ -529,12 +517,7 @@ def _plain_path(path: str) -> str:
 
 
 def compile_command_pattern(text: str) -> CommandPattern:
-    """Return the compiled pattern.
-
-    Raises:
-        PatternError: a ValueError; the pattern can match nothing.
-
-    """
+    """Return the compiled pattern; PatternError, a ValueError, where it can match nothing."""
     if not text.strip(" "):
         raise PatternError("an empty command pattern matches nothing", 'for any command, write "*"')
     hidden = next((char for char in text if not char.isprintable()), "")

@@ -66,7 +66,6 @@ def find_persons_act(line: CommandLine) -> str:
 
 
 def place_of(arguments: Sequence[str]) -> tuple[str, str]:
-    """Return the command and the sub-command of the words behind `paddock`; empty where none."""
     rest = _without_common(arguments)
     name = rest[0] if rest else ""
     has_sub = len(rest) > 1 and "" not in READING.get(name, ()) and not rest[1].startswith("-")

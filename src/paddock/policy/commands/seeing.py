@@ -276,12 +276,9 @@ class _Seeing(Struct, dict=True):
             case "source" | ".":
                 self.run_time(f"{name} runs a file in this shell")
                 self.queue.append((at + 1, end, False))
-            case "trap":
+            case "trap" | "alias":
                 for word in self.words[at + 1 : end]:
-                    self.script(word.text)
-            case "alias":
-                for word in self.words[at + 1 : end]:
-                    self.script(word.text.partition("=")[2])
+                    self.script(word.text if name == "trap" else word.text.partition("=")[2])
             case "export" | "declare" | "typeset" | "local" | "readonly":
                 self.assigned(at, end)
             case _:
@@ -356,7 +353,6 @@ class _Seeing(Struct, dict=True):
         return {name: self.places(option.fullmatch) for name, option in _MOVING.items()}
 
     def is_shell(self, index: int) -> bool:
-        """Whether the word names a shell: `docker exec -i c sh`."""
         return program_name(self.words[index].text) in SHELLS
 
     def caught(self, program: str) -> list[int]:

@@ -99,7 +99,6 @@ _JOINERS: Final = frozenset({";", "&", "|", "|&", "&&", "||"})
 
 
 def _are_apart(left: "Node", right: "Node") -> bool:
-    """Whether the two neighbours of a bare continuation stay two tokens: one is an operator."""
     operators = [node.type in _JOINERS or node.type in ("(", ")") for node in (left, right)]
     return operators[0] != operators[1]
 
@@ -134,8 +133,6 @@ class RawCommand(Struct):
 
 
 class Findings(Struct):
-    """Sentences without repetitions, in order."""
-
     commands: list[RawCommand] = field(default_factory=list[RawCommand])
     writes: list[str] = field(default_factory=list[str])
     reads: list[str] = field(default_factory=list[str])
@@ -419,7 +416,6 @@ class _Walk:
         return later
 
     def here_document(self, node: "Node") -> "list[Node]":
-        """Check that the document is what bash reads, and read what its line goes on with."""
         children = node.children
         start = next((child for child in children if child.type == "heredoc_start"), None)
         body = next((child for child in children if child.type == "heredoc_body"), None)
@@ -455,7 +451,6 @@ class _Walk:
     # --- words and what is between them -----------------------------------
 
     def word(self, node: "Node") -> "tuple[Word, list[Node]]":
-        """Return the word at `node`, and the nodes in it that may hold commands."""
         source = self.source(node)
         try:
             word = parse_word(source)

@@ -43,7 +43,6 @@ class Word(Struct, frozen=True):
 
     @property
     def is_literal(self) -> bool:
-        """Whether the program gets exactly `text`, whatever happens at run time."""
         return not self.unknown and not self.inexact and not self.glob
 
 
@@ -398,7 +397,6 @@ class SimpleCommand(Struct, frozen=True):
 
     @property
     def program(self) -> str:
-        """Return the program as it is named in the line."""
         return self.words[0].text
 
 

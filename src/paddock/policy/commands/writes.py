@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.pattern import lazy_pattern
+from paddock.policy.commands.dangers import is_plain_sed
 from paddock.policy.commands.words import Reading, Sift, Touch, program_name
 from paddock.policy.commands.wrappers import WRAPPERS
 
@@ -295,7 +296,6 @@ def _chosen(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
 
 
 def _brought(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
-    """Return the target of a copy, and the files in it if it may be a directory."""
     operands, directories = found.operands, found.of(row.into)
     if name == "install" and found.has("-d --directory"):
         return operands
@@ -358,18 +358,6 @@ def _dd(words: Sequence[str]) -> Touch:
     return Touch(written, reads=read)
 
 
-# Possessive throughout: a hostile script must not make the search go back.
-_BRACKETS: Final = r"\[\^?+\]?+(?:\[[:.=][^\]\n]*+\]|[^\]\n])*+\]"
-_REGEX: Final = rf"(?:\\.|{_BRACKETS}|(?!END)[^\\\[\n])*+END"
-_MADE: Final = r"(?:\\.|(?!END)[^\\\n])*+END"
-_SED: Final = lazy_pattern(
-    rf"(?:[\s{{}};!,+~\d$=dDgGhHnNpPqQlLxzF]|#[^\n]*+|/{_REGEX.replace('END', '/')}I?+"
-    r"|[bTt:][ \t]*+[^\s;}]*+|[aic](?:\\.|[^\\\n])*+"
-    r"|s([^\\\n\w\[])" + (_REGEX + _MADE).replace("END", r"\1") + r"[gpiImM\d]*+"
-    r"|y([^\\\n\w\[])" + (_MADE + _MADE).replace("END", r"\2") + ")*+",
-    re.DOTALL,
-)
-"""Scripts that only print: no `w`, `r` or `e`."""
 SCRIPT_CHARS_MAX: Final = 2_000
 """A longer script is asked about: a line may name sed, with its script, a thousand times."""
 
@@ -379,7 +367,7 @@ def _is_plain_sed(found: _Words) -> bool:
     if not found.has("-e -f --expression --file"):
         scripts = found.operands[:1]
     script = "\n".join(scripts)
-    return len(script) <= SCRIPT_CHARS_MAX and _SED.fullmatch(script) is not None
+    return len(script) <= SCRIPT_CHARS_MAX and is_plain_sed(script)
 
 
 _FIND_FILES: Final = frozenset({"-fprint", "-fprint0", "-fprintf", "-fls"})
@@ -421,7 +409,6 @@ def _find(words: Sequence[str], executed: Iterable[Touch]) -> Touch:
 
 
 def _find_tests(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the tests that all hold for what is found; none where that cannot be told."""
     if not _FIND_MIXED.isdisjoint(words):
         return ()
     own = list(takewhile(lambda word: not word.startswith(("-exec", "-ok")), words))

@@ -219,3 +219,33 @@ def test_a_deny_of_a_path_holds_for_other_spellings_of_it():
 def test_a_module_run_by_python_is_read_as_the_program():
     assert is_denied("pip install *", "python3 -m pip install x")
     assert is_denied("pip install *", "/usr/bin/python3.11 -Im pip install x")
+
+
+OPTIONS = ("", "-I ", "-bb ", "-X dev ", "-Xdev ", "-W error ", "-Werror ", "-Wc ", "-I -X dev ")
+
+
+def is_allowed(rule, command):
+    line = parse_line(command)
+    pattern = compile_command_pattern(rule)
+    doubts = line.problems or line.runtime_only or any(each.obstacles for each in line.commands)
+    return not doubts and all(pattern.matches_exactly(each) for each in line.commands)
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, "--check-hash-based-pycs always "])
+def test_what_a_module_loads_by_its_options_rides_on_no_rule(options):
+    rule = f"python {options}-m pytest *"
+    assert is_allowed(rule, f"python {options}-m pytest tests -q")
+    assert not is_allowed(rule, f"python {options}-m pytest -p evil")
+    assert not is_allowed(rule, f"python {options}-m pytest -c evil.ini")
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_module_in_the_word_of_its_option_is_in_doubt(options):
+    rule = f"python {options}-mpytest *"
+    assert not is_allowed(rule, f"python {options}-mpytest -p evil")
+    assert not is_allowed(rule, f"python {options}-mpytest tests")
+
+
+@pytest.mark.parametrize("line", ["python x.py -m pytest -p y", "python -c 'x' -m pytest -p y"])
+def test_behind_a_script_or_a_text_there_is_no_module(line):
+    assert parse_line(line).commands[0].starts == (0,)
