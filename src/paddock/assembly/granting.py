@@ -44,7 +44,7 @@ from paddock.plane.trust import own_policy_path, plan_trust, write_trust
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy, PolicySource
 from paddock.policy.places import PatternError
-from paddock.policy.questions.flip import Always, Sources, plan_always
+from paddock.policy.questions.flip import Always, plan_always
 from paddock.policy.rules import compile_rule, parse_concrete
 from paddock.runtime.approvals import ApprovalRequest, approval_digest
 from paddock.runtime.asking import (
@@ -391,11 +391,11 @@ def _rules(
     files = project.files
     file = own_policy_path(project.root)
     own, user = files.project, files.user
-    sources = Sources(
-        PolicySource(file.name, b"" if own is None else own.content, own is None or own.trusted),
-        None if user is None else PolicySource(user.path.name, user.content),
+    source = PolicySource(
+        file.name, b"" if own is None else own.content, own is None or own.trusted
     )
-    always = plan_always(policy, chain, actions, sources, reason)
+    users = None if user is None else PolicySource(user.path.name, user.content)
+    always = plan_always(policy, chain, actions, source, users, reason)
     return file, None if own is None else own.content, always
 
 

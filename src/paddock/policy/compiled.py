@@ -60,7 +60,6 @@ Hit = tuple[int, int]
 def find_rules(
     profile: "Json", category: str, operation: str, target: str, is_directory: bool = False
 ) -> list[int]:
-    """Return the rules that match an action, those for commands left aside."""
     rules = profile["rules"]
     matched = list(profile["plain"])
     matched += sorted({number for _, number in find_hits(profile["paths"], target, is_directory)})
@@ -168,7 +167,6 @@ def permits(hits: list[Hit], negated: "Json") -> bool:
 
 
 def find_listed(lists: "Json", hits: list[Hit], wanted: "Sequence[str]") -> list[tuple[str, int]]:
-    """Return what decides for each list of these kinds, with its kind, in the order of lists."""
     _, negated, owners, kinds, _, _ = lists
     found: list[tuple[str, int]] = []
     if not hits:
@@ -311,7 +309,6 @@ def matches_name(segment: "Json", name: str) -> bool:
 
 
 def matches_text(parts: tuple[str, ...], text: str) -> bool:
-    """Match text with any text between two parts."""
     first, last = parts[0], parts[-1]
     if len(parts) == 1:
         return text == first

@@ -89,19 +89,9 @@ def writer_of(actions: Sequence[Action]) -> Writer:
     return Writer.COMMAND if actions and actions[0].category == "shell" else Writer.FILE_TOOL
 
 
-_recent: dict[tuple[int, int], "ChainJudge"] = {}
-"""Judges by the identity of policy and chain; each holds both, so no identity is reused."""
-
-
+@lru_cache(maxsize=CACHED_CHAINS)
 def judge_for(policy: Policy, chain: AgentChain) -> "ChainJudge":
-    # Hashing a chain costs more than a decision; callers mostly hold on to theirs.
-    identity = (id(policy), id(chain))
-    judge = _recent.get(identity)
-    if judge is None:
-        if len(_recent) >= CACHED_CHAINS:
-            _recent.clear()
-        judge = _recent[identity] = ChainJudge(policy, chain)
-    return judge
+    return ChainJudge(policy, chain)
 
 
 class _Member:
@@ -115,9 +105,7 @@ class _Member:
         if bound is not None:
             names.append(bound)
         names += [each.profile for each in policy.also_bound if each.name == agent.name]
-        self.profiles: tuple[CompiledProfile, ...] = tuple(
-            policy.compiled_profile(name) for name in dict.fromkeys(names)
-        )
+        self.profiles = tuple(map(policy.compiled_profile, dict.fromkeys(names)))
         self.title = f"the parent agent {quote_toml(agent.name)}: " if position else ""
 
 
@@ -132,10 +120,8 @@ class ChainJudge:
             self._problem = "no agent is named, and nobody may do nothing"
         elif len(chain) > agent_chain_max:
             self._problem = f"{len(chain)} agents in a chain are more than {agent_chain_max}"
-        members = () if self._problem else chain
-        self._members = tuple(
-            _Member(policy, agent, position) for position, agent in enumerate(members)
-        )
+        members = enumerate(() if self._problem else chain)
+        self._members = tuple(_Member(policy, agent, position) for position, agent in members)
         self.decide = lru_cache(maxsize=CACHED_DECISIONS)(self._decide)
 
     def profiles(self) -> tuple[CompiledProfile, ...]:
@@ -174,16 +160,15 @@ class ChainJudge:
     def decide_each(self, actions: Sequence[Action], writer: Writer) -> list[Decision]:
         added = frozenset(each.target for each in actions if each.head == "tool:file:create")
         return [
-            self._decide(action, writer, added)
-            if added and action.is_line
-            else self.decide(action, writer)
-            for action in actions
+            self._decide(each, writer, added)
+            if added and each.is_line
+            else self.decide(each, writer)
+            for each in actions
         ]
 
     def decide_words(self, action: Action) -> Decision:
         """Leave the line's writes aside, for a door that finds out by itself what it writes."""
-        problem = self._problem or _mistake(action)
-        if problem:
+        if problem := self._problem or _mistake(action):
             return _refusal(self.policy, str(action), problem)
         return self._decision(action, list(self._word_findings(action)))
 
@@ -214,8 +199,7 @@ class ChainJudge:
         writer: Writer = Writer.FILE_TOOL,
         added: frozenset[str] = frozenset(),
     ) -> Decision:
-        problem = self._problem or _mistake(action)
-        if problem:
+        if problem := self._problem or _mistake(action):
             return _refusal(self.policy, str(action), problem)
         return self._decision(action, list(self.findings(action, writer, added)))
 
@@ -242,11 +226,8 @@ class ChainJudge:
         writes = [action] if action.is_write else []
         if action.is_line:
             writes = judge_line(action).written()
-        return tuple(
-            WARNING.format(path=write.target)
-            for write in writes
-            if guards.find_warning(write.target) is not None
-        )
+        warned = (each.target for each in writes if guards.find_warning(each.target) is not None)
+        return tuple(WARNING.format(path=path) for path in warned)
 
 
 def _mistake(action: Action) -> str:
@@ -308,16 +289,15 @@ def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -
 
 
 def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:
+    def names(rule: Rule) -> bool:
+        return rule.outcome < Outcome.ASK and rule.command is not None and not rule.command.is_any
+
     line = judge_line(action)
     return all(
-        any(_names(rule) for rule in verdict.matched)
+        any(map(names, verdict.matched))
         for profile in judge_for(policy, chain).profiles()
         for _, verdict in line.verdicts(profile)
     )
-
-
-def _names(rule: Rule) -> bool:
-    return rule.outcome < Outcome.ASK and rule.command is not None and not rule.command.is_any
 
 
 def _profile_shell(
@@ -338,24 +318,18 @@ def _profile_shell(
 def _command_network(
     verdict: Verdict, command: "SimpleCommand | None", default: Network
 ) -> Network:
-    given: list[Network] = [
-        rule.network
-        for rule in verdict.matched
-        if rule.network is not None and _may_set(rule, rule.network, command, default)
-    ]
+    given: list[Network] = []
+    for rule in verdict.matched:
+        if rule.network is None:
+            continue
+        # Threat: `env X=1 npm install`, `npm install; curl …`: an ask matches any
+        # reading, and what it was asked about must not decide what may be reached.
+        is_exact = command is not None and (
+            rule.command is None or rule.command.is_any or rule.command.matches_exactly(command)
+        )
+        if is_exact or NETWORKS.index(rule.network) <= NETWORKS.index(default):
+            given.append(rule.network)
     return _strictest(NETWORKS, *given) if given else default
-
-
-def _may_set(
-    rule: Rule, network: Network, command: "SimpleCommand | None", default: Network
-) -> bool:
-    if NETWORKS.index(network) <= NETWORKS.index(default):
-        return True
-    # Threat: `env X=1 npm install`, `npm install; curl …`: an ask matches any
-    # reading, and what it was asked about must not decide what may be reached.
-    if command is None:
-        return False
-    return rule.command is None or rule.command.is_any or rule.command.matches_exactly(command)
 
 
 def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:

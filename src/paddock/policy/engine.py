@@ -102,8 +102,6 @@ class Writer(Enum):
 
 
 class OwnPlaces(Struct, frozen=True):
-    """Paddock's own files, the directories that hold them, its state; maybe none."""
-
     files: PathList
     above: PathList
     directories: PathList
@@ -117,8 +115,6 @@ class OwnPlaces(Struct, frozen=True):
 
 
 class PathGuards(Struct, frozen=True, eq=False):
-    """The path lists of a policy, and what they are compiled into."""
-
     ours: OwnPlaces
     protected: Layers
     generated: Layers
@@ -135,7 +131,6 @@ class PathGuards(Struct, frozen=True, eq=False):
         return self.ours.files
 
     def denials(self, path: str, is_write: bool, writer: Writer) -> tuple[RuleMatch, ...]:
-        """Return every list's say against touching `path`, the first one deciding."""
         by_command = writer is Writer.COMMAND
         closing = find_closing(self.compiled, path, self.hits(path), is_write, by_command)
         found = [_denial(self.patterns[number], path, kind) for kind, number in closing]
@@ -173,7 +168,6 @@ class PathGuards(Struct, frozen=True, eq=False):
         return parent != "" and self.find_generated(parent) is not None
 
     def find_protected(self, path: str) -> PathPattern | None:
-        """Return the pattern by which no agent writes `path`, own files included."""
         return self._first(path, (OWN, PROTECTED))
 
     def is_above_own(self, path: str) -> bool:
@@ -181,7 +175,6 @@ class PathGuards(Struct, frozen=True, eq=False):
         return self.ours.above.find_itself(path) is not None
 
     def is_own_directory(self, path: str) -> bool:
-        """Whether `path` is one of the plane's own directories, which stay as they are."""
         return self.ours.directories.find_itself(path) is not None
 
     def _first(self, path: str, wanted: tuple[str, ...]) -> PathPattern | None:
@@ -220,8 +213,7 @@ def assemble(ours: OwnPlaces, layers: Mapping[str, Layers]) -> PathGuards:
 
 def _layers(table: PathsTable, name: str) -> Layers:
     patterns: tuple[PathPattern, ...] | None = getattr(table, name)
-    is_guarding = name in GUARDING_LISTS
-    comparison = Comparison.GUARDING if is_guarding else Comparison.PERMITTING
+    comparison = Comparison.GUARDING if name in GUARDING_LISTS else Comparison.PERMITTING
     return () if patterns is None else (PathList(patterns, comparison),)
 
 
@@ -305,23 +297,19 @@ class Policy(Struct, frozen=True, eq=False):
         return made
 
     def with_profile(self, profile: Profile) -> "Policy":
-        """Return this policy with `profile` in place of the one of its name: for a "what if".
-
-        One that stands in the untrusted file is laid over the other, as it is now.
-        """
+        """Return this policy with `profile` in place of the one of its name: for a "what if"."""
         if self.untrusted is not None and profile.place.file == self.untrusted.file:
+            # It is laid over the other, as it is now.
             laid = tuple(each for each in self.overlays if each.name != profile.name)
             return replace(self, overlays=(*laid, _overlay(profile)), compiled={})
         others = tuple(each for each in self.profile_table if each.name != profile.name)
         return replace(self, profile_table=(*others, profile), compiled={})
 
     def path_list(self, name: str) -> tuple[PathPattern, ...]:
-        """Return the patterns of a list of `[paths]`, those of an untrusted file left aside."""
         held = reduce(lay_over, self._trusted_tables(), built_in_paths())
         return getattr(held, name)
 
     def with_paths(self, table: PathsTable) -> "Policy":
-        """Return this policy with lists in place of those that `path_list` says: a "what if"."""
         tables = (*self._trusted_tables(), table)
         guards = compile_guards(self.plane_kind, tables, self.planes_below)
         if self.untrusted is not None:
@@ -332,7 +320,6 @@ class Policy(Struct, frozen=True, eq=False):
         return tuple(each.paths for each in self.documents if each is not self.untrusted)
 
     def as_if_trusted(self) -> "Policy":
-        """Return what holds once the untrusted file is trusted: for a "what if"."""
         project, user = self.sources
         if self.untrusted is None or project is None:
             return self
@@ -348,13 +335,10 @@ def load_policy(
     planes_below: tuple[str, ...] = (),
     packages: tuple[PackageRule, ...] = (),
 ) -> Policy:
-    """Load and compile; see the module for what holds of which file.
+    """Load and compile; ConfigError where a file does not load, trusted or not.
 
     `planes_below` are the bare planes that stand below the workspace, relative to it. `packages`
     are allowed to every profile but `locked` where `[network]` says so.
-
-    Raises:
-        ConfigError: a file does not load, trusted or not.
     """
     documents: list[PolicyDocument] = []
     settings, table = Settings(), {profile.name: profile for profile in presets()}
@@ -458,9 +442,10 @@ def _ignored(document: PolicyDocument, known: frozenset[str]) -> list[str]:
             f"{rule.place}: the rule that {_DOES[rule.outcome]} {rule.pattern.text!r} only tightens"
             for rule in allowing
         )
-    for name in document.document.values.get("agents", {}):
-        place = document.document.place(("agents", name))
-        found.append(f"{place}: [agents.{name!r}] only tightens")
+    found.extend(
+        f"{document.document.place(('agents', name))}: [agents.{name!r}] only tightens"
+        for name in document.document.values.get("agents", {})
+    )
     return found
 
 
@@ -471,11 +456,6 @@ def _digest(
     planes_below: tuple[str, ...],
     packages: tuple[PackageRule, ...],
 ) -> str:
-    """Return the digest of all that a decision depends on.
-
-    Each part with its length before it, so that no two sets of texts collide.
-    """
-    hashed = sha256()
     parts = [BUILT_IN_VERSION.encode(), kind.value.encode()]
     for source in (user, project):
         if source is None:
@@ -485,7 +465,6 @@ def _digest(
         parts += [b"trusted" if source.trusted else b"untrusted", form, source.text]
     parts += [plane.encode() for plane in planes_below]
     parts += [" ".join((rule.action, *rule.addresses)).encode() for rule in packages]
-    for part in parts:
-        hashed.update(len(part).to_bytes(8, "big"))
-        hashed.update(part)
-    return DIGEST_PREFIX + hashed.hexdigest()
+    # Each part with its length before it, so that no two sets of texts collide.
+    joined = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    return DIGEST_PREFIX + sha256(joined).hexdigest()

@@ -14,37 +14,28 @@ has a fixed length.
 import re
 import sys
 from bisect import bisect_left, bisect_right
-from enum import Enum
 from functools import cache, lru_cache
 from typing import Final
 
 from msgspec import Struct
 
 from paddock.limits import path_bytes_max
-from paddock.policy.compiled import fold
+from paddock.policy.compiled import ONE, fold
+from paddock.policy.compiled import RUN as STAR
 from paddock.policy.places import PatternError, quote_toml
 
-
-class Wild(Enum):
-    RUN = "*"
-    ONE = "?"
-    DEPTH = "**"
-
-
-class CharClass(Struct, frozen=True):
-    """`[…]`: one character in (or, negated, in none of) these ranges; never `/`."""
-
-    negated: bool
-    ranges: tuple[tuple[str, str], ...]
-
-
-Piece = str | Wild | CharClass
+Ranges = tuple[tuple[str, str], ...]
+CharClass = tuple[bool, Ranges]
+"""`[…]`: one character in (or, negated, in none of) these ranges; never `/`."""
+Piece = str | int | CharClass
 Segment = tuple[Piece, ...]
+"""As `policy.compiled` has it: text, `STAR`, `ONE`, and brackets."""
 
-DEPTH: Final[Segment] = (Wild.DEPTH,)
-RUN: Final[Segment] = (Wild.RUN,)
+RUN: Final[Segment] = (STAR,)
+DEPTH: Final[Segment] = (STAR, STAR)
+"""`**`: no other segment has two stars side by side."""
 
-_POSIX: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+_POSIX: Final[dict[str, Ranges]] = {
     # ASCII alone, as in git.
     "alnum": (("0", "9"), ("A", "Z"), ("a", "z")),
     "alpha": (("A", "Z"), ("a", "z")),
@@ -200,20 +191,20 @@ def _split(text: str, body: str) -> list[list[Piece]]:
         if char == "/":
             parts.append([])
         else:
-            parts[-1].append({"*": Wild.RUN, "?": Wild.ONE}.get(char, char))
+            parts[-1].append({"*": STAR, "?": ONE}.get(char, char))
         at += 1
     return parts
 
 
 def _finish_segment(text: str, pieces: list[Piece]) -> Segment:
-    if len(pieces) > 1 and all(piece is Wild.RUN for piece in pieces):
+    if len(pieces) > 1 and all(piece == STAR for piece in pieces):
         return DEPTH
     merged: list[Piece] = []
     for piece in pieces:
         last = merged[-1] if merged else None
         if isinstance(piece, str) and isinstance(last, str):
             merged[-1] = last + piece
-        elif piece is not Wild.RUN or last is not Wild.RUN:
+        elif piece != STAR or last != STAR:
             merged.append(piece)
     segment = tuple(merged)
     if not segment or segment in ((".",), ("..",)):
@@ -276,24 +267,24 @@ def _checked_class(text: str, negated: bool, ranges: list[tuple[str, str]]) -> C
     kept = tuple((low, high) for low, high in ranges if low <= high)
     if not negated and all(low == high == "/" for low, high in kept):
         raise PatternError(f"a bracket in the path pattern {quote_toml(text)} can match nothing")
-    return CharClass(negated, kept)
+    return (negated, kept)
 
 
 def _fold_piece(piece: Piece) -> Piece:
     if isinstance(piece, str):
         return fold(piece)
-    if not isinstance(piece, CharClass) or piece.negated:
+    if not isinstance(piece, tuple) or piece[0]:
         # A negated class is left alone: folding what it excludes would make it
         # match less than the pattern as written.
         return piece
     extra: dict[tuple[str, str], None] = {}
-    for low, high in piece.ranges:
+    for low, high in piece[1]:
         first, last = max(low, "A"), min(high, "Z")
         if first <= last:
             extra[first.lower(), last.lower()] = None
         if not high.isascii():
             extra.update(_folded_range(low, high))
-    return CharClass(False, piece.ranges + tuple(extra))
+    return (False, piece[1] + tuple(extra))
 
 
 @lru_cache(maxsize=1024)
@@ -319,7 +310,7 @@ def _cased() -> str:
 def _segment_regex(segment: Segment) -> str:
     parts: list[list[Piece]] = [[]]
     for piece in segment:
-        if piece is Wild.RUN:
+        if piece == STAR:
             parts.append([])
         else:
             parts[-1].append(piece)
@@ -334,11 +325,11 @@ def _segment_regex(segment: Segment) -> str:
 def _piece_regex(piece: Piece) -> str:
     if isinstance(piece, str):
         return re.escape(piece)
-    if isinstance(piece, CharClass):
-        body = "".join(_range_regex(low, high) for low, high in piece.ranges)
-        return f"[^/{body}]" if piece.negated else f"(?!/)[{body}]"
-    return "[^/]"
-
-
-def _range_regex(low: str, high: str) -> str:
-    return re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}"
+    if not isinstance(piece, tuple):
+        return "[^/]"
+    negated, ranges = piece
+    body = "".join(
+        re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}"
+        for low, high in ranges
+    )
+    return f"[^/{body}]" if negated else f"(?!/)[{body}]"

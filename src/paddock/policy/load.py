@@ -146,11 +146,8 @@ def _of_user_alone(table: Table, name: str) -> None:
     # Threat: a cloned project that names a command runs it on the host, and one that names a
     # server gets the conversation and the key.
     said = f"[{name}]" if name in _USERS_TABLES else name
-    table.problem(
-        name,
-        f"{said} stands in the user's own configuration, never in a project",
-        "move it to paddock/config.toml in the user's configuration directory",
-    )
+    hint = "move it to paddock/config.toml in the user's configuration directory"
+    table.problem(name, f"{said} stands in the user's own configuration, never in a project", hint)
 
 
 def read_providers(table: Table) -> tuple[ProviderSettings, ...]:
@@ -257,11 +254,8 @@ def _patterns(table: Table, name: str) -> tuple[PathPattern, ...] | None:
         except PatternError as problem:
             table.report.add_at(text.place, problem)
     if found and all(pattern.negated for pattern in found):
-        table.problem(
-            name,
-            f"{name} in {table.title} can match nothing: it only takes out",
-            "write what is meant before the ! patterns",
-        )
+        said = f"{name} in {table.title} can match nothing: it only takes out"
+        table.problem(name, said, "write what is meant before the ! patterns")
     return tuple(found)
 
 
@@ -290,15 +284,10 @@ class PolicyDocument(Struct, frozen=True):
 def read_policy(
     name: str, text: bytes, scope: Scope, base: Settings, profiles: Mapping[str, Profile]
 ) -> PolicyDocument:
-    """Read a policy file; `base` holds for keys not given, `profiles` exist without this file.
-
-    Raises:
-        ConfigError: `where` is the first place; the message counts the other problems.
-    Limits: `policy_bytes_max`, `policy_rules_max`.
-    """
+    """Read a policy file; `base` holds for keys not given, `profiles` exist without this file."""
     document = parse_document(name, text)
     if name.endswith(".json") and document.values and document.values.keys() <= BARE_PATHS_KEYS:
-        document = _as_paths(document)
+        document = replace(document, values={"paths": document.values})
     report = Report(document)
     top = Table(report, (), document.values)
     paths_table = top.table("paths")
@@ -310,15 +299,12 @@ def read_policy(
     settings = _read_settings(top, base, known, scope)
     top.finish()
     _check_size(report, paths, found)
-    _check_examples(report, found)
+    for rule in (rule for profile in found for rule in profile.rules):
+        for example, wanted in rule.examples:
+            _check_example(report, rule, example, wanted)
     if report.problems:
         fail(name, report.problems)
     return PolicyDocument(document, paths, found, settings)
-
-
-def _as_paths(document: Document) -> Document:
-    lines = {("paths", *key): line for key, line in document.lines.items()}
-    return replace(document, values={"paths": document.values}, lines=lines)
 
 
 def _read_profiles(top: Table) -> tuple[Profile, ...]:
@@ -429,33 +415,17 @@ def _read_settings(
 
 
 def _check_size(report: Report, paths: PathsTable, profiles: tuple[Profile, ...]) -> None:
-    lists = (paths.protected, paths.generated, paths.warned, paths.safe, paths.secret)
-    count = sum(len(patterns or ()) for patterns in lists)
+    count = sum(len(patterns or ()) for patterns in astuple(paths))
     count += sum(len(profile.rules) + len(profile.otherwise) for profile in profiles)
     if count > policy_rules_max:
         report.add((), f"{count} rules and patterns are more than {policy_rules_max}")
 
 
-def _check_examples(report: Report, profiles: tuple[Profile, ...]) -> None:
-    for rule in (rule for profile in profiles for rule in profile.rules):
-        for wanted, examples in ((True, rule.match), (False, rule.not_match)):
-            for example in examples:
-                _check_example(report, rule, example, wanted)
-
-
 def _check_example(report: Report, rule: Rule, example: Text, wanted: bool) -> None:
     try:
-        action = parse_concrete(example.text)
+        if rule_matches(rule, parse_concrete(example.text)) is not wanted:
+            verb = "is not matched" if wanted else "is matched"
+            said = f"{quote_toml(example.text)} {verb} by {quote_toml(rule.pattern.text)}"
+            raise PatternError(f"the example {said}", "correct the pattern, or the example")
     except PatternError as problem:
         report.add_at(example.place, problem)
-        return
-    if rule_matches(rule, action) is wanted:
-        return
-    verb = "is not matched" if wanted else "is matched"
-    report.add_at(
-        example.place,
-        PatternError(
-            f"the example {quote_toml(example.text)} {verb} by {quote_toml(rule.pattern.text)}",
-            "correct the pattern, or the example",
-        ),
-    )

@@ -71,11 +71,7 @@ _HINTS: Final = {
 
 
 def canonical_host(text: str) -> str:
-    """Return a name in the one form that is compared: ASCII (IDNA), lower case, no dot at the end.
-
-    Raises:
-        ValueError: what is no name, with the reason; an address is none.
-    """
+    """Return a name as it is compared: ASCII (IDNA), lower case, no dot at the end; ValueError."""
     if len(text) > NAME_CHARS_MAX + 1:
         raise ValueError(f"a name has at most {NAME_CHARS_MAX} characters")
     labels = [_ascii_label(label) for label in text.removesuffix(".").split(".")]
@@ -155,10 +151,11 @@ class NetPattern(Struct, frozen=True):
 
     def matches(self, action: Action, outcome: Outcome) -> bool:
         target = read_target(action.operation, action.target)
-        is_meant = bool(self.method) is bool(target.method)
-        is_meant = is_meant and self.names(target.host, target.port, outcome)
-        is_request = is_meant and self.method != ""
-        return self.matches_request(target.method, target.path, outcome) if is_request else is_meant
+        if bool(self.method) is not bool(target.method):
+            return False
+        is_named = self.names(target.host, target.port, outcome)
+        is_asked = self.method == "" or self.matches_request(target.method, target.path, outcome)
+        return is_named and is_asked
 
     def matches_request(self, method: str, path: str, outcome: Outcome) -> bool:
         pattern, is_exact = self.path, outcome is Outcome.ALLOW
@@ -173,16 +170,14 @@ class NetPattern(Struct, frozen=True):
 
 
 def _components(path: str) -> Json:
+    def pieces(part: str) -> Json:
+        found = (piece for text in part.split(ANY) for piece in (RUN, text) if piece != "")
+        return (ONE, RUN) if part == ANY else tuple(found)[1:]
+
     parts = path[1:].split("/")
-    found = [RUN if part == "**" else _pieces(part) for part in parts]
+    found = [RUN if part == "**" else pieces(part) for part in parts]
     # `/v1/**` is what lies below /v1/, and not /v1 itself.
     return (*found, (RUN,)) if parts[-1] == "**" else tuple(found)
-
-
-def _pieces(part: str) -> Json:
-    if part == ANY:
-        return (ONE, RUN)
-    return tuple(piece for text in part.split(ANY) for piece in (RUN, text) if piece != "")[1:]
 
 
 def _readings(path: str) -> set[str]:
@@ -210,7 +205,6 @@ def _plain(path: str) -> str:
 
 
 def _split(operation: str, text: str) -> tuple[str, str, str, str]:
-    """Return method, host, ports and path, as far as they are given."""
     request = _REQUEST.fullmatch(text) if operation == "request" else None
     hosts = _HOSTS.fullmatch(request[2] if request is not None else text)
     if hosts is None or (request is None) is not (operation == "connect"):
@@ -221,7 +215,6 @@ def _split(operation: str, text: str) -> tuple[str, str, str, str]:
 
 
 def parse_target(operation: str, target: str) -> NetPattern:
-    """Parse the target of a rule; PatternError where it can match nothing."""
     method, host, given, path = _split(operation, target)
     try:
         pattern, ports = _parse_host(host), tuple(map(_parse_ports, given.split(",")))
@@ -237,10 +230,9 @@ def parse_target(operation: str, target: str) -> NetPattern:
 def _parse_host(host: str) -> NetPattern:
     if host == ANY:
         return NetPattern(suffix="")
-    if "/" in host and "%" not in host:
-        return NetPattern(network=ip_network(host))
-    found = _read_host(host.removeprefix("*."))
-    if not isinstance(found, str):
+    is_network = "/" in host and "%" not in host
+    found = "" if is_network else _read_host(host.removeprefix("*."))
+    if is_network or not isinstance(found, str):
         return NetPattern(network=ip_network(host))
     return NetPattern(suffix=f".{found}") if host.startswith("*.") else NetPattern(name=found)
 
@@ -269,7 +261,6 @@ def check_opening(text: str, pattern: NetPattern | None) -> None:
 
 
 def check_extras(table: Table, rule: Rule) -> None:
-    """Report what is wrong with `addresses` and `commands` of a rule."""
     name = "commands" if table.has("commands") else "addresses"
     problem = "no command is named" if table.has("commands") and not rule.commands else ""
     try:
@@ -304,10 +295,9 @@ class NetTarget(Struct, frozen=True):
 
 
 def read_target(operation: str, target: str) -> NetTarget:
-    """Read the target of an action: one host, one port, one request; PatternError else."""
     method, host, port, path = _split(operation, target)
+    port = port or ("443" if method else "")
     try:
-        port = port or ("443" if method else "")
         return _target(host, int(port) if port.isascii() and port.isdigit() else 0, method, path)
     except ValueError as error:
         said = f"{quote_toml(target)} is not one host and port: {error}"
@@ -320,10 +310,9 @@ def _target(host: str, port: int, method: str = "", target: str = "") -> NetTarg
     if port not in EVERY_PORT:
         raise ValueError("a port is a number from 1 to 65535")
     if method or target:
-        is_path = _SENT.fullmatch(path) and not re.search(
-            r"[\0-\x1f\x7f]", _decoded(_decoded(path))
-        )
-        if not is_path or re.fullmatch(r"[A-Za-z]{1,32}", method) is None:
+        has_control = re.search(r"[\0-\x1f\x7f]", _decoded(_decoded(path)))
+        is_method = re.fullmatch(r"[A-Za-z]{1,32}", method)
+        if has_control or not (is_method and _SENT.fullmatch(path)):
             raise ValueError("a request has a method, and a path of printable ASCII characters")
     return NetTarget(_read_host(host), port, method, path)
 
@@ -340,8 +329,7 @@ def find_miss(rule: Rule, action: Action) -> str:
         return "its method or its path differs in one of the readings"
     if net.suffix == f".{target.host}":
         return "it is for the names below, not for this one"
-    everywhere = replace(net, ports=(EVERY_PORT,))
-    is_named = everywhere.names(target.host, target.port, rule.outcome)
+    is_named = replace(net, ports=(EVERY_PORT,)).names(target.host, target.port, rule.outcome)
     return "it is for other ports" if is_named else ""
 
 
@@ -360,7 +348,6 @@ def describe_width(rule: Rule) -> str:
 
 
 def sample_actions(texts: Sequence[str]) -> Iterator[Action]:
-    """Yield connections and requests that these patterns, or none of them, may match."""
     patterns = [net for text in texts if (net := parse_pattern(text).net) is not None]
     hosts: list[Host] = ["example.org"]
     for net in patterns:
@@ -386,8 +373,6 @@ _Numbered: TypeAlias = tuple[int, Rule, NetPattern]
 
 
 class _Rules:
-    """The rules of one profile that count for one command."""
-
     __slots__ = ("_profile", "opens", "rules")
 
     def __init__(self, profile: CompiledProfile, line: str | None) -> None:
@@ -406,7 +391,6 @@ class _Rules:
         return ((rule, net) for _, rule, net in self.rules if rule.outcome is not Outcome.DENY)
 
     def naming(self, target: NetTarget, is_request: bool) -> Iterator[_Numbered]:
-        """Rules for connections or requests that mean host and port, whatever else they say."""
         for number, rule, net in self.rules:
             is_meant = bool(net.method) is is_request
             if is_meant and net.names(target.host, target.port, rule.outcome):
@@ -447,12 +431,10 @@ class _Rules:
         return Verdict(finding, verdict.matched)
 
     def lead_to(self, target: NetTarget) -> set[Network]:
-        """Where what may be allowed or asked about may lead, besides public addresses."""
         found: set[Network] = set()
         for rule, net in self.opening():
             if net.names(target.host, target.port, rule.outcome):
-                found.update(map(ip_network, rule.addresses))
-                found.update(() if net.network is None else (net.network,))
+                found |= {*map(ip_network, rule.addresses), *filter(None, (net.network,))}
         return found
 
 
@@ -504,18 +486,16 @@ class NetworkJudge:
 
     def address(self, address: Address, port: int) -> Reach:
         """Judge where a name leads: DENY with its rule where a deny by address holds."""
-        for each in self._all:
-            for _, rule, _ in each.naming(NetTarget(address, port), is_request=False):
-                if rule.outcome is Outcome.DENY:
-                    return Reach(Outcome.DENY, rule.shown)
-        return Reach(Outcome.ALLOW, None)
+        target = NetTarget(address, port)
+        named = (rule for each in self._all for _, rule, _ in each.naming(target, is_request=False))
+        denying = next((rule for rule in named if rule.outcome is Outcome.DENY), None)
+        return Reach(Outcome.ALLOW, None) if denying is None else Reach(Outcome.DENY, denying.shown)
 
     @property
     def names_requests(self) -> bool:
         return any(pattern.method for each in self._all for _, pattern in each.opening())
 
     def names(self) -> tuple[str, ...]:
-        """Return the names that rules write out, without those that a pattern stands for."""
         found = {pattern.name for each in self._all for _, _, pattern in each.rules}
         return tuple(sorted(found - {""}))
 
@@ -552,14 +532,13 @@ class NetworkJudge:
     def _reach(self, target: NetTarget | None) -> Reach:
         if target is None or not self._all:
             return Reach(Outcome.DENY, None)
-        found = [each.judge(target).finding for each in self._all]
-        if target.method:
-            found = [
-                replace(finding, outcome=Outcome.ALLOW)
-                if finding.outcome is Outcome.ASK and each.ending(target) is None
-                else finding
-                for finding, each in zip(found, self._all, strict=True)
-            ]
+        found: list[Finding] = []
+        for each in self._all:
+            finding = each.judge(target).finding
+            is_asked = finding.outcome is Outcome.ASK
+            if target.method and is_asked and each.ending(target) is None:
+                finding = replace(finding, outcome=Outcome.ALLOW)
+            found.append(finding)
         deciding = min(found, key=strictness)
         rule = deciding.rule if deciding.rank == 0 else None
         if deciding.outcome is Outcome.DENY:
@@ -576,6 +555,5 @@ def _find_target(host: str, port: int, method: str = "", target: str = "") -> Ne
 
 
 def _common(some: set[Network], others: set[Network]) -> set[Network]:
-    """Two networks are apart, or one of them lies in the other."""
     pairs = ((one, other) for one in some for other in others if one.overlaps(other))
     return {max(pair, key=lambda each: each.prefixlen) for pair in pairs}

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from paddock.errors import ConfigError, ForbiddenPathError
 from paddock.policy.compiled import (
-    ONE,
     RUN,
     Hit,
     find_deciding,
@@ -24,18 +23,16 @@ from paddock.policy.compiled import (
 )
 from paddock.policy.globs import (
     DEPTH,
-    CharClass,
     Glob,
     Segment,
-    Wild,
     fold_segment,
     literal_of,
     parse_glob,
     split_lead,
 )
-from paddock.policy.globs import DEPTH as DEPTH_SEGMENT
-from paddock.policy.globs import RUN as RUN_SEGMENT
+from paddock.policy.globs import RUN as STAR
 from paddock.policy.places import BUILT_IN_PLACE, PatternError, Place, parse_document, quote_toml
+from paddock.text.json import find_lines
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch
 
@@ -44,19 +41,14 @@ Entry = tuple[int, bool]
 _Placed = tuple[Entry, Glob]
 
 
-# A `PathList` is one list of a policy: later patterns win over earlier ones, `!`
-# takes out again, a directory covers what is below it, and nothing below a
-# directory that matched can be taken out again. Those are git's own rules.
+# A `PathList` is one list of a policy: later patterns win over earlier ones, `!` takes out
+# again, a directory covers what is below it, and nothing below a directory that matched can be
+# taken out again. Those are git's own rules. A list compares in one of two ways:
 #
-# There are two ways to compare, and a list has one of them:
-#
-#   * `GUARDING`, for lists that forbid or ask (`protected`, `generated`,
-#     `secret`, `forbidden`, deny and ask rules): without regard to case and
-#     Unicode form, and a pattern with a trailing slash also matches a last
-#     component of that name, since a file called `.git` is as dangerous as a
-#     directory;
-#   * `PERMITTING`, for lists that open something (`safe`, `warned`, `read`,
-#     `write`, allow rules): exactly as written.
+#   * `GUARDING` (`protected`, `generated`, `secret`, `forbidden`, deny and ask rules): without
+#     regard to case and Unicode form, and a pattern with a trailing slash also matches a last
+#     component of that name, since a file called `.git` is as dangerous as a directory;
+#   * `PERMITTING` (`safe`, `warned`, `read`, `write`, allow rules): exactly as written.
 #
 # A `!` pattern works against its list, so it is compared the other way.
 
@@ -90,13 +82,12 @@ class PathPattern(Struct, frozen=True):
         """Return the `!` pattern that would take `path` out behind this one; empty for none."""
         if not self.is_file_name:
             return ""
-        segment = code_segment(fold_segment(self.glob.segments[0]))
+        segment = fold_segment(self.glob.segments[0])
         named = (name for name in path.split("/") if matches_name(segment, fold(name)))
         return next((f"!{name}" for name in named), "")
 
 
 def compile_pattern(text: str, place: Place = BUILT_IN_PLACE) -> PathPattern:
-    """Compile a list's element; PatternError where it matches nothing or a place of the host."""
     return PathPattern(parse_glob(text), place)
 
 
@@ -134,7 +125,7 @@ def build_index(patterns: Iterable[tuple[int, PathPattern, Comparison]]) -> Json
 
 
 def has_class(glob: Glob) -> bool:
-    return any(isinstance(piece, CharClass) for segment in glob.segments for piece in segment)
+    return any(isinstance(piece, tuple) for segment in glob.segments for piece in segment)
 
 
 def _side(patterns: Sequence[_Placed], at_every_level: bool) -> Json:
@@ -154,7 +145,7 @@ def _side(patterns: Sequence[_Placed], at_every_level: bool) -> Json:
 
 def _node(items: Sequence[tuple[Entry, tuple[Segment, ...]]], at_every_level: bool) -> Json:
     names = [(entry, rest[0]) for entry, rest in items if len(rest) == 1]
-    below = [entry for entry, rest in items if at_every_level and rest == (DEPTH_SEGMENT,)]
+    below = [entry for entry, rest in items if at_every_level and rest == (DEPTH,)]
     deep = [
         (entry, code_path(rest), literal_of(rest[-1])) for entry, rest in items if len(rest) > 1
     ]
@@ -169,35 +160,23 @@ def _names(items: Sequence[tuple[Entry, Segment]]) -> Json:
     others: list[Json] = []
     for entry, segment in items:
         literal = literal_of(segment)
-        if segment in (RUN_SEGMENT, DEPTH_SEGMENT):
+        if segment in (STAR, DEPTH):
             every.append(entry)
         elif literal is not None:
             exact.setdefault(literal, []).append(entry)
-        elif len(segment) == 2 and segment[0] is Wild.RUN and isinstance(segment[1], str):
+        elif len(segment) == 2 and segment[0] == RUN and isinstance(segment[1], str):
             suffixes.setdefault(len(segment[1]), {}).setdefault(segment[1], []).append(entry)
-        elif len(segment) == 2 and segment[1] is Wild.RUN and isinstance(segment[0], str):
+        elif len(segment) == 2 and segment[1] == RUN and isinstance(segment[0], str):
             prefixes.setdefault(len(segment[0]), {}).setdefault(segment[0], []).append(entry)
         else:
-            others.append((entry, code_segment(segment)))
+            others.append((entry, segment))
     return (every, exact, list(prefixes.items()), list(suffixes.items()), others)
 
 
 def code_path(segments: Sequence[Segment]) -> Json:
-    coded = [RUN if segment == DEPTH_SEGMENT else code_segment(segment) for segment in segments]
+    coded = [RUN if segment == DEPTH else segment for segment in segments]
     # `a/**` is what is below, and not `a`.
-    return (*coded, (RUN,)) if segments[-1:] == (DEPTH_SEGMENT,) else tuple(coded)
-
-
-def code_segment(segment: Segment) -> Json:
-    made: list[Json] = []
-    for piece in segment:
-        if isinstance(piece, str):
-            made.append(piece)
-        elif isinstance(piece, CharClass):
-            made.append((piece.negated, piece.ranges))
-        else:
-            made.append(ONE if piece is Wild.ONE else RUN)
-    return tuple(made)
+    return (*coded, (RUN,)) if segments[-1:] == (DEPTH,) else tuple(coded)
 
 
 _ROOT_PATTERN: Final = PathPattern(Glob("/", False, False, True, ()))
@@ -218,7 +197,6 @@ class PathList:
         return self._deciding(self._hits(path))
 
     def find_above(self, pattern: PathPattern) -> PathPattern | None:
-        """Return what decides for all below the names before the first wildcard of `pattern`."""
         lead, _ = split_lead(pattern.glob.segments)
         return self._deciding(self._hits(lead, is_directory=True)) if lead else None
 
@@ -249,7 +227,6 @@ class PathList:
 
 
 def compile_lists(lists: Sequence[tuple[str, PathList]]) -> Json:
-    """Compile lists, each with its kind, so that one look-up asks all of them."""
     owned = [(owner, each) for owner, (_, listed) in enumerate(lists) for each in listed.patterns]
     return (
         build_index(
@@ -331,17 +308,13 @@ def _line_of(declaration: bytes, name: str, text: str | None) -> int:
     texts = cast("list[Json]", listed) if isinstance(listed, list) else None
     if texts is None or (text is not None and text not in texts):
         return 0
-    key = ("permissions", name)
-    return document.line(key if text is None else (*key, texts.index(text)))
+    key = ("permissions", name) if text is None else ("permissions", name, texts.index(text))
+    return find_lines(declaration.decode()).get(key, 0)
 
 
 @lru_cache(maxsize=256)
 def compile_permissions(agent: Agent) -> AgentPermissions:
-    """Compile an agent's lists.
-
-    Raises:
-        ConfigError: a pattern can match nothing; `where` is the agent's file.
-    """
+    """Compile an agent's lists; ConfigError with its file where a pattern can match nothing."""
     guarding = Comparison.GUARDING
     return AgentPermissions(
         agent, _list(agent, "read"), _list(agent, "write"), _list(agent, "forbidden", guarding)
@@ -365,24 +338,21 @@ def _patterns(agent: Agent, name: str, texts: tuple[str, ...]) -> list[PathPatte
 
 
 def _permits(listed: PathList, action: Action, path: str) -> bool:
-    if listed.permits(path):
-        return True
-    if action.category != "search":
-        return False
-    return any(_reaches_below(pattern, path) for pattern in listed.patterns)
+    is_searched = action.category == "search"
+    return listed.permits(path) or (
+        is_searched and any(_reaches_below(pattern, path) for pattern in listed.patterns)
+    )
 
 
 def _reaches_below(pattern: PathPattern, path: str) -> bool:
-    if pattern.negated:
-        return False
-    if pattern.glob.anywhere or path == ".":
-        return True
+    if pattern.negated or pattern.glob.anywhere or path == ".":
+        return not pattern.negated
     segments = pattern.glob.segments
     names = path.split("/")
     for segment, name in zip(segments, names, strict=False):
         if segment == DEPTH:
             return True
-        if not matches_name(code_segment(segment), name):
+        if not matches_name(segment, name):
             return False
     # As long as the pattern: `src/` names the directory itself, and permits what is in it.
     return len(names) <= len(segments)

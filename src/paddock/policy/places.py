@@ -1,8 +1,7 @@
-"""Where a value stands: TOML and JSON texts as values, with the line of each key.
+"""Where a value stands: TOML and JSON texts as values, of TOML with the line of each key.
 
-`tomllib` and `json` are the truth for values. A syntax tree (tree-sitter; of JSON our own
-scanner) is walked beside them for lines alone; what it does not know has the line of the table
-around it.
+`tomllib` and `json` are the truth for values. A syntax tree (tree-sitter) is walked beside
+them for lines alone; what it does not know has the line of the table around it.
 
 Every text that is no document is one `ConfigError`: not UTF-8, a syntax error, a key given
 twice, NaN, nesting too deep, a number too long, a lone surrogate, no table at the top.
@@ -35,10 +34,8 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import quote
 from paddock.text.json import (
     BrokenJsonError,
-    find_lines,
     has_half_character,
     read_json,
-    repeated_line,
 )
 from paddock.text.show import cut
 from paddock.values.calls import Json
@@ -141,8 +138,11 @@ class Document(Struct, frozen=True):
     lines: dict[Key, int]
 
     def line(self, key: Key) -> int:
-        """Return the line of `key`, the nearest table around it, of the first in it; else 1."""
-        while key:
+        """Return the line of `key`, the nearest table around it, of the first in it; else 1.
+
+        JSON has no lines: 0.
+        """
+        while key and self.lines:
             found = self.lines.get(key)
             if found is not None:
                 return found
@@ -150,25 +150,26 @@ class Document(Struct, frozen=True):
             if below:
                 return min(below)
             key = key[:-1]
-        return 1
+        return 0 if self.file.endswith(".json") else 1
 
     def place(self, key: Key) -> Place:
         return Place(self.file, self.line(key))
 
 
 def parse_document(file: str, text: bytes) -> Document:
-    """Parse TOML, or JSON where `file` ends in `.json`; ConfigError with the line."""
+    """Parse TOML, or JSON where `file` ends in `.json`; ConfigError."""
     if len(text) > policy_bytes_max:
-        raise ConfigError(
-            f"a policy of {len(text)} bytes is larger than {policy_bytes_max}",
-            where=file,
-            hint="write fewer rules; a pattern can stand for many paths",
-        )
+        said = f"a policy of {len(text)} bytes is larger than {policy_bytes_max}"
+        _refuse(file, 0, said, "write fewer rules; a pattern can stand for many paths")
     # A byte-order mark, which some editors write, says nothing and stands for nothing.
     text = text.removeprefix(b"\xef\xbb\xbf")
-    source = _decode(file, text)
+    try:
+        source = text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        _refuse(file, line, f"byte {error.start} is not UTF-8", "save the file as UTF-8", error)
     if file.endswith(".json"):
-        return Document(file, _json_values(file, source), find_lines(source))
+        return Document(file, _json_values(file, source), {})
     if _is_comments(source):
         return Document(file, {}, {})
     values = _toml_values(file, source)
@@ -182,21 +183,13 @@ def _is_comments(source: str) -> bool:
     return all(not line or (line[0] == "#" and line.isprintable()) for line in stripped)
 
 
-def _decode(file: str, text: bytes) -> str:
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start) + 1
-        _refuse(file, line, f"byte {error.start} is not UTF-8", "save the file as UTF-8", error)
-
-
 def _toml_values(file: str, source: str) -> dict[str, Json]:
     import tomllib  # noqa: PLC0415 - a policy from JSON, or none, does without
 
     deep = _DEEP_KEY.search(source)
     if deep is not None:
         line = source.count("\n", 0, deep.start()) + 1
-        _refuse(file, line, "a key has too many parts", "a policy needs four levels", None)
+        _refuse(file, line, "a key has too many parts", _FOUR_LEVELS)
     try:
         return tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
@@ -209,7 +202,7 @@ def _toml_values(file: str, source: str) -> dict[str, Json]:
             _refuse_repeated(file, source, error)
         _refuse(file, line, f"not TOML: {_lowered(what)}", "correct the syntax", error)
     except RecursionError as error:
-        _refuse(file, 1, "the nesting is too deep", "a policy needs four levels", error)
+        _refuse(file, 1, "the nesting is too deep", _FOUR_LEVELS, error)
     except ValueError as error:
         # An integer with more digits than Python converts, a date out of range.
         _refuse(file, 1, f"not TOML: {_lowered(str(error))}", "correct the value", error)
@@ -223,18 +216,23 @@ def _json_values(file: str, source: str) -> dict[str, Json]:
             _refuse(file, error.line, f"not JSON: {error.what}", "correct the syntax", error)
         if error.kind == "twice":
             said = f"the key {quote_toml(error.what)} is given twice"
-            _refuse(file, repeated_line(source), said, "keep one of them", error)
+            _refuse(file, 0, said, "keep one of them", error)
         if error.kind == "depth":
-            _refuse(file, 1, "the nesting is too deep", "a policy needs four levels", error)
-        _refuse(file, 1, f"not JSON: {_lowered(error.what)}", "correct the value", error)
+            _refuse(file, 0, "the nesting is too deep", _FOUR_LEVELS, error)
+        _refuse(file, 0, f"not JSON: {_lowered(error.what)}", "correct the value", error)
     if has_half_character(values):
-        _refuse(file, 1, "a string holds a lone surrogate", "write the character itself", None)
+        _refuse(file, 0, "a string holds a lone surrogate", "write the character itself")
     if not isinstance(values, dict):
-        _refuse(file, 1, "the top of a policy is a table", "write an object: { … }", None)
+        _refuse(file, 0, "the top of a policy is a table", "write an object: { … }")
     return cast(dict[str, Json], values)
 
 
-def _refuse(file: str, line: int, message: str, hint: str, cause: BaseException | None) -> NoReturn:
+_FOUR_LEVELS: Final = "a policy needs four levels"
+
+
+def _refuse(
+    file: str, line: int, message: str, hint: str, cause: BaseException | None = None
+) -> NoReturn:
     raise ConfigError(message, where=place_text(file, line), hint=hint) from cause
 
 
@@ -404,9 +402,8 @@ class Table:
             if isinstance(value, dict):
                 yield Table(self.report, key, cast(dict[str, Json], value))
             else:
-                self.report.add(
-                    key, f"{name} of {self.title} holds {quote_toml(value)}, not a table"
-                )
+                said = f"{name} of {self.title} holds {quote_toml(value)}, not a table"
+                self.report.add(key, said)
 
     def fill(self, base: Filled, own: Mapping[str, "Reader"] = NO_READERS) -> Filled:
         """Put each key given in place of its value in `base`, read by its type or as `own` says."""
@@ -483,9 +480,8 @@ class Table:
             if isinstance(value, str):
                 found.append(Text(value, self.report.document.place(key)))
             else:
-                self.report.add(
-                    key, f"{name} in {self.title} holds {quote_toml(value)}, not a string"
-                )
+                said = f"{name} in {self.title} holds {quote_toml(value)}, not a string"
+                self.report.add(key, said)
         return tuple(found)
 
     def strings(self, name: str) -> tuple[str, ...] | None:

@@ -126,7 +126,6 @@ def built_in_paths() -> PathsTable:
 def own_lists(
     kind: PlaneKind, planes_below: tuple[str, ...]
 ) -> tuple[tuple[PathPattern, ...], ...]:
-    """Return the patterns of `OwnPlaces`, in its order."""
     is_bare = kind is PlaneKind.BARE
     above = _patterns(_ABOVE_OWN_FILES if is_bare else ())
     others = _patterns(_OTHER_DIRECTORIES if is_bare else ())

@@ -17,7 +17,7 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import conclude, find_rules, means
 from paddock.policy.pathset import build_index, comparison_of, names_directory
 from paddock.policy.places import BUILT_IN, quote_toml
-from paddock.policy.rules import ANY, HeadPattern, NamePattern, Profile, Rule, TargetKind
+from paddock.policy.rules import ANY, HeadPattern, Profile, Rule, TargetKind
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Outcome, RuleMatch
 
@@ -46,7 +46,6 @@ class Verdict(Struct, frozen=True):
 
 
 def compile_profile(profile: Profile, note: str = "") -> Json:
-    """Compile rules for `policy.compiled`; `note` is said with every answer."""
     rules = tuple(enumerate(profile.rules))
     paths = ((number, rule.pattern.path, rule.outcome) for number, rule in rules)
     return {
@@ -63,9 +62,10 @@ def compile_profile(profile: Profile, note: str = "") -> Json:
             if path is not None
         ),
         "names": tuple(
-            (number, _name_parts(rule.pattern.name, rule.outcome))
+            (number, tuple(name.split(ANY) if is_exact else name.casefold().split(ANY)))
             for number, rule in rules
             if rule.pattern.name is not None
+            for name, is_exact in [(rule.pattern.name.text, rule.outcome is Outcome.ALLOW)]
         ),
         "commands": tuple(
             (number, _program(rule.command)) for number, rule in rules if rule.command is not None
@@ -76,11 +76,6 @@ def compile_profile(profile: Profile, note: str = "") -> Json:
 def _row(head: HeadPattern, shown: RuleMatch, said: str = "", reason: str = "") -> Json:
     place = (shown.text, shown.source, shown.file, shown.line)
     return (head.category, head.operation, int(shown.outcome), *place, said, reason)
-
-
-def _name_parts(pattern: NamePattern, outcome: Outcome) -> tuple[str, ...]:
-    text = pattern.text if outcome is Outcome.ALLOW else pattern.text.casefold()
-    return tuple(text.split(ANY))
 
 
 def _program(command: "CommandPattern") -> str | None:
@@ -220,24 +215,19 @@ def _is_for_all(rule: Rule) -> bool:
 
 
 def _is_named(matched: tuple[Rule, ...], command: "SimpleCommand | None") -> bool:
-    return any(_means_exactly(rule, command) for rule in matched if rule.outcome < Outcome.ASK)
-
-
-def _means_exactly(rule: Rule, command: "SimpleCommand | None") -> bool:
-    pattern = rule.command
-    if pattern is None or pattern.is_any:
-        return True
-    return command is not None and pattern.matches_exactly(command)
+    milder = (rule.command for rule in matched if rule.outcome < Outcome.ASK)
+    return any(
+        pattern is None
+        or pattern.is_any
+        or (command is not None and pattern.matches_exactly(command))
+        for pattern in milder
+    )
 
 
 def _command_matches(rule: Rule, command: "SimpleCommand | None") -> bool:
     pattern = rule.command
-    if pattern is None:
-        return False
-    if pattern.is_any:
-        return True
-    if command is None:
-        return False
+    if pattern is None or pattern.is_any or command is None:
+        return pattern is not None and pattern.is_any
     if rule.outcome is Outcome.ALLOW:
         return pattern.matches_exactly(command)
     return pattern.matches_any_reading(command)

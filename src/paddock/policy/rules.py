@@ -11,7 +11,6 @@ A category, an operation or a name that no call has is a mistake when a policy l
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cached_property, reduce
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
@@ -43,15 +42,13 @@ if TYPE_CHECKING:
 #
 # The layers above say what they judge; tests hold these lists against theirs.
 
-JUDGED_AS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "Bash": ("tool:shell:run",),
-        "Write": ("tool:file:create",),
-        **dict.fromkeys(("Edit", "MultiEdit", "NotebookEdit"), ("tool:file:str_replace",)),
-        **dict.fromkeys(("Read", "NotebookRead", "view_image"), ("tool:file:view",)),
-        "apply_patch": ("tool:file:create", "tool:file:str_replace", "tool:file:delete"),
-    }
-)
+JUDGED_AS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Bash": ("tool:shell:run",),
+    "Write": ("tool:file:create",),
+    **dict.fromkeys(("Edit", "MultiEdit", "NotebookEdit"), ("tool:file:str_replace",)),
+    **dict.fromkeys(("Read", "NotebookRead", "view_image"), ("tool:file:view",)),
+    "apply_patch": ("tool:file:create", "tool:file:str_replace", "tool:file:delete"),
+}
 """Tools of clients that are judged by what they do, so never as `tool:client:NAME`."""
 MCP_PREFIX: Final = "mcp__"
 """Of a client's name for a tool of another MCP server, judged as `tool:mcp:call NAME`."""
@@ -59,12 +56,10 @@ MCP_PREFIX: Final = "mcp__"
 LEDGERS: Final = ("governance", "ho2m", "ho1m")
 GATES: Final = ("all", "G0A", "G0B", "G1", "G1-COMPLETE", "G2", "G3", "G4", "G5", "G6")
 
-CLOSED_TARGETS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = MappingProxyType(
-    {
-        ("ledger", "query"): LEDGERS,
-        ("gate", "check"): GATES,
-    }
-)
+CLOSED_TARGETS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("ledger", "query"): LEDGERS,
+    ("gate", "check"): GATES,
+}
 
 
 def find_judged_as(tool: str) -> tuple[str, ...]:
@@ -107,11 +102,8 @@ class HeadPattern(Struct, frozen=True):
     def categories(self) -> frozenset[str]:
         if self.category != ANY:
             return frozenset({self.category})
-        return frozenset(
-            name
-            for name, operations in OPERATIONS.items()
-            if self.operation == ANY or name in NAMES_BY_OPERATION or self.operation in operations
-        )
+        named = (name for name, operations in OPERATIONS.items() if self.operation in operations)
+        return frozenset(OPERATIONS if self.operation == ANY else (*named, *NAMES_BY_OPERATION))
 
 
 class ActionPattern(Struct, frozen=True):
@@ -138,7 +130,6 @@ def target_kind(category: str) -> TargetKind:
 
 
 def parse_head(text: str) -> HeadPattern:
-    """Parse `tool:file:create`, `tool:file:*` or `tool:*`; PatternError where no call has it."""
     parts = text.split(":")
     if parts[0] not in ("tool", ANY) or (parts[0] == ANY and len(parts) > 1):
         hint = "write tool:<category>:<operation> <target>, as in tool:file:create docs/**"
@@ -147,21 +138,16 @@ def parse_head(text: str) -> HeadPattern:
         parts = ["tool", ANY, ANY]
     for part in parts:
         if ANY in part and part != ANY:
-            raise PatternError(
-                f"{quote_toml(part)} in {quote_toml(text)} mixes * with text",
-                "* stands for a whole segment",
-            )
+            said = f"{quote_toml(part)} in {quote_toml(text)} mixes * with text"
+            raise PatternError(said, "* stands for a whole segment")
     if len(parts) != 3 or not all(parts):
-        raise PatternError(
-            f"{quote_toml(text)} can match nothing: a head has a category and an operation",
-            f"write {':'.join(parts[:2])}:* for all of a category",
-        )
+        said = f"{quote_toml(text)} can match nothing: a head has a category and an operation"
+        raise PatternError(said, f"write {':'.join(parts[:2])}:* for all of a category")
     _check_known(text, parts[1], parts[2])
     return HeadPattern(text, parts[1], parts[2])
 
 
 def parse_pattern(text: str) -> ActionPattern:
-    """Parse a rule's pattern; PatternError where the head or the target can match nothing."""
     head_text, _, target = text.strip().partition(" ")
     head = parse_head(head_text)
     target = target.strip() if head.category != "shell" else target.strip(" \t")
@@ -170,10 +156,8 @@ def parse_pattern(text: str) -> ActionPattern:
         return ActionPattern(text, head, target)
     kinds = {target_kind(category) for category in head.categories}
     if len(kinds) != 1:
-        raise PatternError(
-            f"the target {quote_toml(target)} is for more than one category",
-            "name the category: a path, a command and a name are compared differently",
-        )
+        hint = "name the category: a path, a command and a name are compared differently"
+        raise PatternError(f"the target {quote_toml(target)} is for more than one category", hint)
     kind = kinds.pop()
     if kind is TargetKind.PATH:
         return ActionPattern(text, head, target, kind, path=compile_target(target))
@@ -188,11 +172,7 @@ def parse_pattern(text: str) -> ActionPattern:
 
 
 def parse_action(text: str) -> Action:
-    """Parse one action as people type it: `tool:file:view src/a.py`, the path from the root.
-
-    Raises:
-        UsageError: no action, a `*` in its head, unknown, or a path outside the workspace.
-    """
+    """Parse one action as people type it: `tool:file:view src/a.py`; UsageError for none."""
     try:
         return parse_concrete(text)
     except PatternError as problem:
@@ -205,10 +185,8 @@ def parse_concrete(text: str) -> Action:
         parse_head(head_text)
     category, _, operation = head_text.removeprefix("tool:").partition(":")
     if ANY in head_text:
-        raise PatternError(
-            f"{quote_toml(head_text)} stands for many actions",
-            "name one: tool:<category>:<operation> <target>",
-        )
+        said = f"{quote_toml(head_text)} stands for many actions"
+        raise PatternError(said, "name one: tool:<category>:<operation> <target>")
     head = parse_head(head_text)
     if target_kind(category) is TargetKind.PATH:
         return Action(category, operation, _normal_path(target))
@@ -243,25 +221,19 @@ def _normal_path(target: str) -> str:
 
 def _check_known(text: str, category: str, operation: str) -> None:
     if category != ANY and category not in OPERATIONS:
-        raise PatternError(
-            f"{quote_toml(text)} names the category {quote_toml(category)}, and there is none",
-            suggest(category, OPERATIONS),
-        )
+        said = f"{quote_toml(text)} names the category {quote_toml(category)}, and there is none"
+        raise PatternError(said, suggest(category, OPERATIONS))
     judged_as = find_judged_as(operation) if category == "client" else ()
     if judged_as:
-        raise PatternError(
-            f"no call is judged as {quote_toml(text)}",
-            f"{operation} is judged as {_listed(judged_as)}",
-        )
+        hint = f"{operation} is judged as {_listed(judged_as)}"
+        raise PatternError(f"no call is judged as {quote_toml(text)}", hint)
     if operation == ANY or category in NAMES_BY_OPERATION:
         return
     every = frozenset[str]().union(*OPERATIONS.values())
     known = every if category == ANY else OPERATIONS[category]
     if operation not in known:
-        raise PatternError(
-            f"{quote_toml(text)} names the operation {quote_toml(operation)}, and there is none",
-            suggest(operation, known),
-        )
+        said = f"{quote_toml(text)} names the operation {quote_toml(operation)}, and there is none"
+        raise PatternError(said, suggest(operation, known))
 
 
 def _check_target(head: HeadPattern, target: str) -> None:
@@ -325,8 +297,12 @@ class Rule(Struct, frozen=True, dict=True):
         return _command_of(self.pattern, self.outcome)
 
     @property
+    def examples(self) -> tuple[tuple[Text, bool], ...]:
+        wanted = ((each, True) for each in self.match)
+        return (*wanted, *((each, False) for each in self.not_match))
+
+    @property
     def extras(self) -> tuple[str, ...]:
-        """What it says besides its pattern and its outcome, as text."""
         network = () if self.network is None else (self.network,)
         return (*network, *self.addresses, *self.commands)
 
@@ -412,10 +388,8 @@ def parse_otherwise(
 def check_confined(head: HeadPattern, outcome: Outcome) -> None:
     # Threat: what no sandbox holds is answered as if one did.
     if outcome is Outcome.CONFINE and head.category != "shell":
-        raise PatternError(
-            f"confine of {quote_toml(head.text)} holds nothing: only commands run in a sandbox",
-            "write tool:shell:…, or let it be allow, ask or deny",
-        )
+        said = f"confine of {quote_toml(head.text)} holds nothing: only commands run in a sandbox"
+        raise PatternError(said, "write tool:shell:…, or let it be allow, ask or deny")
 
 
 def read_profile(table: Table, name: str) -> Profile:
@@ -431,10 +405,8 @@ def read_profile(table: Table, name: str) -> Profile:
                 )
             except PatternError as problem:
                 table.report.add_at(text.place, problem)
-    for long_form in table.tables("rules"):
-        rule = _long_rule(long_form, f"{source}.rules")
-        if rule is not None:
-            rules.append(rule)
+    found = (_long_rule(each, f"{source}.rules") for each in table.tables("rules"))
+    rules += [rule for rule in found if rule is not None]
     otherwise = _read_otherwise(table, source)
     shell_table = table.table("shell")
     shell = read_shell_changes(shell_table) if shell_table is not None else None
@@ -457,10 +429,8 @@ def _command_of(pattern: ActionPattern, outcome: Outcome) -> "CommandPattern | N
         raise PatternError(str(error)) from error
     bar = command.find_bar() if outcome is Outcome.ALLOW else ""
     if bar:
-        raise PatternError(
-            f"an allow of {quote_toml(pattern.target)} matches nothing: {bar}",
-            "let it ask, or remove it: of rules that allow, only one for any command covers it",
-        )
+        hint = "let it ask, or remove it: of rules that allow, only one for any command covers it"
+        raise PatternError(f"an allow of {quote_toml(pattern.target)} matches nothing: {bar}", hint)
     return command
 
 

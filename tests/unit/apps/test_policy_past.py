@@ -174,7 +174,10 @@ def test_diff_shows_calls_that_two_files_decide_differently(user):
     assert found == {("tool:file:view example.pem", "deny", "allow")}
     assert shown["witnesses"][0]["old"]["rule"]["file"] == "old.toml"
     said = user.run("policy", "diff", "old.toml", new)
-    assert (said.status, "newly allowed (deny → allow): tool:file:view example.pem" in said.out) == (
+    assert (
+        said.status,
+        "newly allowed (deny → allow): tool:file:view example.pem" in said.out,
+    ) == (
         0,
         True,
     )

@@ -5,6 +5,7 @@ Nothing is run, nothing is recorded, and no file of a workspace is opened.
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -87,6 +88,8 @@ if TYPE_CHECKING:
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.CONFINE: 0, Outcome.DENY: 1, Outcome.ASK: 6}
 _TOLD_MAX: Final = 5
+_TRIED_MAX: Final = 1000
+"""Recorded calls, the newest, that `diff` tries besides those that it makes."""
 
 
 def _require_action(options: Options, question: str, otherwise: str) -> None:
@@ -297,6 +300,7 @@ def _replay(options: Options, console: Console) -> Reply:
 
 def _diff(options: Options, console: Console) -> Reply:
     """Look for calls that two policies decide differently; exit 0 whatever is found."""
+    from paddock.ledger.query import Filter
     from paddock.policy.questions.compare import diff
 
     files = find_policy_files(*where(options, console))
@@ -309,7 +313,10 @@ def _diff(options: Options, console: Console) -> Reply:
         agents = find_agents(*where(options, console))
         return chain_of_type(agents, planned_default_chain(agents), name)
 
-    report = diff(old.policy(*place), new.policy(*place), chain_of)
+    ledger = find_ledger_paths(*where(options, console))[LedgerName.HO1M]
+    past = (each for each in _past_calls(ledger, Filter()) if isinstance(each, PastDecision))
+    recorded = [action for each in islice(past, _TRIED_MAX) for action in each.actions]
+    report = diff(old.policy(*place), new.policy(*place), chain_of, recorded)
     value = {"old": old.name, "new": new.name, **report.as_json()}
     return Reply(value, (f"old: {old.name}, new: {new.name}", report.render()))
 

@@ -187,7 +187,6 @@ class WitnessCall(Struct):
 
     @property
     def agents(self) -> list[str]:
-        """Return first the agents that `action` itself was tried for."""
         titles = (*self.calls[self.action], *(t for each in self.calls.values() for t in each))
         return list(dict.fromkeys(titles))
 

@@ -119,7 +119,7 @@ def _profile_items(profile: Profile) -> Iterator[Item]:
     for rule in profile.rules:
         says = "+".join((rule.outcome.word, *rule.extras))
         pattern = rule.pattern
-        examples = tuple(each.text for each in (*rule.match, *rule.not_match))
+        examples = tuple(each.text for each, _ in rule.examples)
         yield Item(
             *(profile.name, pattern.text, says, rule.place),
             *(pattern.head, pattern.kind, pattern.path, pattern.target, examples),
@@ -196,7 +196,6 @@ _CLIENT_TOOL: Final = "ExampleTool"
 
 
 def find_calls(changed: Sequence[Item], common: Sequence[Item]) -> tuple[Action, ...]:
-    """Return calls that what differs may decide: every item of its kind made concrete."""
     items = (*changed, *common)
     kinds = {item.kind for item in changed}
     found: dict[Action, None] = {}

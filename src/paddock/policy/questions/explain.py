@@ -56,18 +56,15 @@ class NearMiss(Struct, frozen=True):
 def near_misses(
     profiles: Iterable[CompiledProfile], action: Action
 ) -> tuple[tuple[NearMiss, ...], int]:
-    """Return the nearest misses, best first, `SHOWN_MAX` at most, and how many more there are."""
     found: dict[RuleMatch, tuple[float, str]] = {}
     for profile in profiles:
         for rule in profile.rules:
             miss = _miss(rule, action)
             if miss is not None:
                 found[rule.shown] = miss
-    ordered = sorted(found.items(), key=lambda item: -item[1][0])
-    shown = tuple(
-        NearMiss(rule, why, nearness) for rule, (nearness, why) in ordered[:NEAREST_SHOWN_MAX]
-    )
-    return shown, len(ordered) - len(shown)
+    misses = (NearMiss(rule, why, nearness) for rule, (nearness, why) in found.items())
+    ordered = sorted(misses, key=lambda each: -each.nearness)
+    return tuple(ordered[:NEAREST_SHOWN_MAX]), max(0, len(ordered) - NEAREST_SHOWN_MAX)
 
 
 def _miss(rule: Rule, action: Action) -> tuple[float, str] | None:
@@ -82,10 +79,9 @@ def _miss(rule: Rule, action: Action) -> tuple[float, str] | None:
     if pattern.head.category not in ("*", action.category):
         return None
     if not pattern.head.matches(action.category, action.operation):
-        other = replace(pattern.head, operation="*")
-        if rule_matches(replace(rule, pattern=replace(pattern, head=other)), action):
-            return 0.9, f"it is for {pattern.head.text}, not for {action.head}"
-        return None
+        widened = replace(pattern, head=replace(pattern.head, operation="*"))
+        is_near = rule_matches(replace(rule, pattern=widened), action)
+        return (0.9, f"it is for {pattern.head.text}, not for {action.head}") if is_near else None
     if pattern.path is not None:
         return _path_miss(rule, pattern.path, action)
     if rule.command is not None:
@@ -175,9 +171,8 @@ class Explanation(Struct, frozen=True):
         return replace(self, changes=changes)
 
     def surroundings(self) -> list[str]:
-        lines = [
-            f"  nearly matched: {_rule_text(miss.rule)}: {miss.why}" for miss in self.near_misses
-        ]
+        misses = ((_rule_text(each.rule), each.why) for each in self.near_misses)
+        lines = [f"  nearly matched: {rule}: {why}" for rule, why in misses]
         if self.near_misses_left_off:
             lines.append(f"  {self.near_misses_left_off} further near misses are not shown")
         lines += [f"  to change it: {change.told}" for change in self.changes]
@@ -302,11 +297,8 @@ def explain_now(past: PastDecision | Lost | None, policy: Policy | None) -> Now:
     decisions = decide_each(policy, past)
     if max(each.outcome for each in decisions) is not past.outcome:
         return Now(MEANINGS[Why.OTHERWISE])
-    deciding = [
-        action
-        for action, each in zip(past.actions, decisions, strict=True)
-        if each.outcome is past.outcome
-    ]
+    both = zip(past.actions, decisions, strict=True)
+    deciding = [action for action, each in both if each.outcome is past.outcome]
     if past.outcome is Outcome.ALLOW:
         # One action that is not allowed any more is enough.
         deciding = deciding[:1]

@@ -9,8 +9,8 @@ anybody sees them: with them the very actions are allowed, and what is nearly th
 before. What cannot be proved is refused with the reason.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Final
 
 from msgspec import Struct
@@ -33,6 +33,7 @@ from paddock.values.decisions import Action, AgentChain, Outcome
 
 DEFAULT_FILE: Final = "paddock.toml"
 ANY_COMMAND: Final = "tool:shell:run *"
+_GLOB: Final = lazy_pattern(r"[\\*?\[]")
 
 
 class ProfileEdit(Struct, frozen=True):
@@ -44,14 +45,6 @@ class ProfileEdit(Struct, frozen=True):
     def edited(self) -> Profile:
         kept = tuple(rule for rule in self.profile.rules if rule not in self.removed)
         return replace(self.profile, rules=kept + self.added)
-
-    def for_any_command(self) -> "ProfileEdit":
-        source = f"profiles.{self.profile.name}.allow"
-        rule = compile_rule(ANY_COMMAND, Outcome.ALLOW, source)
-        return replace(self, added=(*self.others_than_commands(), rule))
-
-    def others_than_commands(self) -> Iterator[Rule]:
-        return (rule for rule in self.added if rule.command is None)
 
 
 class ListEdit(Struct, frozen=True):
@@ -71,10 +64,6 @@ class Edits(Struct, frozen=True):
             changed = changed.with_profile(edit.edited)
         return changed
 
-    def without_commands(self) -> "Edits":
-        edits = (replace(edit, added=tuple(edit.others_than_commands())) for edit in self.profiles)
-        return replace(self, profiles=tuple(edit for edit in edits if edit.removed or edit.added))
-
     def files(self, policy: Policy) -> frozenset[str]:
         profiles = (_file_of(policy, edit.profile.place) for edit in self.profiles)
         lists = (_file_of(policy, edit.removed[0].place) for edit in self.lists)
@@ -86,34 +75,17 @@ class Edits(Struct, frozen=True):
         return (*lists, rules) if rules else lists
 
 
-def find_edits(policy: Policy, chain: AgentChain, action: Action, closing: Iterable[str]) -> Edits:
-    lists = (_list_edit(policy, action, name) for name in closing)
-    closed = tuple(edit for edit in lists if edit.removed)
-    return Edits(closed, tuple(_profile_edits(policy, chain, action)))
-
-
-def find_edits_for_any_command(policy: Policy, chain: AgentChain, edits: Edits) -> Edits:
-    known = {edit.profile.name: edit for edit in edits.profiles}
-    names = dict.fromkeys(each.name for each in judge_for(policy, chain).profiles())
-    profiles = (policy.find_profile(name) for name in names)
-    bare = (ProfileEdit(profile, (), ()) for profile in profiles if profile is not None)
-    return replace(
-        edits,
-        profiles=tuple(known.get(edit.profile.name, edit).for_any_command() for edit in bare),
-    )
-
-
 def exact_pattern(action: Action) -> str:
     if not action.target or action.target == ".":
         return action.head
-    if action.is_path:
-        escaped = "".join("\\" + char if char in "\\*?[" else char for char in action.target)
-        if escaped.endswith(" "):
-            escaped = escaped[:-1] + "\\ "
-        # Without a slash it would match at any depth; # and ! would mean something else.
-        is_plain = "/" in escaped and not escaped.startswith(("#", "!", "~"))
-        return f"{action.head} {escaped if is_plain else '/' + escaped}"
-    return f"{action.head} {action.target}"
+    if not action.is_path:
+        return f"{action.head} {action.target}"
+    escaped = _GLOB.sub(r"\\\g<0>", action.target)
+    if escaped.endswith(" "):
+        escaped = escaped[:-1] + "\\ "
+    # Without a slash it would match at any depth; # and ! would mean something else.
+    is_plain = "/" in escaped and not escaped.startswith(("#", "!", "~"))
+    return f"{action.head} {escaped if is_plain else '/' + escaped}"
 
 
 def _list_edit(policy: Policy, action: Action, name: str) -> ListEdit:
@@ -140,16 +112,10 @@ def _list_text(policy: Policy, edit: ListEdit) -> str:
     return f"no rule lifts it, since {edit.name} stands above every profile: {how}"
 
 
-def _profile_edits(policy: Policy, chain: AgentChain, action: Action) -> Iterator[ProfileEdit]:
-    done: set[str] = set()
-    for compiled in judge_for(policy, chain).profiles():
-        profile = policy.find_profile(compiled.name)
-        if profile is None or profile.name in done:
-            continue
-        done.add(profile.name)
-        edit = _edit(profile, compiled.alone, action)
-        if edit.removed or edit.added:
-            yield edit
+def _judging(policy: Policy, chain: AgentChain) -> dict[Profile, CompiledProfile]:
+    profiles = {each.name: each for each in judge_for(policy, chain).profiles()}
+    found = ((policy.find_profile(name), each) for name, each in profiles.items())
+    return {profile: each for profile, each in found if profile is not None}
 
 
 def _edit(profile: Profile, compiled: CompiledProfile, action: Action) -> ProfileEdit:
@@ -223,13 +189,9 @@ def _file_of(policy: Policy, place: Place) -> str:
 
 def _string(text: str) -> str:
     """Return the whole text as TOML writes a string: what is shown is what was tried."""
-    return f'"{"".join(_escaped(char) for char in text)}"'
-
-
-def _escaped(char: str) -> str:
-    if char in '"\\':
-        return "\\" + char
-    return char if char.isprintable() else f"\\U{ord(char):08X}"
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    shown = (char if char.isprintable() else f"\\U{ord(char):08X}" for char in quoted)
+    return f'"{"".join(shown)}"'
 
 
 _TRUST: Final = "paddock trust"
@@ -266,7 +228,10 @@ def propose_changes(
     policy: Policy, chain: AgentChain, action: Action
 ) -> tuple[ProposedChange, ...]:
     before = decide(policy, chain, (action,))
-    if not chain or (before.rule is None and not before.matched and _is_mistake(policy, action)):
+    is_mistake = not any(profile.rules for profile in policy.profile_table) or (
+        action.category == "shell" and bool(judge_line(action).refusal)
+    )
+    if not chain or (before.rule is None and not before.matched and is_mistake):
         return ()
     if before.outcome is Outcome.ALLOW:
         return _tightening(policy, chain, action)
@@ -285,8 +250,13 @@ def _loosening(
     trusted = policy.as_if_trusted()
     every = judge_for(trusted, chain).all_findings(action)
     found = [finding for finding in every if finding.outcome >= outcome]
-    edits = find_edits(trusted, chain, action, _closing(found))
-    fixed = tuple(_fixed(found))
+    lists = (_list_edit(trusted, action, name) for name in _closing(found))
+    profiles = (_edit(each, it.alone, action) for each, it in _judging(trusted, chain).items())
+    edits = Edits(
+        tuple(each for each in lists if each.removed),
+        tuple(each for each in profiles if each.removed or each.added),
+    )
+    fixed = _fixed(found).values()
     if fixed:
         # What no file lifts cannot be tried, and the rest flips nothing without it.
         texts = [f"{_BESIDES}{text}" for text in edits.texts(trusted)]
@@ -304,14 +274,22 @@ def _for_any_command(
     policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
 ) -> tuple[ProposedChange, ...]:
     trusted = policy.as_if_trusted()
-    wide = find_edits_for_any_command(trusted, chain, edits)
-    tried = _tried(policy, chain, action, wide, outcome)
+    bare = {
+        each.profile: replace(each, added=tuple(r for r in each.added if r.command is None))
+        for each in edits.profiles
+    }
+    wide = [bare.get(each, ProfileEdit(each, (), ())) for each in _judging(trusted, chain)]
+    for number, each in enumerate(wide):
+        source = f"profiles.{each.profile.name}.allow"
+        rule = compile_rule(ANY_COMMAND, Outcome.ALLOW, source)
+        wide[number] = replace(each, added=(*each.added, rule))
+    tried = _tried(policy, chain, action, Edits(edits.lists, tuple(wide)), outcome)
     if tried is None:
         return ()
     # Not told as one of the edits: nobody should take it over for the sake of one line.
     said = f"only a rule for any command ({quote_toml(ANY_COMMAND)}) covers it"
-    texts = (*edits.without_commands().texts(trusted), said)
-    *others, last = _together(texts, tried[1])
+    rest = Edits(edits.lists, tuple(each for each in bare.values() if each.removed or each.added))
+    *others, last = _together((*rest.texts(trusted), said), tried[1])
     return (*others, replace(last, approval=_APPROVAL if outcome is Outcome.ASK else ""))
 
 
@@ -334,25 +312,17 @@ def _tried(
             return after, ""
     if policy.untrusted is None:
         return None
-    after = decide(edits.made(policy.as_if_trusted()), chain, (action,)).outcome
-    return (after, _then_trust(policy.untrusted.file)) if after < outcome else None
+    after = _outcome(edits.made(policy.as_if_trusted()), chain, action)
+    return (after, _then_trust(policy)) if after < outcome else None
 
 
 def _trust_of(policy: Policy, edits: Edits) -> str:
-    if policy.untrusted is None:
-        return ""
-    file = policy.untrusted.file
-    return _then_trust(file) if file in edits.files(policy) else ""
+    file = "" if policy.untrusted is None else policy.untrusted.file
+    return _then_trust(policy) if file in edits.files(policy) else ""
 
 
-def _then_trust(file: str) -> str:
-    return f"; then trust {file}: {_TRUST}"
-
-
-def _is_mistake(policy: Policy, action: Action) -> bool:
-    return not any(profile.rules for profile in policy.profile_table) or (
-        action.category == "shell" and bool(judge_line(action).refusal)
-    )
+def _then_trust(policy: Policy) -> str:
+    return "" if policy.untrusted is None else f"; then trust {policy.untrusted.file}: {_TRUST}"
 
 
 def _tightening(policy: Policy, chain: AgentChain, action: Action) -> tuple[ProposedChange, ...]:
@@ -384,14 +354,13 @@ def _closing(found: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(names) if name in GUARDING_LISTS)
 
 
-def _fixed(found: Sequence[Finding]) -> Iterator[ProposedChange]:
-    seen: set[str] = set()
+def _fixed(found: Sequence[Finding]) -> dict[str, ProposedChange]:
+    fixed: dict[str, ProposedChange] = {}
     for finding in found:
-        text = _fixed_text(finding)
-        if text and text not in seen:
-            seen.add(text)
+        if text := _fixed_text(finding):
             is_unreadable = finding.rule is not None and finding.rule.source == BUILT_IN
-            yield ProposedChange(text, approval=_APPROVAL if is_unreadable else "")
+            fixed.setdefault(text, ProposedChange(text, approval=_APPROVAL * is_unreadable))
+    return fixed
 
 
 def _fixed_text(finding: Finding) -> str:
@@ -416,14 +385,8 @@ def _fixed_text(finding: Finding) -> str:
 
 _ASKED: Final = (Outcome.CONFINE, Outcome.ASK)
 """What a person may be asked about; a command that is to be confined where no sandbox holds it."""
-_GLOB: Final = lazy_pattern(r"[\\*?\[\]]")
 _PLAIN_WORD: Final = lazy_pattern(r"[A-Za-z0-9_@%+=:,./-]+")
 _BARE_KEY: Final = lazy_pattern(r"[A-Za-z0-9_-]+")
-
-
-class Sources(Struct, frozen=True):
-    project: PolicySource
-    user: PolicySource | None
 
 
 class Always(Struct, frozen=True):
@@ -434,30 +397,35 @@ class Always(Struct, frozen=True):
 class _Wanted(Struct, frozen=True):
     profile: Profile
     action: str
-    outcome: str
     example: str
+    outcome: str = "allow"
 
 
 def plan_always(
-    policy: Policy, chain: AgentChain, actions: Sequence[str], sources: Sources, reason: str
+    policy: Policy,
+    chain: AgentChain,
+    actions: Sequence[str],
+    project: PolicySource,
+    user: PolicySource | None,
+    reason: str,
 ) -> Always:
     """Return rules for these actions and nothing else; ConfigError where none can be proved."""
-    if not sources.project.trusted:
+    if not project.trusted:
         raise _refused("the project's policy is not trusted, so it allows nothing")
-    if sources.project.name.endswith(".json"):
+    if project.name.endswith(".json"):
         raise _refused("rules are written to TOML files alone")
     parsed = [_parse(text) for text in actions]
     wanted = list(dict.fromkeys(_wanted(policy, chain, parsed)))
     if not wanted:
         raise _refused("policy does not ask about it")
-    addition = "".join(_render(wanted, sources.project, reason))
-    content = sources.project.text
+    addition = "".join(_render(wanted, project, reason))
+    content = project.text
     gap = b"" if not content else b"\n" if content.endswith(b"\n") else b"\n\n"
     changed = content + gap + addition.encode("utf-8")
     try:
-        own = PolicySource(sources.project.name, changed)
+        own = PolicySource(project.name, changed)
         kind, below = policy.plane_kind, policy.planes_below
-        after = load_policy(own, sources.user, kind, below, policy.packages)
+        after = load_policy(own, user, kind, below, policy.packages)
     except ConfigError as error:
         # Its examples are tests: a rule that does not match the call stops the load.
         raise _refused(error.message) from None
@@ -477,12 +445,11 @@ def _parse(text: str) -> Action:
 
 def _wanted(policy: Policy, chain: AgentChain, actions: list[Action]) -> Iterator[_Wanted]:
     profiles = {each.name: each for each in judge_for(policy, chain).profiles()}
-    for action in actions:
-        for profile in profiles.values():
-            if action.category == "shell":
-                yield from _for_line(profile, action)
-            elif profile.judge(action).finding.outcome is Outcome.ASK:
-                yield from _for_target(policy, chain, profile, action)
+    for action, profile in product(actions, profiles.values()):
+        if action.category == "shell":
+            yield from _for_line(profile, action)
+        elif profile.judge(action).finding.outcome is Outcome.ASK:
+            yield from _for_target(policy, chain, profile, action)
 
 
 def _for_target(
@@ -492,18 +459,15 @@ def _for_target(
     if not action.is_path:
         if "*" in target:
             raise _refused(f"{quote_toml(target)} holds a *, which stands for anything in a rule")
-        text = f"{action.head} {target}" if target else action.head
-        yield _Wanted(profile.profile, text, "allow", str(action))
+        yield _Wanted(profile.profile, exact_pattern(action), str(action))
         return
     if target == ".":
         raise _refused("a rule for the root covers everything")
-    pattern = "/" + _GLOB.sub(lambda found: f"\\{found[0]}", target)
-    yield _Wanted(profile.profile, f"{action.head} {pattern}", "allow", str(action))
+    yield _Wanted(profile.profile, exact_pattern(action), str(action))
     # A path pattern covers what is below it too, should a directory stand there one day.
     below = Action(action.category, action.operation, f"{target}/x")
     if action.category != "search" and _outcome(policy, chain, below) is Outcome.ASK:
-        text = f"{action.head} {pattern}/**"
-        yield _Wanted(profile.profile, text, "ask", str(below))
+        yield _Wanted(profile.profile, f"{exact_pattern(action)}/**", str(below), "ask")
 
 
 def _for_line(profile: CompiledProfile, action: Action) -> Iterator[_Wanted]:
@@ -517,7 +481,7 @@ def _for_line(profile: CompiledProfile, action: Action) -> Iterator[_Wanted]:
         if profile.judge_command(action, command).finding.outcome in _ASKED:
             text = " ".join(_word(word.text) for word in command.words)
             example = f"{action.head} {command.text}"
-            yield _Wanted(profile.profile, f"{action.head} {text}", "allow", example)
+            yield _Wanted(profile.profile, f"{action.head} {text}", example)
 
 
 def _word(text: str) -> str:
@@ -534,35 +498,24 @@ def _render(wanted: list[_Wanted], source: PolicySource, reason: str) -> Iterato
     for profile in dict.fromkeys(each.profile for each in wanted):
         if profile.place.file == BUILT_IN:
             key = _key(profile.name)
-            yield f"[profiles.{key}]\nextends = {_text(profile.name)}\n\n"
+            yield f"[profiles.{key}]\nextends = {_string(profile.name)}\n\n"
         elif profile.place.file != source.name:
             rules = ", ".join(quote_toml(each.action) for each in wanted if each.profile is profile)
-            raise _refused(
-                f"the profile {quote_toml(profile.name)} stands in {profile.place.file}",
-                f"add there what allows {rules}",
-            )
+            said = f"the profile {quote_toml(profile.name)} stands in {profile.place.file}"
+            raise _refused(said, f"add there what allows {rules}")
         for each in wanted:
             if each.profile is profile:
-                yield _rule(each, reason)
-
-
-def _rule(wanted: _Wanted, reason: str) -> str:
-    return (
-        f"[[profiles.{_key(wanted.profile.name)}.rules]]\n"
-        f"action  = {_text(wanted.action)}\n"
-        f"outcome = {_text(wanted.outcome)}\n"
-        f"reason  = {_text(reason)}\n"
-        f"match   = [{_text(wanted.example)}]\n\n"
-    )
+                yield (
+                    f"[[profiles.{_key(profile.name)}.rules]]\n"
+                    f"action  = {_string(each.action)}\n"
+                    f"outcome = {_string(each.outcome)}\n"
+                    f"reason  = {_string(reason)}\n"
+                    f"match   = [{_string(each.example)}]\n\n"
+                )
 
 
 def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _text(name)
-
-
-def _text(text: str) -> str:
-    """Write a TOML basic string; JSON's escapes are among its own, but for those of DEL."""
-    return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")
+    return name if _BARE_KEY.fullmatch(name) else _string(name)
 
 
 def _prove(before: Policy, after: Policy, chain: AgentChain, actions: list[Action]) -> None:

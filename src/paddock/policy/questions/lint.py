@@ -9,24 +9,15 @@ Brackets take some and leave others: a pattern that has them is never said to co
 
 import shlex
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import product, takewhile
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.policy.compiled import find_hits, fold, matches_name
+from paddock.policy.compiled import ONE, find_hits, fold, matches_name
 from paddock.policy.engine import GUARDING_LISTS, Layers, PathGuards, Policy, Writer, assemble
-from paddock.policy.globs import (
-    DEPTH,
-    CharClass,
-    Glob,
-    Segment,
-    Wild,
-    fold_segment,
-    literal_of,
-    split_lead,
-)
+from paddock.policy.globs import DEPTH, Glob, Segment, fold_segment, literal_of, split_lead
 from paddock.policy.load import PathsTable, PolicyDocument
 from paddock.policy.pathset import (
     ROOT,
@@ -34,7 +25,6 @@ from paddock.policy.pathset import (
     PathList,
     PathPattern,
     build_index,
-    code_segment,
     compile_pattern,
     has_class,
 )
@@ -57,7 +47,6 @@ class IdleException(Struct, frozen=True):
     pattern: PathPattern
     above: PathPattern
     instead: str
-    """What to write for `above`; empty where no one pattern does."""
 
 
 def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
@@ -134,21 +123,18 @@ def _may_meet(one: Glob, other: Glob) -> bool:
     ends = [fold_segment(each.segments[-1]) for each in (one, other)]
     for end, against in (ends, reversed(ends)):
         if (name := literal_of(end)) is not None and against != DEPTH:
-            return matches_name(code_segment(against), name)
+            return matches_name(against, name)
     return True
 
 
-def _without_brackets(pattern: PathPattern) -> PathPattern:
-    segments = tuple(
-        tuple(Wild.ONE if isinstance(piece, CharClass) else piece for piece in segment)
-        for segment in pattern.glob.segments
-    )
-    return replace(pattern, glob=replace(pattern.glob, segments=segments))
-
-
 def _samples(pattern: PathPattern) -> tuple[str, ...]:
-    root = (ROOT,) if pattern.glob.covers_root else ()
-    return path_samples(_without_brackets(pattern)) + root
+    glob = pattern.glob
+    segments = tuple(
+        tuple(ONE if isinstance(piece, tuple) else piece for piece in segment)
+        for segment in glob.segments
+    )
+    plain = replace(pattern, glob=replace(glob, segments=segments))
+    return path_samples(plain) + ((ROOT,) if glob.covers_root else ())
 
 
 def path_samples(pattern: PathPattern, fills: Sequence[str] = _FILLS) -> tuple[str, ...]:
@@ -159,11 +145,11 @@ def path_samples(pattern: PathPattern, fills: Sequence[str] = _FILLS) -> tuple[s
         name = fill or fills[1]
         parts: list[str] = []
         for segment in glob.segments:
-            if segment == (Wild.DEPTH,):
+            if segment == DEPTH:
                 parts += [name] * depth
             else:
                 parts.append(_filled(segment, fill, fills[1]) or name)
-        if glob.segments[-1] == (Wild.DEPTH,) and depth == 0:
+        if glob.segments[-1] == DEPTH and depth == 0:
             parts.append(name)
         if glob.anywhere:
             parts = [name] * depth + parts
@@ -176,10 +162,11 @@ def _filled(segment: Segment, fill: str, one: str) -> str:
     for piece in segment:
         if isinstance(piece, str):
             out += piece
-        elif isinstance(piece, CharClass):
-            out += piece.ranges[0][0] if piece.ranges and not piece.negated else one
+        elif isinstance(piece, tuple):
+            negated, ranges = piece
+            out += ranges[0][0] if ranges and not negated else one
         else:
-            out += one if piece is Wild.ONE else fill
+            out += one if piece == ONE else fill
     return out
 
 
@@ -270,22 +257,12 @@ def find_interpreter(rule: Rule) -> str:
     return f"{program} -m {module}" if names & (RUNNERS | INTERPRETERS) else ""
 
 
-def find_unconfined(rule: Rule) -> str:
-    words = rule.pattern.target.split()
-    program = words[0].rpartition("/")[2] if words else ""
-    return program if program in RARELY_CONFINED else ""
-
-
 def _module(rule: Rule) -> str:
     from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
 
     if rule.command is None:
         return ""
-    texts: list[str] = []
-    for word in rule.command.words:
-        if not word.is_literal:
-            break
-        texts.append(word.parts[0])
+    texts = [word.parts[0] for word in takewhile(lambda word: word.is_literal, rule.command.words)]
     command = parse_line(shlex.join(texts)).commands[0]
     return texts[command.starts[1]] if len(command.starts) > 1 else ""
 
@@ -432,71 +409,67 @@ def _is_said(head: HeadPattern, by: Sequence[HeadPattern]) -> bool:
     return any(each.matches(head.category, head.operation) for each in by)
 
 
+_OF_RULES: Final = {
+    "lint.rule_covered": ("never decides: {} covers it whole",
+                          "remove it, or make the other rule narrower"),
+    "lint.rule_never": ("never decides: {} stands above it",
+                        "remove it, or change the list under [paths]"),
+    "lint.network_host": ("gives a command the network of this machine",
+                          ("what the command can read can leave; keep the pattern as narrow as it"
+                          " can be")),
+    "lint.network_wide": ("{}", "name the hosts and networks that are meant, or let it ask"),
+    "lint.any_command": ("allows every command",
+                         "name the programs, and leave the rest to otherwise"),
+    "lint.rarely_confined": (("is confined like any command, and {0} rarely works so: it wants the"
+                             " network, the home or a daemon"),
+                             ('outside = ["{0} *"] in [hook] leaves it to the client and its own'
+                             " prompt")),
+    "lint.interpreter": ("allows every command: {} runs what its arguments say",
+                         "name what it runs, as in python -m pytest * or make test"),
+    "lint.option_names": ("knows no other name of {}",
+                          "where the program has one, long or short, name it in a rule of its own"),
+    "lint.half_denied": ("is {1}, and {0} stay allowed on the same paths",
+                         ("to stop all writing there, put the path into [paths] protected; or name"
+                         " these, too")),
+}  # fmt: skip
+"""What is said of a rule behind its text, and the hint."""
+
+
+def _of_rule(code: str, rule: Rule, *values: str) -> LintFinding:
+    message, hint = (text.format(*values) for text in _OF_RULES[code])
+    return LintFinding(code, f"{quote_toml(rule.pattern.text)} {message}", rule.place, hint)
+
+
 def _covered(profile: Profile) -> Iterator[LintFinding]:
     for rule, stronger in covering_rules(profile.rules):
-        yield LintFinding(
-            "lint.rule_covered",
-            f"{quote_toml(rule.pattern.text)} never decides: {quote_toml(stronger.pattern.text)} "
-            f"({stronger.outcome.word}, {stronger.place}) covers it whole",
-            rule.place,
-            "remove it, or make the other rule narrower",
-        )
+        where = f"{stronger.outcome.word}, {stronger.place}"
+        yield _of_rule("lint.rule_covered", rule, f"{quote_toml(stronger.pattern.text)} ({where})")
 
 
 def _rule_findings(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
-    text = quote_toml(rule.pattern.text)
     if rule.outcome is Outcome.DENY:
         return
     swallowed = is_swallowed(policy.guards, rule)
     if swallowed is not None:
-        yield LintFinding(
-            "lint.rule_never",
-            f"{text} never decides: {quote_toml(swallowed.text)} ({swallowed.place}) stands"
-            " above it",
-            rule.place,
-            "remove it, or change the list under [paths]",
-        )
+        yield _of_rule("lint.rule_never", rule, f"{quote_toml(swallowed.text)} ({swallowed.place})")
     if rule.network == "host":
-        yield LintFinding(
-            "lint.network_host",
-            f"{text} gives a command the network of this machine",
-            rule.place,
-            "what the command can read can leave; keep the pattern as narrow as it can be",
-        )
+        yield _of_rule("lint.network_host", rule)
     if rule.outcome is Outcome.ALLOW and rule.pattern.net is not None:
         from paddock.policy.network import describe_width  # noqa: PLC0415 - late on purpose
 
         if width := describe_width(rule):
-            hint = "name the hosts and networks that are meant, or let it ask"
-            yield LintFinding("lint.network_wide", f"{text} {width}", rule.place, hint)
+            yield _of_rule("lint.network_wide", rule, width)
     if rule.outcome is not Outcome.ALLOW or "shell" not in rule.pattern.head.categories:
         return
     if rule.command is None or rule.command.is_any:
-        yield LintFinding(
-            "lint.any_command",
-            f"{text} allows every command",
-            rule.place,
-            "name the programs, and leave the rest to otherwise",
-        )
+        yield _of_rule("lint.any_command", rule)
         return
-    hook, program = policy.settings.hook, find_unconfined(rule)
+    hook, program = policy.settings.hook, rule.pattern.target.split()[0].rpartition("/")[2]
     outside = {words[0] for pattern in hook.outside if (words := pattern.split())}
-    if program and hook.shell == "confine" and program not in outside:
-        yield LintFinding(
-            "lint.rarely_confined",
-            f"{text} is confined like any command, and {program} rarely works so: it wants the"
-            " network, the home or a daemon",
-            rule.place,
-            f'outside = ["{program} *"] in [hook] leaves it to the client and its own prompt',
-        )
-    interpreter = find_interpreter(rule)
-    if interpreter:
-        yield LintFinding(
-            "lint.interpreter",
-            f"{text} allows every command: {interpreter} runs what its arguments say",
-            rule.place,
-            "name what it runs, as in python -m pytest * or make test",
-        )
+    if program in RARELY_CONFINED and hook.shell == "confine" and program not in outside:
+        yield _of_rule("lint.rarely_confined", rule, program)
+    if interpreter := find_interpreter(rule):
+        yield _of_rule("lint.interpreter", rule, interpreter)
 
 
 def _other_names(rule: Rule) -> Iterator[LintFinding]:
@@ -507,28 +480,17 @@ def _other_names(rule: Rule) -> Iterator[LintFinding]:
     unknown = sorted(set(options).difference(SAME_OPTIONS.values()))
     names = ", ".join(each if each.startswith("-") else f"-{each}" for each in unknown)
     if names:
-        yield LintFinding(
-            "lint.option_names",
-            f"{quote_toml(rule.pattern.text)} knows no other name of {names}",
-            rule.place,
-            "where the program has one, long or short, name it in a rule of its own",
-        )
+        yield _of_rule("lint.option_names", rule, names)
 
 
 def _half_denied(policy: Policy, profile: Profile, rule: Rule) -> Iterator[LintFinding]:
     """Who closes a place to `create` mostly means all writing, and edits still go through."""
     head, path = rule.pattern.head, rule.pattern.path
-    if rule.outcome is Outcome.ALLOW or path is None:
+    is_create = (head.category, head.operation) == ("file", "create")
+    if rule.outcome is Outcome.ALLOW or path is None or not is_create:
         return
-    if (head.category, head.operation) != ("file", "create"):
-        return
-    guards = policy.guards
-    samples = [
-        sample
-        for sample in path_samples(path)
-        if not any(guards.denials(sample, is_write=True, writer=Writer.FILE_TOOL))
-    ]
-    judge = policy.compiled_profile(profile.name).judge
+    denials, judge = policy.guards.denials, policy.compiled_profile(profile.name).judge
+    samples = [each for each in path_samples(path) if not denials(each, True, Writer.FILE_TOOL)]
     allowed = [
         operation
         for operation in _OTHER_WRITES
@@ -541,12 +503,7 @@ def _half_denied(policy: Policy, profile: Profile, rule: Rule) -> Iterator[LintF
         return
     done = "denied" if rule.outcome is Outcome.DENY else "asked about"
     left = " and ".join(filter(None, (", ".join(allowed[:-1]), allowed[-1])))
-    yield LintFinding(
-        "lint.half_denied",
-        f"{quote_toml(rule.pattern.text)} is {done}, and {left} stay allowed on the same paths",
-        rule.place,
-        "to stop all writing there, put the path into [paths] protected; or name these, too",
-    )
+    yield _of_rule("lint.half_denied", rule, left, done)
 
 
 def _idle(found: IdleException) -> LintFinding:
@@ -601,8 +558,7 @@ def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
         ExampleResult(profile.name, rule.pattern.text, example, wanted, holds)
         for profile in (*policy.profile_table, *policy.overlays)
         for rule in profile.rules
-        for wanted, examples in ((True, rule.match), (False, rule.not_match))
-        for example in examples
+        for example, wanted in rule.examples
         for holds in [rule_matches(rule, parse_concrete(example.text)) is wanted]
     )
     return tuple({(each.example, each.pattern): each for each in found}.values())

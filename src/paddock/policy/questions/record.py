@@ -5,7 +5,7 @@ from enum import Enum, StrEnum
 from typing import Final, TypeVar, cast, get_args
 
 from msgspec import Struct, ValidationError, convert
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from paddock.pattern import lazy_pattern
 from paddock.policy.places import BUILT_IN, place_text, quote_toml
@@ -126,10 +126,8 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
     reason = _obstacle(door, metadata, actions)
     if reason is not None:
         return Lost(where, reason, _text(metadata, "code"))
-    if outcome not in OUTCOME_WORDS or not chain or not actions:
-        return Lost(where, Why.INCOMPLETE)
     known = tuple(action for text in actions if (action := _parse(text)) is not None)
-    if len(known) < len(actions):
+    if outcome not in OUTCOME_WORDS or not chain or not actions or len(known) < len(actions):
         return Lost(where, Why.INCOMPLETE)
     rule, digest = rule_of(metadata), _text(metadata, "policy_digest")
     held: Held = next((each for each in get_args(Held) if each == metadata.get("enforcement")), "")
@@ -162,19 +160,11 @@ def _obstacle(
         return Why.HOOK
     if code and not code.startswith("policy."):
         return Why.BOUNDARY if code.startswith("path.") else Why.UNDECIDED
-    if any(is_cut(text) for text in actions):
-        return Why.CUT
     # Threat: an escaped name is another name, and another rule may match it.
-    if any(_ESCAPE.search(text) for text in actions):
+    if any(is_cut(text) or _ESCAPE.search(text) for text in actions):
         return Why.CUT
-    if any(_is_outside(text) for text in actions):
-        return Why.OUTSIDE
-    return None
-
-
-def _is_outside(text: str) -> bool:
-    head, _, target = text.partition(" ")
-    return head.startswith("tool:file:") and not is_normal_path(target)
+    files = (text.partition(" ")[2] for text in actions if text.startswith("tool:file:"))
+    return None if all(map(is_normal_path, files)) else Why.OUTSIDE
 
 
 def _was_asked_by_hook(past: PastDecision) -> bool:
@@ -219,9 +209,7 @@ class _KeptAgent(Struct):
 
     def agent(self) -> Agent:
         lists = self.permissions
-        if lists is None:
-            return Agent(self.name, self.profile)
-        own = Permissions(lists.read, lists.write, lists.forbidden)
+        own = Permissions() if lists is None else Permissions(*astuple(lists))
         return Agent(self.name, self.profile, permissions=own)
 
 
@@ -283,7 +271,7 @@ class RecordedCall(Struct, frozen=True):
         if rule is not None:
             answer = {"outcome": metadata.get("outcome"), "source": metadata.get("source")}
             rule = {**rule, **answer}
-        agents = _objects(metadata.get("agents"))
+        agents = _agents(metadata)
         return {
             "call_id": entry.call_id,
             "session_id": entry.session_id,
@@ -331,23 +319,20 @@ class RecordedCall(Struct, frozen=True):
         if entry.session_id:
             lines.append(f"  session: {entry.session_id}")
         lines += [f"  action: {action}" for action in _texts(metadata.get("actions"))]
-        reason = self.asked_because or entry.reason
-        lines += [f"  reason: {reason}"] if reason else []
-        lines += [f"  answer: {self._answer}"] if self._answer else []
-        if metadata.get("code"):
-            lines.append(f"  code:   {metadata['code']}")
-        if outcome is None:
-            lines.append("  rule:   policy was not asked")
-        else:
-            lines.append(f"  rule:   {_rule_text(metadata)}")
+        told = (self.asked_because or entry.reason, self._answer, metadata.get("code"))
+        names = ("reason:", "answer:", "code:  ")
+        lines += [f"  {name} {text}" for name, text in zip(names, told, strict=True) if text]
+        rule = "policy was not asked" if outcome is None else _rule_text(metadata)
+        lines.append(f"  rule:   {rule}")
         lines += [
-            f"  also matched: {_match_text(match)}"
-            for match in _objects(metadata.get("matched"))
-            if not _is_same(match, metadata.get("rule"))
+            f"  also matched: {each.get('text')} ({each.get('outcome')}, {_place(each)})"
+            for each in _objects(metadata.get("matched"))
+            if not _is_same(each, metadata.get("rule"))
         ]
         lines += [f"  warning: {warning}" for warning in _texts(metadata.get("warnings"))]
         lines += _approval_lines(entry)
-        lines.append(f"  agents: {_agents_text(metadata)}")
+        agents = (f"{a.get('name')} (profile {a.get('profile')})" for a in _agents(metadata))
+        lines.append(f"  agents: {', '.join(agents)}")
         lines.append(f"  policy: {metadata.get('policy_digest', 'none was asked')}")
         lines.append(f"  result: {self._result_text()}")
         lines += self._refused_lines()
@@ -399,12 +384,11 @@ def tell_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ..
         entry = row.entry
         if call_id not in (entry.call_id, entry.metadata.get("client_call")):
             continue
-        before = calls[-1] if calls else None
-        is_same = before is not None and before.result is None and _is_one(before, entry)
+        before = calls[-1] if calls and _is_one(calls[-1], entry) else None
         if entry.event_type == TOOL_RESULT:
-            if before is not None and is_same:
+            if before is not None:
                 calls[-1] = RecordedCall(before.decided, row)
-        elif before is not None and is_same and before.decided.entry.event_type == TOOL_STAGED:
+        elif before is not None and before.decided.entry.event_type == TOOL_STAGED:
             calls[-1] = RecordedCall(row, None)
         elif entry.event_type in DECIDED_EVENTS:
             calls.append(RecordedCall(row, None))
@@ -418,22 +402,16 @@ def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
     is_ask = entry.decision == "deny" and entry.metadata.get("outcome") in _ASKED
     if not is_ask or not digest or _is_granted(entry):
         return call
-    for question in asked:
-        is_its = (question.call_id, question.session_id, question.metadata.get("digest")) == (
-            entry.call_id,
-            entry.session_id,
-            digest,
-        )
-        if question.event_type == APPROVAL_ASKED and is_its:
-            return replace(call, asked_because=question.reason)
+    wanted = (APPROVAL_ASKED, entry.call_id, entry.session_id, digest)
+    for each in asked:
+        if (each.event_type, each.call_id, each.session_id, each.metadata.get("digest")) == wanted:
+            return replace(call, asked_because=each.reason)
     return call
 
 
 def _is_one(before: RecordedCall, entry: Entry) -> bool:
-    decided = before.decided.entry
-    return decided.session_id == entry.session_id and decided.metadata.get(
-        "tool"
-    ) == entry.metadata.get("tool")
+    own, other = ((e.session_id, e.metadata.get("tool")) for e in (before.decided.entry, entry))
+    return before.result is None and own == other
 
 
 def _verdict(call: RecordedCall) -> str:
@@ -466,10 +444,6 @@ def _rule_text(metadata: Mapping[str, Json]) -> str:
     return f"{kept.get('text')} ({', '.join(said)})"
 
 
-def _match_text(match: Mapping[str, Json]) -> str:
-    return f"{match.get('text')} ({match.get('outcome')}, {_place(match)})"
-
-
 def _place(rule: Mapping[str, Json]) -> str:
     line = rule.get("line")
     return place_text(str(rule.get("file", "")), line if type(line) is int else 0)
@@ -494,18 +468,15 @@ def _is_granted(entry: Entry) -> bool:
     return has_answer and not str(entry.metadata.get("code", "")).startswith("approval.")
 
 
-def _agents_text(metadata: Mapping[str, Json]) -> str:
-    agents = _objects(metadata.get("agents"))
-    return ", ".join(f"{each.get('name')} (profile {each.get('profile')})" for each in agents)
+def _agents(metadata: Mapping[str, Json]) -> list[dict[str, Json]]:
+    return _objects(metadata.get("agents"))
 
 
 def _objects(kept: Json) -> list[dict[str, Json]]:
-    if not isinstance(kept, list):
-        return []
-    return [each for each in cast("list[Json]", kept) if isinstance(each, dict)]
+    listed = cast("list[Json]", kept) if isinstance(kept, list) else []
+    return [each for each in listed if isinstance(each, dict)]
 
 
 def _texts(kept: Json) -> list[str]:
-    if not isinstance(kept, list):
-        return []
-    return [each for each in cast("list[Json]", kept) if isinstance(each, str)]
+    listed = cast("list[Json]", kept) if isinstance(kept, list) else []
+    return [each for each in listed if isinstance(each, str)]

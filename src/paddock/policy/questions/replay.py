@@ -56,7 +56,20 @@ class Example(Struct, frozen=True):
         return {**{name: getattr(self.where, name) for name in names}, "action": self.action}
 
 
-class Group(Struct):
+class _Counted(Struct, kw_only=True):
+    calls: int = 0
+    examples: list[Example] = field(default_factory=list[Example])
+
+    def note(self, example: Example) -> None:
+        self.calls += 1
+        if len(self.examples) < EXAMPLES_MAX:
+            self.examples.append(example)
+
+    def counts_json(self) -> dict[str, Json]:
+        return {"calls": self.calls, "examples": [each.as_json() for each in self.examples]}
+
+
+class Group(_Counted):
     kind: DifferenceKind
     agent: str
     was: Outcome
@@ -64,8 +77,6 @@ class Group(Struct):
     now: Outcome
     now_rule: RuleMatch | None
     reason: str
-    calls: int = 0
-    examples: list[Example] = field(default_factory=list[Example])
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -77,17 +88,14 @@ class Group(Struct):
                 "rule": rule_as_json(self.now_rule),
                 "reason": self.reason,
             },
-            "calls": self.calls,
-            "examples": [example.as_json() for example in self.examples],
+            **self.counts_json(),
         }
 
 
-class LostGroup(Struct):
+class LostGroup(_Counted):
     why: Why
     agent: str
     detail: str
-    calls: int = 0
-    examples: list[Example] = field(default_factory=list[Example])
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -95,8 +103,7 @@ class LostGroup(Struct):
             "meaning": MEANINGS[self.why],
             "detail": self.detail,
             "agent": self.agent,
-            "calls": self.calls,
-            "examples": [example.as_json() for example in self.examples],
+            **self.counts_json(),
         }
 
 
@@ -135,12 +142,12 @@ class Replay(Struct):
             lines.append(f"  now: {group.now.word} by {rule_text(group.now_rule)}")
             if group.now_rule is None:
                 lines.append(f"  reason: {group.reason}")
-            lines += _example_lines(group.examples, group.calls)
+            lines += _example_lines(group)
         for lost in self.lost:
             detail = f" ({lost.detail})" if lost.detail else ""
             said = f"{MEANINGS[lost.why]}{detail}"
             lines += ["", f"not replayable: agent {lost.agent}, {_calls(lost.calls)}: {said}"]
-            lines += _example_lines(lost.examples, lost.calls)
+            lines += _example_lines(lost)
         # Threat: an action with line breaks, which a model writes, would draw rows of its own.
         return "\n".join(map(show_name, lines))
 
@@ -203,19 +210,13 @@ def _count(groups: dict[object, Group], past: PastDecision, now: Decision) -> No
     new = Group(
         KINDS[now.outcome], agent, past.outcome, past.rule, now.outcome, now.rule, now.reason
     )
-    _note(groups.setdefault(key, new), Example(past.where, now.action))
+    groups.setdefault(key, new).note(Example(past.where, now.action))
 
 
 def _lose(lost: dict[object, LostGroup], call: Lost) -> None:
     key = (call.where.agent, call.why, call.detail)
     new = LostGroup(call.why, call.where.agent, call.detail)
-    _note(lost.setdefault(key, new), Example(call.where, ""))
-
-
-def _note(group: Group | LostGroup, example: Example) -> None:
-    group.calls += 1
-    if len(group.examples) < EXAMPLES_MAX:
-        group.examples.append(example)
+    lost.setdefault(key, new).note(Example(call.where, ""))
 
 
 def rule_text(rule: RuleMatch | None) -> str:
@@ -239,14 +240,10 @@ def _calls(count: int) -> str:
     return "1 call" if count == 1 else f"{count} calls"
 
 
-def _example_lines(examples: list[Example], calls: int) -> list[str]:
-    lines = [f"  {_example_text(example)}" for example in examples]
-    if calls > len(examples):
-        lines.append(f"  … and {calls - len(examples)} more")
-    return lines
-
-
-def _example_text(example: Example) -> str:
-    where = example.where
-    shown = cut(example.action, EXAMPLE_CHARS_MAX) or where.tool
-    return f"{where.time}  {where.call_id or '-'} (seq {where.seq})  {shown}"
+def _example_lines(group: _Counted) -> list[str]:
+    lines: list[str] = []
+    for each in group.examples:
+        where, shown = each.where, cut(each.action, EXAMPLE_CHARS_MAX) or each.where.tool
+        lines.append(f"  {where.time}  {where.call_id or '-'} (seq {where.seq})  {shown}")
+    left = group.calls - len(group.examples)
+    return [*lines, f"  … and {left} more"] if left else lines

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from paddock.errors import ConfigError
 from paddock.policy.decide import decide
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.questions.flip import Sources, plan_always
+from paddock.policy.questions.flip import plan_always
 from paddock.policy.rules import parse_action
 from paddock.values.decisions import Action, Agent, Outcome
 
@@ -30,7 +30,7 @@ def plan(actions, text=CAREFUL, chain=MAIN, *, user=None, trusted=True, name="pa
     own = PolicySource(name, text.encode(), trusted)
     theirs = None if user is None else PolicySource("config.toml", user.encode())
     policy = load_policy(own if text else None, theirs)
-    return policy, plan_always(policy, chain, actions, Sources(own, theirs), "because")
+    return policy, plan_always(policy, chain, actions, own, theirs, "because")
 
 
 def outcome(content: bytes, action: Action, chain=MAIN) -> Outcome:
@@ -157,8 +157,8 @@ def test_no_rule_is_made_for_a_plane_below_the_workspace():
     own = PolicySource("paddock.toml", CAREFUL.encode())
     policy = load_policy(own, planes_below=("sub",))
     with pytest.raises(ConfigError, match="/sub/"):
-        plan_always(policy, MAIN, ["tool:file:create sub/a"], Sources(own, None), "because")
-    always = plan_always(policy, MAIN, ["tool:file:create a"], Sources(own, None), "because")
+        plan_always(policy, MAIN, ["tool:file:create sub/a"], own, None, "because")
+    always = plan_always(policy, MAIN, ["tool:file:create a"], own, None, "because")
     assert outcome(always.content, Action("file", "create", "a")) is Outcome.ALLOW
 
 

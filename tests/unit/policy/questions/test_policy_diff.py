@@ -10,7 +10,7 @@ from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.presets import CLIENT_TOOLS
 from paddock.policy.questions.compare import Diff, diff
 from paddock.policy.rules import parse_action
-from paddock.values.decisions import Agent, AgentChain
+from paddock.values.decisions import Action, Agent, AgentChain
 from tests.support.policies import chain_below
 
 BASE = """[profiles.standard]
@@ -99,6 +99,21 @@ def test_a_witness_may_need_two_patterns_that_meet() -> None:
     old = '[profiles.p]\nallow = ["tool:file:view /src/**"]\ndeny = ["tool:file:view *.py"]\n'
     report = compared(old.replace('deny = ["tool:file:view *.py"]\n', ""), old)
     assert ("tool:file:view src/example.py", "deny", "allow") in found(report)
+
+
+def test_examples_of_rules_and_recorded_calls_are_tried_too() -> None:
+    odd = "git fetch --all --prune"
+    rule = f'[[profiles.standard.rules]]\naction = "tool:shell:run git fetch *"\noutcome = "deny"\nmatch = ["tool:shell:run {odd}"]\n'
+    example = compared(BASE + rule)
+    assert f"tool:shell:run {odd}" in {str(c) for each in example.witnesses for c in each.calls}
+    call = Action("file", "create", "a/b/c.md")
+    old, new = (
+        policy(BASE),
+        policy(BASE.replace("git push *", 'git push *", "tool:file:create a/*/c.md')),
+    )
+    chain_of = partial(chain_below, "standard")
+    tried = diff(old, new, chain_of, [call, Action("file", "view", "x")])
+    assert any(call in each.calls for each in tried.witnesses)
 
 
 def test_a_list_in_which_order_counts_is_looked_at_whole() -> None:
