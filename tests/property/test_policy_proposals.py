@@ -118,7 +118,7 @@ class Files(Struct, dict=True):
 TRUST = re.compile(r"; then trust \S+: paddock trust$")
 TEXTS = r'("[^"]*"(?:, "[^"]*")*)'
 LIFT = r"no rule lifts it, since \w+ stands above every profile: "
-TAKEN = re.compile(rf"{LIFT}remove {TEXTS} from \[paths\] (\w+), ([^:]+):.*")
+TAKEN = re.compile(rf"{LIFT}remove {TEXTS} from \[paths\] (\w+), ([^:,]+).*")
 GIVEN = re.compile(rf"{LIFT}give (\w+) under \[paths\] in (\S+), without {TEXTS}")
 EXTENDED = re.compile(r", in (\S+), with `extends = \"(\w+)\"`: .*")
 REMOVED = re.compile(r'remove ("[^"]*") from profiles\.(\w+)\.(\w+), [^,]+')
