@@ -7,7 +7,7 @@ nothing that decides differs at all, every answer is the same.
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from itertools import chain, groupby, product
+from itertools import chain, groupby, islice, product
 from itertools import count as numbers
 from typing import Final
 
@@ -296,12 +296,18 @@ def diff(old: Policy, new: Policy, chain_of: ChainOf, recorded: Iterable[Action]
 
     past = tuple(recorded)
     pairs = [pair(f"profile {name}", (Agent(nobody, name),)) for name in profiles]
-    for each, action in product(pairs, (*find_calls(changed, found.common), *past)):
-        search.attempt(each, action)
     bound = [pair(f"agent {name}", chain_of(name)) for name in found.bound]
     ends = Item("", "", ENDS, Place("", 0), EVERYTHING)
-    for each, action in product(bound, (*find_calls((ends, *changed), found.common), *past)):
+    # One more than is tried, so that it shows where not all were.
+    made = find_calls(changed, found.common, TRIES_MAX + 1)
+    of_bound = find_calls((ends, *changed), found.common, TRIES_MAX + 1) if bound else ()
+    tries = chain(
+        product(pairs, dict.fromkeys((*past, *made))),
+        product(bound, dict.fromkeys((*past, *of_bound))),
+    )
+    for each, action in islice(tries, TRIES_MAX):
         search.attempt(each, action)
+    search.report.is_cut = next(tries, None) is not None
     search.report.witnesses = sorted(
         search.found.values(), key=lambda each: (each.what, -each.new.outcome, str(each.action))
     )
@@ -319,9 +325,6 @@ class _Search(Struct):
     found: dict[object, WitnessCall] = field(default_factory=dict[object, WitnessCall])
 
     def attempt(self, pair: _Pair, action: Action) -> None:
-        if self.report.tried >= TRIES_MAX:
-            self.report.is_cut = True
-            return
         self.report.tried += 1
         old, new = pair.old.decide(action), pair.new.decide(action)
         if old.outcome is new.outcome and bool(old.warnings) == bool(new.warnings):

@@ -5,7 +5,7 @@ tries the calls asks it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, product
+from itertools import chain, islice, product
 from typing import Final
 
 from msgspec import Struct
@@ -195,14 +195,14 @@ _SAMPLE_NAMES: Final = {"package": (ANY, f"{FILL}/{FILL}"), "mcp": (f"{MCP_PREFI
 _CLIENT_TOOL: Final = "ExampleTool"
 
 
-def find_calls(changed: Sequence[Item], common: Sequence[Item]) -> tuple[Action, ...]:
+def find_calls(changed: Sequence[Item], common: Sequence[Item], most: int) -> tuple[Action, ...]:
     items = (*changed, *common)
     kinds = {item.kind for item in changed}
     found: dict[Action, None] = {}
     for kind in TargetKind:
         if kind in kinds or None in kinds:
             own = [item for item in items if item.kind is kind]
-            found |= dict.fromkeys(_calls_of[kind](own, _heads(kind, items)))
+            found |= dict.fromkeys(islice(_calls_of[kind](own, _heads(kind, items)), most))
     for item in items:
         found |= dict.fromkeys(map(parse_concrete, item.examples))
     return tuple(found)
@@ -235,7 +235,7 @@ def _path_calls(items: Sequence[Item], heads: _Heads) -> Iterator[Action]:
     below = (f"{own[0]}/{FILL}" for own in samples)
     # A pattern for a name, and one for a directory: they meet where the one is in the other.
     placed = (f"{lead}/{name}" for lead, name in product(filter(None, leads), names))
-    for path in dict.fromkeys(filter(is_normal_path, chain((FILL,), *samples, below, placed))):
+    for path in filter(is_normal_path, chain((FILL,), *samples, below, placed)):
         for category, operation in heads:
             yield Action(category, operation, path)
         if _SAFE_IN_SHELL.issuperset(path):
