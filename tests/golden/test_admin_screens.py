@@ -182,9 +182,9 @@ def test_a_message_of_several_lines_and_a_search_in_what_was_said(project, colum
         terminal.type("\x03")
         terminal.wait_for_prompt()
         terminal.type("\x12")
-        terminal.wait_for("search back:")
+        terminal.wait_for("I-search backward:")
         terminal.type("co")
-        terminal.wait_for("> /cost\nsearch back: co")
+        terminal.wait_for("> /cost\nI-search backward: co")
         require_screen("search-back", terminal)
 
 

@@ -4,10 +4,10 @@
     commands            `/help` and all the others
     desk                what shell and commands work with; what this host can enforce
     plain               Screen and Keyboard; both for pipes, screen readers and programs
-    terminal, panel     both for a real terminal: prompt_toolkit draws the input, rich the rest
+    terminal            both for a real terminal: prompt_toolkit edits the line, rich draws
     history             what was typed before
     question, reveal    what is asked before an approval; what would not be seen, visible
-    show, rich_drawing  what can be shown, as values; the same as text, for a terminal
+    show                what can be shown, as values; the same as plain text
 
 Threat: a model, a file or a tool's result writes terminal sequences, direction
 overrides or invisible characters, to draw a question or an answer of its own. Nothing

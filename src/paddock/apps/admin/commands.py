@@ -3,11 +3,11 @@
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from paddock.agent.recorded import RecordedSession, list_sessions
+from paddock.agent.recorded import list_sessions
 from paddock.apps.admin.desk import Desk, examine
 from paddock.apps.admin.plain import Vocabulary
 from paddock.apps.admin.show import (
@@ -15,8 +15,10 @@ from paddock.apps.admin.show import (
     ShownTable,
     TextLook,
     TextSpan,
+    dim,
     line,
     lines,
+    note,
     pairs,
     row,
     spoken,
@@ -27,7 +29,6 @@ from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import UnknownToolError, UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter
-from paddock.ledger.verify import Verification
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.policy.questions.explain import explain
@@ -49,6 +50,10 @@ _DIGITS_MAX: Final = 9
 """Python converts no integer of very many digits."""
 _TIME_CHARS: Final = 19
 _CALL_USAGE: Final = "/call TOOL [NAME=VALUE ...]"
+_LISTED_MAX: Final = 20
+_MESSAGE_CHARS_MAX: Final = 60
+_TURNS_REPEATED: Final = 3
+_FREE: Final = "this model costs nothing"
 _INSTALLED: Final = "list_packages"
 _CLASSIFY: Final = {
     True: "on: the model is first asked what kind of message came; a greeting gets no tools",
@@ -102,7 +107,7 @@ def _show_config(desk: Desk) -> None:
             ("write", ", ".join(allowed.write) or "nothing"),
             ("forbidden", ", ".join(allowed.forbidden) or "nothing"),
         ]
-    desk.screen.show(pairs(facts))
+    desk.show(pairs(facts))
 
 
 def _policy(rest: str, desk: Desk) -> None:
@@ -110,28 +115,23 @@ def _policy(rest: str, desk: Desk) -> None:
     record = project.agents.read(agent)
     policy, chain = project.policy_for(record), project.agents.chain(agent)
     if rest.strip():
-        desk.screen.show(lines(explain(policy, chain, parse_action(rest.strip())).render()))
+        desk.show(lines(explain(policy, chain, parse_action(rest.strip())).render()))
         return
-    profile = policy.find_profile(record.agent.profile)
     facts: list[tuple[str, str | TextSpan]] = [
         ("digest", policy.digest),
         *(("file", str(path)) for path in project.files.paths()),
         ("profile", record.agent.profile),
         ("agents", " below ".join(each.name for each in chain)),
     ]
-    desk.screen.show(pairs(facts))
-    rows: list[Row] = []
+    desk.show(pairs(facts))
+    profile = policy.find_profile(record.agent.profile)
+    rules: list[RuleMatch] = []
     if profile is not None:
-        rows += [_rule_row(each.shown) for each in profile.rules]
-        rows += [_rule_row(each.as_match()) for each in profile.otherwise]
-    desk.screen.show(ShownTable(tuple(rows), ("outcome", "rule", "where")))
-    desk.screen.show(
-        line(TextSpan("what no rule allows is denied; /policy ACTION explains", TextLook.DIM))
-    )
-
-
-def _rule_row(rule: RuleMatch) -> Row:
-    return row(rule.outcome.word, rule.text, rule.place)
+        rules += [each.shown for each in profile.rules]
+        rules += [each.as_match() for each in profile.otherwise]
+    rows = (row(each.outcome.word, each.text, each.place) for each in rules)
+    desk.show(ShownTable(tuple(rows), ("outcome", "rule", "where")))
+    desk.show(dim("what no rule allows is denied; /policy ACTION explains"))
 
 
 def _ledger(rest: str, desk: Desk) -> None:
@@ -140,59 +140,52 @@ def _ledger(rest: str, desk: Desk) -> None:
         _verify_ledgers(desk)
         return
     name = words.pop(0) if words else LedgerName.GOVERNANCE.value
-    last = _parse_last(words.pop()) if words and words[-1].isdecimal() else _LAST
+    last = _LAST
+    if words and words[-1].isdecimal():
+        digits = words.pop()
+        if len(digits) > _DIGITS_MAX:
+            raise UsageError(
+                f"{quote(digits)} is no number of entries",
+                where="/ledger",
+                hint=f"at most {_DIGITS_MAX} digits; 0 shows all",
+            )
+        last = int(digits)
     kind = words.pop(0) if words else None
     if name not in LEDGERS or words:
         known = f"one of: {', '.join(LEDGERS)}"
         raise UsageError(f"{quote(rest)} is no ledger", where="/ledger", hint=known)
     found = sessions_of(desk.project).query(LedgerName(name), Filter(kind), last or None)
-    rows = tuple(_entry_row(each) for each in found.entries)
-    if not rows:
-        desk.screen.show(line(f"the ledger {name} has no such entries"))
+    if not found.entries:
+        desk.show(line(f"the ledger {name} has no such entries"))
         return
-    desk.screen.show(ShownTable(rows, ("seq", "time", "event", "decision", "what")))
+    rows = tuple(map(_entry_row, found.entries))
+    desk.show(ShownTable(rows, ("seq", "time", "event", "decision", "what")))
     if found.bad:
         said = f"{len(found.bad)} lines hold no entry: /ledger verify"
-        desk.screen.show(line(TextSpan(said, TextLook.BAD)))
-
-
-def _verify_ledgers(desk: Desk) -> None:
-    paths = desk.project.layout.ledger_paths()
-    there = [name for name in LEDGERS if paths[name].exists()]
-    layout, environment = desk.project.layout, desk.project.environment
-    rows = tuple(_report_row(name, audit_ledger(layout, environment, name)) for name in there)
-    desk.screen.show(ShownTable(rows, ("ledger", "state", "entries", "head")))
-
-
-def _parse_last(digits: str) -> int:
-    if len(digits) > _DIGITS_MAX:
-        raise UsageError(
-            f"{quote(digits)} is no number of entries",
-            where="/ledger",
-            hint=f"at most {_DIGITS_MAX} digits; 0 shows all",
-        )
-    return int(digits)
+        desk.show(line(TextSpan(said, TextLook.BAD)))
 
 
 def _entry_row(stored: StoredEntry) -> Row:
-    entry = stored.entry
-    metadata = entry.metadata
+    entry, metadata = stored.entry, stored.entry.metadata
     subject = str(metadata.get("tool") or entry.submission_id or metadata.get("user_message", ""))
-    return row(
-        str(stored.seq),
-        stored.timestamp[:_TIME_CHARS],
-        entry.event_type,
-        entry.decision or "-",
-        f"{show_name(subject)} {show_name(entry.reason)}".strip(),
-    )
+    what = f"{show_name(subject)} {show_name(entry.reason)}".strip()
+    time = stored.timestamp[:_TIME_CHARS]
+    return row(str(stored.seq), time, entry.event_type, entry.decision or "-", what)
 
 
-def _report_row(name: str, report: Verification) -> Row:
-    state = (
-        TextSpan("whole", TextLook.GOOD) if report.is_whole else TextSpan("DAMAGED", TextLook.BAD)
-    )
-    head = "" if report.head is None else f"{report.head.seq} {report.head.hash[:16]}"
-    return row(name, state, str(report.entries), head)
+def _verify_ledgers(desk: Desk) -> None:
+    layout, environment = desk.project.layout, desk.project.environment
+    rows: list[Row] = []
+    for name in LEDGERS:
+        if not layout.ledger_paths()[name].exists():
+            continue
+        report = audit_ledger(layout, environment, name)
+        state = TextSpan("DAMAGED", TextLook.BAD)
+        if report.is_whole:
+            state = TextSpan("whole", TextLook.GOOD)
+        head = "" if report.head is None else f"{report.head.seq} {report.head.hash[:16]}"
+        rows.append(row(name, state, str(report.entries), head))
+    desk.show(ShownTable(tuple(rows), ("ledger", "state", "entries", "head")))
 
 
 def _doctor(rest: str, desk: Desk) -> None:
@@ -200,53 +193,34 @@ def _doctor(rest: str, desk: Desk) -> None:
         row(_mark(ok=each.is_there), each.name, "; ".join(filter(None, (each.found, each.remedy))))
         for each in probe_host()
     )
-    desk.screen.show(ShownTable(findings))
-    verdicts = examine(desk.project)
-    rows = tuple(
-        row(
-            _mark(ok=each.enforcement is not Enforcement.NONE),
-            each.backend,
-            each.enforcement.value,
-            "; ".join(each.gaps) or each.cause,
-        )
-        for each in verdicts
-    )
-    desk.screen.show(ShownTable(rows, ("", "backend", "enforcement", "gaps")))
+    desk.show(ShownTable(findings))
+    rows: list[Row] = []
+    for each in examine(desk.project):
+        mark = _mark(ok=each.enforcement is not Enforcement.NONE)
+        gaps = "; ".join(each.gaps) or each.cause
+        rows.append(row(mark, each.backend, each.enforcement.value, gaps))
+    desk.show(ShownTable(tuple(rows), ("", "backend", "enforcement", "gaps")))
 
 
 def _mark(*, ok: bool) -> TextSpan:
     return TextSpan("yes", TextLook.GOOD) if ok else TextSpan("no", TextLook.WARN)
 
 
-_LISTED_MAX: Final = 20
-_MESSAGE_CHARS_MAX: Final = 60
-_TURNS_REPEATED: Final = 3
-
-
 def _sessions(rest: str, desk: Desk) -> None:
-    agent = desk.session.charter.agent
-    found = list_sessions(sessions_of(desk.project), agent)
+    found = list_sessions(sessions_of(desk.project), desk.session.charter.agent)
     missing = len(found) - _LISTED_MAX
     if missing > 0:
-        said = f"{missing} older sessions are not listed: paddock session list"
-        desk.screen.show(line(TextSpan(said, TextLook.DIM)))
-    rows = tuple(_row(each, desk) for each in found[-_LISTED_MAX:])
-    desk.screen.show(ShownTable(rows, ("session", "started", "state", "turns", "first message")))
-
-
-def _row(session: RecordedSession, desk: Desk) -> Row:
-    state = "ended" if session.ended else "open"
-    if session.session_id == desk.session.session_id:
-        state = "this"
-    first = session.turns[0].user_message if session.turns else ""
-    cut = "…" if len(first) > _MESSAGE_CHARS_MAX else ""
-    return row(
-        session.session_id,
-        session.started[:_TIME_CHARS],
-        state,
-        str(len(session.turns)),
-        f"{first[:_MESSAGE_CHARS_MAX]}{cut}",
-    )
+        desk.show(dim(f"{missing} older sessions are not listed: paddock session list"))
+    rows: list[Row] = []
+    for each in found[-_LISTED_MAX:]:
+        state = "ended" if each.ended else "open"
+        if each.session_id == desk.session.session_id:
+            state = "this"
+        first = each.turns[0].user_message if each.turns else ""
+        cut = "…" if len(first) > _MESSAGE_CHARS_MAX else ""
+        started, said = each.started[:_TIME_CHARS], f"{first[:_MESSAGE_CHARS_MAX]}{cut}"
+        rows.append(row(each.session_id, started, state, str(len(each.turns)), said))
+    desk.show(ShownTable(tuple(rows), ("session", "started", "state", "turns", "first message")))
 
 
 def _resume(rest: str, desk: Desk) -> None:
@@ -260,86 +234,70 @@ def _resume(rest: str, desk: Desk) -> None:
     desk.resume(session_id)
     left_out = len(before.turns) - _TURNS_REPEATED
     if left_out > 0:
-        desk.screen.show(
-            line(TextSpan(f"{left_out} earlier turns: paddock session show", TextLook.DIM))
-        )
+        desk.show(dim(f"{left_out} earlier turns: paddock session show"))
     for turn in before.turns[-_TURNS_REPEATED:]:
-        desk.screen.show(lines(turn.user_message, gutter="> "))
-        desk.screen.show(spoken(turn.response or f"({turn.reason})", TextLook.DIM))
+        desk.show(lines(turn.user_message, gutter="> "))
+        desk.show(spoken(turn.response or f"({turn.reason})", TextLook.DIM))
     count = "1 turn" if len(before.turns) == 1 else f"{len(before.turns)} turns"
-    desk.screen.show(line(f"resumed {session_id} after {count}"))
+    desk.show(line(f"resumed {session_id} after {count}"))
     for notice in desk.session.notices[len(desk.project.notices) :]:
-        desk.screen.show(line(TextSpan("note: ", TextLook.WARN), notice))
+        desk.show(note(notice))
 
 
 def _cost(rest: str, desk: Desk) -> None:
-    session, status = desk.session, desk.status()
-    cost = session.supervisor.cost
-    account = session.budget.account
+    session, cost = desk.session, desk.session.supervisor.cost
+    account, left = session.budget.account, desk.status().tokens_left
     limit = "no limit" if account.limit is None else f"{account.limit:,}"
-    left = "no limit" if status.tokens_left is None else f"{status.tokens_left:,}"
-    money = {"none": "none: this model costs nothing"}.get(
-        status.cost, "unknown: no prices are known"
-    )
-    desk.screen.show(
-        pairs(
-            [
-                ("tokens", f"{cost.total_tokens:,}"),
-                ("  input", f"{cost.usage.input:,}"),
-                ("  output", f"{cost.usage.output:,}"),
-                ("  cache read", f"{cost.usage.cache_read:,}"),
-                ("  cache write", f"{cost.usage.cache_write:,}"),
-                ("budget", f"{limit} ({session.budget.mode.value})"),
-                ("left", left),
-                ("model calls", str(cost.llm_calls)),
-                ("tool calls", str(cost.tool_calls)),
-                ("tools used", ", ".join(cost.tool_ids_used) or "none"),
-                ("money", money),
-            ]
-        )
-    )
+    is_free = desk.status().cost == "none"
+    facts: list[tuple[str, str | TextSpan]] = [
+        ("tokens", f"{cost.total_tokens:,}"),
+        ("  input", f"{cost.usage.input:,}"),
+        ("  output", f"{cost.usage.output:,}"),
+        ("  cache read", f"{cost.usage.cache_read:,}"),
+        ("  cache write", f"{cost.usage.cache_write:,}"),
+        ("budget", f"{limit} ({session.budget.mode.value})"),
+        ("left", "no limit" if left is None else f"{left:,}"),
+        ("model calls", str(cost.llm_calls)),
+        ("tool calls", str(cost.tool_calls)),
+        ("tools used", ", ".join(cost.tool_ids_used) or "none"),
+        ("money", f"none: {_FREE}" if is_free else "unknown: no prices are known"),
+    ]
+    desk.show(pairs(facts))
 
 
 def _status(rest: str, desk: Desk) -> None:
     status, project = desk.status(), desk.project
-    gate = str(project.gate) if project.admin is not None else "closed: only a bare plane has it"
     left = "no limit" if status.tokens_left is None else f"{status.tokens_left:,} left"
     backend = status.sandbox.backend or ("none" if status.sandbox.refused else "")
-    said = "commands are refused" if status.sandbox.refused else f"backend {backend}"
-    desk.screen.show(
-        pairs(
-            [
-                ("session", desk.session.session_id),
-                ("agent", status.agent),
-                ("profile", status.profile),
-                ("workspace", str(project.agents.read(status.agent).workspace)),
-                ("plane", str(project.layout.root)),
-                ("model", f"{status.provider}:{status.model}"),
-                ("dual gate", gate),
-                ("sandbox", f"{status.sandbox} ({said})"),
-                ("turns", str(desk.session.supervisor.turns)),
-                ("tokens", f"{status.tokens:,} ({left})"),
-                ("cost", status.cost),
-            ]
-        )
-    )
+    held = "commands are refused" if status.sandbox.refused else f"backend {backend}"
+    gate = "closed: only a bare plane has it" if project.admin is None else str(project.gate)
+    facts: list[tuple[str, str | TextSpan]] = [
+        ("session", desk.session.session_id),
+        ("agent", status.agent),
+        ("profile", status.profile),
+        ("workspace", str(project.agents.read(status.agent).workspace)),
+        ("plane", str(project.layout.root)),
+        ("model", f"{status.provider}:{status.model}"),
+        ("dual gate", gate),
+        ("sandbox", f"{status.sandbox} ({held})"),
+        ("turns", str(desk.session.supervisor.turns)),
+        ("tokens", f"{status.tokens:,} ({left})"),
+        ("cost", status.cost),
+    ]
+    desk.show(pairs(facts))
     for badge in status.badges:
-        desk.screen.show(line("  ", TextSpan(f" {badge} ", TextLook.LOUD)))
+        desk.show(line("  ", TextSpan(f" {badge} ", TextLook.LOUD)))
 
 
 def _tools(rest: str, desk: Desk) -> None:
     allowed = desk.session.charter.tools_allowed
-    rows = [
-        row(
-            TextSpan(tool.name, TextLook.STRONG),
-            tool.spec.toolset,
-            "reads" if tool.reads_only else "writes",
-            "model and you" if tool.name in allowed else "you alone",
-            tool.spec.title,
-        )
-        for tool in desk.runtime.tools.list_all()
-    ]
-    desk.screen.show(ShownTable(tuple(rows), ("tool", "toolset", "effect", "called by", "what")))
+    rows: list[Row] = []
+    for tool in desk.runtime.tools.list_all():
+        effect = "reads" if tool.reads_only else "writes"
+        who = "model and you" if tool.name in allowed else "you alone"
+        name = TextSpan(tool.name, TextLook.STRONG)
+        rows.append(row(name, tool.spec.toolset, effect, who, tool.spec.title))
+    desk.show(ShownTable(tuple(rows), ("tool", "toolset", "effect", "called by", "what")))
 
 
 def _call(rest: str, desk: Desk) -> None:
@@ -368,23 +326,20 @@ def _arguments(name: str, given: str, desk: Desk) -> Json:
 
 
 def _expand(rest: str, desk: Desk) -> None:
-    asked = rest.strip().removeprefix("#")
-    number = _parse_number(asked) if asked else desk.calls.last
+    digits = rest.strip().removeprefix("#")
+    number = 0 if digits else desk.calls.last
+    if digits.isdecimal() and len(digits) <= _DIGITS_MAX:
+        number = int(digits)
     shown = desk.calls.find(number)
     if shown is None:
-        what = f"call {quote(rest.strip())}" if asked else "call yet"
+        what = f"call {quote(rest.strip())}" if digits else "call yet"
         raise UsageError(
             f"there is no {what}",
             where="/expand",
             hint="the numbers stand on the calls' lines; older calls: /ledger ho1m",
         )
     for block in shown.in_full():
-        desk.screen.show(block)
-
-
-def _parse_number(asked: str) -> int:
-    is_number = asked.isdecimal() and len(asked) <= _DIGITS_MAX
-    return int(asked) if is_number else 0
+        desk.show(block)
 
 
 _COMMAND: Final = lazy_pattern(r"/(\S+)\s*(.*)", re.DOTALL)
@@ -397,7 +352,7 @@ class AdminCommand(Struct, frozen=True):
     """Is given what was typed behind the name. Raises: PaddockError."""
 
 
-class ParsedCommand(Struct, frozen=True):
+class ParsedCommand(NamedTuple):
     name: str
     rest: str
 
@@ -411,7 +366,7 @@ def _help(rest: str, desk: Desk) -> None:
         row("Ctrl-C", "cancel what runs; twice on an empty line leaves"),
         row("a space in front", "not a command, and not kept in the history"),
     )
-    desk.screen.show(ShownTable((*rows, row("", ""), *keys)))
+    desk.show(ShownTable((*rows, row("", ""), *keys)))
 
 
 def _exit(rest: str, desk: Desk) -> None:

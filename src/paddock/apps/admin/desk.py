@@ -26,6 +26,7 @@ from paddock.agent.sessions import Session
 from paddock.apps.admin.plain import Keyboard, Screen
 from paddock.apps.admin.show import (
     SPOKEN,
+    Block,
     LastCalls,
     Sandboxed,
     StatusLine,
@@ -33,6 +34,7 @@ from paddock.apps.admin.show import (
     TextSpan,
     line,
     lines,
+    note,
     spoken,
 )
 from paddock.assembly.project import Project, is_made_with_dev, new_call_id
@@ -76,40 +78,36 @@ class TurnView:
             case CallDecided():
                 self._calls.decided(event)
             case CallStarted():
-                self._flush()
-                self._said = ""
+                self._end_text()
                 self._screen.live(f"… {event.tool} runs; Ctrl-C cancels")
             case CallPrinted():
                 self._screen.live(f"… {event.line}")
             case CallFinished():
-                self._flush()
-                self._said = ""
+                self._end_text()
                 self._screen.show(self._calls.finished(event).as_line())
                 self._screen.live(WORKING)
             case Noticed():
                 self._flush()
-                self._screen.show(line(TextSpan("note: ", TextLook.WARN), event.text))
+                self._screen.show(note(event.text))
             case _:
-                return
+                pass
 
     def end(self, result: TurnResult) -> None:
-        self._flush()
-        self._screen.live("")
+        self.give_up()
+        show = self._screen.show
         if result.was_cancelled:
-            self._screen.show(line(TextSpan("cancelled", TextLook.WARN)))
+            show(line(TextSpan("cancelled", TextLook.WARN)))
         elif result.outcome is not TurnOutcome.SUCCESS:
-            self._screen.show(spoken(result.response, TextLook.WARN))
-            self._screen.show(line(TextSpan(f"[{result.outcome.value}]", TextLook.WARN)))
+            show(spoken(result.response, TextLook.WARN))
+            show(line(TextSpan(f"[{result.outcome.value}]", TextLook.WARN)))
         elif self._said.strip() != result.response.strip():
-            self._screen.show(spoken(result.response))
+            show(spoken(result.response))
         if result.tools_withheld:
-            self._screen.show(line(TextSpan("note: ", TextLook.WARN), result.note))
+            show(note(result.note))
 
     def give_up(self) -> None:
         self._flush()
         self._screen.live("")
-
-    # Text
 
     def _piece(self, piece: str) -> None:
         self._said += piece
@@ -126,11 +124,14 @@ class TurnView:
 
     def _void(self) -> None:
         was_shown = bool(self._said.strip())
-        self._flush()
-        self._said = ""
+        self._end_text()
         if was_shown:
             said = "what came above is void: the connection broke, and the model is asked again"
-            self._screen.show(line(TextSpan("note: ", TextLook.WARN), said))
+            self._screen.show(note(said))
+
+    def _end_text(self) -> None:
+        self._flush()
+        self._said = ""
 
     def _flush(self) -> None:
         if self._partial.strip():
@@ -168,6 +169,10 @@ class Desk:
     @property
     def project(self) -> Project:
         return self.setting.project
+
+    @property
+    def show(self) -> Callable[[Block], None]:
+        return self.screen.show
 
     @property
     def runtime(self) -> Runtime:
@@ -215,13 +220,20 @@ class Desk:
             self.refresh()
         self.view.heard(event)
 
-    def begin_turn(self) -> None:
+    def turn(self, message: str) -> TurnResult:
+        """Have one turn and show it. Raises: PaddockError."""
+        token = CancelToken()
         self._spent.clear()
         self.view.begin()
-
-    def end_turn(self) -> None:
-        self._spent.clear()
-        self.refresh()
+        try:
+            with self._interruptible(token):
+                result = self.session.handle_turn(message, token)
+        finally:
+            self._spent.clear()
+            self.refresh()
+        self.view.end(result)
+        self.screen.answered(result)
+        return result
 
     def call_in_full(self, tool: str, arguments: Json) -> None:
         token = CancelToken()
@@ -229,7 +241,7 @@ class Desk:
         shown = OneAtATime(self)
         self.view.begin()
         try:
-            with self.interruptible(token), stopped_by(token, shown.failed) as stop:
+            with self._interruptible(token), stopped_by(token, shown.failed) as stop:
                 bounds = Bounds(cancel=stop, on_output=HeardOutput(shown))
                 [done] = self.runtime.call_all([asked], bounds, HeardCalls(shown))
         finally:
@@ -237,7 +249,7 @@ class Desk:
         shown.raise_fault()
         self.screen.show(lines(done.result.content, gutter="  │ "))
 
-    def interruptible(self, token: CancelToken) -> AbstractContextManager[None]:
+    def _interruptible(self, token: CancelToken) -> AbstractContextManager[None]:
         def stop() -> None:
             self.screen.live("… cancelling; what runs is being ended")
             token.cancel()

@@ -5,29 +5,22 @@ import os
 import signal
 import termios
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from enum import Enum, auto
+from enum import Enum
 from types import FrameType
 from typing import Final, Protocol, TextIO
 
 from msgspec import Struct, field
 
 from paddock.agent.results import TurnResult
-from paddock.apps.admin.show import Block, PlainDrawing, StatusLine, shown_text, status_text
+from paddock.apps.admin.show import Block, StatusLine, plain_lines, shown_text, status_text
+from paddock.apps.command import fields
 from paddock.apps.console import read_line
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
 from paddock.text.show import quote
 from paddock.values.calls import Json
-
-
-class CompletionCandidate(Struct, frozen=True):
-    """One way to go on. `replaces` characters before the cursor give way to `text`."""
-
-    text: str
-    replaces: int
-    about: str = ""
 
 
 class Vocabulary(Struct, frozen=True):
@@ -36,52 +29,6 @@ class Vocabulary(Struct, frozen=True):
     commands: Mapping[str, str] = field(default_factory=dict[str, str])
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-
-
-def candidates(before: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
-    words = before.split(" ")
-    last = words[-1]
-    if before.startswith("/"):
-        yield from _for_command(words, last, known)
-        return
-    if len(words) == 1:
-        yield from _matching(known.parameters, last, "a tool") if last else ()
-        return
-    yield from _for_arguments(words[0], last, known)
-
-
-def _for_command(words: list[str], last: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
-    if len(words) == 1:
-        for name, about in known.commands.items():
-            if f"/{name}".startswith(last):
-                yield CompletionCandidate(f"/{name}", len(last), about)
-        return
-    command = words[0].removeprefix("/")
-    if command == "call":
-        if len(words) == 2:
-            yield from _matching(known.parameters, last, "a tool")
-        else:
-            yield from _for_arguments(words[1], last, known)
-        return
-    yield from _matching(known.words.get(command, ()), last)
-
-
-def _for_arguments(tool: str, last: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
-    names = (f"{name}=" for name in known.parameters.get(tool, ()))
-    yield from _matching(names, last, "an argument")
-
-
-def _matching(names: Iterable[str], last: str, about: str = "") -> Iterator[CompletionCandidate]:
-    for name in names:
-        if name.startswith(last):
-            yield CompletionCandidate(name, len(last), about)
-
-
-class Mode(Enum):
-    READING = auto()
-    BUSY = auto()
-    DRAWING = auto()
-    ASKING = auto()
 
 
 _SURROGATE: Final = lazy_pattern("[\ud800-\udfff]")
@@ -141,7 +88,7 @@ class Screen(Protocol):
         ...
 
     def live(self, text: str) -> None:
-        """What is not a whole line yet; it gives way to the next. "" is nothing.
+        """What is not a whole line yet; it gives way to the next, "" to nothing.
 
         Nothing happens where a line that is written cannot be taken back.
         """
@@ -163,7 +110,8 @@ class Keyboard(Protocol):
         """Show the question, drop what was typed before, and wait for an answer."""
         ...
 
-    def learn(self, known: Vocabulary) -> None: ...
+    def learn(self, known: Vocabulary) -> None:
+        """What can be completed, where a key completes anything."""
 
     def interrupting(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """While the block runs, Ctrl-C calls `stop`, in a thread of its own."""
@@ -183,59 +131,72 @@ def parse_choice(text: str, choices: tuple[Choice, ...]) -> Choice:
     return Choice.NO
 
 
-_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
-class LineScreen(Screen, Protocol):
-    @property
-    def prompt(self) -> str:
-        return ""
+class LineScreen(Screen):
+    """Lines in the order in which they come; no other thread's within one."""
+
+    prompt = ""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._lock = threading.Lock()
+
+    def show(self, block: Block) -> None:
+        self._write("".join(f"{each}\n" for each in plain_lines(block)))
 
     def write(self, text: str) -> None:
         """As it is: prompts, which hold nothing of anybody else's."""
 
-
-class PlainScreen(LineScreen):
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._drawing = PlainDrawing()
-        self._lock = threading.Lock()
-        self._status: StatusLine | None = None
-
-    @property
-    def prompt(self) -> str:
-        status = self._status
-        if status is None:
-            return "> "
-        badges = "".join(f"[{badge}] " for badge in status.badges)
-        return f"{badges}{status.agent}> "
-
-    def show(self, block: Block) -> None:
-        with self._lock:
-            for each in self._drawing.lines(block):
-                self._out.write(f"{each}\n")
-            self._out.flush()
-
-    def status(self, status: StatusLine) -> None:
-        before, self._status = self._status, status
-        if before is not None and _lasting(before) == _lasting(status):
-            return
-        with self._lock:
-            self._out.write(f"[{status_text(status)}]\n")
-            for badge in status.badges:
-                self._out.write(f"*** {badge} ***\n")
-
-    def write(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         with self._lock:
             self._out.write(text)
             self._out.flush()
 
 
-def _lasting(status: StatusLine) -> tuple[object, ...]:
-    return status.agent, status.profile, status.model, status.badges
+class PlainScreen(LineScreen):
+    prompt = "> "
+    _lasting: tuple[object, ...] = ()
+
+    def status(self, status: StatusLine) -> None:
+        badges = "".join(f"[{badge}] " for badge in status.badges)
+        self.prompt = f"{badges}{status.agent}> "
+        before = self._lasting
+        self._lasting = (status.agent, status.profile, status.model, status.badges)
+        if before != self._lasting:
+            rows = (f"[{status_text(status)}]", *(f"*** {badge} ***" for badge in status.badges))
+            self._write("".join(f"{each}\n" for each in rows))
+
+    def write(self, text: str) -> None:
+        self._write(text)
 
 
-class PlainKeyboard:
+# {"kind": "status", "agent": …, "gate_is_open": …, "sandbox": …, "badges": […], …}
+# {"kind": "text", "lines": […]}                 what a person would be shown
+# {"kind": "turn", "response": …, "outcome": …}  a turn's result, as `paddock run --json`
+
+
+class JsonScreen(LineScreen):
+    """One object a line, in ASCII only, so that no terminal can be misled."""
+
+    def show(self, block: Block) -> None:
+        self._object("text", {"lines": list(plain_lines(block))})
+
+    def status(self, status: StatusLine) -> None:
+        own = fields(status, "agent", "profile", "gate_is_open", "tokens", "tokens_left", "cost")
+        own["model"] = {"provider": status.provider, "name": status.model}
+        own["sandbox"] = status.sandbox.enforcement.value
+        self._object("status", {**own, "badges": list(status.badges)})
+
+    def answered(self, result: TurnResult) -> None:
+        self._object("turn", result.as_json())
+
+    def _object(self, kind: str, members: dict[str, Json]) -> None:
+        self._write(json.dumps({"kind": kind, **members}, ensure_ascii=True) + "\n")
+
+
+class PlainKeyboard(Keyboard):
     """Reads lines. A line that ends in a backslash goes on in the next one.
 
     On a pipe nobody can be asked: what stands in it was written before the question. What is read
@@ -265,7 +226,7 @@ class PlainKeyboard:
         """End the input and cancel what runs at SIGTERM and SIGHUP (unless ignored)."""
         with ExitStack() as held:
             if threading.current_thread() is threading.main_thread():
-                for number in _ENDING:
+                for number in ENDING:
                     if signal.getsignal(number) is not signal.SIG_IGN:
                         held.callback(signal.signal, number, signal.signal(number, self._end))
             yield
@@ -279,7 +240,7 @@ class PlainKeyboard:
             raise _EndedError
 
     def read(self) -> Said:
-        """See `Keyboard`. Raises: UsageError for a line of a pipe that is not UTF-8."""
+        """Raises: UsageError for a line of a pipe that is not UTF-8."""
         try:
             self._is_reading = True
             try:
@@ -346,12 +307,9 @@ class PlainKeyboard:
             question.id, parse_choice(typed.decode("utf-8", "replace"), question.choices)
         )
 
-    def learn(self, known: Vocabulary) -> None:
-        """Nothing: no key completes anything here."""
-
     @contextmanager
     def interrupting(self, stop: Callable[[], None]) -> Generator[None]:
-        """See `Keyboard`. Outside the main thread no signal arrives."""
+        # Outside the main thread no signal arrives.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -380,44 +338,3 @@ class PlainKeyboard:
 
 class _EndedError(BaseException):
     """A signal ended the reading; no other place meets it."""
-
-
-# {"kind": "status", "agent": …, "gate_is_open": …, "sandbox": …, "badges": […], …}
-# {"kind": "text", "lines": […]}                 what a person would be shown
-# {"kind": "turn", "response": …, "outcome": …}  a turn's result, as `paddock run --json`
-
-
-class JsonScreen(LineScreen):
-    """One object a line, in ASCII only, so that no terminal can be misled."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._drawing = PlainDrawing()
-        self._lock = threading.Lock()
-
-    def show(self, block: Block) -> None:
-        self._line({"kind": "text", "lines": list(self._drawing.lines(block))})
-
-    def status(self, status: StatusLine) -> None:
-        self._line(
-            {
-                "kind": "status",
-                "agent": status.agent,
-                "profile": status.profile,
-                "model": {"provider": status.provider, "name": status.model},
-                "gate_is_open": status.gate_is_open,
-                "sandbox": status.sandbox.enforcement.value,
-                "tokens": status.tokens,
-                "tokens_left": status.tokens_left,
-                "cost": status.cost,
-                "badges": list(status.badges),
-            }
-        )
-
-    def answered(self, result: TurnResult) -> None:
-        self._line({"kind": "turn", **result.as_json()})
-
-    def _line(self, value: Json) -> None:
-        with self._lock:
-            self._out.write(json.dumps(value, ensure_ascii=True) + "\n")
-            self._out.flush()

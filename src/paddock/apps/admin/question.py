@@ -10,15 +10,26 @@ as we do, end before their end, or look like less than they are.
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
 
 from msgspec import Struct, field
 
 from paddock import limits
-from paddock.apps.admin.plain import Choice, Keyboard, PersonsAnswer, Question, Silence
+from paddock.apps.admin.plain import Choice, Keyboard, Question, Silence
 from paddock.apps.admin.reveal import reveal, reveal_diff
-from paddock.apps.admin.show import Block, Row, ShownText, TextLook, TextSpan, diff_rows, line, row
+from paddock.apps.admin.show import (
+    Block,
+    Row,
+    ShownText,
+    TextLook,
+    TextSpan,
+    diff_rows,
+    dim,
+    line,
+    row,
+)
 from paddock.errors import ApprovalUnavailableError, HostError, ToolError
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.text.changes import is_whole_diff, unified_diff
@@ -28,9 +39,6 @@ from paddock.tools.effects import ABSENT
 from paddock.tools.replace import Replacement, ReplacementOfAll, Wording
 from paddock.values.calls import Json
 from paddock.workspace import Workspace, version_of
-
-# It is made from the same content that the approval is bound to: what stands there is
-# read here, and shown only where its digest is the one in the request.
 
 _READ_BYTES_MAX: Final = 400_000
 _WORDING: Final = Wording("the old text does not stand there", "it is ambiguous", "")
@@ -44,47 +52,42 @@ class Preview(Struct, frozen=True):
     is_whole: bool = True
 
 
-class Previews(Protocol):
-    def of(self, request: ApprovalRequest, lines_max: int) -> Preview | None:
-        """What it would change; None for a call that changes no file by its arguments."""
-        ...
+Previews = Callable[[ApprovalRequest, int], Preview | None]
+"""What a request would change, in so many lines; None where its arguments change no file."""
 
 
-class WorkspacePreviews(Struct, frozen=True):
-    root_of: Callable[[str], str]
+def preview_of(
+    root_of: Callable[[str], str], request: ApprovalRequest, lines_max: int
+) -> Preview | None:
+    """`root_of`: the workspace of an agent."""
+    if request.diff:
+        return Preview(request.diff, is_whole=is_whole_diff(request.diff))
+    change = _CHANGES.get(request.tool)
+    path = request.arguments.get("path")
+    if change is None or not isinstance(path, str):
+        return None
+    before = b""
+    try:
+        if request.target_digest != ABSENT:
+            with Workspace.open(root_of(request.agent)) as workspace:
+                before = workspace.read_all(workspace.resolve_read(path), _READ_BYTES_MAX)
+            # Threat: the file is exchanged between the question and this look at it, and a
+            # harmless difference is shown for another change.
+            if version_of(before) != request.target_digest:
+                return _no_diff("what stands there is not what the question is bound to")
+        after = change(before, request.arguments)
+    except (ToolError, HostError) as error:
+        return _no_diff(error.message)
+    return _compared(before, after, path, lines_max)
 
-    def of(self, request: ApprovalRequest, lines_max: int) -> Preview | None:
-        if request.diff:
-            return Preview(request.diff, is_whole=is_whole_diff(request.diff))
-        change = _CHANGES.get(request.tool)
-        path = request.arguments.get("path")
-        if change is None or not isinstance(path, str):
-            return None
-        try:
-            before = self._before(request, path)
-            after = change(before or b"", request.arguments)
-        except (ToolError, HostError) as error:
-            return Preview(f"no diff: {error.message}", is_diff=False, is_whole=False)
-        if before is None and request.target_digest != ABSENT:
-            said = "no diff: what stands there is not what the question is bound to"
-            return Preview(said, is_diff=False, is_whole=False)
-        return _compared(before or b"", after, path, lines_max)
 
-    def _before(self, request: ApprovalRequest, path: str) -> bytes | None:
-        """The content that the request is bound to; None where nothing stands there."""
-        if request.target_digest == ABSENT:
-            return None
-        with Workspace.open(self.root_of(request.agent)) as workspace:
-            content = workspace.read_all(workspace.resolve_read(path), _READ_BYTES_MAX)
-        # Threat: the file is exchanged between the question and this look at it, and a
-        # harmless difference is shown for another change.
-        return content if version_of(content) == request.target_digest else None
+def _no_diff(why: str) -> Preview:
+    return Preview(f"no diff: {why}", is_diff=False, is_whole=False)
 
 
 def _compared(before: bytes, after: bytes, path: str, lines_max: int) -> Preview:
     if any(b"\0" in each[: limits.binary_probe_bytes] for each in (before, after)):
-        said = f"no diff: binary, {len(before)} bytes before, {len(after)} bytes after"
-        return Preview(said, is_diff=False, is_whole=False)
+        return _no_diff(f"binary, {len(before)} bytes before, {len(after)} bytes after")
     if before == after:
         return Preview("no difference: the content stays the same", is_diff=False)
     text = unified_diff(before, after, show_name(path), lines_max)
@@ -95,15 +98,7 @@ def _written(before: bytes, arguments: Mapping[str, Json]) -> bytes:
     return require_content(str(arguments.get("content", "")), "content")
 
 
-def _replaced(before: bytes, arguments: Mapping[str, Json]) -> bytes:
-    return _replace(before, arguments, "old_str", "new_str")
-
-
-def _replaced_dev(before: bytes, arguments: Mapping[str, Json]) -> bytes:
-    return _replace(before, arguments, "old_string", "new_string")
-
-
-def _replace(before: bytes, arguments: Mapping[str, Json], old: str, new: str) -> bytes:
+def _replaced(old: str, new: str, before: bytes, arguments: Mapping[str, Json]) -> bytes:
     sought = require_content(str(arguments.get(old, "")), old)
     given = require_content(str(arguments.get(new, "")), new)
     name = str(arguments.get("path", ""))
@@ -111,24 +106,15 @@ def _replace(before: bytes, arguments: Mapping[str, Json], old: str, new: str) -
     return b"".join(kind(name, sought, given, _WORDING, may_view=False).apply(before))
 
 
-def _deleted(before: bytes, arguments: Mapping[str, Json]) -> bytes:
-    return b""
-
-
 _CHANGES: Final[Mapping[str, Callable[[bytes, Mapping[str, Json]], bytes]]] = {
     "create_file": _written,
     "write_file_dev": _written,
-    "str_replace": _replaced,
-    "edit_file_dev": _replaced_dev,
-    "delete_file": _deleted,
+    "str_replace": partial(_replaced, "old_str", "new_str"),
+    "edit_file_dev": partial(_replaced, "old_string", "new_string"),
+    "delete_file": lambda before, arguments: b"",
 }
 
-GUTTER: Final = "  │ "
-LINES_MAX: Final = 60
-"""Of one argument, or of the diff, when the question is put first."""
-CHARS_MAX: Final = 4_000
-EXPANDED_LINES_MAX: Final = 20_000
-EXPANDED_CHARS_MAX: Final = 1_000_000
+_GUTTER: Final = "  │ "
 _DIGEST_CHARS: Final = 23
 _TARGET_CHARS_MAX: Final = 40
 _IN_DIFF: Final = frozenset({"content", "old_str", "new_str", "old_string", "new_string"})
@@ -136,12 +122,14 @@ _IN_DIFF: Final = frozenset({"content", "old_str", "new_str", "old_string", "new
 
 
 class Extent(Struct, frozen=True):
-    lines_max: int = LINES_MAX
-    chars_max: int = CHARS_MAX
+    """Of one argument, or of the diff."""
+
+    lines_max: int
+    chars_max: int
 
 
-BRIEF: Final = Extent()
-WHOLE: Final = Extent(EXPANDED_LINES_MAX, EXPANDED_CHARS_MAX)
+BRIEF: Final = Extent(60, 4_000)
+WHOLE: Final = Extent(20_000, 1_000_000)
 
 
 class _Draft(Struct):
@@ -150,7 +138,7 @@ class _Draft(Struct):
     notices: list[str] = field(default_factory=list[str])
     is_whole: bool = True
 
-    def add(self, name: str, text: str, look: TextLook) -> None:
+    def add(self, name: str, text: str, look: TextLook = TextLook.PLAIN) -> None:
         shown = text[: self.extent.chars_max]
         revealed = reveal(shown)
         kept = revealed.rows[: self.extent.lines_max]
@@ -171,9 +159,6 @@ class _Draft(Struct):
             )
         self.notices += [f"{name}: {notice}" for notice in revealed.notices]
 
-    def add_own(self, name: str, text: str) -> None:
-        self.rows.append(row(TextSpan(f"{name:<9}", TextLook.DIM), text))
-
 
 def question_for(
     request: ApprovalRequest,
@@ -183,58 +168,47 @@ def question_for(
     timeout_s: float,
 ) -> Question:
     draft = _Draft(extent)
-    for name, text in _arguments(request, preview):
-        draft.add(name, text, TextLook.STRONG)
-    for name, text in _reasons(request):
-        draft.add(name, text, TextLook.PLAIN)
+    has_diff = preview is not None and preview.is_diff and preview.is_whole
+    for name, value in request.arguments.items():
+        if not (has_diff and name in _IN_DIFF):
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True)
+            draft.add(name, text, TextLook.STRONG)
+    for action in request.actions:
+        draft.add("action", _brief(action, request))
+    draft.add("why", request.reason)
+    for warning in request.warnings:
+        draft.add("warning", warning)
+    if request.rule:
+        draft.add("rule", request.rule)
     size = sum(len(str(value)) for value in request.arguments.values())
-    draft.add_own("call", f"{request.digest[:_DIGEST_CHARS]}…, {size} characters of arguments")
+    call = f"{request.digest[:_DIGEST_CHARS]}…, {size} characters of arguments"
+    draft.rows.append(row(TextSpan(f"{'call':<9}", TextLook.DIM), call))
+    head = TextSpan(f"{question_id}: ", TextLook.WARN)
+    tool = TextSpan(request.tool, TextLook.STRONG)
     blocks: list[Block] = [
         line(""),
-        line(
-            TextSpan(f"{question_id}: ", TextLook.WARN),
-            f"agent {request.agent} asks to run ",
-            TextSpan(request.tool, TextLook.STRONG),
-        ),
-        ShownText(tuple(draft.rows), GUTTER),
+        line(head, f"agent {request.agent} asks to run ", tool),
+        ShownText(tuple(draft.rows), _GUTTER),
     ]
     is_whole = draft.is_whole
     if preview is not None:
         # What `unified_diff` escaped is plain text by now; the rest is not to be overlooked.
         revealed = reveal_diff(preview.text)
         draft.notices += [f"diff: {notice}" for notice in revealed.notices]
-        blocks.append(_preview_block(preview, "\n".join(revealed.rows)))
+        shown = "\n".join(revealed.rows)
+        rows = diff_rows(shown) if preview.is_diff else (row(TextSpan(shown, TextLook.WARN)),)
+        blocks.append(ShownText(rows, _GUTTER))
         is_whole = is_whole and preview.is_whole
-    notices = tuple(row(TextSpan("note: ", TextLook.WARN), notice) for notice in draft.notices)
-    if notices:
-        blocks.append(ShownText(notices, "  "))
-    choices = [Choice.YES, Choice.NO]
+    if draft.notices:
+        mark = TextSpan("note: ", TextLook.WARN)
+        blocks.append(ShownText(tuple(row(mark, each) for each in draft.notices), "  "))
     # What was not shown whole is agreed to at most once.
-    choices.append(Choice.ALWAYS if is_whole else Choice.EXPAND)
-    letters = "y/N/a" if is_whole else "y/N/e"
+    third = Choice.ALWAYS if is_whole else Choice.EXPAND
     more = "a: always exactly this, in this session" if is_whole else "e: show all of it"
-    keys = line(TextSpan(f"  y: once, n: no (the default), {more}", TextLook.DIM))
-    prompt = f"{question_id} allow {request.tool}? [{letters}] "
-    return Question(question_id, tuple(blocks), keys, prompt, tuple(choices), timeout_s)
-
-
-def _arguments(request: ApprovalRequest, preview: Preview | None) -> Iterator[tuple[str, str]]:
-    has_diff = preview is not None and preview.is_diff and preview.is_whole
-    for name, value in request.arguments.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True)
-        if has_diff and name in _IN_DIFF:
-            continue
-        yield name, text
-
-
-def _reasons(request: ApprovalRequest) -> Iterator[tuple[str, str]]:
-    for action in request.actions:
-        yield "action", _brief(action, request)
-    yield "why", request.reason
-    for warning in request.warnings:
-        yield "warning", warning
-    if request.rule:
-        yield "rule", request.rule
+    keys = dim(f"  y: once, n: no (the default), {more}")
+    prompt = f"{question_id} allow {request.tool}? [y/N/{third.value[0]}] "
+    choices = (Choice.YES, Choice.NO, third)
+    return Question(question_id, tuple(blocks), keys, prompt, choices, timeout_s)
 
 
 def _brief(action: str, request: ApprovalRequest) -> str:
@@ -243,12 +217,6 @@ def _brief(action: str, request: ApprovalRequest) -> str:
         if isinstance(value, str) and len(value) > _TARGET_CHARS_MAX and action.endswith(value):
             return f"{action.removesuffix(value)}(the {name})"
     return action
-
-
-def _preview_block(preview: Preview, shown: str) -> ShownText:
-    if preview.is_diff:
-        return ShownText(diff_rows(shown), GUTTER)
-    return ShownText((row(TextSpan(shown, TextLook.WARN)),), GUTTER)
 
 
 BY: Final = "terminal"
@@ -272,38 +240,29 @@ class TerminalApprover:
         self._lock = threading.Lock()
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        with self._lock:
-            return self._answer(request)
-
-    def _answer(self, request: ApprovalRequest) -> Approval:
         call = (request.session_id, request.digest)
-        before = self._always.get(call)
-        if before is not None:
-            return Approval(True, f"{BY} (always, since {before})")
-        said, question_id = self._ask(request, BRIEF)
-        if said is Choice.EXPAND:
-            said, question_id = self._ask(request, WHOLE)
+        with self._lock:
+            before = self._always.get(call)
+            if before is not None:
+                return Approval(True, f"{BY} (always, since {before})")
+            said, question_id = self._ask(request, BRIEF)
+            if said is Choice.EXPAND:
+                said, question_id = self._ask(request, WHOLE)
+            if said is Choice.ALWAYS:
+                self._always[call] = question_id
         if isinstance(said, Silence):
-            note = said.value
-            if said is Silence.TOO_LATE:
-                note = f"no answer within {self._timeout_s:g} s"
+            too_late = f"no answer within {self._timeout_s:g} s"
+            note = too_late if said is Silence.TOO_LATE else said.value
             return Approval(False, BY, ApprovalUnavailableError.code, note)
-        if said is Choice.ALWAYS:
-            self._always[call] = question_id
         return Approval(said in {Choice.YES, Choice.ALWAYS}, BY)
 
     def _ask(self, request: ApprovalRequest, extent: Extent) -> tuple[Choice | Silence, str]:
         question_id = f"Q{next(self._numbers)}"
-        preview = self._previews.of(request, extent.lines_max)
+        preview = self._previews(request, extent.lines_max)
         question = question_for(request, question_id, preview, extent, self._timeout_s)
         answer = self._keyboard.answer(question)
         if isinstance(answer, Silence):
             return answer, question_id
-        return _counted(answer, question_id, question.choices), question_id
-
-
-def _counted(answer: PersonsAnswer, question_id: str, choices: tuple[Choice, ...]) -> Choice:
-    # Threat: an answer to an earlier question arrives when another one stands there.
-    if answer.question_id != question_id or answer.choice not in choices:
-        return Choice.NO
-    return answer.choice
+        # Threat: an answer to an earlier question arrives when another one stands there.
+        counts = answer.question_id == question_id and answer.choice in question.choices
+        return answer.choice if counts else Choice.NO, question_id

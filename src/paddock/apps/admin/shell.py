@@ -24,13 +24,10 @@ from paddock.apps.admin.plain import (
     Screen,
     is_text,
 )
-from paddock.apps.admin.question import TerminalApprover, WorkspacePreviews
-from paddock.apps.admin.show import Block, ShownText, TextLook, TextSpan, line, row
+from paddock.apps.admin.question import TerminalApprover, preview_of
+from paddock.apps.admin.show import ShownText, TextLook, TextSpan, dim, line, note, row
 from paddock.errors import IntegrityError, PaddockError, UsageError
-from paddock.providers.failures import CancelToken
 from paddock.text.show import quote
-
-_AGAIN: Final = "press Ctrl-C again to leave, or go on typing"
 
 
 class AdminShell:
@@ -47,22 +44,22 @@ class AdminShell:
         was_interrupted = False
         while not desk.is_leaving:
             said = desk.keyboard.read()
-            if isinstance(said, InputEnded):
+            is_interrupt = isinstance(said, Interrupted)
+            if isinstance(said, InputEnded) or (is_interrupt and was_interrupted):
                 break
             if isinstance(said, Interrupted):
-                if was_interrupted:
-                    break
-                was_interrupted = True
-                self._show(line(TextSpan(_AGAIN, TextLook.DIM)))
-                continue
-            was_interrupted = False
-            if said.text.strip():
+                desk.show(dim("press Ctrl-C again to leave, or go on typing"))
+            elif said.text.strip():
                 self._carry_out(said.text)
-        self._show(line(TextSpan(_farewell(desk), TextLook.DIM)))
+            was_interrupted = is_interrupt
+        supervisor = desk.session.supervisor
+        turns = "1 turn" if supervisor.turns == 1 else f"{supervisor.turns} turns"
+        spent = f"{supervisor.cost.total_tokens:,} tokens"
+        desk.show(dim(f"{desk.session.session_id}: {turns}, {spent}"))
         return 1 if self._failed else 0
 
     def _carry_out(self, text: str) -> None:
-        command = parse_command(text)
+        desk, command = self._desk, parse_command(text)
         try:
             if not is_text(text):
                 raise UsageError(
@@ -70,65 +67,38 @@ class AdminShell:
                     hint="see which encoding the terminal sends, or paste it as text",
                 )
             if command is None:
-                self._turn(text.strip())
+                result = desk.turn(text.strip())
+                is_answered = result.outcome is TurnOutcome.SUCCESS or result.was_cancelled
+                self._failed = not is_answered
             else:
-                find_command(command.name).run(command.rest, self._desk)
+                find_command(command.name).run(command.rest, desk)
                 self._learn()
         except IntegrityError:
             raise
         except PaddockError as error:
             self._failed = command is None
-            self._desk.view.give_up()
-            self._show(error_block(error))
-        self._show(line(""))
-
-    def _turn(self, message: str) -> None:
-        desk = self._desk
-        desk.begin_turn()
-        token = CancelToken()
-        try:
-            with desk.interruptible(token):
-                result = desk.session.handle_turn(message, token)
-        finally:
-            desk.end_turn()
-        desk.view.end(result)
-        desk.screen.answered(result)
-        self._failed = result.outcome is not TurnOutcome.SUCCESS and not result.was_cancelled
+            desk.view.give_up()
+            first, *rest = error.render().split("\n")
+            desk.show(ShownText((row(TextSpan(first, TextLook.BAD)), *map(row, rest))))
+        desk.show(line(""))
 
     def _greet(self) -> None:
         desk = self._desk
         status = desk.status()
         desk.screen.status(status)
         self._learn()
-        self._show(
-            line(TextSpan("paddock admin", TextLook.STRONG), f" · {desk.session.session_id}")
-        )
-        self._show(line(f"agent {status.agent} works on {desk.project.root.path.name}"))
-        keys = "/help lists the commands, /tools its tools; Ctrl-D leaves"
-        self._show(line(TextSpan(keys, TextLook.DIM)))
+        desk.show(line(TextSpan("paddock admin", TextLook.STRONG), f" · {desk.session.session_id}"))
+        desk.show(line(f"agent {status.agent} works on {desk.project.root.path.name}"))
+        desk.show(dim("/help lists the commands, /tools its tools; Ctrl-D leaves"))
         for notice in desk.session.notices:
-            self._show(line(TextSpan("note: ", TextLook.WARN), notice))
-        self._show(line(""))
+            desk.show(note(notice))
+        desk.show(line(""))
 
     def _learn(self) -> None:
         desk = self._desk
         if desk.session is not self._learnt:
             desk.keyboard.learn(vocabulary(desk))
             self._learnt = desk.session
-
-    def _show(self, block: Block) -> None:
-        self._desk.screen.show(block)
-
-
-def error_block(error: PaddockError) -> ShownText:
-    first, *rest = error.render().split("\n")
-    return ShownText((row(TextSpan(first, TextLook.BAD)), *(row(each) for each in rest)))
-
-
-def _farewell(desk: Desk) -> str:
-    supervisor = desk.session.supervisor
-    turns = "1 turn" if supervisor.turns == 1 else f"{supervisor.turns} turns"
-    return f"{desk.session.session_id}: {turns}, {supervisor.cost.total_tokens:,} tokens"
 
 
 _DUMB: Final = frozenset({"dumb", "unknown", ""})
@@ -179,6 +149,6 @@ def run_admin(setting: Setting, streams: ShellStreams) -> int:
 
 def run_shell(setting: Setting, screen: Screen, keyboard: Keyboard) -> int:
     agents = setting.project.agents
-    previews = WorkspacePreviews(lambda agent: str(agents.read(agent).workspace))
+    previews = partial(preview_of, lambda agent: str(agents.read(agent).workspace))
     with Desk(setting, screen, keyboard, TerminalApprover(keyboard, previews)) as desk:
         return AdminShell(desk).run()

@@ -1,8 +1,12 @@
-"""What can be shown, as values: no colours, no widths, no terminal."""
+"""What can be shown, as values: no colours, no widths, no terminal; and the plain drawing of it.
+
+Threat: whatever is shown may have been written by a model, a file or a package: every
+span passes `shown_text` where it is drawn, and nothing else writes to a screen.
+"""
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -12,27 +16,25 @@ from paddock.agent.events import CallDecided, CallFinished
 from paddock.errors import CallCancelledError
 from paddock.sandbox.values import Enforcement
 from paddock.text.show import show_line
-from paddock.values.calls import Json, Refusal
+from paddock.values.calls import Json
 
 
 class TextLook(StrEnum):
-    """What a piece of text is. A look never carries meaning of its own: the words do."""
+    """How a piece of text is drawn, as rich names it. It carries no meaning: the words do."""
 
-    PLAIN = "plain"
+    PLAIN = ""
     DIM = "dim"
-    STRONG = "strong"
-    GOOD = "good"
-    BAD = "bad"
-    WARN = "warn"
-    LOUD = "loud"
-    ADDED = "added"
-    REMOVED = "removed"
-    PLACE = "place"
+    STRONG = "bold"
+    GOOD = "green"
+    BAD = "bold red"
+    WARN = "yellow"
+    LOUD = "bold reverse red"
+    ADDED = "green"
+    REMOVED = "red"
+    PLACE = "cyan"
 
 
 class TextSpan(NamedTuple):
-    """Whatever stands in `text` is escaped when it is drawn."""
-
     text: str
     look: TextLook = TextLook.PLAIN
 
@@ -73,40 +75,44 @@ def row(*parts: str | TextSpan) -> Row:
     return tuple(part if isinstance(part, TextSpan) else TextSpan(part) for part in parts)
 
 
+def dim(text: str) -> ShownText:
+    return line(TextSpan(text, TextLook.DIM))
+
+
+def note(text: str) -> ShownText:
+    return line(TextSpan("note: ", TextLook.WARN), text)
+
+
 def lines(text: str, look: TextLook = TextLook.PLAIN, gutter: str = "") -> ShownText:
     return ShownText(tuple((TextSpan(each, look),) for each in text.split("\n")), gutter)
 
 
 def spoken(text: str, look: TextLook = TextLook.PLAIN) -> ShownText:
-    """What a model says.
-
-    Threat: it can write lines like ours, a call with its decision, a note, a question; so
-    each line of it stands behind a mark that no row of ours begins with.
-    """
+    # Threat: a model can write lines like ours, a call with its decision, a note, a question;
+    # so each line of it stands behind a mark that no row of ours begins with.
     return lines(text, look, SPOKEN)
 
 
 def pairs(rows: Iterable[tuple[str, str | TextSpan]]) -> ShownTable:
-    found = (row(TextSpan(name, TextLook.DIM), value) for name, value in rows)
-    return ShownTable(tuple(found))
+    return ShownTable(tuple(row(TextSpan(name, TextLook.DIM), value) for name, value in rows))
 
 
 def diff_rows(text: str) -> tuple[Row, ...]:
     """The lines of a unified diff, each with its look; the marks stand there anyway."""
-    return tuple((TextSpan(each, _look_of(each)),) for each in text.split("\n"))
-
-
-def _look_of(diff_line: str) -> TextLook:
-    if diff_line.startswith(("--- ", "+++ ")):
-        return TextLook.DIM
     looks = {"+": TextLook.ADDED, "-": TextLook.REMOVED, "@": TextLook.PLACE}
-    return looks.get(diff_line[:1], TextLook.PLAIN)
+    return tuple(
+        row(
+            TextSpan(each, TextLook.DIM)
+            if each.startswith(("--- ", "+++ "))
+            else TextSpan(each, looks.get(each[:1], TextLook.PLAIN))
+        )
+        for each in text.split("\n")
+    )
 
 
 KEPT_MAX: Final = 100
 """Calls that `/expand` can show; older ones stand in the ledger."""
 _VALUE_CHARS_MAX: Final = 200
-_MARKS: Final = {TextLook.GOOD: "ok", TextLook.WARN: "no", TextLook.BAD: "no"}
 
 
 class ShownCall(Struct, frozen=True):
@@ -115,30 +121,21 @@ class ShownCall(Struct, frozen=True):
     decided: CallDecided | None
 
     @property
-    def decision(self) -> str:
-        refusal = self.finished.result.refusal
+    def _decision(self) -> str:
         if self.decided is not None:
             if self.decided.outcome == "ask":
                 return f"ask: yes by {self.decided.by or 'nobody'}"
             if self.decided.outcome == "confine" and self.decided.by:
                 return f"confine (here: ask): yes by {self.decided.by}"
             return self.decided.outcome
+        refusal = self.finished.result.refusal
         code = "" if refusal is None else refusal.code
         if code.startswith("approval."):
             return "ask: no"
         return "deny" if code.startswith("policy.") else "not decided"
 
     @property
-    def outcome(self) -> str:
-        refusal = self.finished.result.refusal
-        if refusal is None:
-            return ""
-        if refusal.code == CallCancelledError.code:
-            return f"cancelled: {refusal.hint or 'it changed nothing'}"
-        return refusal.code
-
-    @property
-    def duration(self) -> str:
+    def _duration(self) -> str:
         if not self.finished.ran:
             return "not run"
         milliseconds = self.finished.duration_us / 1000
@@ -146,101 +143,78 @@ class ShownCall(Struct, frozen=True):
 
     def as_line(self) -> FittedLine:
         """`#1 ok list_files path=HOT/kernel · allow · 3 ms`."""
-        look = self._look
-        parts = [part for part in (self.decision, self.outcome, self.duration) if part]
+        mark, outcome = TextSpan("ok", TextLook.GOOD), ""
+        refusal = self.finished.result.refusal
+        if refusal is not None:
+            mark, outcome = TextSpan("no", TextLook.BAD), refusal.code
+            if refusal.code == CallCancelledError.code:
+                mark = TextSpan("no", TextLook.WARN)
+                outcome = f"cancelled: {refusal.hint or 'it changed nothing'}"
+        parts = filter(None, (self._decision, outcome, self._duration))
+        number = TextSpan(f"  #{self.number} ", TextLook.DIM)
         return FittedLine(
-            row(
-                TextSpan(f"  #{self.number} ", TextLook.DIM),
-                TextSpan(_MARKS[look], look),
-                " ",
-                TextSpan(self.finished.tool, TextLook.STRONG),
-            ),
-            TextSpan(arguments_text(self.finished.arguments)),
+            row(number, mark, " ", TextSpan(self.finished.tool, TextLook.STRONG)),
+            TextSpan(_arguments_text(self.finished.arguments)),
             row(TextSpan(f" · {' · '.join(parts)}", TextLook.DIM)),
         )
 
-    @property
-    def _look(self) -> TextLook:
-        refusal = self.finished.result.refusal
-        if refusal is None:
-            return TextLook.GOOD
-        return TextLook.WARN if refusal.code == CallCancelledError.code else TextLook.BAD
-
     def in_full(self) -> tuple[Block, ...]:
-        finished, decided = self.finished, self.decided
+        finished, decided, refusal = self.finished, self.decided, self.finished.result.refusal
         facts: list[tuple[str, str | TextSpan]] = [
             ("call", finished.call_id),
             ("tool", TextSpan(finished.tool, TextLook.STRONG)),
-            ("decision", self.decision),
+            ("decision", self._decision),
         ]
         if decided is not None and decided.rule:
             facts.append(("rule", decided.rule))
-        facts += _refusal_facts(finished.result.refusal)
-        facts.append(("duration", self.duration))
+        facts.append(("status", finished.result.status))
+        if refusal is not None:
+            facts += [("code", TextSpan(refusal.code, TextLook.BAD)), ("error", refusal.error)]
+            facts += [("hint", refusal.hint)] if refusal.hint else []
+            if refusal.rule is not None:
+                facts.append(("rule", json.dumps(dict(refusal.rule), ensure_ascii=False)))
+        facts.append(("duration", self._duration))
         arguments = json.dumps(dict(finished.arguments), indent=2, ensure_ascii=False)
-        return (
-            pairs(facts),
-            lines(arguments, gutter="  "),
-            lines(finished.result.content, gutter="  │ "),
-        )
+        content = lines(finished.result.content, gutter="  │ ")
+        return pairs(facts), lines(arguments, gutter="  "), content
 
 
-def _refusal_facts(refusal: Refusal | None) -> list[tuple[str, str | TextSpan]]:
-    if refusal is None:
-        return [("status", "ok")]
-    found: list[tuple[str, str | TextSpan]] = [
-        ("status", "error"),
-        ("code", TextSpan(refusal.code, TextLook.BAD)),
-        ("error", refusal.error),
-    ]
-    if refusal.hint:
-        found.append(("hint", refusal.hint))
-    if refusal.rule is not None:
-        found.append(("rule", json.dumps(dict(refusal.rule), ensure_ascii=False)))
-    return found
-
-
-def arguments_text(arguments: Mapping[str, Json]) -> str:
+def _arguments_text(arguments: Mapping[str, Json]) -> str:
     """` path=HOT/kernel depth=2`: a leading space, and a value in quotes where it has spaces."""
     return "".join(f" {name}={_value_text(value)}" for name, value in arguments.items())
 
 
 def _value_text(value: Json) -> str:
-    if isinstance(value, str):
-        cut = value if len(value) <= _VALUE_CHARS_MAX else f"{value[:_VALUE_CHARS_MAX]}…"
-        is_word = bool(cut) and not any(each.isspace() or each in "\"'=" for each in cut)
-        return cut if is_word else json.dumps(cut, ensure_ascii=False)
-    return json.dumps(value, ensure_ascii=False)[:_VALUE_CHARS_MAX]
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)[:_VALUE_CHARS_MAX]
+    cut = _cut(value, _VALUE_CHARS_MAX + 1)
+    is_word = bool(cut) and not any(each.isspace() or each in "\"'=" for each in cut)
+    return cut if is_word else json.dumps(cut, ensure_ascii=False)
 
 
 class LastCalls:
     def __init__(self) -> None:
+        self.last = 0
+        """The number of the newest call."""
         self._decided: dict[str, CallDecided] = {}
         self._kept: OrderedDict[int, ShownCall] = OrderedDict()
-        self._count = 0
 
     def decided(self, event: CallDecided) -> None:
         self._decided[event.call_id] = event
 
     def finished(self, event: CallFinished) -> ShownCall:
-        self._count += 1
-        shown = ShownCall(self._count, event, self._decided.pop(event.call_id, None))
-        self._kept[self._count] = shown
-        while len(self._kept) > KEPT_MAX:
+        self.last += 1
+        shown = ShownCall(self.last, event, self._decided.pop(event.call_id, None))
+        self._kept[self.last] = shown
+        if len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
         return shown
-
-    @property
-    def last(self) -> int:
-        return self._count
 
     def find(self, number: int) -> ShownCall | None:
         return self._kept.get(number)
 
 
 _FREE: Final = frozenset({"builtin", "scripted"})
-_GAP: Final = "  "
-_UNKNOWN: Final = "unknown"
 _MODEL_CHARS_MIN: Final = 7
 _EXACT_BELOW: Final = 10_000
 """Tokens; more are counted in thousands where there is little room."""
@@ -273,13 +247,11 @@ class StatusLine(Struct, frozen=True):
     @property
     def cost(self) -> str:
         """Money. No prices are known, so it is either nothing or not known."""
-        return "none" if self.provider in _FREE or not self.tokens else _UNKNOWN
+        return "none" if self.provider in _FREE or not self.tokens else "unknown"
 
     @property
     def badges(self) -> tuple[str, ...]:
-        found: list[str] = []
-        if self.made_with_dev:
-            found.append("DEV PLANE")
+        found = ["DEV PLANE"] if self.made_with_dev else []
         if self.gate_is_open:
             found.append("DEVELOPMENT TOOLS ARE ON")
         sandbox = self.sandbox
@@ -292,62 +264,31 @@ class StatusLine(Struct, frozen=True):
 
 
 def status_text(status: StatusLine, width: int | None = None) -> str:
+    """Everything, or as much of it as fits into `width`: the model's name gives way first."""
+    gate = f"dual gate {'open' if status.gate_is_open else 'closed'}"
+    sandbox, tokens = f"sandbox {status.sandbox}", f"{status.tokens:,}"
+
+    def full(left: str) -> str:
+        model = f"model {status.provider}:{status.model}"
+        who = f"agent {status.agent}  profile {status.profile}  {model}"
+        return f"{who}  {gate}  {sandbox}  tokens {tokens}{left}  cost {status.cost}"
+
+    def short(model: str) -> str:
+        count = tokens if status.tokens < _EXACT_BELOW else f"{status.tokens // 1000:,}k"
+        cost = "?" if status.cost == "unknown" else status.cost
+        who = f"{status.agent}/{status.profile}  {model}"
+        return f"{who}  {gate}  {sandbox}  tokens {count}  cost {cost}"
+
     left = "" if status.tokens_left is None else f" ({status.tokens_left:,} left)"
-    forms = (_long(status, left), _long(status, ""), _short(status, status.model))
-    texts = [_GAP.join(form) for form in forms]
     if width is None:
-        return texts[0]
-    # The model's name gives way before anything else does, but not all of it.
-    room = max(len(status.model) + width - len(texts[-1]), _MODEL_CHARS_MIN)
-    cut = _GAP.join(_short(status, f"{status.model[: room - 1]}…"))
-    texts += [cut, _GAP.join(_shortest(status))]
-    return next((text for text in texts if len(text) <= width), texts[-1][:width])
-
-
-def _long(status: StatusLine, left: str) -> Sequence[str]:
-    return (
-        f"agent {status.agent}",
-        f"profile {status.profile}",
-        f"model {status.provider}:{status.model}",
-        f"dual gate {_gate(status)}",
-        f"sandbox {status.sandbox}",
-        f"tokens {status.tokens:,}{left}",
-        f"cost {status.cost}",
-    )
-
-
-def _short(status: StatusLine, model: str) -> Sequence[str]:
-    return (
-        f"{status.agent}/{status.profile}",
-        model,
-        f"dual gate {_gate(status)}",
-        f"sandbox {status.sandbox}",
-        f"tokens {_brief(status.tokens)}",
-        f"cost {'?' if status.cost == _UNKNOWN else status.cost}",
-    )
-
-
-def _shortest(status: StatusLine) -> Sequence[str]:
+        return full(left)
+    room = max(len(status.model) + width - len(short(status.model)), _MODEL_CHARS_MIN)
+    cut = short(f"{status.model[: room - 1]}…")
     # What is held and what is not comes first: the rest may be cut.
-    return (
-        f"dual gate {_gate(status)}",
-        f"sandbox {status.sandbox}",
-        status.agent,
-        status.provider,
-        f"{status.tokens:,} tokens",
-    )
+    last = f"{gate}  {sandbox}  {status.agent}  {status.provider}  {tokens} tokens"
+    forms = (full(left), full(""), short(status.model), cut, last)
+    return next((form for form in forms if len(form) <= width), last[:width])
 
-
-def _brief(tokens: int) -> str:
-    return f"{tokens:,}" if tokens < _EXACT_BELOW else f"{tokens // 1000:,}k"
-
-
-def _gate(status: StatusLine) -> str:
-    return "open" if status.gate_is_open else "closed"
-
-
-# Threat: whatever is shown may have been written by a model, a file or a package: every
-# span passes `shown_text` here, and nothing else writes to a screen.
 
 _TAB: Final = "    "
 _MIDDLE_CHARS_MAX: Final = 100
@@ -361,16 +302,16 @@ def shown_text(text: str) -> str:
     return show_line(text.replace("\t", _TAB))[0].replace("\n", "\\n")
 
 
-class PlainDrawing:
-    def lines(self, block: Block, width: int = 0) -> list[str]:
-        match block:
-            case ShownText():
-                return [f"{block.gutter}{_plain(each)}".rstrip() for each in block.rows]
-            case ShownTable():
-                return _columns(block)
-            case FittedLine():
-                middle = _cut(shown_text(block.middle.text), _MIDDLE_CHARS_MAX)
-                return [f"{_plain(block.left)}{middle}{_plain(block.right)}".rstrip()]
+def plain_lines(block: Block) -> list[str]:
+    """The block without colours, and as wide as it is."""
+    match block:
+        case ShownText():
+            return [f"{block.gutter}{_plain(each)}".rstrip() for each in block.rows]
+        case ShownTable():
+            return _columns(block)
+        case FittedLine():
+            middle = _cut(shown_text(block.middle.text), _MIDDLE_CHARS_MAX)
+            return [f"{_plain(block.left)}{middle}{_plain(block.right)}".rstrip()]
 
 
 def _plain(row: Row) -> str:
@@ -385,12 +326,9 @@ def _columns(table: ShownTable) -> list[str]:
     rows = [[shown_text(span.text) for span in each] for each in table.rows]
     if table.head:
         rows.insert(0, list(table.head))
-    count = max((len(each) for each in rows), default=0)
-    widths = [
-        max((len(each[place]) for each in rows if place < len(each)), default=0)
-        for place in range(count)
-    ]
-    margin = " " * TABLE_INDENT
-    return [
-        (margin + (" " * COLUMN_GAP).join(map(str.ljust, each, widths))).rstrip() for each in rows
-    ]
+    widths: list[int] = []
+    for each in rows:
+        widths += [0] * (len(each) - len(widths))
+        widths[: len(each)] = map(max, widths, map(len, each))
+    margin, gap = " " * TABLE_INDENT, " " * COLUMN_GAP
+    return [(margin + gap.join(map(str.ljust, each, widths))).rstrip() for each in rows]

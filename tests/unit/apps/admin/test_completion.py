@@ -1,8 +1,10 @@
 """What can stand at the cursor."""
 
 import pytest
+from prompt_toolkit.completion import Completion
 
-from paddock.apps.admin.plain import CompletionCandidate, Vocabulary, candidates
+from paddock.apps.admin.plain import Vocabulary
+from paddock.apps.admin.terminal import completions
 
 KNOWN = Vocabulary(
     commands={"call": "call a tool", "cost": "what was spent", "show": "show things"},
@@ -32,8 +34,10 @@ KNOWN = Vocabulary(
     ],
 )
 def test_what_could_be_typed_next_is_offered(before, found):
-    assert [(each.text, each.replaces) for each in candidates(before, KNOWN)] == found
+    offered = [(each.text, -each.start_position) for each in completions(before, KNOWN)]
+    assert offered == found
 
 
 def test_a_candidate_says_what_it_is():
-    assert next(candidates("/ca", KNOWN)) == CompletionCandidate("/call", 3, "call a tool")
+    offered = next(completions("/ca", KNOWN))
+    assert offered == Completion("/call", -3, display_meta="call a tool")

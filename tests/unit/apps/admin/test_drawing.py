@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from paddock.apps.admin.rich_drawing import RichDrawing
 from paddock.apps.admin.show import (
     FittedLine,
-    PlainDrawing,
     ShownTable,
     ShownText,
     TextLook,
@@ -19,8 +17,10 @@ from paddock.apps.admin.show import (
     line,
     lines,
     pairs,
+    plain_lines,
     row,
 )
+from paddock.apps.admin.terminal import RichDrawing
 from paddock.text.show import show_line
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -49,7 +49,7 @@ def test_no_text_reaches_the_terminal_as_anything_but_text(text, width):
         pairs([("name", text)]),
     ]
     for block in blocks:
-        for rows in (uncoloured(drawn(block, width)), PlainDrawing().lines(block)):
+        for rows in (uncoloured(drawn(block, width)), plain_lines(block)):
             for each in rows:
                 bad = {unicodedata.category(c) for c in each} & {"Cc", "Cs"}
                 assert not bad, each
@@ -77,7 +77,7 @@ def test_a_fitted_line_is_one_line_and_cuts_its_middle():
     block = FittedLine(row("#1 "), TextSpan("m" * 101), row(" · allow"))
     [each] = drawn(block, 40)
     assert each == "#1 " + "m" * 28 + "… · allow"
-    [plain] = PlainDrawing().lines(block)
+    [plain] = plain_lines(block)
     assert plain == "#1 " + "m" * 99 + "… · allow"
     assert drawn(FittedLine(row("#1 "), TextSpan("short"), row(" · allow")), 40) == [
         "#1 short · allow"
@@ -92,7 +92,7 @@ def test_columns_line_up_and_the_last_one_wraps():
         "            three",
         "  aaaa  xx  y",
     ]
-    assert PlainDrawing().lines(table) == [
+    assert plain_lines(table) == [
         "  h         last",
         "  a     x   one two three",
         "  aaaa  xx  y",
@@ -111,7 +111,7 @@ def test_without_colours_nothing_but_colours_is_gone():
 
 
 def test_the_growing_line_shows_its_end():
-    live = RichDrawing(colours=True).live("word " * 100, 20, 3)
+    live = RichDrawing(colours=True).wrapped("word " * 100, 20, 3)
     assert live == "\n".join(["word word word word"] * 3)
 
 

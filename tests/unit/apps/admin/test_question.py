@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from paddock.apps.admin.plain import Choice, PersonsAnswer, Silence, parse_choice
 from paddock.apps.admin.question import BRIEF, WHOLE, Preview, TerminalApprover, question_for
-from paddock.apps.admin.show import PlainDrawing
+from paddock.apps.admin.show import plain_lines
 from paddock.runtime.approvals import Approval, ApprovalRequest
 
 
@@ -33,8 +33,7 @@ def request(
 
 def shown(asked, preview=None, extent=BRIEF) -> tuple[str, tuple[Choice, ...]]:
     question = question_for(asked, "Q7", preview, extent, 30.0)
-    drawing = PlainDrawing()
-    rows = [row for block in question.blocks for row in drawing.lines(block)]
+    rows = [row for block in question.blocks for row in plain_lines(block)]
     return "\n".join(rows), question.choices
 
 
@@ -123,14 +122,9 @@ class Typist:
         return PersonsAnswer(question.id, said) if isinstance(said, Choice) else said
 
 
-class NoPreviews:
-    def of(self, asked, lines_max):
-        return None
-
-
 def approver(*answers) -> tuple[TerminalApprover, Typist]:
     typist = Typist(*answers)
-    return TerminalApprover(typist, NoPreviews(), 30.0), typist
+    return TerminalApprover(typist, lambda asked, lines_max: None, 30.0), typist
 
 
 def test_a_yes_counts_once_and_a_no_is_a_no():

@@ -124,7 +124,7 @@ def test_what_was_said_before_is_there_in_the_next_shell(plane):
         terminal.type("\x1b[A")
         terminal.wait_until(lambda: terminal.line() == "> hello", "the line before")
         terminal.type("\x1b[B\x1b[B\x12hel")
-        terminal.wait_for("search back")
+        terminal.wait_for("I-search backward")
         terminal.type("\r")
         terminal.wait_until(lambda: terminal.line() == "> hello", "what was searched for")
     file = plane.environment().paddock_home / "admin-history.jsonl"

@@ -4,14 +4,13 @@ import os
 import pty
 import select
 import tty
+from pathlib import Path
 
 import pytest
-from prompt_toolkit.input.vt100 import Vt100Input
-from prompt_toolkit.output import DummyOutput
 
-from paddock.apps.admin.panel import Panel, panel_keys
-from paddock.apps.admin.plain import Choice, Mode, Question
-from paddock.apps.admin.rich_drawing import RichDrawing
+from paddock.apps.admin import terminal as admin
+from paddock.apps.admin.history import HistoryFile
+from paddock.apps.admin.plain import Choice, Question
 from paddock.apps.admin.show import line
 from tests.support.admin_shells import Site, new_project
 
@@ -112,31 +111,19 @@ def test_keys_typed_before_a_question_do_not_answer_it(project):
     assert readme(project) == OLD
 
 
-def test_what_waits_in_the_terminal_when_a_question_is_drawn_is_thrown_away():
+def test_what_waits_in_the_terminal_when_a_question_is_drawn_is_thrown_away(tmp_path):
     master, slave = pty.openpty()
     tty.setraw(slave)
     os.write(master, b"y\r")
     assert select.select([slave], [], [], 30)[0]
-    with os.fdopen(slave, encoding="utf-8") as source:
-        panel = Panel([], _Deaf(), RichDrawing(colours=False).live)
-        app = panel.application(panel_keys(panel), Vt100Input(source), DummyOutput(), colours=False)
-        panel.begin_asking(Question("Q1", (), line(""), "allow? ", (Choice.YES, Choice.NO), 30))
-        assert panel.mode is Mode.DRAWING
-        app.after_render.fire()
-        assert panel.mode is Mode.ASKING
+    with os.fdopen(slave, encoding="utf-8") as held, Path(os.devnull).open("w") as out:
+        terminal = admin.Terminal(held, out, HistoryFile(tmp_path), colours=False)
+        terminal.begin_asking(Question("Q1", (), line(""), "allow? ", (Choice.YES, Choice.NO), 30))
+        assert terminal.mode is admin.Mode.DRAWING
+        terminal.app.after_render.fire()
+        assert terminal.mode is admin.Mode.ASKING
         assert not select.select([slave], [], [], 0)[0]
     os.close(master)
-
-
-class _Deaf:
-    def said(self, said):
-        raise AssertionError(said)
-
-    def decided(self, answer):
-        raise AssertionError(answer)
-
-    def interrupted(self):
-        raise AssertionError
 
 
 def test_what_is_pasted_is_no_answer(project):

@@ -17,7 +17,7 @@ from paddock.agent.events import (
 )
 from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.apps.admin.desk import WORKING, TurnView
-from paddock.apps.admin.show import KEPT_MAX, LastCalls, PlainDrawing
+from paddock.apps.admin.show import KEPT_MAX, LastCalls, plain_lines
 from paddock.errors import CallCancelledError
 from paddock.values.calls import Refusal, ToolResult
 from paddock.values.orders import OrderCost
@@ -31,7 +31,7 @@ class Wall:
         self.growing = ""
 
     def show(self, block: Any) -> None:
-        self.rows += PlainDrawing().lines(block)
+        self.rows += plain_lines(block)
 
     def live(self, text: str) -> None:
         self.growing = text
@@ -166,9 +166,7 @@ def test_the_newest_calls_can_be_shown_in_full():
     for number in range(1, KEPT_MAX + 3):
         calls.finished(finished(number))
     assert (calls.find(2), calls.find(3) is None, calls.last) == (None, False, KEPT_MAX + 2)
-    shown = [
-        row for block in calls.find(calls.last).in_full() for row in PlainDrawing().lines(block)
-    ]
+    shown = [row for block in calls.find(calls.last).in_full() for row in plain_lines(block)]
     assert shown == [
         "  call      call_102",
         "  tool      view",
