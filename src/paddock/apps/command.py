@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, cast
 
 from msgspec import Struct
 
@@ -63,6 +63,19 @@ class Parser(argparse.ArgumentParser):
             if action.nargs == argparse.PARSER and message.endswith(f"required: {action.metavar}"):
                 hint = f"{action.metavar} is one of: {', '.join(action.choices or ())}; {hint}"
         raise UsageError(message, where=self.prog, hint=hint)
+
+    def next_words(self, before: Sequence[str], word: str) -> Iterable[str]:
+        """What may stand behind these words, for completion; nothing where any file may."""
+        for action in self._actions:
+            parts = action.choices if action.nargs == argparse.PARSER else None
+            if before and isinstance(parts, Mapping) and before[0] in parts:
+                return cast("Parser", parts[before[0]]).next_words(before[1:], word)
+            if before and before[-1] in action.option_strings and action.nargs != 0:
+                return action.choices or ()
+        if word.startswith("-"):
+            return [name for action in self._actions for name in action.option_strings]
+        named = (action for action in self._actions if not action.option_strings)
+        return () if before else [each for action in named for each in action.choices or ()]
 
     def print_help(self, file: object = None) -> NoReturn:
         """Raises: the help text, for `parse` to print."""

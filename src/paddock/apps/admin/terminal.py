@@ -289,12 +289,13 @@ class Terminal(Screen):
 
     # Keys
 
+    def _is_in(self, mode: Mode) -> Condition:
+        return Condition(lambda: self.mode is mode)
+
     def _keys(self) -> KeyBindings:
         """The bindings. The strictest come as `eager`: nothing else sees the key then."""
         keys = KeyBindings()
-        reading, busy, drawing, asking = (
-            Condition(partial(lambda mode: self.mode is mode, each)) for each in Mode
-        )
+        reading, busy, drawing, asking = map(self._is_in, Mode)
         editing, is_empty = reading & ~is_searching, Condition(lambda: not self._line.text)
 
         def bind(

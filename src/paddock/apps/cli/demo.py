@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -90,8 +91,14 @@ def _demo(options: Options, console: Console) -> int:
 
 
 def _play(directory: Path, options: Options, console: Console) -> int:
-    stage = _set_up(directory, console)
-    tour = Tour(stage, directory)
+    environment = Environment(
+        home=directory, paddock_home=directory / "state", config_home=directory / "config"
+    )
+    console.warn(_copy_project(console.directory, directory / "project"))
+    made = init_project(directory / "project", environment)
+    made.policy_file.write_bytes(made.policy_file.read_bytes() + _ASK_RULE.encode())
+    trust_policy(review_trust(made.root.path, environment), environment, by="demo")
+    tour = Tour(open_project(made.root.path, environment), directory)
     scenes: list[DemoScene] = []
     for scene in tour.scenes():
         scenes.append(scene)
@@ -99,22 +106,10 @@ def _play(directory: Path, options: Options, console: Console) -> int:
             _show(scene, console)
     if options.json:
         console.write_json(to_builtins(scenes))
-    elif tour.surprises:
-        console.say(f"unexpected: {', '.join(tour.surprises)}")
     else:
-        console.say(_NEXT)
+        surprises = ", ".join(tour.surprises)
+        console.say(f"unexpected: {surprises}" if surprises else _NEXT)
     return 1 if tour.surprises else 0
-
-
-def _set_up(directory: Path, console: Console) -> Project:
-    environment = Environment(
-        home=directory, paddock_home=directory / "state", config_home=directory / "config"
-    )
-    console.warn(_copy_project(console.directory, directory / "project"))
-    result = init_project(directory / "project", environment)
-    result.policy_file.write_bytes(result.policy_file.read_bytes() + _ASK_RULE.encode())
-    trust_policy(review_trust(result.root.path, environment), environment, by="demo")
-    return open_project(result.root.path, environment)
 
 
 def _show(scene: DemoScene, console: Console) -> None:
@@ -123,30 +118,24 @@ def _show(scene: DemoScene, console: Console) -> None:
     console.print(console.paint(scene.title, "1") + "\n")
     # What is said to a model has a prompt of its own.
     prompt = "" if scene.did.startswith("> ") else "$ "
-    width = min(_columns(console) - len(_MARGIN), _ROW_CHARS_MAX)
-    for line in textwrap.wrap(
-        f"{prompt}{scene.did}", width, subsequent_indent=_MARGIN, break_on_hyphens=False
-    ):
+    width = _ROW_CHARS_MAX
+    with suppress(OSError, ValueError):
+        columns = os.get_terminal_size(console.stdout.fileno()).columns
+        width = min(max(columns, _COLUMNS_MIN) - len(_MARGIN), width)
+    for line in _wrapped(f"{prompt}{scene.did}", width, _MARGIN):
         console.say(f"  {line}")
     console.print(f"  {console.paint(scene.outcome, colour)}\n")
-    rows = [line for row in scene.detail.split("\n") for line in _wrapped(row, width)]
+    rows: list[str] = []
+    for row in scene.detail.split("\n"):
+        rows += _wrapped(row, width, " " * min(len(row) - len(row.lstrip(" ")), width // 2)) or [""]
     for line in rows[:_ROWS_MAX]:
         console.say(f"{_MARGIN}{line}")
     if len(rows) > _ROWS_MAX:
         console.say(f"{_MARGIN}[{len(rows) - _ROWS_MAX} more lines; --json shows them]")
 
 
-def _wrapped(row: str, width: int) -> list[str]:
-    indent = " " * min(len(row) - len(row.lstrip(" ")), width // 2)
-    wrapped = textwrap.wrap(row, width, subsequent_indent=indent, break_on_hyphens=False)
-    return wrapped or [""]
-
-
-def _columns(console: Console) -> int:
-    try:
-        return max(os.get_terminal_size(console.stdout.fileno()).columns, _COLUMNS_MIN)
-    except (OSError, ValueError):
-        return _ROW_CHARS_MAX + len(_MARGIN)
+def _wrapped(row: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(row, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 class DemoAct(Struct, frozen=True):
@@ -231,6 +220,7 @@ _AFTER: Final = "1\ntwo\n"
 class Tour:
     def __init__(self, project: Project, directory: Path) -> None:
         self._project = project
+        self._root = project.root.path
         self._directory = directory
         self._outside = directory / "outside" / "diary.txt"
         """A file that is no agent's."""
@@ -285,59 +275,41 @@ class Tour:
         command = f"""sed -i s/one/1/ {_LIST}; python3 -c "open('{_HOOK}', 'w').write('boom')\""""
         changed = self._run({"command": command})
         code = _code(changed)
-        yield DemoScene(
-            "It runs a command; each change is judged like a tool's",
-            f"run_shell {command}",
-            "refused" if code else "allowed",
-            changed.content,
-        )
+        title = "It runs a command; each change is judged like a tool's"
+        outcome = "refused" if code else "allowed"
+        yield DemoScene(title, f"run_shell {command}", outcome, changed.content)
         if code == SandboxUnavailableError.code:
             return
         self._expect(not code, "the command did not run")
         self._expect(self._has_list(_AFTER), "no edit")
         self._expect(not (self._root / _HOOK).exists(), "a command planted a git hook")
-        yield self._escape(secret)
-        if "sandbox: stage" in changed.content:
-            yield self._dry_run()
-            yield self._undone(changed.call_id)
 
-    def _escape(self, secret: bytes) -> DemoScene:
         outside = shlex.quote(str(self._outside))
-        command = (
-            f"cat {outside}; echo gotcha > {outside}; getent hosts example.com || echo no network"
-        )
+        online = "getent hosts example.com || echo no network"
+        command = f"cat {outside}; echo gotcha > {outside}; {online}"
         result = self._run({"command": command})
         is_held = self._outside.read_bytes() == secret and secret.decode() not in result.content
         self._expect(is_held, "a command got out")
-        return DemoScene(
-            "A command tries to get out, and the kernel holds it",
-            f"run_shell {command}",
-            "held" if is_held else "got out",
-            result.content,
-        )
+        title = "A command tries to get out, and the kernel holds it"
+        outcome = "held" if is_held else "got out"
+        yield DemoScene(title, f"run_shell {command}", outcome, result.content)
+        if "sandbox: stage" in changed.content:
+            yield from self._only_shown_and_undone(changed.call_id)
 
-    def _dry_run(self) -> DemoScene:
+    def _only_shown_and_undone(self, call_id: str) -> Iterator[DemoScene]:
         command = f"sed -i s/two/2/ {_LIST}"
         result = self._run({"command": command, "dry_run": True})
         is_allowed = result.refusal is None
         self._expect(self._has_list(_AFTER) and is_allowed, "a dry run changed something")
-        return DemoScene(
-            "Or it only shows what a command would change",
-            f"run_shell {command}  (dry_run)",
-            "allowed" if is_allowed else "refused",
-            result.content,
-        )
-
-    def _undone(self, call_id: str) -> DemoScene:
+        title = "Or it only shows what a command would change"
+        outcome = "allowed" if is_allowed else "refused"
+        yield DemoScene(title, f"run_shell {command}  (dry_run)", outcome, result.content)
         with open_past(self._project) as past:
             result = past.undo(past.find(call_id)).result
         self._expect(self._has_list(_BEFORE), "no undo")
-        return DemoScene(
-            "What the first command did is taken back",
-            f"paddock undo {call_id}",
-            "undone" if result.refusal is None else "refused",
-            result.content,
-        )
+        title = "What the first command did is taken back"
+        outcome = "undone" if result.refusal is None else "refused"
+        yield DemoScene(title, f"paddock undo {call_id}", outcome, result.content)
 
     # A session of the built-in model
 
@@ -352,9 +324,15 @@ class Tour:
         code = _code(calls[-1].result) if calls else ""
         ended = f"{line.message!r} ended as {code or 'allowed'}"
         self._expect(bool(calls) and code == line.code, ended)
-        rows = [f"  {show_name(call.tool)} {_what(call)}" for call in calls]
-        told = "\n".join([*rows, _cut(result.response)])
-        return DemoScene(line.title, f"> {line.message}", _outcome(code), told)
+        rows = [
+            f"  {show_name(call.tool)} {json.dumps(dict(call.arguments))} "
+            + (f"did not run: {refused}" if (refused := _code(call.result)) else "ran")
+            for call in calls
+        ]
+        said = result.response.split("\n")
+        missing = len(said) - _ANSWER_ROWS_MAX
+        said = [*said[:_ANSWER_ROWS_MAX], *([f"[{missing} more lines]"] if missing > 0 else [])]
+        return DemoScene(line.title, f"> {line.message}", _outcome(code), "\n".join([*rows, *said]))
 
     def _session_recorded(self, session_id: str) -> DemoScene:
         wanted = Filter(TURN_RECORDED, session_id=session_id)
@@ -407,10 +385,6 @@ class Tour:
             "\n".join(f"line {p.line}: {p.kind}: {p.detail}" for p in report.problems),
         )
 
-    @property
-    def _root(self) -> Path:
-        return self._project.root.path
-
     def _has_list(self, text: str) -> bool:
         return (self._root / _LIST).read_text(encoding="utf-8") == text
 
@@ -427,8 +401,9 @@ class Tour:
 
     def _some_text_file(self) -> str:
         for name in ("README.md", "README.rst", "README", "pyproject.toml"):
-            if _is_text(self._root / name):
-                return name
+            with suppress(OSError, UnicodeDecodeError):
+                if "\0" not in (self._root / name).read_text(encoding="utf-8"):
+                    return name
         return "."
 
 
@@ -440,13 +415,6 @@ def _outcome(code: str) -> str:
     if code.startswith("approval."):
         return "asked"
     return "refused" if code else "allowed"
-
-
-def _is_text(path: Path) -> bool:
-    try:
-        return "\0" not in path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 _FILES_MAX: Final = 2_000
@@ -496,13 +464,10 @@ def _git_files(source: Path) -> list[str]:
     safe = ["git", "-c", "core.fsmonitor=false"]
     command = [*safe, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
-        done = subprocess.run(command, cwd=source, capture_output=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(command, cwd=source, capture_output=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
         return []
-    if done.returncode != 0:
-        return []
-    names = done.stdout.decode("utf-8", "surrogateescape").split("\0")
-    return sorted(name for name in names if name)
+    return sorted(filter(None, done.stdout.decode("utf-8", "surrogateescape").split("\0")))
 
 
 def _plain_files(source: Path) -> list[str]:
@@ -514,20 +479,6 @@ def _plain_files(source: Path) -> list[str]:
         if len(found) > _FILES_MAX:
             break
     return found
-
-
-def _what(call: CallFinished) -> str:
-    code = _code(call.result)
-    arguments = json.dumps(dict(call.arguments))
-    return f"{arguments} did not run: {code}" if code else f"{arguments} ran"
-
-
-def _cut(text: str) -> str:
-    rows = text.split("\n")
-    missing = len(rows) - _ANSWER_ROWS_MAX
-    return (
-        text if missing <= 0 else "\n".join([*rows[:_ANSWER_ROWS_MAX], f"[{missing} more lines]"])
-    )
 
 
 COMMAND = Command(

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from msgspec import Struct
 
@@ -31,6 +31,9 @@ from paddock.errors import (
     UsageError,
 )
 
+if TYPE_CHECKING:
+    from paddock.apps.command import Command
+
 
 class Listed(Struct, frozen=True):
     """One command: its `module`, or `module:NAME`; with a folder it is another app's own."""
@@ -38,7 +41,7 @@ class Listed(Struct, frozen=True):
     summary: str
     module: str
     parts: tuple[str, ...] = ()
-    """Its sub-commands, for completion."""
+    """Its sub-commands, for the reference."""
 
 
 COMMANDS: Final = {
@@ -195,8 +198,7 @@ def _run(arguments: list[str], console: Console) -> int:
 
 
 def _run_command(name: str, arguments: list[str], plane: str | None, console: Console) -> int:
-    listed = COMMANDS.get(name)
-    if listed is None:
+    if name not in COMMANDS:
         from paddock.apps.command import nearest
         from paddock.text.show import quote
 
@@ -204,19 +206,25 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
             f"unknown command {quote(name)}",
             hint=nearest(name, list(COMMANDS)) or "paddock --help lists them",
         )
-    from importlib import import_module
-
     from paddock.apps.command import parse
 
     _allow_open_files()
-    folder = "" if "." in listed.module else "cli."
-    module, _, constant = listed.module.partition(":")
-    command = getattr(import_module(f"paddock.apps.{folder}{module}"), constant or "COMMAND")
+    command = load_command(name)
     options = parse(command, name, arguments, plane, console)
     if options is None:
         return EXIT_DONE
     _require_person([name, *arguments], console)
     return command.run(options, console)
+
+
+def load_command(name: str) -> "Command":
+    """The command of this name, which is one of `COMMANDS`; its module is loaded for it."""
+    from importlib import import_module
+
+    place = COMMANDS[name].module
+    module, _, constant = place.partition(":")
+    folder = "" if "." in module else "cli."
+    return getattr(import_module(f"paddock.apps.{folder}{module}"), constant or "COMMAND")
 
 
 def _require_person(arguments: list[str], console: Console) -> None:
