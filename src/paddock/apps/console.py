@@ -13,21 +13,7 @@ from typing import Final, TextIO
 
 from msgspec import Struct
 
-from paddock import limits
-from paddock.errors import (
-    TOOL_ERRORS,
-    ConfigError,
-    HostError,
-    IntegrityError,
-    LedgerBusyError,
-    LedgerFullError,
-    LedgerUnknownError,
-    PaddockError,
-    SandboxUnavailableError,
-    StorageFullError,
-    ToolError,
-    UsageError,
-)
+from paddock import errors, limits
 from paddock.text.show import show_line
 from paddock.values.calls import Json, Refusal
 
@@ -113,7 +99,7 @@ class Console(Struct, frozen=True):
             # The exit status says it still: it is not given up for the words.
             forget(self.stderr)
 
-    def report(self, error: PaddockError) -> None:
+    def report(self, error: errors.PaddockError) -> None:
         self.warn(error.render())
 
     @property
@@ -124,7 +110,9 @@ class Console(Struct, frozen=True):
         """Return True where a person says yes to what was shown, in time. Raises: UsageError."""
         self.stdout.flush()
         if not self.is_interactive:
-            raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
+            raise errors.UsageError(
+                "there is no terminal to ask on", hint="look at it, then use --yes"
+            )
         try:
             said = ask_yes(self.stdin, self.stderr, question, limits.approval_timeout_s)
         except NoTerminalError:
@@ -167,7 +155,7 @@ def _writing() -> Generator[None]:
     except BrokenPipeError:
         raise
     except OSError as failure:
-        raise HostError(f"output cannot be written: {failure.strerror}") from failure
+        raise errors.HostError(f"output cannot be written: {failure.strerror}") from failure
 
 
 EXIT_DONE: Final = 0
@@ -184,29 +172,29 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_NOT_READ: Final = 141
 """As a shell reports a command that SIGPIPE ended."""
 
-_EXITS: Final[tuple[tuple[type[PaddockError], int], ...]] = (
-    (UsageError, EXIT_USAGE),
-    (ConfigError, EXIT_CONFIG),
-    (IntegrityError, EXIT_INTEGRITY),
-    (HostError, EXIT_HOST),
-    (LedgerBusyError, EXIT_HOST),
-    (LedgerFullError, EXIT_HOST),
+_EXITS: Final[tuple[tuple[type[errors.PaddockError], int], ...]] = (
+    (errors.UsageError, EXIT_USAGE),
+    (errors.ConfigError, EXIT_CONFIG),
+    (errors.IntegrityError, EXIT_INTEGRITY),
+    (errors.HostError, EXIT_HOST),
+    (errors.LedgerBusyError, EXIT_HOST),
+    (errors.LedgerFullError, EXIT_HOST),
     # The call ran: "no" would say that it did not.
-    (LedgerUnknownError, EXIT_HOST),
-    (SandboxUnavailableError, EXIT_HOST),
-    (StorageFullError, EXIT_HOST),
-    (ToolError, EXIT_NO),
+    (errors.LedgerUnknownError, EXIT_HOST),
+    (errors.SandboxUnavailableError, EXIT_HOST),
+    (errors.StorageFullError, EXIT_HOST),
+    (errors.ToolError, EXIT_NO),
 )
 
 
-def exit_of_error(kind: type[PaddockError]) -> int:
+def exit_of_error(kind: type[errors.PaddockError]) -> int:
     return next((status for each, status in _EXITS if issubclass(kind, each)), EXIT_DEFECT)
 
 
 def exit_of_call(refusal: Refusal | None) -> int:
     if refusal is None:
         return EXIT_DONE
-    return exit_of_error(TOOL_ERRORS.get(refusal.code, ToolError))
+    return exit_of_error(errors.TOOL_ERRORS.get(refusal.code, errors.ToolError))
 
 
 _LOOK_S: Final = 0.25

@@ -6,21 +6,7 @@ from typing import Final, Self
 
 from msgspec import Struct
 
-from paddock.agent.events import (
-    CallDecided,
-    CallFinished,
-    CallPrinted,
-    CallStarted,
-    Event,
-    HeardApprover,
-    HeardCalls,
-    HeardOutput,
-    Noticed,
-    OneAtATime,
-    Spent,
-    TextPiece,
-    TextVoid,
-)
+from paddock.agent import events
 from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.agent.sessions import Session
 from paddock.apps.admin.plain import Keyboard, Screen
@@ -69,24 +55,24 @@ class TurnView:
         self._partial = self._said = ""
         self._screen.live(WORKING)
 
-    def heard(self, event: Event) -> None:
+    def heard(self, event: events.Event) -> None:
         match event:
-            case TextPiece():
+            case events.TextPiece():
                 self._piece(event.text)
-            case TextVoid():
+            case events.TextVoid():
                 self._void()
-            case CallDecided():
+            case events.CallDecided():
                 self._calls.decided(event)
-            case CallStarted():
+            case events.CallStarted():
                 self._end_text()
                 self._screen.live(f"… {event.tool} runs; Ctrl-C cancels")
-            case CallPrinted():
+            case events.CallPrinted():
                 self._screen.live(f"… {event.line}")
-            case CallFinished():
+            case events.CallFinished():
                 self._end_text()
                 self._screen.show(self._calls.finished(event).as_line())
                 self._screen.live(WORKING)
-            case Noticed():
+            case events.Noticed():
                 self._flush()
                 self._screen.show(note(event.text))
             case _:
@@ -180,7 +166,7 @@ class Desk:
             self._runtime = open_runtime(
                 self.project,
                 agent=self.session.charter.agent,
-                approver=HeardApprover(self._approver, self),
+                approver=events.HeardApprover(self._approver, self),
                 session_id=self.session.session_id,
             )
         return self._runtime
@@ -214,8 +200,8 @@ class Desk:
 
     # What goes on
 
-    def heard(self, event: Event) -> None:
-        if isinstance(event, Spent):
+    def heard(self, event: events.Event) -> None:
+        if isinstance(event, events.Spent):
             self._spent[event.wo_id] = event.cost.total_tokens
             self.refresh()
         self.view.heard(event)
@@ -238,12 +224,12 @@ class Desk:
     def call_in_full(self, tool: str, arguments: Json) -> None:
         token = CancelToken()
         asked = asked_call(new_call_id(), tool, arguments)
-        shown = OneAtATime(self)
+        shown = events.OneAtATime(self)
         self.view.begin()
         try:
             with self._interruptible(token), stopped_by(token, shown.failed) as stop:
-                bounds = Bounds(cancel=stop, on_output=HeardOutput(shown))
-                [done] = self.runtime.call_all([asked], bounds, HeardCalls(shown))
+                bounds = Bounds(cancel=stop, on_output=events.HeardOutput(shown))
+                [done] = self.runtime.call_all([asked], bounds, events.HeardCalls(shown))
         finally:
             self.view.give_up()
         shown.raise_fault()

@@ -15,14 +15,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from paddock.errors import ConfigError
-from paddock.storage.atomic import (
-    FILE_MODE,
-    host_errors,
-    make_directories,
-    read_file,
-    replace_file,
-    require_private,
-)
+from paddock.storage import atomic
 from paddock.text.show import quote
 
 FILE: Final = "admin-history.jsonl"
@@ -37,25 +30,27 @@ class HistoryFile:
 
     def load(self) -> list[str]:
         """Oldest first. What is no JSON text is passed over. Raises: ConfigError, HostError."""
-        require_private(self._file.parent)
-        content = read_file(self._file, _BYTES_MAX)
+        atomic.require_private(self._file.parent)
+        content = atomic.read_file(self._file, _BYTES_MAX)
         if content is None:
             return []
         _require_own(self._file)
         found = [text for each in content.splitlines() if (text := _parse(each)) is not None]
         kept = found[-_ENTRIES_MAX:]
         if len(content) > _BYTES_MAX // 2 or len(found) > 2 * _ENTRIES_MAX:
-            replace_file(self._file, b"".join(_line(text) for text in kept[-_ENTRIES_MAX // 2 :]))
+            atomic.replace_file(
+                self._file, b"".join(_line(text) for text in kept[-_ENTRIES_MAX // 2 :])
+            )
         return kept
 
     def add(self, text: str) -> None:
         if not text.strip() or text.startswith(" ") or len(text) > _ENTRY_CHARS_MAX:
             return
-        make_directories(self._file.parent)
+        atomic.make_directories(self._file.parent)
         # O_APPEND: shells side by side add whole lines. O_NOFOLLOW, and 0600 from the start.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        with host_errors("writing", self._file):
-            descriptor = os.open(self._file, flags, FILE_MODE)
+        with atomic.host_errors("writing", self._file):
+            descriptor = os.open(self._file, flags, atomic.FILE_MODE)
             try:
                 os.write(descriptor, _line(text))
             finally:
@@ -63,7 +58,7 @@ class HistoryFile:
 
 
 def _require_own(file: Path) -> None:
-    with host_errors("looking at", file):
+    with atomic.host_errors("looking at", file):
         found = os.lstat(file)
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise ConfigError(

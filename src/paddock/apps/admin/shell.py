@@ -11,19 +11,10 @@ from msgspec import Struct
 
 from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Session
+from paddock.apps.admin import plain
 from paddock.apps.admin.commands import find_command, parse_command, vocabulary
 from paddock.apps.admin.desk import Desk, Setting
 from paddock.apps.admin.history import HistoryFile
-from paddock.apps.admin.plain import (
-    InputEnded,
-    Interrupted,
-    JsonScreen,
-    Keyboard,
-    PlainKeyboard,
-    PlainScreen,
-    Screen,
-    is_text,
-)
 from paddock.apps.admin.question import TerminalApprover, preview_of
 from paddock.apps.admin.show import ShownText, TextLook, TextSpan, dim, line, note, row
 from paddock.errors import IntegrityError, PaddockError, UsageError
@@ -44,10 +35,10 @@ class AdminShell:
         was_interrupted = False
         while not desk.is_leaving:
             said = desk.keyboard.read()
-            is_interrupt = isinstance(said, Interrupted)
-            if isinstance(said, InputEnded) or (is_interrupt and was_interrupted):
+            is_interrupt = isinstance(said, plain.Interrupted)
+            if isinstance(said, plain.InputEnded) or (is_interrupt and was_interrupted):
                 break
-            if isinstance(said, Interrupted):
+            if isinstance(said, plain.Interrupted):
                 desk.show(dim("press Ctrl-C again to leave, or go on typing"))
             elif said.text.strip():
                 self._carry_out(said.text)
@@ -61,7 +52,7 @@ class AdminShell:
     def _carry_out(self, text: str) -> None:
         desk, command = self._desk, parse_command(text)
         try:
-            if not is_text(text):
+            if not plain.is_text(text):
                 raise UsageError(
                     f"{quote(text)} is not UTF-8: it was not carried out",
                     hint="see which encoding the terminal sends, or paste it as text",
@@ -121,15 +112,17 @@ class ShellStreams(Struct, frozen=True):
 
 
 def run_json(setting: Setting, streams: ShellStreams) -> int:
-    return _run_lines(setting, JsonScreen(streams.out), streams.source)
+    return _run_lines(setting, plain.JsonScreen(streams.out), streams.source)
 
 
 def run_plain(setting: Setting, streams: ShellStreams) -> int:
-    return _run_lines(setting, PlainScreen(streams.out), streams.source)
+    return _run_lines(setting, plain.PlainScreen(streams.out), streams.source)
 
 
-def _run_lines(setting: Setting, screen: PlainScreen | JsonScreen, source: TextIO) -> int:
-    keyboard = PlainKeyboard(source, screen)
+def _run_lines(
+    setting: Setting, screen: plain.PlainScreen | plain.JsonScreen, source: TextIO
+) -> int:
+    keyboard = plain.PlainKeyboard(source, screen)
     with keyboard.ending():
         status = run_shell(setting, screen, keyboard)
     # As a shell reports it.
@@ -147,7 +140,7 @@ def run_admin(setting: Setting, streams: ShellStreams) -> int:
     return terminal.run(partial(run_shell, setting, terminal, terminal))
 
 
-def run_shell(setting: Setting, screen: Screen, keyboard: Keyboard) -> int:
+def run_shell(setting: Setting, screen: plain.Screen, keyboard: plain.Keyboard) -> int:
     agents = setting.project.agents
     previews = partial(preview_of, lambda agent: str(agents.read(agent).workspace))
     with Desk(setting, screen, keyboard, TerminalApprover(keyboard, previews)) as desk:

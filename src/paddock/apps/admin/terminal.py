@@ -44,20 +44,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from paddock.apps.admin import plain
 from paddock.apps.admin.history import HistoryFile
-from paddock.apps.admin.plain import (
-    ENDING,
-    InputEnded,
-    Interrupted,
-    PersonsAnswer,
-    Question,
-    Said,
-    Screen,
-    Silence,
-    Typed,
-    Vocabulary,
-    parse_choice,
-)
 from paddock.apps.admin.show import (
     COLUMN_GAP,
     TABLE_INDENT,
@@ -98,7 +86,7 @@ class Mode(Enum):
     """The answer is typed; Enter gives it."""
 
 
-class Terminal(Screen):
+class Terminal(plain.Screen):
     def __init__(self, source: TextIO, out: TextIO, history: HistoryFile, *, colours: bool) -> None:
         """What `history` holds can be typed again; without it, this shell's own lines can."""
         self._source, self._out = Vt100Input(source), out
@@ -110,10 +98,10 @@ class Terminal(Screen):
         self.mode = Mode.BUSY
         self._live = ""
         self._status: StatusLine | None = None
-        self._question: Question | None = None
+        self._question: plain.Question | None = None
         self._ahead = Document()
         """What was typed ahead when the question came; it is not its answer."""
-        self._vocabulary = Vocabulary()
+        self._vocabulary = plain.Vocabulary()
         session = PromptSession[Any](
             self._growing_text,
             multiline=True,
@@ -139,8 +127,8 @@ class Terminal(Screen):
         self.app.after_render += self._has_rendered
         self._lock = threading.Lock()
         self._is_scheduled = False
-        self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[PersonsAnswer | Silence] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[plain.Said] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[plain.PersonsAnswer | plain.Silence] = queue.SimpleQueue()
         self._stop: Callable[[], None] | None = None
         self._has_left = False
         self._is_gone = False
@@ -152,7 +140,7 @@ class Terminal(Screen):
 
             def start() -> None:
                 loop = asyncio.get_running_loop()
-                for number in ENDING:
+                for number in plain.ENDING:
                     loop.add_signal_handler(number, self._hang_up)
                 loop.set_exception_handler(self._loop_failed)
                 running.append(threads.submit(shell))
@@ -184,29 +172,29 @@ class Terminal(Screen):
 
     # Keyboard
 
-    def read(self) -> Said:
+    def read(self) -> plain.Said:
         if self._has_left:
-            return InputEnded()
+            return plain.InputEnded()
         self._in_loop(partial(self._begin, Mode.READING))
         said = self._said.get()
-        if isinstance(said, Typed) and self._history is not None:
+        if isinstance(said, plain.Typed) and self._history is not None:
             try:
                 self._history.add(said.text)
             except PaddockError as error:
                 self._without_history(error)
         return said
 
-    def learn(self, known: Vocabulary) -> None:
+    def learn(self, known: plain.Vocabulary) -> None:
         self._vocabulary = known
 
-    def answer(self, question: Question) -> PersonsAnswer | Silence:
+    def answer(self, question: plain.Question) -> plain.PersonsAnswer | plain.Silence:
         if self._has_left:
-            return Silence.LEFT
+            return plain.Silence.LEFT
         for block in (*question.blocks, question.keys):
             self.show(block)
         self._in_loop(partial(self._ask, question))
         answer = self._answers.get()
-        said = answer.choice.value if isinstance(answer, PersonsAnswer) else answer.value
+        said = answer.choice.value if isinstance(answer, plain.PersonsAnswer) else answer.value
         self.show(line(TextSpan(f"{question.id}: ", TextLook.WARN), said))
         return answer
 
@@ -228,12 +216,12 @@ class Terminal(Screen):
         self.app.renderer.erase()
         self.app.invalidate()
 
-    def _ask(self, question: Question) -> None:
+    def _ask(self, question: plain.Question) -> None:
         self._draw()
         self.begin_asking(question)
         asyncio.get_running_loop().call_later(question.timeout_s, self._too_late, question)
 
-    def begin_asking(self, question: Question) -> None:
+    def begin_asking(self, question: plain.Question) -> None:
         self._question, self._ahead = question, self._line.document
         self._line.reset()
         self._begin(Mode.DRAWING)
@@ -249,11 +237,11 @@ class Terminal(Screen):
         self.mode = Mode.ASKING
         app.invalidate()
 
-    def _too_late(self, question: Question) -> None:
+    def _too_late(self, question: plain.Question) -> None:
         if self._question is question:
-            self._give(Silence.TOO_LATE)
+            self._give(plain.Silence.TOO_LATE)
 
-    def _give(self, answer: PersonsAnswer | Silence) -> None:
+    def _give(self, answer: plain.PersonsAnswer | plain.Silence) -> None:
         self._question = None
         self._line.reset(self._ahead)
         self._begin(Mode.BUSY)
@@ -261,12 +249,12 @@ class Terminal(Screen):
 
     def _reply(self, text: str) -> None:
         if self._question is not None:
-            choice = parse_choice(text, self._question.choices)
-            self._give(PersonsAnswer(self._question.id, choice))
+            choice = plain.parse_choice(text, self._question.choices)
+            self._give(plain.PersonsAnswer(self._question.id, choice))
 
-    def _say(self, said: Said) -> None:
+    def _say(self, said: plain.Said) -> None:
         self._begin(Mode.BUSY)
-        if isinstance(said, Typed):
+        if isinstance(said, plain.Typed):
             first, *rest = said.text.split("\n")
             rows = (
                 row(TextSpan("> ", TextLook.STRONG), first),
@@ -278,8 +266,8 @@ class Terminal(Screen):
     def _hang_up(self) -> None:
         self._has_left = True
         self._cancel()
-        self._answers.put(Silence.LEFT)
-        self._said.put(InputEnded())
+        self._answers.put(plain.Silence.LEFT)
+        self._said.put(plain.InputEnded())
 
     def _cancel(self) -> None:
         stop = self._stop
@@ -310,7 +298,7 @@ class Terminal(Screen):
         for newline in (("escape", "enter"), ("c-j",)):
             bind(*newline, when=editing, do=lambda: self._line.newline(copy_margin=False))
         bind("tab", when=editing, do=self._complete)
-        bind("c-d", when=editing & is_empty, do=lambda: self._say(InputEnded()))
+        bind("c-d", when=editing & is_empty, do=lambda: self._say(plain.InputEnded()))
 
         # A question is answered by what is typed letter by letter, and edited by nothing else.
         keys.add(Keys.Any, filter=asking, eager=True)(self._type)
@@ -342,7 +330,7 @@ class Terminal(Screen):
         if text.strip() and not text.startswith(" "):
             typed.append_to_history()
         typed.reset()
-        self._say(Typed(text))
+        self._say(plain.Typed(text))
 
     def _complete(self) -> None:
         if self._line.complete_state:
@@ -363,7 +351,7 @@ class Terminal(Screen):
             self._line.reset()
             self._begin(Mode.READING)
         else:
-            self._say(Interrupted())
+            self._say(plain.Interrupted())
 
     # What stands below
 
@@ -496,7 +484,7 @@ def _nothing() -> None:
 class _VocabularyCompleter(Completer):
     """Asks for the vocabulary each time: another session may have another."""
 
-    def __init__(self, known: Callable[[], Vocabulary]) -> None:
+    def __init__(self, known: Callable[[], plain.Vocabulary]) -> None:
         self._known = known
 
     def get_completions(
@@ -505,7 +493,7 @@ class _VocabularyCompleter(Completer):
         yield from completions(document.text_before_cursor, self._known())
 
 
-def completions(before: str, known: Vocabulary) -> Iterator[Completion]:
+def completions(before: str, known: plain.Vocabulary) -> Iterator[Completion]:
     """What could go on here: a command, a word of it, a tool or a tool's argument."""
     words = before.split(" ")
     last = words[-1]

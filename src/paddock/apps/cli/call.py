@@ -5,17 +5,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from paddock import limits
+from paddock import errors, limits
 from paddock.apps.command import Command, Options, Reply, flag, opt, use_project
 from paddock.apps.console import Console, NoTerminalError, ask_yes, exit_of_call
 from paddock.assembly.runtimes import open_runtime, tools_of
-from paddock.errors import (
-    ApprovalUnavailableError,
-    InvalidArgumentsError,
-    ToolError,
-    UnknownToolError,
-    UsageError,
-)
 from paddock.runtime.approvals import (
     Approval,
     ApprovalRequest,
@@ -46,7 +39,7 @@ def _call(options: Options, console: Console) -> int:
             result = _run(runtime, options.tool, source)
         if progress is not None:
             progress.wipe()
-    except ToolError as error:
+    except errors.ToolError as error:
         # The host could not even open a ledger: the caller gets its object all the same.
         refusal = Refusal(error.code, error.message, error.hint)
         result = ToolResult("", options.tool, refusal.as_text(), refusal=refusal)
@@ -81,7 +74,7 @@ def _run(runtime: Runtime, tool: str, given: bytes | str | Pairs) -> ToolResult:
     try:
         source = _object_of(given, runtime, tool) if isinstance(given, list) else given
         arguments = parse_object(source)
-    except InvalidArgumentsError as error:
+    except errors.InvalidArgumentsError as error:
         return runtime.refuse(tool, Refusal(error.code, error.message, error.hint))
     return runtime.call(tool, arguments)
 
@@ -92,7 +85,7 @@ def _read_arguments(words: list[str], console: Console) -> bytes | str | Pairs:
     if words and len(pairs) == len(words) and all(name.isidentifier() for name, _ in pairs):
         return pairs
     if len(words) > 1:
-        raise UsageError(
+        raise errors.UsageError(
             f"unrecognized arguments: {' '.join(words[1:])}", where="paddock call", hint=_FORMS
         )
     if words != ["-"]:
@@ -111,7 +104,7 @@ def _object_of(pairs: Pairs, runtime: Runtime, tool: str) -> str:
     """
     try:
         known: Mapping[str, Any] = runtime.tools.get(tool).binder.schema["properties"]
-    except UnknownToolError:
+    except errors.UnknownToolError:
         known = {}  # the door answers, and records it
     members: list[str] = []
     for name, text in pairs:
@@ -155,12 +148,12 @@ class PromptApprover:
             said = ask_yes(console.stdin, console.stderr, _QUESTION, self._timeout_s)
         except NoTerminalError:
             return Approval(
-                False, "terminal", ApprovalUnavailableError.code, "no terminal to ask on"
+                False, "terminal", errors.ApprovalUnavailableError.code, "no terminal to ask on"
             )
         if said is None:
             note = f"no answer within {self._timeout_s:g} s"
             console.warn("")
-            return Approval(False, "terminal", ApprovalUnavailableError.code, note)
+            return Approval(False, "terminal", errors.ApprovalUnavailableError.code, note)
         return Approval(said, "terminal")
 
 

@@ -15,15 +15,7 @@ from paddock.apps.command import (
     use_project,
 )
 from paddock.apps.console import EXIT_DONE, EXIT_HOST, EXIT_INTEGRITY, EXIT_NO, Console
-from paddock.assembly.collecting import (
-    audit_record,
-    chain_of,
-    ledger_keys,
-    open_collector,
-    push_plane,
-    record_accepted,
-    recorded_checkpoints,
-)
+from paddock.assembly import collecting
 from paddock.collector.accept import ChainReport, Left, OfferAnswer, accept_offers, verify_store
 from paddock.collector.chains import (
     Accepted,
@@ -57,7 +49,7 @@ def _stored(
                 where="HOST",
                 hint="lower-case letters, digits, dots, _ and -, at most 63",
             )
-        with open_collector(_dsn(options, console)) as store:
+        with collecting.open_collector(_dsn(options, console)) as store:
             return do(store, options, console)
 
     return work
@@ -68,19 +60,22 @@ def _dsn(options: Options, console: Console) -> str:
 
 
 def _init(options: Options, console: Console) -> Reply:
-    with open_collector(_dsn(options, console)) as store:
+    with collecting.open_collector(_dsn(options, console)) as store:
         store.prepare(options.let_push)
     return Reply({"status": "ok"}, "the tables are there")
 
 
 def _keys(options: Options, console: Console) -> Reply:
-    keys = {name: str(key) for name, key in ledger_keys(find_project(options, console)).items()}
+    keys = {
+        name: str(key)
+        for name, key in collecting.ledger_keys(find_project(options, console)).items()
+    }
     return Reply(dict[str, Json](keys), keys.values())
 
 
 def _enroll(store: Store, options: Options, console: Console) -> Reply:
     del console
-    chains = [chain_of(options.host, _parse_key(each)) for each in options.key]
+    chains = [collecting.chain_of(options.host, _parse_key(each)) for each in options.key]
     enrolled: list[Json] = []
     text: list[str] = []
     for chain in chains:
@@ -104,7 +99,7 @@ def _push(store: Store, options: Options, console: Console) -> Reply:
     def told(ledger: str, done: int, total: int) -> None:
         console.warn(f"{ledger}: {done} of {total} entries")
 
-    push = push_plane(find_project(options, console), store, options.host, told)
+    push = collecting.push_plane(find_project(options, console), store, options.host, told)
     for name in push.unenrolled:
         console.warn(f"note: the ledger {name} is not enrolled for this host, and not sent")
     rows: list[Json] = []
@@ -135,7 +130,7 @@ def _accept(store: Store, options: Options, console: Console) -> Reply:
     # Recorded after so many, and not first when there are no more: senders can go on for ever.
     while True:
         answers = list(accept_offers(store, after))
-        recorded += record_accepted(project, store)
+        recorded += collecting.record_accepted(project, store)
         for answer in answers:
             after = answer.offer.number
             if isinstance(answer.result, OfferRefusal):
@@ -230,8 +225,8 @@ def _chain_rows(
 
 def _verify(store: Store, options: Options, console: Console) -> Reply:
     project = find_project(options, console)
-    wrong = audit_record(project)
-    recorded = recorded_checkpoints(project)
+    wrong = collecting.audit_record(project)
+    recorded = collecting.recorded_checkpoints(project)
     reports = list(verify_store(store, recorded))
     chains: list[Json] = [_report_json(each) for each in reports]
     text = ["the record in this plane, its ledger governance: DAMAGED"] if wrong else []

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct, to_builtins
 
+from paddock import errors
 from paddock.agent.events import CallFinished, Event
 from paddock.agent.sessions import Session
 from paddock.apps.command import Command, Options, opt
@@ -24,13 +25,6 @@ from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
 from paddock.assembly.trust import review_trust, trust_policy
-from paddock.errors import (
-    ApprovalUnavailableError,
-    PathTraversalError,
-    ProtectedPathError,
-    SandboxUnavailableError,
-    UsageError,
-)
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.plane.environment import Environment
@@ -78,12 +72,14 @@ def _demo(options: Options, console: Console) -> int:
             return _play(Path(directory), options, console)
     directory = console.directory / options.keep
     if os.path.lexists(directory):
-        raise UsageError(f"{directory} exists", hint="name a directory that is not there yet")
+        raise errors.UsageError(
+            f"{directory} exists", hint="name a directory that is not there yet"
+        )
     try:
         # What is copied may be private.
         directory.mkdir(parents=True, mode=0o700)
     except OSError as failure:
-        raise UsageError(f"{directory} cannot be made: {failure.strerror}") from failure
+        raise errors.UsageError(f"{directory} cannot be made: {failure.strerror}") from failure
     status = _play(directory, options, console)
     if not options.json:
         console.say(f"kept in {directory}")
@@ -172,43 +168,45 @@ _ACTS: Final = (
         "Its policy asks about deleting, and nobody is there to ask",
         f"delete_file {_NOTE}",
         {"path": _NOTE},
-        ApprovalUnavailableError.code,
+        errors.ApprovalUnavailableError.code,
     ),
     DemoAct("Somebody says yes", f"delete_file {_NOTE}", {"path": _NOTE}, is_approved=True),
     DemoAct(
         "It tries to plant a git hook",
         "create_file .git/hooks/pre-commit",
         {"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\n"},
-        ProtectedPathError.code,
+        errors.ProtectedPathError.code,
     ),
     DemoAct(
         "It tries to rewrite its own policy",
         "create_file paddock.toml",
         {"path": "paddock.toml", "content": '[profiles.standard]\nallow = ["tool:*"]\n'},
-        ProtectedPathError.code,
+        errors.ProtectedPathError.code,
     ),
     DemoAct(
         "It tries to climb out",
         "view docs/../../secret.txt",
         {"path": "docs/../../secret.txt"},
-        PathTraversalError.code,
+        errors.PathTraversalError.code,
     ),
 )
 _BY_LINK: Final = DemoAct(
     "A link leads out of the workspace, and the kernel will not pass it",
     f"create_file {_LINK}/diary.txt",
     {"path": f"{_LINK}/diary.txt", "content": "gotcha\n"},
-    PathTraversalError.code,
+    errors.PathTraversalError.code,
 )
 _LINES: Final = (
     DemoLine("Now a model works: the built-in one, without a key", "what files are there?"),
     DemoLine("It writes", f'write a file at {_SESSION_NOTE} with the content "a model was here"'),
     DemoLine("It searches", f'search for "a model was here" in {_SESSION_NOTE}'),
-    DemoLine("It may not delete unasked", f"delete {_SESSION_NOTE}", ApprovalUnavailableError.code),
+    DemoLine(
+        "It may not delete unasked", f"delete {_SESSION_NOTE}", errors.ApprovalUnavailableError.code
+    ),
     DemoLine(
         "It is asked for something that is protected",
         'write a file at .git/hooks/post-merge with the content "boom"',
-        ProtectedPathError.code,
+        errors.ProtectedPathError.code,
     ),
 )
 _LIST: Final = f"{TOUR}-list.md"
@@ -278,7 +276,7 @@ class Tour:
         title = "It runs a command; each change is judged like a tool's"
         outcome = "refused" if code else "allowed"
         yield DemoScene(title, f"run_shell {command}", outcome, changed.content)
-        if code == SandboxUnavailableError.code:
+        if code == errors.SandboxUnavailableError.code:
             return
         self._expect(not code, "the command did not run")
         self._expect(self._has_list(_AFTER), "no edit")

@@ -30,16 +30,7 @@ from paddock.plane.records import MADE_WITH_DEV
 from paddock.policy.decide import shell_for
 from paddock.policy.questions.lint import TRACKED_HINT, describe_tracked, find_tracked_secrets
 from paddock.policy.settings import EnforcementMode, ShellSettings
-from paddock.sandbox.backends import (
-    NO_BACKEND,
-    HostFinding,
-    choose_backend,
-    examine_host,
-    examine_workspace,
-    find_rarely_confined,
-    offered_outside,
-    probe_host,
-)
+from paddock.sandbox import backends
 from paddock.sandbox.caches import FOLDER, Caches
 from paddock.sandbox.facts import FactsWanted, collect_facts
 from paddock.sandbox.git.tracked import list_tracked
@@ -63,14 +54,14 @@ def _doctor(options: Options, console: Console) -> Reply | int:
     """Try everything and say what came of it; 0 also where something is missing."""
     from paddock import __version__
 
-    findings = probe_host()
+    findings = backends.probe_host()
     staging = environment_of(console).paddock_home / _STAGING
-    verdicts = examine_host(staging)
+    verdicts = backends.examine_host(staging)
     here = _look_here(options, console)
     project, workspace = here.project, None
     if project is not None and verdicts[0].enforcement is Enforcement.FULL:
         staging = project.environment.paddock_home / _STAGING
-        workspace = examine_workspace(staging, str(project.root.path))
+        workspace = backends.examine_workspace(staging, str(project.root.path))
     commands = _commands(verdicts, workspace, here.enforcement)
     if here.obstacle:
         commands = f"refused; {here.obstacle}"
@@ -102,7 +93,7 @@ def _doctor(options: Options, console: Console) -> Reply | int:
     return 0
 
 
-def _say_findings(findings: Iterable[HostFinding], console: Console) -> None:
+def _say_findings(findings: Iterable[backends.HostFinding], console: Console) -> None:
     for finding in findings:
         more = (finding.remedy,) if finding.remedy else ()
         _say(finding.is_there, finding.name, (finding.found, *more), console)
@@ -129,15 +120,15 @@ def _commands(
     if here is not None and here.enforcement is Enforcement.NONE:
         return f"refused in this workspace; {here.remedy}"
     try:
-        chosen = choose_backend(verdicts, enforcement)
+        chosen = backends.choose_backend(verdicts, enforcement)
     except SandboxUnavailableError as refused:
         return f"refused; {refused.hint}"
-    if chosen.backend == NO_BACKEND:
+    if chosen.backend == backends.NO_BACKEND:
         return f"unconfined (enforcement = {enforcement})"
     return f"held by {chosen.backend} ({chosen.enforcement.value})"
 
 
-def _finding_json(finding: HostFinding) -> dict[str, Json]:
+def _finding_json(finding: backends.HostFinding) -> dict[str, Json]:
     return {"name": finding.name, "ok": finding.is_there, **fields(finding, "found", "remedy")}
 
 
@@ -151,7 +142,7 @@ class _Here(Struct, frozen=True):
 
     project: Project | None
     enforcement: EnforcementMode
-    findings: tuple[HostFinding, ...]
+    findings: tuple[backends.HostFinding, ...]
 
     @property
     def obstacle(self) -> str:
@@ -168,7 +159,7 @@ def _look_here(options: Options, console: Console) -> _Here:
         return _Here(None, ShellSettings().enforcement, (_refused(error), _records((state,))))
     places = (state, project.layout.ledger_paths()[LedgerName.HO1M].parent)
     records = _records(places)
-    loads = HostFinding(_PROJECT, is_there=True, found="its policy and its agents load")
+    loads = backends.HostFinding(_PROJECT, is_there=True, found="its policy and its agents load")
     findings = (loads, records, *_outside(project, console))
     try:
         findings = (*findings, *_tracked(project))
@@ -180,22 +171,24 @@ def _look_here(options: Options, console: Console) -> _Here:
         return _Here(project, ShellSettings().enforcement, (_refused(error), records))
 
 
-def _outside(project: Project, console: Console) -> tuple[HostFinding, ...]:
+def _outside(project: Project, console: Console) -> tuple[backends.HostFinding, ...]:
     hook = project.policy.settings.hook
-    names = find_rarely_confined(console.variables.get("PATH", ""), hook.outside)
+    names = backends.find_rarely_confined(console.variables.get("PATH", ""), hook.outside)
     if not names or hook.shell != "confine":
         return ()
     said = f"rarely work in a client's confined commands: {', '.join(names)}"
-    remedy = f"to leave them to the client's own prompt: {offered_outside(names)} in [hook]"
-    return (HostFinding("programs", is_there=True, found=said, remedy=remedy),)
+    remedy = (
+        f"to leave them to the client's own prompt: {backends.offered_outside(names)} in [hook]"
+    )
+    return (backends.HostFinding("programs", is_there=True, found=said, remedy=remedy),)
 
 
-def _tracked(project: Project) -> tuple[HostFinding, ...]:
+def _tracked(project: Project) -> tuple[backends.HostFinding, ...]:
     paths = find_tracked_secrets(project.policy, list_tracked(project.root.path))
     if not paths:
         return ()
     said = describe_tracked(paths)
-    return (HostFinding(_TRACKED, is_there=True, found=said, remedy=TRACKED_HINT),)
+    return (backends.HostFinding(_TRACKED, is_there=True, found=said, remedy=TRACKED_HINT),)
 
 
 def _enforcement(project: Project) -> EnforcementMode:
@@ -204,12 +197,12 @@ def _enforcement(project: Project) -> EnforcementMode:
     return shell_for(policy, tuple(record.agent for record in lineage)).enforcement
 
 
-def _refused(error: PaddockError) -> HostFinding:
+def _refused(error: PaddockError) -> backends.HostFinding:
     place = ": ".join(part for part in (error.where, error.hint) if part)
-    return HostFinding(_PROJECT, is_there=False, found=error.message, remedy=place)
+    return backends.HostFinding(_PROJECT, is_there=False, found=error.message, remedy=place)
 
 
-def _records(places: tuple[Path, ...]) -> HostFinding:
+def _records(places: tuple[Path, ...]) -> backends.HostFinding:
     """Whether files can be made there: a call that cannot be recorded does not run."""
     for place in places:
         standing = _standing(place)
@@ -217,13 +210,13 @@ def _records(places: tuple[Path, ...]) -> HostFinding:
             # It has no name, or loses it at once: nothing is left in a ledger's folder.
             tempfile.TemporaryFile(dir=standing).close()
         except OSError as error:
-            return HostFinding(
+            return backends.HostFinding(
                 _RECORDS,
                 is_there=False,
                 found=f"nothing can be written in {standing}: {os.strerror(error.errno or 0)}",
                 remedy="make it writable for this user, or name another place: PADDOCK_HOME=DIR",
             )
-    return HostFinding(_RECORDS, is_there=True, found="can be written")
+    return backends.HostFinding(_RECORDS, is_there=True, found="can be written")
 
 
 def _standing(place: Path) -> Path:

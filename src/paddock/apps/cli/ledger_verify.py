@@ -10,34 +10,16 @@ from paddock.apps.cli.ledger import NAMES
 from paddock.apps.cli.ledger_query import require_ledger, unfinished
 from paddock.apps.command import Options, Reply, fields, find_site, write_new_file
 from paddock.apps.console import EXIT_INTEGRITY, EXIT_NO, Console
-from paddock.assembly.auditing import (
-    Audit,
-    accept_rollback,
-    audit_ledger,
-    find_gone_back,
-    ledgers_known,
-)
+from paddock.assembly import auditing
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import PlaneSite
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError, UsageError
+from paddock.ledger import tree
+from paddock.ledger.format import notes
 from paddock.ledger.format.lines import VerifierKey
-from paddock.ledger.format.notes import (
-    NoteError,
-    SignedCheckpoint,
-    open_note,
-    read_checkpoint,
-)
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import find_genesis, gone_error
 from paddock.ledger.tail import LedgerPaths
-from paddock.ledger.tree import (
-    ConsistencyProof,
-    InclusionProof,
-    checkpoints_folder,
-    prove_consistency,
-    prove_inclusion,
-    read_notes,
-)
 from paddock.ledger.verify import ChainFault, Held, LedgerProblem, Verification
 from paddock.plane.layout import LedgerName
 from paddock.storage.atomic import read_file_through_links
@@ -49,7 +31,7 @@ def run_verify(options: Options, console: Console) -> int:
     """Verify one or all ledgers. Raises: PaddockError: one is unreadable and no other damaged."""
     site = find_site(options, console)
     paths = site.layout.ledger_paths()
-    known = ledgers_known(site.layout, site.environment, NAMES)
+    known = auditing.ledgers_known(site.layout, site.environment, NAMES)
     names = [LedgerName(options.ledger)] if options.ledger else known
     # Threat: a ledger that was removed whole has no line left to complain of.
     gone = [name for name in names if name in known and not paths[name].exists()]
@@ -115,8 +97,8 @@ def _read_given(name: str, console: Console) -> _Given:
         raise UsageError(f"there is no file {name!a}", where="--checkpoint")
     held = Held(f"{name!a}", content.decode(errors="replace"))
     try:
-        checkpoint = read_checkpoint(held.note)
-    except NoteError as fault:
+        checkpoint = notes.read_checkpoint(held.note)
+    except notes.NoteError as fault:
         return _Given(held, "", fault.message)
     why = f"a checkpoint of {checkpoint.origin!a}, and no ledger here is that"
     return _Given(held, checkpoint.origin, why)
@@ -143,8 +125,8 @@ def _audited(
     require_ledger(site, name)
     origin = _origin(site, name)
     mine = [each.held for each in given if each not in unplaced and each.origin == origin]
-    asked = Audit(mine, full=full, parsed=full)
-    return audit_ledger(site.layout, site.environment, name, asked)
+    asked = auditing.Audit(mine, full=full, parsed=full)
+    return auditing.audit_ledger(site.layout, site.environment, name, asked)
 
 
 def _wrong_index(path: Path) -> list[PaddockError]:
@@ -252,13 +234,13 @@ def run_proof(options: Options, console: Console) -> int:
     path = str(require_ledger(site, name))
     if entry is None:
         signed = _newest(site, name, path, options.since)
-        _show_consistency(prove_consistency(path, options.since, signed), options, console)
+        _show_consistency(tree.prove_consistency(path, options.since, signed), options, console)
         return 0
     numbers = _entries_of(path, name, entry, console) if is_call else [entry]
     _require_entry(path, name, max(numbers))
     signed = _newest(site, name, path, max(numbers) + 1)
     for number in numbers:
-        _show_inclusion(prove_inclusion(path, number, signed), options, console)
+        _show_inclusion(tree.prove_inclusion(path, number, signed), options, console)
     return 0
 
 
@@ -280,9 +262,9 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
 def run_accept_rollback(options: Options, console: Console) -> Reply:
     site = find_site(options, console)
     layout, environment = site.layout, site.environment
-    known = ledgers_known(layout, environment, NAMES)
+    known = auditing.ledgers_known(layout, environment, NAMES)
     names = (LedgerName(options.ledger),) if options.ledger else tuple(known)
-    gone = find_gone_back(layout, environment, names)
+    gone = auditing.find_gone_back(layout, environment, names)
     for each in gone:
         for problem in each.problems:
             (console.warn if options.json else console.say)(f"{each.name}: {problem.detail}")
@@ -290,7 +272,7 @@ def run_accept_rollback(options: Options, console: Console) -> Reply:
     if gone and not options.yes and not console.agrees(_GO_ON):
         return Reply({"status": "error", "ledgers": ledgers}, "not accepted", EXIT_NO)
     for each in gone:
-        accept_rollback(layout, environment, each, "--yes" if options.yes else "person")
+        auditing.accept_rollback(layout, environment, each, "--yes" if options.yes else "person")
     said = "accepted, and on record" if gone else "no ledger went back"
     return Reply({"status": "ok", "ledgers": ledgers}, said)
 
@@ -306,12 +288,12 @@ def _require_entry(path: str, name: str, number: int) -> None:
         )
 
 
-def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> SignedCheckpoint:
-    found: SignedCheckpoint | None = None
+def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> notes.SignedCheckpoint:
+    found: notes.SignedCheckpoint | None = None
     genesis = find_genesis(path)
-    notes = read_notes(checkpoints_folder(path))
-    if notes and genesis is not None:
-        found = open_note(notes[-1][1], VerifierKey.parse(genesis.public_key))
+    signed = tree.read_notes(tree.checkpoints_folder(path))
+    if signed and genesis is not None:
+        found = notes.open_note(signed[-1][1], VerifierKey.parse(genesis.public_key))
         if found.checkpoint.size >= needed:
             return found
     try:
@@ -324,7 +306,7 @@ def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> Signed
         return found
 
 
-def _show_inclusion(proof: InclusionProof, options: Options, console: Console) -> None:
+def _show_inclusion(proof: tree.InclusionProof, options: Options, console: Console) -> None:
     if not options.json:
         console.write_bytes(proof.text.encode())
         return
@@ -333,7 +315,7 @@ def _show_inclusion(proof: InclusionProof, options: Options, console: Console) -
     console.write_json({**named, "hashes": hashes, "note": proof.note})
 
 
-def _show_consistency(proof: ConsistencyProof, options: Options, console: Console) -> None:
+def _show_consistency(proof: tree.ConsistencyProof, options: Options, console: Console) -> None:
     root, hashes = proof.old_root.hex(), [each.hex() for each in proof.hashes]
     if not options.json:
         for row in (f"from {proof.old} {root}", *hashes, ""):

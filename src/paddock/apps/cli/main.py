@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from msgspec import Struct
 
+from paddock import errors
 from paddock.apps.console import (
     EXIT_DEFECT,
     EXIT_DONE,
@@ -21,14 +22,6 @@ from paddock.apps.console import (
     Console,
     exit_of_error,
     forget,
-)
-from paddock.errors import (
-    ConfigError,
-    HostError,
-    InternalError,
-    PaddockError,
-    PermissionDeniedError,
-    UsageError,
 )
 
 if TYPE_CHECKING:
@@ -149,7 +142,7 @@ def main(arguments: list[str], console: Console) -> int:
     """Run one command and return its exit status. Never raises but for a broken console."""
     try:
         return _run(arguments, console)
-    except PaddockError as error:
+    except errors.PaddockError as error:
         console.report(error)
         return exit_of_error(type(error))
     except KeyboardInterrupt:
@@ -183,11 +176,15 @@ def _run(arguments: list[str], console: Console) -> int:
         elif option.startswith("--plane="):
             plane = option.removeprefix("--plane=")
         elif option == "--plane":
-            raise UsageError("--plane names no directory", hint="paddock --plane DIR COMMAND")
+            raise errors.UsageError(
+                "--plane names no directory", hint="paddock --plane DIR COMMAND"
+            )
         else:
             from paddock.text.show import quote
 
-            raise UsageError(f"unknown option {quote(option)}", hint="paddock --help lists them")
+            raise errors.UsageError(
+                f"unknown option {quote(option)}", hint="paddock --help lists them"
+            )
     if rest[:1] == ["help"]:
         console.print(help_text())
         return EXIT_DONE
@@ -202,7 +199,7 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
         from paddock.apps.command import nearest
         from paddock.text.show import quote
 
-        raise UsageError(
+        raise errors.UsageError(
             f"unknown command {quote(name)}",
             hint=nearest(name, list(COMMANDS)) or "paddock --help lists them",
         )
@@ -234,7 +231,7 @@ def _require_person(arguments: list[str], console: Console) -> None:
 
     try:
         environment = read_environment(console.variables)
-    except ConfigError:
+    except errors.ConfigError:
         return  # No plane can be found, nor anything changed: the command says why.
     if not descends_from_client(environment):
         return
@@ -244,7 +241,7 @@ def _require_person(arguments: list[str], console: Console) -> None:
     place = place_of(arguments)
     if place in CLIENT_RUN or not is_persons_act(arguments):
         return
-    raise PermissionDeniedError(
+    raise errors.PermissionDeniedError(
         f"{quote(' '.join(('paddock', *filter(None, place))))} is a person's act, and a client "
         "that has Paddock's hook started this process",
         hint="run it in a terminal of your own",
@@ -271,7 +268,7 @@ def console(end: Callable[[int], NoReturn] = sys.exit) -> None:
         here.flush()
     except BrokenPipeError:
         forget(here.stdout)  # The reader went away, as `paddock … | head` does.
-    except HostError as error:
+    except errors.HostError as error:
         if status != EXIT_HOST:
             here.report(error)
             status = EXIT_HOST
@@ -285,7 +282,9 @@ def report_defect(error: Exception, console: Console) -> None:
     kept = _keep(error, identity, console)
     hint = f"please report it with {kept}" if kept else "please report it"
     console.report(
-        InternalError(f"a defect of Paddock, {type(error).__name__} (id {identity})", hint=hint)
+        errors.InternalError(
+            f"a defect of Paddock, {type(error).__name__} (id {identity})", hint=hint
+        )
     )
 
 
@@ -300,6 +299,6 @@ def _keep(error: Exception, identity: str, console: Console) -> str:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(traceback.format_exception(error))
-    except (OSError, ConfigError):
+    except (OSError, errors.ConfigError):
         return ""
     return str(path)

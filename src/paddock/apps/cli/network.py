@@ -20,15 +20,9 @@ from paddock.assembly.granting import review_rule, save_rule
 from paddock.assembly.project import Project
 from paddock.errors import HostError, UsageError
 from paddock.network.packages import FoundPackages, find_packages, open_inquiry, package_rules
+from paddock.plane import trust
 from paddock.plane.environment import real_path
 from paddock.plane.json_files import JsonFile
-from paddock.plane.trust import (
-    KeptPackages,
-    network_here,
-    packages_path,
-    read_packages,
-    write_packages,
-)
 from paddock.policy.decide import judge_for
 from paddock.policy.network import NetTarget
 from paddock.policy.places import PatternError
@@ -44,7 +38,7 @@ _FETCH_S = 10
 _PAGE_BYTES_MAX = 2_000_000
 
 
-def refresh_packages(project: Project) -> KeptPackages:
+def refresh_packages(project: Project) -> trust.KeptPackages:
     """Ask the user's package clients and keep what they say. Raises: ConfigError, HostError."""
     environment, agents = project.environment, project.agents.read_all()
     closed = [real_path(each) for each in (project.root.path, *(a.workspace for a in agents))]
@@ -56,8 +50,8 @@ def refresh_packages(project: Project) -> KeptPackages:
         place, variables = Path(directory), dict(environment.variables)
         found = find_packages(open_inquiry(place, variables, closed, _fetch, _resolve))
     now, shown = datetime.now(UTC).isoformat(timespec="seconds"), to_builtins(found)
-    kept = KeptPackages(now, network_here(), package_rules(found), shown)
-    write_packages(kept, project.root, environment)
+    kept = trust.KeptPackages(now, trust.network_here(), package_rules(found), shown)
+    trust.write_packages(kept, project.root, environment)
     return kept
 
 
@@ -135,12 +129,12 @@ def _show(options: Options, console: Console) -> Reply:
     if options.refresh:
         refresh_packages(project)
         project = use_project(options, console)
-    kept = read_packages(project.root, project.environment)
+    kept = trust.read_packages(project.root, project.environment)
     names = dict.fromkeys((project.default_agent, *project.agents.names()))
     agents = [_reach_of(project, name) for name in names]
     packages: dict[str, Json] = {
         "allowed": project.policy.settings.network.packages,
-        "same_network": kept is not None and kept.network == network_here(),
+        "same_network": kept is not None and kept.network == trust.network_here(),
         "found_at": None if kept is None else kept.found_at,
         **({} if kept is None else kept.found),
     }
@@ -165,16 +159,16 @@ def _is_net(rule: Rule) -> bool:
     return means or rule.pattern.head.category == "net"
 
 
-def _package_rows(project: Project, kept: KeptPackages | None) -> Iterator[str]:
+def _package_rows(project: Project, kept: trust.KeptPackages | None) -> Iterator[str]:
     is_allowed = project.policy.settings.network.packages
     yield f"package clients: {'allowed' if is_allowed else 'not allowed'} by [network] packages"
     if kept is None:
         yield "  never asked: paddock network show --refresh"
         return
-    is_here = kept.network == network_here()
+    is_here = kept.network == trust.network_here()
     where = "this network" if is_here else "another one: private addresses are closed"
     yield f"  asked {kept.found_at}, in {where}"
-    file = packages_path(project.root, project.environment)
+    file = trust.packages_path(project.root, project.environment)
     found = JsonFile(str(file), kept.found).convert(FoundPackages)
     for index in found.indexes:
         yield f"  {index.client:<6}{show_name(index.value)}  ({show_name(index.origin)})"

@@ -22,13 +22,7 @@ from paddock.apps.command import (
 )
 from paddock.apps.console import EXIT_NO, Console
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
-from paddock.packages.rows import (
-    ArchiveRefusedError,
-    Failure,
-    GateRefusedError,
-    OwnershipRefusedError,
-    PackageRow,
-)
+from paddock.packages import rows as shown
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
@@ -229,7 +223,11 @@ def _do(options: Options, console: Console) -> Reply | int:
     """What the part does; a program is told of a refusal too, before everybody is."""
     try:
         return options.do(options, console)
-    except (GateRefusedError, OwnershipRefusedError, ArchiveRefusedError) as refusal:
+    except (
+        shown.GateRefusedError,
+        shown.OwnershipRefusedError,
+        shown.ArchiveRefusedError,
+    ) as refusal:
         if options.json:
             console.write_json(_refusal_json(refusal))
         raise
@@ -240,8 +238,8 @@ def _load(path: Path) -> "Archive":
 
     try:
         return load_archive(path)
-    except ArchiveRefusedError as refusal:
-        raise GateRefusedError("G0A", [refusal.failure]) from refusal
+    except shown.ArchiveRefusedError as refusal:
+        raise shown.GateRefusedError("G0A", [refusal.failure]) from refusal
 
 
 def _judge_signature(
@@ -286,14 +284,14 @@ def _seconds(text: str) -> float:
 
 
 def _refusal_json(
-    refusal: GateRefusedError | OwnershipRefusedError | ArchiveRefusedError,
+    refusal: shown.GateRefusedError | shown.OwnershipRefusedError | shown.ArchiveRefusedError,
 ) -> dict[str, Json]:
     gate: str | None = None
-    if isinstance(refusal, ArchiveRefusedError):
+    if isinstance(refusal, shown.ArchiveRefusedError):
         gate, failures = "G0A", (refusal.failure,)
     else:
         failures = refusal.failures
-        gate = refusal.gate if isinstance(refusal, GateRefusedError) else None
+        gate = refusal.gate if isinstance(refusal, shown.GateRefusedError) else None
     return {
         "status": "refused",
         "code": refusal.code,
@@ -302,7 +300,7 @@ def _refusal_json(
     }
 
 
-def _failures_json(failures: tuple[Failure, ...]) -> list[Json]:
+def _failures_json(failures: tuple[shown.Failure, ...]) -> list[Json]:
     return [fields(failure, "file", "reason") for failure in failures]
 
 
@@ -340,7 +338,7 @@ def _approved_rows(made: "Approved") -> Iterator[str]:
         yield "  the package was installed without one: it has one now"
 
 
-def _package_rows(rows: tuple[PackageRow, ...]) -> Iterator[str]:
+def _package_rows(rows: tuple[shown.PackageRow, ...]) -> Iterator[str]:
     if not rows:
         yield "no packages are installed"
     width = max((len(row.package_id) for row in rows), default=0)

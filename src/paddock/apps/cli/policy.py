@@ -21,24 +21,8 @@ from paddock.apps.command import (
     where,
 )
 from paddock.apps.console import EXIT_CONFIG, EXIT_INTEGRITY, EXIT_NO, EXIT_USAGE, Console
-from paddock.assembly.project import (
-    Project,
-    chain_of_type,
-    declared_for,
-    is_bound,
-    is_yet_to_be_made,
-    planned_default_chain,
-)
-from paddock.assembly.questions import (
-    Candidate,
-    PlanePolicies,
-    built_in_candidate,
-    find_agents,
-    find_ledger_paths,
-    find_policy_files,
-    own_candidate,
-    read_candidate,
-)
+from paddock.assembly import project as projects
+from paddock.assembly import questions
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.plane.discover import find_root
 from paddock.plane.layout import LedgerName
@@ -46,28 +30,9 @@ from paddock.plane.trust import PolicyFiles
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
 from paddock.policy.places import BUILT_IN
-from paddock.policy.questions.explain import (
-    NearMiss,
-    Now,
-    explain,
-    explain_now,
-    find_nearly,
-    here_json,
-)
+from paddock.policy.questions import explain as explained
+from paddock.policy.questions import record as recorded
 from paddock.policy.questions.lint import ExampleResult, LintFinding, lint, run_examples
-from paddock.policy.questions.record import (
-    DECIDED_EVENTS,
-    TOLD_EVENTS,
-    KeptCall,
-    Lost,
-    PastDecision,
-    Recorded,
-    RecordedCall,
-    Why,
-    read_recorded,
-    tell_calls,
-    with_question,
-)
 from paddock.policy.questions.replay import replay
 from paddock.policy.rules import parse_action
 from paddock.text.show import is_cut, quote
@@ -107,7 +72,7 @@ def _check(options: Options, console: Console) -> Reply | int:
         policy = _policy_of(project, options.agent)
         chain = _chain_of(project, options.agent)
         decision = decide(policy, chain, [action])
-        nearly = find_nearly(policy, chain, action, decision)
+        nearly = explained.find_nearly(policy, chain, action, decision)
         if decision.outcome is Outcome.CONFINE:
             decision = confined(decision, _held_here(project, policy, chain, action))
     except PaddockError as error:
@@ -117,7 +82,7 @@ def _check(options: Options, console: Console) -> Reply | int:
     return Reply(value, _decision_rows(decision, nearly), _CHECK_EXITS[decision.comes_to])
 
 
-def _decision_rows(decision: Decision, nearly: NearMiss | None) -> Iterator[str]:
+def _decision_rows(decision: Decision, nearly: explained.NearMiss | None) -> Iterator[str]:
     yield f"{decision.said}: {decision.reason}"
     if nearly is not None:
         yield f"  nearly matched: {nearly.rule.said}: {nearly.why}"
@@ -141,7 +106,7 @@ def _explain(options: Options, console: Console) -> Reply:
     policy = _policy_of(project, options.agent)
     chain = _chain_of(project, options.agent)
     find_held = partial(_held_here, project, policy, chain, action)
-    explanation = explain(policy, chain, action, find_held)
+    explanation = explained.explain(policy, chain, action, find_held)
     return Reply(explanation.as_json(), explanation.render())
 
 
@@ -179,12 +144,14 @@ def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
         return project.policy, project.root.path
     # Neither the project's own file nor its agents have to load for it.
     start = where(options, console)
-    files = find_policy_files(*start)
-    candidate = read_candidate(console.directory / options.file, options.file, files)
+    files = questions.find_policy_files(*start)
+    candidate = questions.read_candidate(console.directory / options.file, options.file, files)
     return candidate.policy(files.kind, files.planes_below), find_root(*start).path
 
 
-def _held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:
+def _held_here(
+    project: projects.Project, policy: Policy, chain: AgentChain, action: Action
+) -> Held:
     # It tries each backend on this host: for what is to be confined alone.
     from paddock.assembly.runtimes import held_here
 
@@ -198,7 +165,7 @@ def _action_of(options: Options, console: Console) -> Action:
     return action
 
 
-def _warn_of_distrust(project: Project, console: Console) -> None:
+def _warn_of_distrust(project: projects.Project, console: Console) -> None:
     own = project.files.project
     if own is not None and not own.trusted:
         console.warn(
@@ -207,31 +174,33 @@ def _warn_of_distrust(project: Project, console: Console) -> None:
         )
 
 
-def _chain_of(project: Project, name: str | None) -> AgentChain:
+def _chain_of(project: projects.Project, name: str | None) -> AgentChain:
     """Return the chain of agent `name`, or of a client's agent, as the hook judges it."""
     wanted = project.agent_named(name)
     if _is_clients(project, wanted):
-        return chain_of_type(project.agents, planned_default_chain(project.agents), wanted)
+        return projects.chain_of_type(
+            project.agents, projects.planned_default_chain(project.agents), wanted
+        )
     if _is_yet_to_be_made(project, wanted):
-        return planned_default_chain(project.agents)
+        return projects.planned_default_chain(project.agents)
     return project.agents.chain(wanted)
 
 
-def _policy_of(project: Project, name: str | None) -> Policy:
+def _policy_of(project: projects.Project, name: str | None) -> Policy:
     wanted = project.agent_named(name)
     if _is_yet_to_be_made(project, wanted) or _is_clients(project, wanted):
         return project.policy
     return project.policy_for(project.agents.read(wanted))
 
 
-def _is_clients(project: Project, name: str) -> bool:
-    if name == project.default_agent or not is_bound(project, name):
+def _is_clients(project: projects.Project, name: str) -> bool:
+    if name == project.default_agent or not projects.is_bound(project, name):
         return False
-    return declared_for(project.agents, name) != name
+    return projects.declared_for(project.agents, name) != name
 
 
-def _is_yet_to_be_made(project: Project, name: str) -> bool:
-    return name == project.default_agent and is_yet_to_be_made(project.agents)
+def _is_yet_to_be_made(project: projects.Project, name: str) -> bool:
+    return name == project.default_agent and projects.is_yet_to_be_made(project.agents)
 
 
 def _example_json(result: ExampleResult) -> dict[str, Json]:
@@ -251,7 +220,7 @@ def _finding_json(finding: LintFinding) -> dict[str, Json]:
 def _decision_json(decision: Decision) -> dict[str, Json]:
     return {
         "outcome": decision.outcome.word,
-        **here_json(decision),
+        **explained.here_json(decision),
         **fields(decision, "action", "reason", "code"),
         "rule": rule_as_json(decision.rule),
         "matched": [
@@ -263,7 +232,7 @@ def _decision_json(decision: Decision) -> dict[str, Json]:
     }
 
 
-def _nearly_json(nearly: NearMiss | None) -> Json:
+def _nearly_json(nearly: explained.NearMiss | None) -> Json:
     return None if nearly is None else {"rule": rule_as_json(nearly.rule), "why": nearly.why}
 
 
@@ -280,7 +249,7 @@ def _replay(options: Options, console: Console) -> Reply:
     project = find_project(options, console)
     candidate = None
     if options.policy is not None:
-        candidate = read_candidate(
+        candidate = questions.read_candidate(
             console.directory / options.policy, Path(options.policy).name, project.files
         )
     path = _ledger_file(options, console)
@@ -288,9 +257,9 @@ def _replay(options: Options, console: Console) -> Reply:
         from paddock.assembly.questions import require_past_agent
 
         require_past_agent(project, options.agent, path)
-    report = replay(_past_calls(path, wanted), PlanePolicies(project, candidate))
+    report = replay(_past_calls(path, wanted), questions.PlanePolicies(project, candidate))
     name = options.policy or "the policy in force"
-    damaged = any(group.why is Why.UNREADABLE for group in report.lost)
+    damaged = any(group.why is recorded.Why.UNREADABLE for group in report.lost)
     if damaged:
         console.warn("the ledger has lines that hold no entry: paddock ledger verify")
     value = {"policy": name, "ledger": str(path), **report.as_json()}
@@ -303,15 +272,15 @@ def _diff(options: Options, console: Console) -> Reply:
     from paddock.ledger.query import Filter
     from paddock.policy.questions.compare import diff
 
-    files = find_policy_files(*where(options, console))
+    files = questions.find_policy_files(*where(options, console))
     old = _candidate(BUILT_IN if options.old is None else options.old, files, console)
     new = _own(files, console) if options.new is None else _candidate(options.new, files, console)
     place = (files.kind, files.planes_below)
 
     def chain_of(name: str) -> AgentChain:
         # Read only where it is asked for: an agent that does not load stops no other question.
-        agents = find_agents(*where(options, console))
-        return chain_of_type(agents, planned_default_chain(agents), name)
+        agents = questions.find_agents(*where(options, console))
+        return projects.chain_of_type(agents, projects.planned_default_chain(agents), name)
 
     ledger = find_ledger_paths(*where(options, console))[LedgerName.HO1M]
     past = (each for each in _past_calls(ledger, Filter()) if isinstance(each, PastDecision))
@@ -321,13 +290,13 @@ def _diff(options: Options, console: Console) -> Reply:
     return Reply(value, (f"old: {old.name}, new: {new.name}", report.render()))
 
 
-def _candidate(name: str, files: PolicyFiles, console: Console) -> Candidate:
+def _candidate(name: str, files: PolicyFiles, console: Console) -> questions.Candidate:
     if name == BUILT_IN:
-        return built_in_candidate(files)
-    return read_candidate(console.directory / name, name, files)
+        return questions.built_in_candidate(files)
+    return questions.read_candidate(console.directory / name, name, files)
 
 
-def _own(files: PolicyFiles, console: Console) -> Candidate:
+def _own(files: PolicyFiles, console: Console) -> questions.Candidate:
     own = files.project
     if own is not None and not own.trusted:
         # To look before one trusts is what this is for.
@@ -335,7 +304,7 @@ def _own(files: PolicyFiles, console: Console) -> Candidate:
             f"note: {own.path.name} is not trusted ({own.reason}); "
             "it is compared as if it were: paddock trust"
         )
-    return own_candidate(files)
+    return questions.own_candidate(files)
 
 
 def _explain_call(options: Options, console: Console) -> Reply:
@@ -355,11 +324,11 @@ def _explain_call(options: Options, console: Console) -> Reply:
     found = () if rows is None else rows.entries
     bad = () if rows is None else rows.bad
     kept = [
-        KeptCall(row.seq, row.timestamp, row.entry)
+        recorded.KeptCall(row.seq, row.timestamp, row.entry)
         for row in found
-        if row.entry.event_type in TOLD_EVENTS
+        if row.entry.event_type in recorded.TOLD_EVENTS
     ]
-    calls = tell_calls(kept, call_id)
+    calls = recorded.tell_calls(kept, call_id)
     if bad:
         console.warn(f"{len(bad)} lines of the ledger hold no entry: paddock ledger verify")
     if not calls:
@@ -368,7 +337,7 @@ def _explain_call(options: Options, console: Console) -> Reply:
             hint="an action begins with tool:, as in tool:file:view src/a.py; "
             "calls: paddock ledger query --ledger ho1m",
         )
-    told = tuple(with_question(call, _questions(call, options, console)) for call in calls)
+    told = tuple(recorded.with_question(call, _questions(call, options, console)) for call in calls)
     newest, *earlier = told
     now = _now(calls[0], options, console)
     others: list[Json] = [call.as_json() for call in earlier]
@@ -380,32 +349,32 @@ def _explain_call(options: Options, console: Console) -> Reply:
     return Reply(value, rows, EXIT_INTEGRITY if bad else 0)
 
 
-def _questions(call: RecordedCall, options: Options, console: Console) -> Iterator[Entry]:
+def _questions(call: recorded.RecordedCall, options: Options, console: Console) -> Iterator[Entry]:
     from paddock.ledger.query import Filter, query
     from paddock.ledger.read import stands
 
     if call.decided.entry.metadata.get("outcome") not in ("confine", "ask") or _is_file(options):
         return
-    paths = find_ledger_paths(*where(options, console))
+    paths = questions.find_ledger_paths(*where(options, console))
     path = paths[LedgerName.GOVERNANCE]
     if stands(path):
         wanted = Filter(call_id=call.decided.entry.call_id)
         yield from (row.entry for row in query(str(path), wanted).entries)
 
 
-def _now(call: RecordedCall, options: Options, console: Console) -> Now:
+def _now(call: recorded.RecordedCall, options: Options, console: Console) -> explained.Now:
 
     decided = call.decided
-    past = read_recorded(decided.seq, decided.time, decided.entry)
+    past = recorded.read_recorded(decided.seq, decided.time, decided.entry)
     try:
-        policies = PlanePolicies(find_project(options, console))
+        policies = questions.PlanePolicies(find_project(options, console))
         policy = policies.policy_for(decided.entry.agent)
-        if isinstance(past, PastDecision) and not policies.is_whole(past):
-            past = Lost(past.where, Why.INCOMPLETE)
+        if isinstance(past, recorded.PastDecision) and not policies.is_whole(past):
+            past = recorded.Lost(past.where, recorded.Why.INCOMPLETE)
     except PaddockError as error:
         # The record is told whatever has become of the project since.
-        return Now(f"no policy is in force now: {error.message}")
-    now = explain_now(past, policy)
+        return explained.Now(f"no policy is in force now: {error.message}")
+    now = explained.explain_now(past, policy)
     return now.unasked() if call.is_denied_unasked else now
 
 
@@ -416,7 +385,7 @@ def _ledger_file(options: Options, console: Console) -> Path:
         if not path.exists():
             raise UsageError(f"there is no ledger {quote(given)}", where="--ledger")
         return path
-    paths = find_ledger_paths(*where(options, console))
+    paths = questions.find_ledger_paths(*where(options, console))
     if given not in paths:
         raise UsageError(
             f"there is no ledger {quote(given)}",
@@ -431,17 +400,17 @@ def _is_file(options: Options) -> bool:
     return "/" in given or given.endswith(".jsonl")
 
 
-def _past_calls(path: Path, wanted: "Filter") -> Iterator[PastDecision | Lost]:
+def _past_calls(path: Path, wanted: "Filter") -> Iterator[recorded.PastDecision | recorded.Lost]:
     from paddock.ledger.query import BadRow, find_decided
     from paddock.ledger.read import stands
 
     if not stands(path):
         return
     answered: set[tuple[str, str]] = set()
-    for row in find_decided(str(path), DECIDED_EVENTS, wanted):
+    for row in find_decided(str(path), recorded.DECIDED_EVENTS, wanted):
         if isinstance(row, BadRow):
-            place = Recorded(-1, "", "", "", "?", f"byte {row.offset_bytes}")
-            yield Lost(place, Why.UNREADABLE, row.fault.value)
+            place = recorded.Recorded(-1, "", "", "", "?", f"byte {row.offset_bytes}")
+            yield recorded.Lost(place, recorded.Why.UNREADABLE, row.fault.value)
             continue
         entry = row.entry
         # Of a call that was held back for a question, the answer counts, where there is one.
@@ -449,7 +418,7 @@ def _past_calls(path: Path, wanted: "Filter") -> Iterator[PastDecision | Lost]:
             continue
         if entry.metadata.get("outcome") in ("confine", "ask"):
             answered.add((entry.session_id, entry.call_id))
-        found = read_recorded(row.seq, row.timestamp, entry)
+        found = recorded.read_recorded(row.seq, row.timestamp, entry)
         if found is not None:
             yield found
 

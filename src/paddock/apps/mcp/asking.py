@@ -12,16 +12,9 @@ import json
 from contextvars import ContextVar
 from typing import Final, Protocol, cast
 
+import mcp_types as types
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError, NoBackChannelError
-from mcp_types import (
-    ClientCapabilities,
-    ElicitRequest,
-    ElicitRequestedSchema,
-    ElicitRequestFormParams,
-    ElicitResult,
-    InputRequiredResult,
-)
 from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
@@ -41,7 +34,7 @@ ANSWERED_BEFORE: Final = (
 )
 ASK_ANEW: Final = "make the call again, and it is asked about anew"
 _NAME_CHARS_MAX: Final = 80
-_SCHEMA: Final[ElicitRequestedSchema] = {
+_SCHEMA: Final[types.ElicitRequestedSchema] = {
     "type": "object",
     "properties": {
         "approve": {
@@ -80,7 +73,7 @@ class ClientApprover:
         return asker.answer(request)
 
 
-def can_be_asked(capabilities: ClientCapabilities | None) -> bool:
+def can_be_asked(capabilities: types.ClientCapabilities | None) -> bool:
     """Whether the client shows forms: an empty capability means that it does."""
     elicitation = None if capabilities is None else capabilities.elicitation
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
@@ -135,11 +128,11 @@ class Returned(Struct, frozen=True):
 
     identity: str
     digest: str
-    said: ElicitResult
+    said: types.ElicitResult
 
     @classmethod
     def of(cls, state: str | None, said: object) -> "Returned | None":
-        if state is None or not isinstance(said, ElicitResult):
+        if state is None or not isinstance(said, types.ElicitResult):
             return None
         fields = cast("object", json.loads(state))
         if not isinstance(fields, dict):
@@ -185,18 +178,20 @@ class ReturningAsker:
             if (parked.id, parked.request.digest) == (returned.identity, returned.digest):
                 self._inbox.forget_waiting(parked.request)
 
-    def question(self, result: ToolResult) -> InputRequiredResult | None:
+    def question(self, result: ToolResult) -> types.InputRequiredResult | None:
         identity = result.details.get(KEY)
         if self._asked is None or not isinstance(identity, str):
             return None
-        form = ElicitRequestFormParams(message=question_of(self._asked), requested_schema=_SCHEMA)
+        form = types.ElicitRequestFormParams(
+            message=question_of(self._asked), requested_schema=_SCHEMA
+        )
         state = json.dumps({"request": identity, "digest": self._asked.digest})
-        return InputRequiredResult(
-            input_requests={KEY: ElicitRequest(params=form)}, request_state=state
+        return types.InputRequiredResult(
+            input_requests={KEY: types.ElicitRequest(params=form)}, request_state=state
         )
 
 
-def approval_of(said: ElicitResult, name: str) -> Approval:
+def approval_of(said: types.ElicitResult, name: str) -> Approval:
     """What a form says: only an explicit yes is one, and a form that was closed is no answer."""
     if said.action == "cancel":
         return Approval(

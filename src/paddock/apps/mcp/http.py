@@ -42,14 +42,7 @@ from paddock.apps.mcp.server import make_server
 from paddock.apps.mcp.stdio import read_content, request_id_of, still_runs
 from paddock.assembly.project import Project
 from paddock.errors import HostError, PaddockError, PermissionDeniedError, UsageError
-from paddock.plane.tokens import (
-    Bearer,
-    find_bearer,
-    make_token,
-    read_token,
-    token_digest,
-    token_path,
-)
+from paddock.plane import tokens
 from paddock.text.show import quote
 
 
@@ -79,10 +72,10 @@ class TokenVerifier(Struct, frozen=True):
             # Its declaration was taken away by hand, and its token was not.
             return None
         # The token's digest keeps sessions of a replaced token from being taken over.
-        return AccessToken(token="", client_id=agent, scopes=[], subject=token_digest(token))
+        return AccessToken(token="", client_id=agent, scopes=[], subject=tokens.token_digest(token))
 
-    def _find(self, token: str) -> Bearer:
-        return find_bearer(self.project.layout, self.project.environment, token)
+    def _find(self, token: str) -> tokens.Bearer:
+        return tokens.find_bearer(self.project.layout, self.project.environment, token)
 
     def _tell(self, error: PaddockError) -> None:
         said = error.render()
@@ -271,9 +264,9 @@ class Address(Struct, frozen=True):
 
 
 def ensure_token(project: Project, agent: str) -> str:
-    if read_token(project.layout, project.environment, agent) is None:
-        make_token(project.layout, project.environment, agent)
-    return str(token_path(project.layout, project.environment, agent))
+    if tokens.read_token(project.layout, project.environment, agent) is None:
+        tokens.make_token(project.layout, project.environment, agent)
+    return str(tokens.token_path(project.layout, project.environment, agent))
 
 
 def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:

@@ -9,25 +9,12 @@ from mcp_types import Tool
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.apps.mcp.asking import (
-    ANSWERED_BEFORE,
-    ASK_ANEW,
-    ClientApprover,
-    Returned,
-    ReturningAsker,
-    approval_of,
-)
+from paddock import errors
+from paddock.apps.mcp import asking
 from paddock.assembly.approvals import open_inbox
 from paddock.assembly.granting import grant_here, resume
 from paddock.assembly.project import Project, new_session_id
 from paddock.assembly.runtimes import open_runtime
-from paddock.errors import (
-    ApprovalExpiredError,
-    ApprovalRefusedError,
-    ConfigError,
-    HostError,
-    UsageError,
-)
 from paddock.plane.discover import registry_directory
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PROJECT_POLICY, PROJECT_POLICY_JSON
@@ -142,13 +129,13 @@ class Agents:
             if seen.files == before.files:
                 self.project = project
                 return self._open_runtime(project, agent, seen)
-        raise HostError(
+        raise errors.HostError(
             "what governs the agent changes all the time", hint="try again when it does not"
         )
 
     def _open_runtime(self, project: Project, agent: str, seen: SeenGovernance) -> Served:
         runtime = open_runtime(
-            project, agent=agent, approver=ClientApprover(), session_id=self._session_id
+            project, agent=agent, approver=asking.ClientApprover(), session_id=self._session_id
         )
         tools = {
             schema["name"]: Tool.model_validate(schema)
@@ -198,7 +185,11 @@ def _stamp(path: Path) -> _Stamp | None:
 
 
 def settle_changes(
-    served: Served, asker: ReturningAsker, tool: str, arguments: Mapping[str, Json], bounds: Bounds
+    served: Served,
+    asker: asking.ReturningAsker,
+    tool: str,
+    arguments: Mapping[str, Json],
+    bounds: Bounds,
 ) -> ToolResult | None:
     """What came of the answer; None where no changes wait for it: then the call is made.
 
@@ -213,10 +204,10 @@ def settle_changes(
     request = parked.request
     if (request.agent, request.tool, request.arguments) != (served.agent, tool, arguments):
         return None
-    approval = approval_of(returned.said, asker.name)
+    approval = asking.approval_of(returned.said, asker.name)
     if approval.is_granted:
         return _bring_in(served, parked, approval, bounds)
-    if approval.code == ApprovalRefusedError.code:
+    if approval.code == errors.ApprovalRefusedError.code:
         served.inbox.book.answered(replace(parked, answered_by=approval.by), REFUSED)
         served.inbox.forget_waiting(request)
         return _refused(served, parked, approval, bounds)
@@ -229,10 +220,10 @@ def settle_changes(
     return with_question(_refused(served, parked, kept, bounds), kept)
 
 
-def _find(served: Served, returned: Returned) -> Parked | None:
+def _find(served: Served, returned: asking.Returned) -> Parked | None:
     try:
         parked = served.inbox.find(returned.identity)
-    except (UsageError, ConfigError):
+    except (errors.UsageError, errors.ConfigError):
         # It is gone, or does not load: what becomes of the call is said where it is asked about.
         return None
     return parked if parked.request.digest == returned.digest else None
@@ -242,13 +233,13 @@ def _bring_in(served: Served, parked: Parked, approval: Approval, bounds: Bounds
     try:
         granted = grant_here(served.project, parked.id, approval.by)
         return resume(served.project, granted, bounds)
-    except ApprovalExpiredError as error:
+    except errors.ApprovalExpiredError as error:
         note, hint = error.message, error.hint
-    except UsageError:
-        note, hint = ANSWERED_BEFORE, ASK_ANEW
+    except errors.UsageError:
+        note, hint = asking.ANSWERED_BEFORE, asking.ASK_ANEW
     # Nobody can say yes to it any more: the call is asked about anew.
     served.inbox.forget_waiting(parked.request)
-    late = Approval(False, approval.by, ApprovalExpiredError.code, note, hint=hint)
+    late = Approval(False, approval.by, errors.ApprovalExpiredError.code, note, hint=hint)
     return _refused(served, parked, late, bounds)
 
 

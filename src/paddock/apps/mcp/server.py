@@ -10,44 +10,18 @@ from typing import Any, Final, TypeVar, cast
 
 import anyio
 import anyio.to_thread
+import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    InputRequiredResult,
-    ListToolsResult,
-    PaginatedRequestParams,
-    TextContent,
-)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 
-from paddock import __version__, limits
-from paddock.apps.mcp.asking import (
-    CURRENT,
-    KEY,
-    Asker,
-    Returned,
-    ReturningAsker,
-    WaitingAsker,
-    can_be_asked,
-    client_name,
-)
+from paddock import __version__, errors, limits
+from paddock.apps.mcp import asking
 from paddock.apps.mcp.served import Served, settle_changes
-from paddock.errors import (
-    ApprovalExpiredError,
-    InvalidArgumentsError,
-    PaddockError,
-    ToolError,
-    UnknownToolError,
-    UsageError,
-)
 from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.sandbox.streams import LastLine
@@ -133,10 +107,10 @@ def structured(result: ToolResult) -> dict[str, Json]:
     return shown
 
 
-def call_result(result: ToolResult, *, is_structured: bool) -> CallToolResult:
+def call_result(result: ToolResult, *, is_structured: bool) -> types.CallToolResult:
     """A refused call is an error result, never a protocol error: the model can act on it."""
-    return CallToolResult(
-        content=[TextContent(type="text", text=result.content)],
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=result.content)],
         structured_content=structured(result) if is_structured else None,
         is_error=result.refusal is not None,
     )
@@ -159,7 +133,7 @@ _CLIENT_CALL_KEYS: Final = ("claudecode/toolUseId", "callId")
 _NO_STATE: Final = {"reason": "invalid_request_state"}
 """What the SDK says of a state that is not its own, is another call's, or came late."""
 _NOT_ANSWERED: Final = Refusal(
-    ApprovalExpiredError.code,
+    errors.ApprovalExpiredError.code,
     "the answer does not count: it came later than "
     f"{limits.approval_timeout_s:g} s, or not with what was sent for this very call",
     "make the call again without it, and it is asked about anew",
@@ -178,30 +152,30 @@ class McpServer(Struct, frozen=True):
     is_structured: bool
 
     async def list_tools(
-        self, context: Context, params: PaginatedRequestParams | None
-    ) -> ListToolsResult:
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
         del context, params
         # It may have to open the agent. It waits for no call: those have places of their own.
         served = await anyio.to_thread.run_sync(self._served)
         tools = served.tools.values()
         if not self.is_structured:
             tools = [tool.model_copy(update={"output_schema": None}) for tool in tools]
-        return ListToolsResult(tools=list(tools))
+        return types.ListToolsResult(tools=list(tools))
 
     async def call_tool(
-        self, context: Context, params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         """Run one call; a refused one is an error result. Raises: MCPError."""
         cancel = CancelToken()
         printed = LastLine()
         client_call = _client_call(context.params)
         bounds = Bounds(cancel=cancel, client_call=client_call, on_output=printed)
-        asking = Asking(context, params, asyncio.get_running_loop(), cancel)
-        work = partial(_call, self.door, params, bounds, asking)
+        call = Asking(context, params, asyncio.get_running_loop(), cancel)
+        work = partial(_call, self.door, params, bounds, call)
         called = await self.calls.run(work, cancel, context.session, printed)
         if isinstance(called, MCPError):
             raise called
-        if isinstance(called.asker, ReturningAsker):
+        if isinstance(called.asker, asking.ReturningAsker):
             question = called.asker.question(called.result)
             if question is not None:
                 return question
@@ -219,7 +193,7 @@ class McpServer(Struct, frozen=True):
             return await call_next(ctx)
         if given is not None and not isinstance(given, dict):
             message = f"the arguments are {json_name(given)}, not an object"
-            await self._refuse(ctx, Refusal(InvalidArgumentsError.code, message))
+            await self._refuse(ctx, Refusal(errors.InvalidArgumentsError.code, message))
             return await call_next(ctx)
         try:
             return await call_next(ctx)
@@ -244,7 +218,7 @@ class McpServer(Struct, frozen=True):
     def _served(self) -> Served:
         try:
             return self.door()
-        except PaddockError as error:
+        except errors.PaddockError as error:
             # A policy that does not load any more: nothing is listed and nothing runs.
             raise _not_served(error) from error
 
@@ -270,37 +244,39 @@ def make_server(door: Door, calls_max: int, *, is_structured: bool) -> Server[An
 
 class Called(Struct, frozen=True):
     result: ToolResult
-    asker: Asker | None
+    asker: asking.Asker | None
 
 
 class Asking(Struct, frozen=True):
     context: Context
-    params: CallToolRequestParams
+    params: types.CallToolRequestParams
     loop: asyncio.AbstractEventLoop
     cancel: CancelToken
 
-    def asker_for(self, served: Served) -> Asker | None:
+    def asker_for(self, served: Served) -> asking.Asker | None:
         session = self.context.session
-        if not can_be_asked(session.client_capabilities):
+        if not asking.can_be_asked(session.client_capabilities):
             return None
         client = session.client_params
-        name = client_name("" if client is None else client.client_info.name)
+        name = asking.client_name("" if client is None else client.client_info.name)
         if self.context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            said = (self.params.input_responses or {}).get(KEY)
-            return ReturningAsker(served.inbox, Returned.of(self.params.request_state, said), name)
+            said = (self.params.input_responses or {}).get(asking.KEY)
+            return asking.ReturningAsker(
+                served.inbox, asking.Returned.of(self.params.request_state, said), name
+            )
         request_id = self.context.request_id
-        return WaitingAsker(session, request_id, self.loop, self.cancel, name, served.seen)
+        return asking.WaitingAsker(session, request_id, self.loop, self.cancel, name, served.seen)
 
 
 def _call(
-    door: Door, params: CallToolRequestParams, bounds: Bounds, asking: Asking
+    door: Door, params: types.CallToolRequestParams, bounds: Bounds, call: Asking
 ) -> Called | MCPError:
     """In the call's own thread, as soon as it has a place: by the policy of that moment."""
     try:
-        return _with_served(door, partial(_call_served, params, bounds, asking))
+        return _with_served(door, partial(_call_served, params, bounds, call))
     except MCPError as error:
         return error
-    except PaddockError as error:
+    except errors.PaddockError as error:
         return _not_served(error)
     except Exception as error:  # The door: a defect has an id, not a traceback.
         return _defect(error)
@@ -316,7 +292,7 @@ def _refuse(
 
     try:
         return _with_served(door, refuse)
-    except PaddockError as error:
+    except errors.PaddockError as error:
         return _not_served(error)
 
 
@@ -325,25 +301,27 @@ def _with_served(door: Door, work: Callable[[Served], T]) -> T:
         served = door()
         try:
             return work(served)
-        except UsageError:
+        except errors.UsageError:
             # Between the two steps another call found that the policy had changed.
             if not served.runtime.is_closed:
                 raise
 
 
 def _call_served(
-    params: CallToolRequestParams, bounds: Bounds, asking: Asking, served: Served
+    params: types.CallToolRequestParams, bounds: Bounds, call: Asking, served: Served
 ) -> Called:
     tool = params.name
     if tool not in served.tools:
         # Also what an agent tries in vain is on record.
-        refusal = Refusal(UnknownToolError.code, f"unknown tool {quote(tool)}", _TOOLS_HINT)
+        refusal = Refusal(errors.UnknownToolError.code, f"unknown tool {quote(tool)}", _TOOLS_HINT)
         served.runtime.refuse(tool, refusal)
-        raise MCPError(code=INVALID_PARAMS, message=f"unknown tool {quote(tool)}; {_TOOLS_HINT}")
-    asker = asking.asker_for(served)
-    CURRENT.set(asker)
+        raise MCPError(
+            code=types.INVALID_PARAMS, message=f"unknown tool {quote(tool)}; {_TOOLS_HINT}"
+        )
+    asker = call.asker_for(served)
+    asking.CURRENT.set(asker)
     arguments = params.arguments or {}
-    if isinstance(asker, ReturningAsker):
+    if isinstance(asker, asking.ReturningAsker):
         settled = settle_changes(served, asker, tool, arguments, bounds)
         if settled is not None:
             return Called(settled, asker)
@@ -365,14 +343,14 @@ def _no_header_fields(name: str) -> None:
     del name
 
 
-def _not_served(error: PaddockError) -> MCPError:
+def _not_served(error: errors.PaddockError) -> MCPError:
     """What the client may know. What is for a person, host paths with it, goes to stderr."""
-    if isinstance(error, (ToolError, UsageError)):
+    if isinstance(error, (errors.ToolError, errors.UsageError)):
         message = "; ".join(filter(None, [error.message, error.hint]))
     else:
         sys.stderr.write(f"paddock mcp: {error.render()}\n")
         message = "nothing can be run here until a person has looked; paddock doctor says more"
-    return MCPError(code=INTERNAL_ERROR, message=f"error[{error.code}]: {message}")
+    return MCPError(code=types.INTERNAL_ERROR, message=f"error[{error.code}]: {message}")
 
 
 def _defect(error: Exception) -> MCPError:
@@ -380,4 +358,4 @@ def _defect(error: Exception) -> MCPError:
     identity = os.urandom(6).hex()
     sys.stderr.write(f"paddock mcp: internal error {identity}\n")
     traceback.print_exception(error, file=sys.stderr)
-    return MCPError(code=INTERNAL_ERROR, message=f"internal error {identity}")
+    return MCPError(code=types.INTERNAL_ERROR, message=f"internal error {identity}")

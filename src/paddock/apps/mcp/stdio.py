@@ -17,21 +17,11 @@ from typing import Final, TextIO, cast
 
 import anyio
 import anyio.lowlevel
+import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.lowlevel import Server
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import (
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    RequestId,
-)
 from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -64,8 +54,8 @@ class Unusable(Struct, frozen=True):
     """A line that is no message; where nobody is answered, stderr is told."""
 
     why: str
-    answer: JSONRPCError | None = None
-    ends: JSONRPCError | None = None
+    answer: types.JSONRPCError | None = None
+    ends: types.JSONRPCError | None = None
     """For our own request that waits for what this line should have been."""
 
 
@@ -75,7 +65,7 @@ class Messages:
         self._held = bytearray()
         self._is_read_past = False
 
-    def feed(self, piece: bytes) -> Iterator[JSONRPCMessage | Unusable]:
+    def feed(self, piece: bytes) -> Iterator[types.JSONRPCMessage | Unusable]:
         """What is whole with this piece. A line over the limit is never held whole."""
         *ends, rest = piece.split(b"\n")
         for end in ends:
@@ -83,7 +73,7 @@ class Messages:
             yield from self.end()
         yield from self._add(rest)
 
-    def end(self) -> Iterator[JSONRPCMessage | Unusable]:
+    def end(self) -> Iterator[types.JSONRPCMessage | Unusable]:
         """What the line is that ends here; also the last one, which may lack its line end."""
         line = bytes(self._held)
         self._held.clear()
@@ -104,7 +94,7 @@ class Messages:
         yield refused(f"message too large: over {self._line_bytes_max} bytes")
 
 
-def parse_line(line: bytes) -> JSONRPCMessage | Unusable | None:
+def parse_line(line: bytes) -> types.JSONRPCMessage | Unusable | None:
     """The message that a line is, or what is wrong with it; None for a blank one."""
     if not line.strip(_SPACE):
         return None
@@ -119,7 +109,7 @@ def parse_line(line: bytes) -> JSONRPCMessage | Unusable | None:
     return refused(f"a message is an object, and this is {json_name(value)}")
 
 
-def read_content(content: bytes) -> Json | JSONRPCError:
+def read_content(content: bytes) -> Json | types.JSONRPCError:
     """The value of a request's content; the answer to what is none, or gives a name twice.
 
     A value that is no message is left to whoever reads it next.
@@ -136,14 +126,14 @@ def read_content(content: bytes) -> Json | JSONRPCError:
     return cast("Json", value)
 
 
-def request_id_of(value: Json) -> RequestId | None:
+def request_id_of(value: Json) -> types.RequestId | None:
     """The id by which a request is answered; None of what is none."""
     if not isinstance(value, dict) or "method" not in value:
         return None
     return _id(cast("dict[str, Json]", value))
 
 
-def still_runs(request_id: RequestId) -> JSONRPCError:
+def still_runs(request_id: types.RequestId) -> types.JSONRPCError:
     return _error(f"a request with the id {quote(request_id)} is still running", request_id)
 
 
@@ -151,7 +141,7 @@ def _read(content: bytes) -> Json | Unusable:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        return refused(f"not UTF-8 at byte {error.start}", code=PARSE_ERROR)
+        return refused(f"not UTF-8 at byte {error.start}", code=types.PARSE_ERROR)
     try:
         value: Json = from_json(text)
     except ValueError as error:
@@ -174,26 +164,30 @@ def _refused_if_twice(text: str, value: dict[str, Json]) -> Unusable | None:
 
 
 def refused(
-    why: str, request_id: RequestId | None = None, *, code: int = INVALID_REQUEST
+    why: str, request_id: types.RequestId | None = None, *, code: int = types.INVALID_REQUEST
 ) -> Unusable:
     """A line that its client hears of."""
     return Unusable(why, _error(why, request_id, code))
 
 
-def _error(why: str, request_id: RequestId | None, code: int = INVALID_REQUEST) -> JSONRPCError:
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=why))
+def _error(
+    why: str, request_id: types.RequestId | None, code: int = types.INVALID_REQUEST
+) -> types.JSONRPCError:
+    return types.JSONRPCError(
+        jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=why)
+    )
 
 
-def _message(value: dict[str, Json]) -> JSONRPCMessage | Unusable:
+def _message(value: dict[str, Json]) -> types.JSONRPCMessage | Unusable:
     has_result = value.get("result") is not None
     has_error = value.get("error") is not None
     if "method" in value:
         # Threat: to the SDK a request whose id is none is a notification, and is not answered.
-        model = JSONRPCRequest if "id" in value else JSONRPCNotification
+        model = types.JSONRPCRequest if "id" in value else types.JSONRPCNotification
     elif has_result and has_error:
         return _unusable(value, "an answer has either 'result' or 'error'")
     elif "result" in value or "error" in value:
-        model = JSONRPCError if has_error else JSONRPCResponse
+        model = types.JSONRPCError if has_error else types.JSONRPCResponse
     else:
         return _unusable(value, "there is no 'method', no 'result' and no 'error'")
     try:
@@ -209,7 +203,7 @@ def _unread(text: str, why: str) -> Unusable:
     try:
         value: Json = json.loads(text, parse_int=_integer)
     except (ValueError, RecursionError):
-        return refused(f"no JSON that can be read: {why}", code=PARSE_ERROR)
+        return refused(f"no JSON that can be read: {why}", code=types.PARSE_ERROR)
     if "escape" in why:
         why = f"half of a surrogate pair, {why}"
     why = f"the message cannot be read: {why}"
@@ -238,7 +232,7 @@ def _unusable(value: dict[str, Json], why: str) -> Unusable:
     return Unusable(f"answer: {why}", None if is_answer else ends, ends)
 
 
-def _id(value: dict[str, Json]) -> RequestId | None:
+def _id(value: dict[str, Json]) -> types.RequestId | None:
     found = value.get("id")
     if isinstance(found, str):
         return None if _HALF_PAIR.search(found) else found
@@ -347,7 +341,7 @@ class Connection:
     def __init__(self, wire: StdioWire) -> None:
         self._wire = wire
         self._turn = anyio.Lock()
-        self._in_flight: set[RequestId] = set()
+        self._in_flight: set[types.RequestId] = set()
         self._has_one_less = anyio.Event()
 
     async def serve(self, server: Server[object]) -> None:
@@ -377,16 +371,19 @@ class Connection:
         async with answers:
             async for answer in answers:
                 message = answer.message
-                if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+                if (
+                    isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
+                    and message.id is not None
+                ):
                     await self._forget(coerce_request_id(message.id))
                 await self._send(message)
 
     async def _hand_on(
         self,
-        found: JSONRPCMessage | Unusable,
+        found: types.JSONRPCMessage | Unusable,
         onward: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
-        if isinstance(found, JSONRPCRequest):
+        if isinstance(found, types.JSONRPCRequest):
             # Threat: the SDK keeps requests by this key. Of two with the same one it would
             # cancel the second where the first is meant, and the first could not be stopped.
             key = coerce_request_id(found.id)
@@ -408,12 +405,12 @@ class Connection:
         else:
             _say(f"a message was not used, {found.why}")
 
-    async def _send(self, message: JSONRPCMessage) -> None:
+    async def _send(self, message: types.JSONRPCMessage) -> None:
         line = message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
         async with self._turn:
             await self._wire.write(line.encode())
 
-    async def _forget(self, key: RequestId) -> None:
+    async def _forget(self, key: types.RequestId) -> None:
         self._in_flight.discard(key)
         self._has_one_less.set()
         self._has_one_less = anyio.Event()
