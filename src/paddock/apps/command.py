@@ -57,7 +57,6 @@ class Parser(argparse.ArgumentParser):
             self._is_again = False
 
     def error(self, message: str) -> NoReturn:
-        """Raises: UsageError with argparse's message; where a sub-command is missing, with all."""
         hint = f"{self.prog} --help"
         for action in self._actions:
             if action.nargs == argparse.PARSER and message.endswith(f"required: {action.metavar}"):
@@ -78,7 +77,6 @@ class Parser(argparse.ArgumentParser):
         return () if before else [each for action in named for each in action.choices or ()]
 
     def print_help(self, file: object = None) -> NoReturn:
-        """Raises: the help text, for `parse` to print."""
         del file
         raise _HelpAskedError(self.format_help())
 
@@ -149,7 +147,6 @@ def seconds_of(text: str | None, option: str) -> float | None:
 
 
 def fields(thing: object, *names: str) -> dict[str, Json]:
-    """Return attributes of a thing as members of one JSON object, under the same names."""
     return {name: getattr(thing, name) for name in names}
 
 
@@ -189,30 +186,42 @@ def flag(name: str, about: str, *short: str) -> CommandOption:
     return CommandOption((*short, name), {"action": "store_true", "help": about})
 
 
-Arguments = tuple[CommandOption | tuple[CommandOption, ...], ...]
-"""A tuple in it: at most one of these."""
+Argument = CommandOption | tuple[CommandOption, ...]
+"""A tuple: at most one of these."""
 
 
-class Part(Struct, frozen=True):
-    name: str
-    about: str
-    do: Work
-    options: Arguments = ()
-    as_json: str = AS_VALUE
-    """What its `--json` prints; empty where it takes none."""
-    description: str | None = None
+class Part:
+    """One thing that a command does. An empty `as_json`: it takes no `--json`."""
+
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        do: Work,
+        *options: Argument,
+        as_json: str = AS_VALUE,
+        description: str | None = None,
+    ) -> None:
+        self.name, self.about, self.do, self.options = name, about, do, options
+        self.as_json, self.description = as_json, description
 
 
-class Command(Struct, frozen=True):
-    summary: str
-    examples: str
-    do: Work | None = None
-    """None where the parts do it, each in `options.do`."""
-    options: Arguments = ()
-    parts: tuple[Part, ...] = ()
-    metavar: str = "ACTION"
-    alone: Work | None = None
-    """What it does where no part is named; None: one has to be."""
+class Command:
+    """A row of the table of commands; without `do` its parts do it, `alone` where none is named."""
+
+    def __init__(
+        self,
+        summary: str,
+        examples: str,
+        *rows: Argument | Part,
+        do: Work | None = None,
+        metavar: str = "ACTION",
+        alone: Work | None = None,
+    ) -> None:
+        self.summary, self.examples, self.do = summary, examples, do
+        self.options = [row for row in rows if not isinstance(row, Part)]
+        self.parts = [row for row in rows if isinstance(row, Part)]
+        self.metavar, self.alone = metavar, alone
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         _add(parser, self.options)
@@ -230,30 +239,25 @@ class Command(Struct, frozen=True):
             made.set_defaults(do=part.do)
 
     def run(self, options: Options, console: Console) -> int:
-        do: Work = self.do or options.do
-        reply = do(options, console)
+        reply: Reply | int = (self.do or options.do)(options, console)
         return reply if isinstance(reply, int) else reply.show(options, console)
 
 
-def _add(parser: argparse.ArgumentParser, options: Arguments) -> None:
+def _add(parser: argparse.ArgumentParser, options: Iterable[Argument]) -> None:
     for option in options:
-        if isinstance(option, CommandOption):
-            parser.add_argument(*option.names, **option.settings)
-            continue
-        group = parser.add_mutually_exclusive_group()
-        for each in option:
-            group.add_argument(*each.names, **each.settings)
+        rows = (option,) if isinstance(option, CommandOption) else option
+        target = parser if len(rows) == 1 else parser.add_mutually_exclusive_group()
+        for each in rows:
+            target.add_argument(*each.names, **each.settings)
 
 
 def environment_of(console: Console) -> "Environment":
-    """The user's environment. Raises: ConfigError where there is no home."""
     from paddock.plane.environment import read_environment
 
     return read_environment(console.variables)
 
 
 def find_project(options: Options, console: Console) -> "Project":
-    """The project; nothing is made. Raises: UsageError, ConfigError."""
     from paddock.assembly.project import find_project as find
 
     return find(*where(options, console))
@@ -277,7 +281,6 @@ def use_project(options: Options, console: Console) -> "Project":
 
 
 def where(options: Options, console: Console) -> "tuple[Path, Environment, Path | None]":
-    """Where a project is looked for: from here, or the one that is named."""
     override = None if options.plane is None else console.directory / options.plane
     return console.directory, environment_of(console), override
 

@@ -19,7 +19,6 @@ from paddock.values.calls import Json, Refusal
 
 
 def wait(seconds: float) -> bool:
-    """Let so much time pass. True: whoever waits may go on and wait again."""
     time.sleep(seconds)
     return True
 
@@ -62,7 +61,6 @@ class Console(Struct, frozen=True):
         return cls(stdin, stdout, stderr, os.environ, here)
 
     def print(self, text: str) -> None:
-        """Text for stdout as it is. Raises: HostError, BrokenPipeError."""
         with _writing():
             self.stdout.write(text)
 
@@ -77,7 +75,6 @@ class Console(Struct, frozen=True):
             buffer.write(content)
 
     def flush(self) -> None:
-        """Let out what was printed. Raises: as `print`."""
         with _writing():
             self.stdout.flush()
 
@@ -165,12 +162,10 @@ EXIT_CONFIG: Final = 3
 EXIT_INTEGRITY: Final = 4
 EXIT_HOST: Final = 5
 EXIT_DEFECT: Final = 70
+# As a shell reports a command that a signal ended, with its number: so SIGINT, so SIGPIPE.
 EXIT_SIGNAL: Final = 128
-"""And the number of the signal that ended a command: as a shell reports it."""
 EXIT_INTERRUPTED: Final = 130
-"""As a shell reports a command that SIGINT ended."""
 EXIT_NOT_READ: Final = 141
-"""As a shell reports a command that SIGPIPE ended."""
 
 _EXITS: Final[tuple[tuple[type[errors.PaddockError], int], ...]] = (
     (errors.UsageError, EXIT_USAGE),

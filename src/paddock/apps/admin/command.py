@@ -6,7 +6,6 @@ from paddock.assembly.opening import open_project
 
 
 def _admin(options: Options, console: Console) -> int:
-    """0 when it was left; 1 where the last turn had no answer. Raises: UsageError."""
     from paddock.apps.admin import shell
     from paddock.apps.admin.desk import Setting, find_sandbox
 
@@ -26,14 +25,12 @@ COMMAND = Command(
     "  paddock admin\n"
     "  paddock admin --plane ~/plane --model anthropic:MODEL\n"
     "  echo 'what files are in the kernel directory?' | paddock admin",
-    _admin,
-    (
-        opt("--agent", "NAME", "who answers (default: admin, or main)"),
-        opt(
-            "--model",
-            "PROVIDER[:NAME]",
-            "which model answers; scripted:FILE says what FILE says: docs/guides/embed.md",
-        ),
-        flag("--plain", "lines only: for screen readers and scripts"),
+    opt("--agent", "NAME", "who answers (default: admin, or main)"),
+    opt(
+        "--model",
+        "PROVIDER[:NAME]",
+        "which model answers; scripted:FILE says what FILE says: docs/guides/embed.md",
     ),
+    flag("--plain", "lines only: for screen readers and scripts"),
+    do=_admin,
 )

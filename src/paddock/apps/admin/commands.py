@@ -224,7 +224,6 @@ def _sessions(rest: str, desk: Desk) -> None:
 
 
 def _resume(rest: str, desk: Desk) -> None:
-    """Open it and show where it stopped. Raises: UsageError; then this one stays."""
     session_id = rest.strip()
     if not session_id:
         raise UsageError("no session was named", where="/resume", hint="/sessions lists them")

@@ -137,7 +137,6 @@ class Desk:
     def __init__(
         self, setting: Setting, screen: Screen, keyboard: Keyboard, approver: Approver
     ) -> None:
-        """Opens the first session. Raises: PaddockError."""
         self.setting = setting
         self.screen = screen
         self.keyboard = keyboard
@@ -207,7 +206,6 @@ class Desk:
         self.view.heard(event)
 
     def turn(self, message: str) -> TurnResult:
-        """Have one turn and show it. Raises: PaddockError."""
         token = CancelToken()
         self._spent.clear()
         self.view.begin()

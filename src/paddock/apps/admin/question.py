@@ -59,7 +59,6 @@ Previews = Callable[[ApprovalRequest, int], Preview | None]
 def preview_of(
     root_of: Callable[[str], str], request: ApprovalRequest, lines_max: int
 ) -> Preview | None:
-    """`root_of`: the workspace of an agent."""
     if request.diff:
         return Preview(request.diff, is_whole=is_whole_diff(request.diff))
     change = _CHANGES.get(request.tool)
@@ -122,8 +121,6 @@ _IN_DIFF: Final = frozenset({"content", "old_str", "new_str", "old_string", "new
 
 
 class Extent(Struct, frozen=True):
-    """Of one argument, or of the diff."""
-
     lines_max: int
     chars_max: int
 
@@ -212,7 +209,6 @@ def question_for(
 
 
 def _brief(action: str, request: ApprovalRequest) -> str:
-    """An action without what stands above it, whole and long."""
     for name, value in request.arguments.items():
         if isinstance(value, str) and len(value) > _TARGET_CHARS_MAX and action.endswith(value):
             return f"{action.removesuffix(value)}(the {name})"

@@ -29,7 +29,6 @@ class AdminShell:
         """What the keyboard completes is of this session's agent."""
 
     def run(self) -> int:
-        """0; 1 where the last turn had no answer. Raises: IntegrityError, PaddockError."""
         desk = self._desk
         self._greet()
         was_interrupted = False
@@ -130,7 +129,6 @@ def _run_lines(
 
 
 def run_admin(setting: Setting, streams: ShellStreams) -> int:
-    """The shell, until it is left; its exit status. Raises: PaddockError, UsageError."""
     if not streams.is_terminal:
         return run_plain(setting, streams)
     from paddock.apps.admin.terminal import Terminal

@@ -98,7 +98,6 @@ def pairs(rows: Iterable[tuple[str, str | TextSpan]]) -> ShownTable:
 
 
 def diff_rows(text: str) -> tuple[Row, ...]:
-    """The lines of a unified diff, each with its look; the marks stand there anyway."""
     looks = {"+": TextLook.ADDED, "-": TextLook.REMOVED, "@": TextLook.PLACE}
     return tuple(
         row(
@@ -180,7 +179,6 @@ class ShownCall(Struct, frozen=True):
 
 
 def _arguments_text(arguments: Mapping[str, Json]) -> str:
-    """` path=HOT/kernel depth=2`: a leading space, and a value in quotes where it has spaces."""
     return "".join(f" {name}={_value_text(value)}" for name, value in arguments.items())
 
 
@@ -303,7 +301,6 @@ def shown_text(text: str) -> str:
 
 
 def plain_lines(block: Block) -> list[str]:
-    """The block without colours, and as wide as it is."""
     match block:
         case ShownText():
             return [f"{block.gutter}{_plain(each)}".rstrip() for each in block.rows]

@@ -212,6 +212,8 @@ class Terminal(plain.Screen):
 
     def _begin(self, mode: Mode) -> None:
         self.mode = mode
+        # Also where somebody searches in what was typed before: an answer is no search.
+        self.app.layout.focus(self._line)
         # The prompt may have become lower: nothing of its old rows may stay.
         self.app.renderer.erase()
         self.app.invalidate()
@@ -494,7 +496,6 @@ class _VocabularyCompleter(Completer):
 
 
 def completions(before: str, known: plain.Vocabulary) -> Iterator[Completion]:
-    """What could go on here: a command, a word of it, a tool or a tool's argument."""
     words = before.split(" ")
     last = words[-1]
     is_command, is_call = before.startswith("/"), words[0] == "/call"
@@ -546,7 +547,6 @@ class RichDrawing:
                 return self._printed(left + middle + right, width, no_wrap=True)
 
     def wrapped(self, text: str, width: int, rows_max: int) -> str:
-        """A text that grows, wrapped as it will be: its last rows, uncoloured."""
         rows = Text(shown_text(text)).wrap(self._console, max(width, _WIDTH_MIN))
         return "\n".join(each.plain.rstrip() for each in rows[-rows_max:])
 

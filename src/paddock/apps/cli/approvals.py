@@ -59,8 +59,10 @@ def _grant(options: Options, console: Console) -> Reply:
     if options.resume or open_inbox(project).find(options.id).changes is not None:
         granted = granting.grant_here(project, options.id, operator())
         if not options.json:
-            _say(granted, console)
-            console.say(f"granted: {_carried_out(granted)}")
+            is_call = granted.changes is None
+            does = "the call is made now" if is_call else "what the command left is brought in now"
+            for row in (*_tell(granted), f"granted: {does}"):
+                console.say(row)
         return _result(granting.resume(project, granted))
     granted = granting.grant(project, options.id, operator())
     until = f"granted: the very same call runs once, until {_time(granted.expires_at)}"
@@ -159,22 +161,11 @@ def _tell(parked: Parked, outdated: granting.Outdated | None = None) -> Iterator
             yield f"    {show_unseen(line)[0]}"
 
 
-def _say(parked: Parked, console: Console) -> None:
-    for row in _tell(parked):
-        console.say(row)
-
-
 def operator() -> str:
     try:
         return f"operator {pwd.getpwuid(os.geteuid()).pw_name}"
     except KeyError:
         return f"operator {os.geteuid()}"
-
-
-def _carried_out(granted: Parked) -> str:
-    if granted.changes is not None:
-        return "what the command left is brought in now"
-    return "the call is made now"
 
 
 def _text(value: Json) -> str:
@@ -198,25 +189,22 @@ COMMAND = Command(
     "  paddock approvals grant APR-0123456789abcdef --resume\n"
     "  paddock approvals grant APR-0123456789abcdef --always\n"
     "  paddock approvals refuse APR-0123456789abcdef --note 'use the staging host'",
-    parts=(
-        Part("list", "list what waits", _list),
-        Part("show", "show one, whole", _show, (_ID,)),
-        Part(
-            "grant",
-            "answer yes",
-            _grant,
-            (
-                flag("--resume", "run the kept call now"),
-                flag("--always", "write a rule that allows it from now on"),
-                flag("--yes", "save that rule without asking"),
-                _ID,
-            ),
-        ),
-        Part(
-            "refuse",
-            "answer no",
-            _refuse,
-            (opt("--note", "TEXT", "what the agent is told", default=""), _ID),
-        ),
+    Part("list", "list what waits", _list),
+    Part("show", "show one, whole", _show, _ID),
+    Part(
+        "grant",
+        "answer yes",
+        _grant,
+        flag("--resume", "run the kept call now"),
+        flag("--always", "write a rule that allows it from now on"),
+        flag("--yes", "save that rule without asking"),
+        _ID,
+    ),
+    Part(
+        "refuse",
+        "answer no",
+        _refuse,
+        opt("--note", "TEXT", "what the agent is told", default=""),
+        _ID,
     ),
 )

@@ -1,8 +1,7 @@
 """`paddock bootstrap`."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from paddock.apps.cli.setup import told_key
 from paddock.apps.command import (
@@ -11,20 +10,32 @@ from paddock.apps.command import (
     Part,
     Reply,
     environment_of,
+    fields,
     flag,
     opt,
     require_named,
 )
 from paddock.apps.console import Console
+from paddock.assembly.bootstrap import init_bare_plane, repair_bare_plane
+from paddock.assembly.packages import check_gates
+from paddock.assembly.project import Project
 from paddock.errors import ConfigError, PaddockError, UsageError
+from paddock.gates.results import PLANE_GATES, Status, results_json
+from paddock.packages.archive import ARCHIVE_MODE, load_bytes
+from paddock.packages.bootstrap import (
+    NAME,
+    build_bootstrap,
+    find_differences,
+    load_packages,
+    read_unpacked,
+)
 from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
+from paddock.plane.discover import is_bare_plane
+from paddock.plane.dual_gate import ToolProfile
+from paddock.storage.atomic import replace_file
 from paddock.text.show import show_name
 from paddock.values.calls import Json
-
-if TYPE_CHECKING:
-    from paddock.assembly.project import Project
-    from paddock.packages.bootstrap import Unpacked
-    from paddock.packages.rows import Failure
+from paddock.values.entries import digest_of
 
 EXIT_CANNOT: Final = 1
 """Arguments, prerequisites, or a plane that is there already."""
@@ -35,11 +46,6 @@ _SHOWN_MAX: Final = 20
 
 
 def _build(options: Options, console: Console) -> Reply:
-    from paddock.packages.archive import ARCHIVE_MODE
-    from paddock.packages.bootstrap import NAME, build_bootstrap
-    from paddock.storage.atomic import replace_file
-    from paddock.values.entries import digest_of
-
     require_named("--out", options.out)
     target = Path(console.directory / (options.out or NAME))
     if target.is_dir():
@@ -52,27 +58,19 @@ def _build(options: Options, console: Console) -> Reply:
 
 
 def _verify(options: Options, console: Console) -> Reply:
-    from paddock.packages.archive import load_bytes
-    from paddock.packages.bootstrap import NAME, find_differences
-    from paddock.values.entries import digest_of
-
     content = load_bytes(Path(console.directory / (options.archive or NAME)))
     differences, digest = find_differences(content), digest_of(content)
     value: dict[str, Json] = {
         "status": "differs" if differences else "ok",
         "sha256": digest,
-        "differences": [{"file": each.file, "reason": each.reason} for each in differences],
+        "differences": [fields(each, "file", "reason") for each in differences],
     }
     said = f"{digest}  {'it differs' if differences else 'the same'}"
-    text = (*_differences(differences), said)
-    return Reply(value, text, EXIT_DIFFERS if differences else 0)
-
-
-def _differences(differences: "tuple[Failure, ...]") -> Iterator[str]:
-    for each in differences[:_SHOWN_MAX]:
-        yield f"{show_name(each.file)}: {each.reason}"
+    rows = [f"{show_name(each.file)}: {each.reason}" for each in differences[:_SHOWN_MAX]]
     if len(differences) > _SHOWN_MAX:
-        yield f"and {len(differences) - _SHOWN_MAX} more"
+        rows.append(f"and {len(differences) - _SHOWN_MAX} more")
+    text = (*rows, said)
+    return Reply(value, text, EXIT_DIFFERS if differences else 0)
 
 
 def _install(options: Options, console: Console) -> Reply | int:
@@ -86,15 +84,13 @@ def _install(options: Options, console: Console) -> Reply | int:
 
 
 def _make_or_repair(options: Options, console: Console) -> Reply:
-    from paddock.assembly.bootstrap import init_bare_plane, repair_bare_plane
-    from paddock.packages.bootstrap import load_packages
-    from paddock.plane.discover import is_bare_plane
-    from paddock.plane.environment import ToolProfile
-
     require_named("--root", options.root)
     environment = environment_of(console)
     root = Path(console.directory / options.root)
-    unpacked = _unpacked(options, console)
+    unpacked = None
+    if options.source is not None:
+        require_named("--from", options.source)
+        unpacked = read_unpacked(Path(console.directory / options.source))
     done: list[str] = []
     if not is_bare_plane(root):
         profile: ToolProfile = "development" if options.dev else "production"
@@ -116,19 +112,7 @@ def _make_or_repair(options: Options, console: Console) -> Reply:
     return _conclude(project, done, options, console)
 
 
-def _unpacked(options: Options, console: Console) -> "Unpacked | None":
-    from paddock.packages.bootstrap import read_unpacked
-
-    if options.source is None:
-        return None
-    require_named("--from", options.source)
-    return read_unpacked(Path(console.directory / options.source))
-
-
-def _conclude(project: "Project", done: list[str], options: Options, console: Console) -> Reply:
-    from paddock.assembly.packages import check_gates
-    from paddock.gates.results import PLANE_GATES, Status, results_json
-
+def _conclude(project: Project, done: list[str], options: Options, console: Console) -> Reply:
     run = check_gates(project, PLANE_GATES)
     failed = [each for each in run.results if each.status is Status.FAIL]
     value = {
@@ -164,29 +148,25 @@ COMMAND = Command(
     "  paddock bootstrap build --out dist/\n"
     "  paddock bootstrap verify CP_BOOTSTRAP.tar.gz\n"
     "  paddock bootstrap install --root path/to/plane --from path/to/unpacked",
-    parts=(
-        Part(
-            "build",
-            "make the archive",
-            _build,
-            (opt("--out", "FILE", "a file or a folder (default: CP_BOOTSTRAP.tar.gz here)"),),
-        ),
-        Part(
-            "verify",
-            "whether an archive is the one made here",
-            _verify,
-            (opt("archive", "ARCHIVE", "default: CP_BOOTSTRAP.tar.gz here", nargs="?"),),
-        ),
-        Part(
-            "install",
-            "make a plane, or put one right",
-            _install,
-            (
-                opt("--root", "DIR", "where the plane is", required=True),
-                opt("--from", "DIR", "an unpacked archive (default: our own)", dest="source"),
-                flag("--dev", "a plane that asks for no approvals, and says so"),
-                flag("--force", "put right what differs on a plane that is there"),
-            ),
-        ),
+    Part(
+        "build",
+        "make the archive",
+        _build,
+        opt("--out", "FILE", "a file or a folder (default: CP_BOOTSTRAP.tar.gz here)"),
+    ),
+    Part(
+        "verify",
+        "whether an archive is the one made here",
+        _verify,
+        opt("archive", "ARCHIVE", "default: CP_BOOTSTRAP.tar.gz here", nargs="?"),
+    ),
+    Part(
+        "install",
+        "make a plane, or put one right",
+        _install,
+        opt("--root", "DIR", "where the plane is", required=True),
+        opt("--from", "DIR", "an unpacked archive (default: our own)", dest="source"),
+        flag("--dev", "a plane that asks for no approvals, and says so"),
+        flag("--force", "put right what differs on a plane that is there"),
     ),
 )

@@ -19,7 +19,6 @@ from paddock.runtime.approvals import (
 )
 from paddock.runtime.runtime import Runtime
 from paddock.text.json import parse_object
-from paddock.tools.spec import ToolSpec
 from paddock.values.calls import Json, Refusal, ToolResult
 
 Pairs = list[tuple[str, str]]
@@ -27,7 +26,6 @@ _FORMS: Final = "arguments are NAME=VALUE each, or one JSON object: paddock call
 
 
 def _call(options: Options, console: Console) -> int:
-    """0 ok, 1 refused or failed, 5 the host could not."""
     approver = _approver(options, console)
     source = _read_arguments(options.arguments, console)
     try:
@@ -173,12 +171,12 @@ def _tools(options: Options, console: Console) -> Reply:
         }
         for spec in specs
     ]
-    return Reply(rows, map(_row, specs))
-
-
-def _row(spec: ToolSpec[Any]) -> str:
-    kind = "reads" if spec.effects.reads_only else "writes"
-    return f"{spec.name:<16}{spec.toolset:<12}{kind:<8}{spec.title}"
+    text = (
+        f"{spec.name:<16}{spec.toolset:<12}"
+        f"{'reads' if spec.effects.reads_only else 'writes':<8}{spec.title}"
+        for spec in specs
+    )
+    return Reply(rows, text)
 
 
 CALL = Command(
@@ -189,28 +187,24 @@ CALL = Command(
     '  paddock call view \'{"path": "README.md"}\'\n'
     '  paddock call str_replace \'{"path": "README.md", "old_str": "teh", "new_str": "the"}\'\n'
     "  paddock call create_file - --no-input < arguments.json",
-    _call,
+    opt("tool", "TOOL"),
+    opt("arguments", "NAME=VALUE|JSON|-", nargs="*", default=[]),
+    opt("--agent", "NAME", "who calls (default: main)"),
     (
-        opt("tool", "TOOL"),
-        opt("arguments", "NAME=VALUE|JSON|-", nargs="*", default=[]),
-        opt("--agent", "NAME", "who calls (default: main)"),
-        (
-            flag("--yes", "answer an ask with yes"),
-            flag("--no-input", "there is no approver"),
-        ),
+        flag("--yes", "answer an ask with yes"),
+        flag("--no-input", "there is no approver"),
     ),
+    do=_call,
 )
 TOOLS = Command(
     "List the tools that an agent has, or print them as a provider's schemas.",
     "  paddock tools\n  paddock tools --provider anthropic",
-    _tools,
-    (
-        opt("--agent", "NAME", "whose tools (default: main, or admin)"),
-        opt(
-            "--provider",
-            None,
-            "print that one's schemas",
-            choices=("anthropic", "openai", "openai-responses", "mcp"),
-        ),
+    opt("--agent", "NAME", "whose tools (default: main, or admin)"),
+    opt(
+        "--provider",
+        None,
+        "print that one's schemas",
+        choices=("anthropic", "openai", "openai-responses", "mcp"),
     ),
+    do=_tools,
 )

@@ -1,7 +1,7 @@
 """`paddock collector`."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from paddock.apps.command import (
@@ -16,7 +16,7 @@ from paddock.apps.command import (
 )
 from paddock.apps.console import EXIT_DONE, EXIT_HOST, EXIT_INTEGRITY, EXIT_NO, Console
 from paddock.assembly import collecting
-from paddock.collector.accept import ChainReport, Left, OfferAnswer, accept_offers, verify_store
+from paddock.collector.accept import Left, OfferAnswer, accept_offers, verify_store
 from paddock.collector.chains import (
     Accepted,
     Chain,
@@ -150,7 +150,6 @@ def _accept(store: Store, options: Options, console: Console) -> Reply:
 
 
 def _answer_json(answer: OfferAnswer) -> Json:
-    """Return an answer as JSON: a claim; not accepted and without a code, the offer waits on."""
     offer, result = answer.offer, answer.result
     return {
         **fields(offer, "host", "ledger", "start", "stop", "sender"),
@@ -172,7 +171,6 @@ def _answer_text(answer: OfferAnswer) -> str:
 
 
 def _status(store: Store, options: Options, console: Console) -> Reply:
-    """How far each chain that is enrolled came, what waits, and what was refused of it."""
     del options, console
     chains: list[Json] = []
     text: list[str] = []
@@ -184,7 +182,15 @@ def _status(store: Store, options: Options, console: Console) -> Reply:
             waiting = max(0, store.waiting(chain) - size)
             refused = list(store.refused(chain.host, chain.ledger))
             chains.append(_chain_json(chain, newest, waiting, refused))
-            text += _chain_rows(chain, newest, waiting, refused)
+            came = "nothing was taken in yet"
+            if newest is not None:
+                came = f"{size} entries, the last taken in {newest.at}"
+            text.append(f"{chain.host} {chain.ledger}: {came}; {waiting} wait")
+            text += [
+                f"  refused {each.times} times: {each.refusal.code}; last {each.at}, sent by "
+                f"{show_name(each.offer.sender)}: {each.refusal.message}"
+                for each in refused
+            ]
     return Reply({"chains": chains}, text or "no host is enrolled")
 
 
@@ -209,30 +215,24 @@ def _chain_json(
     }
 
 
-def _chain_rows(
-    chain: Chain, newest: Accepted | None, waiting: int, refused: list[Refused]
-) -> Iterator[str]:
-    came = "nothing was taken in yet"
-    if newest is not None:
-        came = f"{newest.head.size} entries, the last taken in {newest.at}"
-    yield f"{chain.host} {chain.ledger}: {came}; {waiting} wait"
-    for each in refused:
-        yield (
-            f"  refused {each.times} times: {each.refusal.code}; last {each.at}, sent by "
-            f"{show_name(each.offer.sender)}: {each.refusal.message}"
-        )
-
-
 def _verify(store: Store, options: Options, console: Console) -> Reply:
     project = find_project(options, console)
     wrong = collecting.audit_record(project)
     recorded = collecting.recorded_checkpoints(project)
     reports = list(verify_store(store, recorded))
-    chains: list[Json] = [_report_json(each) for each in reports]
+    chains: list[Json] = []
     text = ["the record in this plane, its ledger governance: DAMAGED"] if wrong else []
     text += [f"  {problem}" for problem in wrong]
     for report in reports:
-        text += _report_rows(report)
+        named = fields(report, "host", "ledger", "entries", "checkpoints")
+        on_record = {"on_record": report.compared, "problems": list(report.problems)}
+        chains.append({**named, **on_record})
+        said = "DAMAGED" if report.problems else "whole"
+        text.append(
+            f"{show_name(report.host)} {show_name(report.ledger)}: {said}: {report.entries} "
+            f"entries, {report.checkpoints} checkpoints, {report.compared} of them on record here"
+        )
+        text += [f"  {problem}" for problem in report.problems]
     if not reports:
         text.append("no host is enrolled")
     if not recorded:
@@ -243,21 +243,6 @@ def _verify(store: Store, options: Options, console: Console) -> Reply:
     is_damaged = bool(wrong) or any(each.problems for each in reports)
     value: dict[str, Json] = {"chains": chains, "record_problems": list(wrong)}
     return Reply(value, text, EXIT_INTEGRITY if is_damaged else EXIT_DONE)
-
-
-def _report_json(report: ChainReport) -> Json:
-    named = fields(report, "host", "ledger", "entries", "checkpoints")
-    return {**named, "on_record": report.compared, "problems": list(report.problems)}
-
-
-def _report_rows(report: ChainReport) -> Iterator[str]:
-    said = "DAMAGED" if report.problems else "whole"
-    yield (
-        f"{show_name(report.host)} {show_name(report.ledger)}: {said}: {report.entries} entries, "
-        f"{report.checkpoints} checkpoints, {report.compared} of them on record here"
-    )
-    for problem in report.problems:
-        yield f"  {problem}"
 
 
 _DSN = opt("--dsn", None, f"the database, as libpq names it (default: {VARIABLE})")
@@ -272,41 +257,36 @@ COMMAND = Command(
     "  paddock collector push web1                   (on the host)\n"
     "  paddock collector accept                      (on the collector, now and then)\n"
     "  paddock collector verify",
-    parts=(
-        Part(
-            "init",
-            "make the tables",
-            _init,
-            (
-                opt(
-                    "--let-push",
-                    "ROLE",
-                    "a role of the database that may push, and do nothing else; again for more",
-                    action="append",
-                    default=[],
-                ),
-                _DSN,
-            ),
+    Part(
+        "init",
+        "make the tables",
+        _init,
+        opt(
+            "--let-push",
+            "ROLE",
+            "a role of the database that may push, and do nothing else; again for more",
+            action="append",
+            default=[],
         ),
-        Part("keys", "print the keys of this plane's ledgers", _keys),
-        Part(
-            "enroll",
-            "let a host push",
-            _stored(_enroll),
-            (
-                opt("host", "HOST", "what the host is called here"),
-                opt("--key", "KEY", "of a ledger; again for more", action="append", required=True),
-                _DSN,
-            ),
-        ),
-        Part(
-            "push",
-            "send what is new, up to each ledger's checkpoint",
-            _stored(_push),
-            (opt("host", "HOST", "what this host is called there"), _DSN),
-        ),
-        Part("accept", "take in what was pushed, and record it", _stored(_accept), (_DSN,)),
-        Part("status", "how far each host came", _stored(_status), (_DSN,)),
-        Part("verify", "compute all again, and compare with the record", _stored(_verify), (_DSN,)),
+        _DSN,
     ),
+    Part("keys", "print the keys of this plane's ledgers", _keys),
+    Part(
+        "enroll",
+        "let a host push",
+        _stored(_enroll),
+        opt("host", "HOST", "what the host is called here"),
+        opt("--key", "KEY", "of a ledger; again for more", action="append", required=True),
+        _DSN,
+    ),
+    Part(
+        "push",
+        "send what is new, up to each ledger's checkpoint",
+        _stored(_push),
+        opt("host", "HOST", "what this host is called there"),
+        _DSN,
+    ),
+    Part("accept", "take in what was pushed, and record it", _stored(_accept), _DSN),
+    Part("status", "how far each host came", _stored(_status), _DSN),
+    Part("verify", "compute all again, and compare with the record", _stored(_verify), _DSN),
 )

@@ -135,8 +135,6 @@ def _wrapped(row: str, width: int, indent: str) -> list[str]:
 
 
 class DemoAct(Struct, frozen=True):
-    """A call and how it ends; `code` "" is allowed."""
-
     title: str
     did: str
     """The tool, and what a reader is to see of its arguments."""
@@ -146,8 +144,6 @@ class DemoAct(Struct, frozen=True):
 
 
 class DemoLine(Struct, frozen=True):
-    """What is said, and the code that its last call ends with; "" where that is allowed."""
-
     title: str
     message: str
     code: str = ""
@@ -484,6 +480,6 @@ COMMAND = Command(
     "question, refusals, an explanation, commands that the kernel holds and that are taken\n"
     "back, a whole session of the built-in model, and a ledger that catches an edited byte.",
     "  paddock demo\n  paddock demo --keep /tmp/paddock-demo",
-    _demo,
-    (opt("--keep", "DIR", "make the copy in DIR and keep it"),),
+    opt("--keep", "DIR", "make the copy in DIR and keep it"),
+    do=_demo,
 )

@@ -29,7 +29,6 @@ _OFFERED_MAX: Final = 3
 
 
 def _history(options: Options, console: Console) -> Reply:
-    """0, or 4 where lines of the ledger hold no entry. Raises: UsageError: no such agent."""
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     with open_past(find_project(options, console)) as past:
@@ -51,32 +50,35 @@ def _history(options: Options, console: Console) -> Reply:
             omitted = len(calls) - len(shown)
             console.warn(f"{omitted} older calls are not shown: --last 0 shows all")
         if not calls:
-            console.warn(_nothing(options.path, options.agent))
+            whose = (
+                ""
+                if options.agent is None
+                else f" in the workspace of agent {quote(options.agent)}"
+            )
+            console.warn(
+                f"no call has changed anything{whose}"
+                if options.path is None
+                else f"no call of Paddock's tools has changed {quote(options.path)}{whose}; what a "
+                "client's own tools asked: paddock ledger query --ledger ho1m --type HOOK_DECISION"
+            )
         return Reply(None, list(_rows(past, shown, undone)), status)
 
 
 def _rows(past: Past, calls: list[PastCall], undone: Mapping[str, str]) -> Iterator[str]:
     having = Counter(call.call_id for call in past.calls)
     for call in calls:
+        name = show_name(call.call_id) or call.entry_id
+        if having[call.call_id] > 1 and call.call_id and call.entry_id:
+            name = f"{name} ({call.entry_id})"  # No other name tells it from other calls.
         parts = [
             call.timestamp[:19] + "Z",
-            f"{_name(call, having[call.call_id]):<21}",
+            f"{name:<21}",
             f"{show_name(call.agent):<10}",
             f"{show_name(call.tool):<12}",
             told_changes(call, past.is_shown),
             _remark(past, call, undone),
         ]
         yield "  ".join(part for part in parts if part).rstrip()
-
-
-def _nothing(path: str | None, agent: str | None) -> str:
-    where = "" if agent is None else f" in the workspace of agent {quote(agent)}"
-    if path is None:
-        return f"no call has changed anything{where}"
-    return (
-        f"no call of Paddock's tools has changed {quote(path)}{where}; what a client's own tools "
-        "asked: paddock ledger query --ledger ho1m --type HOOK_DECISION"
-    )
 
 
 def _remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
@@ -100,14 +102,6 @@ def _undo_remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
             return f"undone by {show_name(undone_by[-1])}"
         return "nothing to undo: all is as it was before it"
     return f"no undo: {standing}"
-
-
-def _name(call: PastCall, having_its_id: int) -> str:
-    """Its id, and its entry where no other name tells it from other calls."""
-    own = show_name(call.call_id)
-    if not own:
-        return call.entry_id
-    return own if having_its_id == 1 or not call.entry_id else f"{own} ({call.entry_id})"
 
 
 def _call_json(past: Past, call: PastCall, undone: Mapping[str, str]) -> dict[str, Json]:
@@ -157,7 +151,6 @@ def _name_offers(past: Past, call: PastCall) -> str:
 
 
 def _diff(options: Options, console: Console) -> Reply:
-    """0. Raises: UsageError for a call that changed nothing, and for none."""
     with open_past(find_project(options, console)) as past:
         if options.call is None:
             raise _none_given("diff", past, reversed(past.calls), "changed something")
@@ -211,38 +204,32 @@ HISTORY = Command(
     "List the calls that changed files, newest last: who did what to which path, and\n"
     "whether it can still be undone. PATH is relative to the agent's workspace.",
     "  paddock history\n  paddock history src/app.py --last 5\n  paddock history --json",
-    _history,
-    (
-        opt("path", "PATH", "a file, or a directory", nargs="?"),
-        opt("--agent", "NAME", "whose workspace"),
-        opt("--last", "N", "0: all", type=int, default=_LAST),
-    ),
+    opt("path", "PATH", "a file, or a directory", nargs="?"),
+    opt("--agent", "NAME", "whose workspace"),
+    opt("--last", "N", "0: all", type=int, default=_LAST),
+    do=_history,
 )
 DIFF = Command(
     "Show what a call changed, as a unified diff of each path.",
     "  paddock diff CALL-1f2e3d4c5b6a7988",
-    _diff,
-    (
-        opt(
-            "call",
-            "CALL",
-            "a call's id, or its ledger entry's; without it the newest are named",
-            nargs="?",
-        ),
+    opt(
+        "call",
+        "CALL",
+        "a call's id, or its ledger entry's; without it the newest are named",
+        nargs="?",
     ),
+    do=_diff,
 )
 UNDO = Command(
     "Bring back what a call replaced: all of its paths, or none. Refused, with a diff,\n"
     "where a file changed since. The undo is recorded like a call and can be undone.",
     "  paddock undo CALL-1f2e3d4c5b6a7988",
-    _undo,
-    (
-        opt(
-            "call",
-            "CALL",
-            "a call's id, or its ledger entry's; without it nothing is undone,"
-            " and the newest calls that can be are named",
-            nargs="?",
-        ),
+    opt(
+        "call",
+        "CALL",
+        "a call's id, or its ledger entry's; without it nothing is undone,"
+        " and the newest calls that can be are named",
+        nargs="?",
     ),
+    do=_undo,
 )

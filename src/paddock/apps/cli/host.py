@@ -51,7 +51,6 @@ _TRACKED: Final = "tracked secrets"
 
 
 def _doctor(options: Options, console: Console) -> Reply | int:
-    """Try everything and say what came of it; 0 also where something is missing."""
     from paddock import __version__
 
     findings = backends.probe_host()
@@ -94,23 +93,21 @@ def _doctor(options: Options, console: Console) -> Reply | int:
 
 
 def _say_findings(findings: Iterable[backends.HostFinding], console: Console) -> None:
-    for finding in findings:
-        more = (finding.remedy,) if finding.remedy else ()
-        _say(finding.is_there, finding.name, (finding.found, *more), console)
+    for each in findings:
+        _say(each.is_there, each.name, (each.found, each.remedy), console)
 
 
 def _say_verdict(verdict: BackendVerdict, name: str, console: Console) -> None:
     works = verdict.enforcement is not Enforcement.NONE
     found = verdict.enforcement.value if works else verdict.cause
-    more = (verdict.remedy,) if verdict.remedy else ()
-    _say(works, name, (found, *verdict.gaps, *more), console)
+    _say(works, name, (found, *verdict.gaps, verdict.remedy), console)
 
 
 def _say(is_there: bool, name: str, rows: tuple[str, ...], console: Console) -> None:
     mark = console.paint("yes", "32") if is_there else console.paint("no ", "33")
     console.print(f"  {mark}  ")
     console.say(f"{name:<17}{rows[0]}")
-    for row in rows[1:]:
+    for row in filter(None, rows[1:]):
         console.say(f"{'':<24}{row}")
 
 
@@ -151,7 +148,6 @@ class _Here(Struct, frozen=True):
 
 
 def _look_here(options: Options, console: Console) -> _Here:
-    """Load what a call loads, and try where it would be recorded. Raises: ConfigError."""
     state = environment_of(console).paddock_home
     try:
         project = find_project(options, console)
@@ -163,7 +159,10 @@ def _look_here(options: Options, console: Console) -> _Here:
     findings = (loads, records, *_outside(project, console))
     try:
         findings = (*findings, *_tracked(project))
-        return _Here(project, _enforcement(project), findings)
+        lineage = project.agents.lineage(project.default_agent)
+        chain = tuple(record.agent for record in lineage)
+        shell = shell_for(project.policy_for(lineage[0]), chain)
+        return _Here(project, shell.enforcement, findings)
     except UsageError:
         # There is no such agent yet: the first use of a project makes it.
         return _Here(project, ShellSettings().enforcement, findings)
@@ -191,21 +190,15 @@ def _tracked(project: Project) -> tuple[backends.HostFinding, ...]:
     return (backends.HostFinding(_TRACKED, is_there=True, found=said, remedy=TRACKED_HINT),)
 
 
-def _enforcement(project: Project) -> EnforcementMode:
-    lineage = project.agents.lineage(project.default_agent)
-    policy = project.policy_for(lineage[0])
-    return shell_for(policy, tuple(record.agent for record in lineage)).enforcement
-
-
 def _refused(error: PaddockError) -> backends.HostFinding:
     place = ": ".join(part for part in (error.where, error.hint) if part)
     return backends.HostFinding(_PROJECT, is_there=False, found=error.message, remedy=place)
 
 
 def _records(places: tuple[Path, ...]) -> backends.HostFinding:
-    """Whether files can be made there: a call that cannot be recorded does not run."""
     for place in places:
-        standing = _standing(place)
+        above = (place, *place.parents)
+        standing = next((each for each in above if os.path.lexists(each)), place)
         try:
             # It has no name, or loses it at once: nothing is left in a ledger's folder.
             tempfile.TemporaryFile(dir=standing).close()
@@ -219,14 +212,10 @@ def _records(places: tuple[Path, ...]) -> backends.HostFinding:
     return backends.HostFinding(_RECORDS, is_there=True, found="can be written")
 
 
-def _standing(place: Path) -> Path:
-    return next((each for each in (place, *place.parents) if os.path.lexists(each)), place)
-
-
 DOCTOR = Command(
     "Show what this host can enforce on files and commands, and what is missing.",
     "  paddock doctor\n  paddock doctor --json",
-    _doctor,
+    do=_doctor,
 )
 
 
@@ -287,6 +276,7 @@ def _opened(directory: str) -> Generator[int]:
 
 def _plan_rows(agent: str, compiled: CompiledPlan) -> Iterator[str]:
     plan, limits = compiled.plan, compiled.plan.limits
+    time = f"{limits.cpu_s} s of processor time" if limits.cpu_s else "any processor time"
     yield f"agent        {agent}"
     yield f"workspace    {plan.workspace}"
     yield f"network      {plan.network}"
@@ -295,7 +285,7 @@ def _plan_rows(agent: str, compiled: CompiledPlan) -> Iterator[str]:
     yield f"enforcement  {plan.enforcement}"
     yield (
         f"limits       {limits.processes} processes, {limits.memory_mb} MB of memory,"
-        f" {limits.file_mb} MB a file, {_processor_time(limits.cpu_s)}"
+        f" {limits.file_mb} MB a file, {time}"
     )
     yield from _list("readable", plan.readable, "nothing outside the workspace")
     yield from _list("toolchains", compiled.toolchains, "none found")
@@ -322,10 +312,6 @@ def _plan_rows(agent: str, compiled: CompiledPlan) -> Iterator[str]:
     yield f"plan         {plan_digest(plan)}"
 
 
-def _processor_time(seconds: int) -> str:
-    return f"{seconds} s of processor time" if seconds else "any processor time"
-
-
 def _git_rows(config: GitConfig) -> tuple[str, ...]:
     rows = [f"{key}={value}" for key, value in config.values]
     for what, text in (("ignore file", config.ignored), ("attributes", config.attributes)):
@@ -345,29 +331,25 @@ SANDBOX = Command(
     "  paddock sandbox plan --agent main --json\n"
     "  paddock sandbox caches\n"
     "  paddock sandbox caches clear",
-    parts=(
-        Part(
-            "plan",
-            "what commands may read, write and reach",
-            _plan,
-            (opt("--agent", "NAME", "whose commands (default: main, or admin)"),),
+    Part(
+        "plan",
+        "what commands may read, write and reach",
+        _plan,
+        opt("--agent", "NAME", "whose commands (default: main, or admin)"),
+    ),
+    Part(
+        "caches",
+        "what commands of an agent's workspace cache",
+        _caches,
+        opt(
+            "act",
+            None,
+            "(default: show)",
+            nargs="?",
+            choices=("show", "clear"),
+            default="show",
         ),
-        Part(
-            "caches",
-            "what commands of an agent's workspace cache",
-            _caches,
-            (
-                opt(
-                    "act",
-                    None,
-                    "(default: show)",
-                    nargs="?",
-                    choices=("show", "clear"),
-                    default="show",
-                ),
-                opt("--agent", "NAME", "whose workspace (default: main, or admin)"),
-            ),
-        ),
+        opt("--agent", "NAME", "whose workspace (default: main, or admin)"),
     ),
     metavar="PART",
 )

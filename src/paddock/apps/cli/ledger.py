@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from paddock.apps.command import (
     AS_VALUE,
-    Arguments,
+    Argument,
     Command,
     Options,
     Part,
@@ -41,7 +41,6 @@ _NUMBER: Final = lazy_pattern(r"-?[0-9]{1,18}")
 
 
 def _signer(options: Options, console: Console) -> int:
-    """Do one thing with the key of one ledger. Raises: LedgerDamagedError."""
     # Started for every checkpoint, perhaps as another user: no project, nothing more.
     import hashlib
     import os
@@ -92,8 +91,7 @@ def _read_wanted(console: Console) -> tuple[str, list[bytes]]:
 
 
 def _content(options: Options, console: Console) -> Reply | int:
-    """One content, or a list of those of a call; exit 1 where one is not there any more."""
-    from paddock.assembly.history import open_blobs, read_output, require_digest
+    from paddock.assembly.history import find_erasure, open_blobs, read_output, require_digest
 
     project = find_project(options, console)
     if (options.digest is None) == (options.call is None):
@@ -108,7 +106,9 @@ def _content(options: Options, console: Console) -> Reply | int:
     if content is None:
         content = read_output(project, digest)
     if content is None:
-        said = _why_gone(project, digest)
+        seq = find_erasure(project, digest)
+        gone = "is not kept here" if seq is None else f"was erased: governance, seq {seq}"
+        said = f"the content {digest} {gone}"
         if not options.json:
             console.warn(said)
         return Reply({"status": "error", "digest": digest, "error": said}, (), EXIT_NO)
@@ -122,7 +122,6 @@ def _content(options: Options, console: Console) -> Reply | int:
 
 
 def _erase(options: Options, console: Console) -> Reply:
-    """Erase contents for good, and put it on record; exit 1 where there is none to erase."""
     from paddock.assembly.history import erase_contents, require_digest
 
     project = find_project(options, console)
@@ -157,38 +156,20 @@ def _contents_of(project: "Project", call_id: str) -> "Sequence[NamedContent]":
 def _list(project: "Project", call_id: str) -> Reply:
     from paddock.assembly.history import has_output, open_blobs
 
-    named = _contents_of(project, call_id)
+    rows: list[Json] = []
+    text: list[str] = []
     with closing(open_blobs(project)) as blobs:
-        kept = [
-            has_output(project, each.digest) if each.is_output else blobs.has(each.digest)
-            for each in named
-        ]
-    rows: list[Json] = [*map(_row_json, named, kept)]
-    return Reply(rows, map(_row, named, kept))
-
-
-def _row(each: "NamedContent", is_kept: bool) -> str:
-    state = "kept" if is_kept else "gone"
-    size = f"{each.size_bytes:>9} bytes"
-    return f"{each.digest}  {state}  {size}  seq {each.seq}  {show_name(each.argument)}"
-
-
-def _row_json(each: "NamedContent", is_there: bool) -> dict[str, Json]:
-    named = fields(each, "digest", "call_id", "seq", "argument")
-    return {**named, "bytes": each.size_bytes, "kept": is_there}
-
-
-def _why_gone(project: "Project", digest: str) -> str:
-    from paddock.assembly.history import find_erasure
-
-    seq = find_erasure(project, digest)
-    if seq is None:
-        return f"the content {digest} is not kept here"
-    return f"the content {digest} was erased: governance, seq {seq}"
+        for each in _contents_of(project, call_id):
+            digest = each.digest
+            is_kept = has_output(project, digest) if each.is_output else blobs.has(digest)
+            named = fields(each, "digest", "call_id", "seq", "argument")
+            rows.append({**named, "bytes": each.size_bytes, "kept": is_kept})
+            state, size = "kept" if is_kept else "gone", f"{each.size_bytes:>9} bytes"
+            text.append(f"{digest}  {state}  {size}  seq {each.seq}  {show_name(each.argument)}")
+    return Reply(rows, text)
 
 
 def _named(given: str) -> LedgerName:
-    """A ledger of the plane. Raises: UsageError: there is none of that name, such as a file."""
     if given in _CHOICES:
         return LedgerName(given)
     raise UsageError(
@@ -224,114 +205,15 @@ _WHEN = (
     opt("--until", "T", "likewise"),
 )
 
-_QUERY = (
-    _LEDGER,
-    _TYPE,
-    opt("--last", "N", f"the newest so many; 0: all (default: {QUERY_LAST})", type=int),
-    *_WHOSE,
-    _DECISION,
-    opt(
-        "--path",
-        "PATH",
-        "of a workspace, relative to it or absolute: entries that name it, or what is below",
-    ),
-    *_WHEN,
-)
-_TAIL = (
-    _LEDGER,
-    opt("--last", "N", type=int, default=10),
-    flag("--follow", "as tail(1) is told; it follows anyway", "-f"),
-)
-_VERIFY = (
-    opt(
-        "--ledger",
-        None,
-        "default: all that there are; docs/verify_ledger.py verifies a copy",
-        type=_named,
-        choices=_CHOICES,
-    ),
-    flag(
-        "--full",
-        "read every file, also those that were found whole before and not touched since, "
-        "and parse every line, also those that are signed",
-    ),
-    opt(
-        "--checkpoint",
-        "FILE",
-        "a checkpoint that you kept: the ledger must go on from it",
-        action="append",
-        default=[],
-    ),
-)
-_PROOF = (
-    opt(
-        "entry",
-        "SEQ|CALL-ID",
-        "an entry's number; or a call's id, and each of its entries is proved",
-        nargs="?",
-        type=_number_or_id,
-    ),
-    opt("--ledger", None, "default: governance, or ho1m where a call is named", choices=_CHOICES),
-    opt(
-        "--from",
-        "SIZE",
-        "instead: that the ledger only grew since it had SIZE entries",
-        dest="since",
-        type=int,
-    ),
-)
-_EXPORT = (
-    _LEDGER,
-    opt(
-        "--format",
-        None,
-        "jsonl: the lines as they are stored; html: one page that verifies itself",
-        choices=("jsonl", "html"),
-        default="jsonl",
-    ),
-    _OUT,
-    opt(
-        "--checkpoint",
-        "FILE",
-        "with html: a checkpoint that is held elsewhere, to be verified on the page too",
-        action="append",
-        default=[],
-    ),
-    _TYPE,
-    opt("--last", "N", "0: all (default)", type=int, default=0),
-    *_WHOSE,
-    _DECISION,
-    *_WHEN,
-)
-_CONTENT = (
-    opt("digest", "DIGEST", "salted_sha256 or output_kept of an entry", nargs="?"),
-    opt("--call", "ID", "list the contents that a call's entries name"),
-    opt("--out", "FILE", "a new file for its bytes (default: shown, escaped)"),
-)
-_ERASE = (
-    opt("digest", "DIGEST", "salted_sha256 of an entry", nargs="*"),
-    opt("--call", "ID", "all contents that a call's entries name"),
-    opt("--reason", "TEXT", "stands in the record", default=""),
-    _YES,
-)
-_ROLLBACK = (opt("--ledger", None, "default: all that went back", choices=_CHOICES), _YES)
-_SIGNER = (
-    opt("directory", "DIR", "where the keys are; this user's alone"),
-    opt("action", choices=("key", "last", "sign", "forget")),
-    opt("origin", "ORIGIN", "the ledger, as its line 0 names it"),
-)
 
-
-def _part(name: str, about: str, module: str, options: Arguments, as_json: str = AS_VALUE) -> Part:
-    """A question that `run_NAME` of `module` answers, which is loaded when it is asked."""
-
+def _part(name: str, about: str, module: str, *options: Argument, as_json: str = AS_VALUE) -> Part:
     def do(options: Options, console: Console) -> Reply | int:
         answer: Work = getattr(
             import_module(f"paddock.apps.cli.{module}"), f"run_{name.replace('-', '_')}"
         )
         return answer(options, console)
 
-    return Part(name, about, do, options, as_json)
+    return Part(name, about, do, *options, as_json=as_json)
 
 
 COMMAND = Command(
@@ -347,24 +229,138 @@ COMMAND = Command(
     "  paddock ledger proof CALL-1f2e3d4c5b6a7988 --json\n"
     "  paddock ledger accept-rollback\n"
     "  paddock ledger export --ledger ho1m --format html --out ho1m.html",
-    parts=(
-        _part("query", "entries, newest last", "ledger_query", _QUERY, _LINES),
-        _part("tail", "follow as it grows", "ledger_query", _TAIL, _LINES),
-        _part("verify", "read and check whole", "ledger_verify", _VERIFY),
-        _part(
-            "checkpoint", "sign what is there, and print the note", "ledger_verify", (_LEDGER, _OUT)
+    _part(
+        "query",
+        "entries, newest last",
+        "ledger_query",
+        _LEDGER,
+        _TYPE,
+        opt("--last", "N", f"the newest so many; 0: all (default: {QUERY_LAST})", type=int),
+        *_WHOSE,
+        _DECISION,
+        opt(
+            "--path",
+            "PATH",
+            "of a workspace, relative to it or absolute: entries that name it, or what is below",
         ),
-        _part("proof", "prove an entry to an outsider", "ledger_verify", _PROOF, _LINES),
-        _part("accept-rollback", "go on after a restore from a backup", "ledger_verify", _ROLLBACK),
-        Part("signer", "hold the keys for another user: [ledger] signer", _signer, _SIGNER, ""),
-        _part("export", "lines as they are stored, or a page", "ledger_query", _EXPORT),
-        Part("content", "print what an entry names by a salted digest", _content, _CONTENT),
-        Part(
-            "erase",
-            "erase such a content and its salt for good; recorded, and proofs stay",
-            _erase,
-            _ERASE,
+        *_WHEN,
+        as_json=_LINES,
+    ),
+    _part(
+        "tail",
+        "follow as it grows",
+        "ledger_query",
+        _LEDGER,
+        opt("--last", "N", type=int, default=10),
+        flag("--follow", "as tail(1) is told; it follows anyway", "-f"),
+        as_json=_LINES,
+    ),
+    _part(
+        "verify",
+        "read and check whole",
+        "ledger_verify",
+        opt(
+            "--ledger",
+            None,
+            "default: all that there are; docs/verify_ledger.py verifies a copy",
+            type=_named,
+            choices=_CHOICES,
         ),
+        flag(
+            "--full",
+            "read every file, also those that were found whole before and not touched since, "
+            "and parse every line, also those that are signed",
+        ),
+        opt(
+            "--checkpoint",
+            "FILE",
+            "a checkpoint that you kept: the ledger must go on from it",
+            action="append",
+            default=[],
+        ),
+    ),
+    _part("checkpoint", "sign what is there, and print the note", "ledger_verify", _LEDGER, _OUT),
+    _part(
+        "proof",
+        "prove an entry to an outsider",
+        "ledger_verify",
+        opt(
+            "entry",
+            "SEQ|CALL-ID",
+            "an entry's number; or a call's id, and each of its entries is proved",
+            nargs="?",
+            type=_number_or_id,
+        ),
+        opt(
+            "--ledger", None, "default: governance, or ho1m where a call is named", choices=_CHOICES
+        ),
+        opt(
+            "--from",
+            "SIZE",
+            "instead: that the ledger only grew since it had SIZE entries",
+            dest="since",
+            type=int,
+        ),
+        as_json=_LINES,
+    ),
+    _part(
+        "accept-rollback",
+        "go on after a restore from a backup",
+        "ledger_verify",
+        opt("--ledger", None, "default: all that went back", choices=_CHOICES),
+        _YES,
+    ),
+    Part(
+        "signer",
+        "hold the keys for another user: [ledger] signer",
+        _signer,
+        opt("directory", "DIR", "where the keys are; this user's alone"),
+        opt("action", choices=("key", "last", "sign", "forget")),
+        opt("origin", "ORIGIN", "the ledger, as its line 0 names it"),
+        as_json="",
+    ),
+    _part(
+        "export",
+        "lines as they are stored, or a page",
+        "ledger_query",
+        _LEDGER,
+        opt(
+            "--format",
+            None,
+            "jsonl: the lines as they are stored; html: one page that verifies itself",
+            choices=("jsonl", "html"),
+            default="jsonl",
+        ),
+        _OUT,
+        opt(
+            "--checkpoint",
+            "FILE",
+            "with html: a checkpoint that is held elsewhere, to be verified on the page too",
+            action="append",
+            default=[],
+        ),
+        _TYPE,
+        opt("--last", "N", "0: all (default)", type=int, default=0),
+        *_WHOSE,
+        _DECISION,
+        *_WHEN,
+    ),
+    Part(
+        "content",
+        "print what an entry names by a salted digest",
+        _content,
+        opt("digest", "DIGEST", "salted_sha256 or output_kept of an entry", nargs="?"),
+        opt("--call", "ID", "list the contents that a call's entries name"),
+        opt("--out", "FILE", "a new file for its bytes (default: shown, escaped)"),
+    ),
+    Part(
+        "erase",
+        "erase such a content and its salt for good; recorded, and proofs stay",
+        _erase,
+        opt("digest", "DIGEST", "salted_sha256 of an entry", nargs="*"),
+        opt("--call", "ID", "all contents that a call's entries name"),
+        opt("--reason", "TEXT", "stands in the record", default=""),
+        _YES,
     ),
     metavar="QUESTION",
 )

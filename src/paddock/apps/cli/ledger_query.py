@@ -3,6 +3,7 @@
 import posixpath
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,9 +25,9 @@ from paddock.assembly.project import PlaneSite
 from paddock.assembly.questions import require_agent_of_site
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.export import Exported, ExportedLines, PageText, export_page, make_page
-from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line, parse_genesis
+from paddock.ledger.format.lines import StoredEntry, inspect_line, parse_genesis
 from paddock.ledger.format.notes import NoteError, read_checkpoint
-from paddock.ledger.query import BadRow, Filter, query, query_lines
+from paddock.ledger.query import Filter, query, query_lines
 from paddock.ledger.read import follow, gone_error, is_known
 from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.plane.discover import name_of_root
@@ -66,7 +67,6 @@ def _require_known_type(options: Options, ledger: Path) -> None:
 
 
 def _filter_of(options: Options, path: str | None = None) -> Filter:
-    """Which entries are wanted; `path`: those that name it. Raises: UsageError: no time."""
     return Filter(
         event_type=options.type,
         session_id=options.session,
@@ -87,7 +87,6 @@ _POLL_S: Final = 0.25
 
 
 def run_query(options: Options, console: Console) -> int:
-    """Print the entries that match, newest last; exit 4 where a line holds none."""
     site = find_site(options, console)
     if options.last is not None and options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
@@ -95,7 +94,9 @@ def run_query(options: Options, console: Console) -> int:
         require_agent_of_site(site, options.agent)
     path = site.layout.ledger_paths()[LedgerName(options.ledger)]
     if not is_known(path):
-        return _nothing_yet(options, console)
+        if not options.json:
+            console.warn(f"the ledger {options.ledger} has no entries yet")
+        return 0
     if not path.exists():
         raise gone_error(path, options.ledger)
     _require_known_type(options, path)
@@ -118,7 +119,7 @@ def run_query(options: Options, console: Console) -> int:
     if rows.unfinished_bytes:
         console.warn(f"{unfinished(rows.unfinished_bytes)} and are no entry yet")
     for bad in rows.bad:
-        console.warn(_bad(bad))
+        console.warn(f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}")
     if rows.bad:
         console.warn(
             f"{len(rows.bad) + rows.bad_omitted} lines hold no entry: paddock ledger verify"
@@ -140,7 +141,6 @@ def run_tail(options: Options, console: Console) -> int:
 
 
 def _path_of(site: PlaneSite, given: str | None) -> str | None:
-    """As entries write it: relative to its workspace. Raises: UsageError."""
     if given is None:
         return None
     if given == "":
@@ -165,18 +165,19 @@ def _inside(site: PlaneSite, path: Path) -> str | None:
     return str(path.relative_to(root)) if path.is_relative_to(root) else None
 
 
-def _nothing_yet(options: Options, console: Console) -> int:
-    if not options.json:
-        console.warn(f"the ledger {options.ledger} has no entries yet")
-    return 0
-
-
 def _show(stored: StoredEntry, options: Options, console: Console) -> None:
     if options.json:
-        console.write_json(_entry_json(stored))
+        said = ("event_type", "submission_id", "decision", "reason", "session_id", "agent")
+        named = fields(stored.entry, *said, "call_id", "metadata")
+        console.write_json(
+            {**fields(stored, "id", "timestamp"), **named, **fields(stored, "seq", "prev")}
+        )
         return
     entry = stored.entry
-    subject = " ".join(filter(None, (str(entry.metadata.get("tool", "")), _target(entry))))
+    actions = entry.metadata.get("actions")
+    first = next(iter(cast("list[object]", actions)), "") if isinstance(actions, list) else ""
+    target = str(first).partition(" ")[2]
+    subject = " ".join(filter(None, (str(entry.metadata.get("tool", "")), target)))
     outcome = entry.metadata.get("outcome")
     decision = {"confine": "confined", "ask": "asked"}.get(str(outcome), "")
     decision = f"{decision}, {entry.decision}" if decision else entry.decision
@@ -194,13 +195,6 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
     console.say("  ".join(part for part in parts if part).rstrip())
 
 
-def _target(entry: Entry) -> str:
-    """The path, command or other target of a call, of its first action."""
-    actions = entry.metadata.get("actions")
-    first = next(iter(cast("list[object]", actions)), "") if isinstance(actions, list) else ""
-    return str(first).partition(" ")[2]
-
-
 def _answered(entry: Entry) -> str:
     answered = entry.metadata
     if entry.event_type != APPROVAL_ANSWERED or not answered.get("by"):
@@ -211,21 +205,7 @@ def _answered(entry: Entry) -> str:
     return f"{answer} by {by}{note}"
 
 
-def _entry_json(stored: StoredEntry) -> dict[str, Json]:
-    said = ("event_type", "submission_id", "decision", "reason", "session_id", "agent", "call_id")
-    return {
-        **fields(stored, "id", "timestamp"),
-        **fields(stored.entry, *said, "metadata"),
-        **fields(stored, "seq", "prev"),
-    }
-
-
-def _bad(bad: BadRow) -> str:
-    return f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
-
-
 def run_export(options: Options, console: Console) -> int:
-    """Write it; exit 4 where lines hold no entry, and are left out or on the page for that."""
     site = find_site(options, console)
     if options.agent is not None:
         require_agent_of_site(site, options.agent)
@@ -245,10 +225,16 @@ def run_export(options: Options, console: Console) -> int:
         rows = query_lines(str(path), wanted or Filter(), last=options.last)
         chosen = [stored.line for stored in rows.entries]
         _write(chosen, options, console)
-        return _remark(len(rows.bad) + rows.bad_omitted, rows.unfinished_bytes, console)
-    lines = ExportedLines(str(path), wanted)
-    _write(lines, options, console)
-    return _remark(lines.bad, lines.torn_bytes, console)
+        bad, torn_bytes = len(rows.bad) + rows.bad_omitted, rows.unfinished_bytes
+    else:
+        lines = ExportedLines(str(path), wanted)
+        _write(lines, options, console)
+        bad, torn_bytes = lines.bad, lines.torn_bytes
+    if torn_bytes:
+        console.warn(f"{unfinished(torn_bytes)} and are left out")
+    if bad:
+        console.warn(f"{bad} lines hold no entry and are left out: paddock ledger verify")
+    return EXIT_INTEGRITY if bad else 0
 
 
 def _write(lines: Iterable[bytes], options: Options, console: Console) -> None:
@@ -261,17 +247,12 @@ def _write(lines: Iterable[bytes], options: Options, console: Console) -> None:
     _told(file, {"ledger": options.ledger, "lines": count}, options, console)
 
 
-def _remark(bad: int, torn_bytes: int, console: Console) -> int:
-    if torn_bytes:
-        console.warn(f"{unfinished(torn_bytes)} and are left out")
-    if bad:
-        console.warn(f"{bad} lines hold no entry and are left out: paddock ledger verify")
-    return EXIT_INTEGRITY if bad else 0
-
-
 def _export_page(path: Path, wanted: Filter | None, options: Options, console: Console) -> int:
     notes = _notes(path, options.checkpoint, console)
-    sizes = [size for size in map(_size_of, notes) if size is not None]
+    sizes: list[int] = []
+    for note in notes:
+        with suppress(NoteError):
+            sizes.append(read_checkpoint(note).size)
     found = export_page(str(path), wanted, options.last or None, sizes)
     page = make_page(_page_text(path, found, notes, options), found.rows)
     if found.bad:
@@ -316,13 +297,6 @@ def _notes(path: Path, given: list[str], console: Console) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _size_of(note: str) -> int | None:
-    try:
-        return read_checkpoint(note).size
-    except NoteError:
-        return None
-
-
 def _page_text(path: Path, found: Exported, notes: list[str], options: Options) -> PageText:
     now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     about = (
@@ -330,15 +304,9 @@ def _page_text(path: Path, found: Exported, notes: list[str], options: Options) 
     )
     if found.torn_bytes:
         about += f" {found.torn_bytes} bytes after the last whole line were left out."
-    return PageText(f"Ledger {options.ledger}", about, _key(found), notes)
-
-
-def _key(found: Exported) -> str:
-    first = found.rows[0] if found.rows else b""
+    key, first = "", found.rows[0] if found.rows else b""
     stored = inspect_line(first) if isinstance(first, bytes) else None
-    if stored is None or isinstance(stored, BadLine):
-        return ""
-    try:
-        return parse_genesis(stored).public_key
-    except PaddockError:
-        return ""
+    if isinstance(stored, StoredEntry):
+        with suppress(PaddockError):
+            key = parse_genesis(stored).public_key
+    return PageText(f"Ledger {options.ledger}", about, key, notes)

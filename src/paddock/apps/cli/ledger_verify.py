@@ -20,7 +20,7 @@ from paddock.ledger.format.lines import VerifierKey
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import find_genesis, gone_error
 from paddock.ledger.tail import LedgerPaths
-from paddock.ledger.verify import ChainFault, Held, LedgerProblem, Verification
+from paddock.ledger.verify import ChainFault, Held, Verification
 from paddock.plane.layout import LedgerName
 from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote, show_name
@@ -28,7 +28,6 @@ from paddock.values.calls import Json
 
 
 def run_verify(options: Options, console: Console) -> int:
-    """Verify one or all ledgers. Raises: PaddockError: one is unreadable and no other damaged."""
     site = find_site(options, console)
     paths = site.layout.ledger_paths()
     known = auditing.ledgers_known(site.layout, site.environment, NAMES)
@@ -60,25 +59,22 @@ def run_verify(options: Options, console: Console) -> int:
         report.is_whole for report in reports.values()
     )
     unread = list(faults.values())
+    # Where nothing is damaged the exit status is that of the first, and who catches it reports it.
+    for fault in unread if is_damaged else unread[1:]:
+        console.report(fault)
     if unread and not is_damaged:
-        # The exit status is that of the first, and whoever catches it reports it.
-        raise _reported(unread, console)
-    for fault in unread:
-        console.report(fault)
+        raise unread[0]
     return EXIT_INTEGRITY if is_damaged else 0
-
-
-def _reported(faults: list[PaddockError], console: Console) -> PaddockError:
-    for fault in faults[1:]:
-        console.report(fault)
-    return faults[0]
 
 
 def _reply(
     reports: dict[LedgerName, Verification], faults: dict[LedgerName, PaddockError], *, is_any: bool
 ) -> Reply:
     found = {name: _report_json(report) for name, report in reports.items()}
-    unread = {name: _fault_json(fault) for name, fault in faults.items()}
+    unread = {
+        name: {"whole": False, "error": fault.message, **fields(fault, "code", "where")}
+        for name, fault in faults.items()
+    }
     text = [row for name, report in reports.items() for row in _report_rows(name, report)]
     text += [f"{name}: NOT VERIFIED, {fault.message}" for name, fault in faults.items()]
     return Reply({**found, **unread}, text if is_any else "there is no ledger yet")
@@ -152,7 +148,8 @@ def _report_rows(name: str, report: Verification) -> Iterator[str]:
     head = "" if report.head is None else f", head {report.head.seq} {report.head.hash[:16]}"
     yield f"{name}: {state}, {report.entries} entries{head}"
     for problem in report.problems:
-        yield f"  {_place(problem)}{problem.kind}: {problem.detail}"
+        where = f"line {problem.line} (seq {problem.seq}, byte {problem.offset_bytes}): "
+        yield f"  {where if problem.line else ''}{problem.kind}: {problem.detail}"
     if report.problems_omitted:
         yield f"  {report.problems_omitted} more problems are not shown"
     if any(each.kind in (ChainFault.ROLLED_BACK, ChainFault.REWRITTEN) for each in report.problems):
@@ -172,16 +169,6 @@ def _report_rows(name: str, report: Verification) -> Iterator[str]:
         yield f"  entries 0 to {report.covered_entries - 1} are as they were signed"
     if report.uncovered:
         yield f"  {report.uncovered}"
-
-
-def _place(problem: LedgerProblem) -> str:
-    if not problem.line:
-        return ""
-    return f"line {problem.line} (seq {problem.seq}, byte {problem.offset_bytes}): "
-
-
-def _fault_json(fault: PaddockError) -> dict[str, Json]:
-    return {"whole": False, "error": fault.message, "code": fault.code, "where": fault.where}
 
 
 def _report_json(report: Verification) -> dict[str, Json]:
@@ -237,10 +224,23 @@ def run_proof(options: Options, console: Console) -> int:
         _show_consistency(tree.prove_consistency(path, options.since, signed), options, console)
         return 0
     numbers = _entries_of(path, name, entry, console) if is_call else [entry]
-    _require_entry(path, name, max(numbers))
+    newest = query(path, Filter(), last=1).entries
+    if newest and max(numbers) > newest[-1].seq:
+        count = newest[-1].seq + 1
+        raise UsageError(
+            f"the ledger {name} has {count} entries, 0 to {count - 1}, and no entry {max(numbers)}",
+            where="SEQ|CALL-ID",
+            hint=f"paddock ledger query --ledger {name} --last 1 shows the newest",
+        )
     signed = _newest(site, name, path, max(numbers) + 1)
     for number in numbers:
-        _show_inclusion(tree.prove_inclusion(path, number, signed), options, console)
+        proof = tree.prove_inclusion(path, number, signed)
+        if not options.json:
+            console.write_bytes(proof.text.encode())
+            continue
+        hashes: list[Json] = [each.hex() for each in proof.hashes]
+        proved = {**fields(proof, "seq", "size"), "leaf": proof.leaf.hex(), "hashes": hashes}
+        console.write_json({**proved, "note": proof.note})
     return 0
 
 
@@ -277,17 +277,6 @@ def run_accept_rollback(options: Options, console: Console) -> Reply:
     return Reply({"status": "ok", "ledgers": ledgers}, said)
 
 
-def _require_entry(path: str, name: str, number: int) -> None:
-    rows = query(path, Filter(), last=1).entries
-    if rows and number > rows[-1].seq:
-        count = rows[-1].seq + 1
-        raise UsageError(
-            f"the ledger {name} has {count} entries, 0 to {count - 1}, and no entry {number}",
-            where="SEQ|CALL-ID",
-            hint=f"paddock ledger query --ledger {name} --last 1 shows the newest",
-        )
-
-
 def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> notes.SignedCheckpoint:
     found: notes.SignedCheckpoint | None = None
     genesis = find_genesis(path)
@@ -304,15 +293,6 @@ def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> notes.
         if found is None:
             raise
         return found
-
-
-def _show_inclusion(proof: tree.InclusionProof, options: Options, console: Console) -> None:
-    if not options.json:
-        console.write_bytes(proof.text.encode())
-        return
-    hashes: list[Json] = [each.hex() for each in proof.hashes]
-    named = {**fields(proof, "seq", "size"), "leaf": proof.leaf.hex()}
-    console.write_json({**named, "hashes": hashes, "note": proof.note})
 
 
 def _show_consistency(proof: tree.ConsistencyProof, options: Options, console: Console) -> None:

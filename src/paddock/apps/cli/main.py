@@ -215,7 +215,6 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
 
 
 def load_command(name: str) -> "Command":
-    """The command of this name, which is one of `COMMANDS`; its module is loaded for it."""
     from importlib import import_module
 
     place = COMMANDS[name].module

@@ -39,7 +39,6 @@ _PAGE_BYTES_MAX = 2_000_000
 
 
 def refresh_packages(project: Project) -> trust.KeptPackages:
-    """Ask the user's package clients and keep what they say. Raises: ConfigError, HostError."""
     environment, agents = project.environment, project.agents.read_all()
     closed = [real_path(each) for each in (project.root.path, *(a.workspace for a in agents))]
     make_directories(environment.paddock_home)
@@ -196,7 +195,6 @@ def _allow(options: Options, console: Console) -> Reply:
 
 
 def _connections(host: str) -> list[str]:
-    """The actions of one host and its ports. Raises: UsageError."""
     try:
         net = compile_rule(f"tool:net:connect {host}", Outcome.ALLOW, "").pattern.net
     except PatternError as error:
@@ -217,22 +215,15 @@ COMMAND = Command(
     "  paddock network show --refresh\n"
     "  paddock network allow example.org\n"
     "  paddock network allow db.example.org:5432 --agent main",
-    parts=(
-        Part(
-            "show",
-            "list what may be reached",
-            _show,
-            (flag("--refresh", "ask the package clients anew"),),
-        ),
-        Part(
-            "allow",
-            "write a rule that allows a host",
-            _allow,
-            (
-                opt("--agent", "NAME"),
-                flag("--yes", "save that rule without asking"),
-                opt("host", "HOST[:PORT]", "without a port: 443 and 80"),
-            ),
-        ),
+    Part(
+        "show", "list what may be reached", _show, flag("--refresh", "ask the package clients anew")
+    ),
+    Part(
+        "allow",
+        "write a rule that allows a host",
+        _allow,
+        opt("--agent", "NAME"),
+        flag("--yes", "save that rule without asking"),
+        opt("host", "HOST[:PORT]", "without a port: 443 and 80"),
     ),
 )

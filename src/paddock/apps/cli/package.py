@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from paddock.apps.command import (
@@ -21,21 +20,32 @@ from paddock.apps.command import (
     use_project,
 )
 from paddock.apps.console import EXIT_NO, Console
+from paddock.assembly.packages import (
+    archive_notes,
+    check_gates,
+    is_development_plane,
+    is_governance_gone,
+    open_depot,
+    plane_packages,
+)
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
+from paddock.gates.results import ALL_GATES, PLANE_GATES, GateResult, Status, count_of, results_json
 from paddock.packages import rows as shown
+from paddock.packages import signing
+from paddock.packages.archive import load_archive, pack, write_hashes
+from paddock.packages.install import InstallReport, InstallWish, install, uninstall
+from paddock.packages.listing import Ownership, find_owner
+from paddock.packages.vouching import Approved, approve, sign_installed_set
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 
-if TYPE_CHECKING:
-    from paddock.gates.results import GateResult
-    from paddock.packages.archive import Archive
-    from paddock.packages.install import InstallReport
-    from paddock.packages.listing import Ownership
-    from paddock.packages.signing import PublicKey, Signature
-    from paddock.packages.vouching import Approved
-
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_REFUSALS: Final = (
+    shown.GateRefusedError,
+    shown.OwnershipRefusedError,
+    shown.ArchiveRefusedError,
+)
 _SHOWN_MAX: Final = 20
 """Rows that are said one by one; `--json` has all."""
 _FAILURES_MAX: Final = 50
@@ -43,8 +53,6 @@ _FAILURES_MAX: Final = 50
 
 
 def _hash(options: Options, console: Console) -> Reply:
-    from paddock.packages.archive import write_hashes
-
     report = write_hashes(console.directory / options.source, check=options.check)
     stale = report.stale
     status = "written" if report.written else "stale" if stale else "fresh"
@@ -56,8 +64,6 @@ def _hash(options: Options, console: Console) -> Reply:
 
 
 def _pack(options: Options, console: Console) -> Reply:
-    from paddock.packages.archive import pack
-
     directory = console.directory
     report = pack(directory / options.source, directory / options.destination)
     manifest, version = report.manifest, report.manifest.version
@@ -81,16 +87,17 @@ def _pack(options: Options, console: Console) -> Reply:
 
 
 def _verify(options: Options, console: Console) -> Reply:
-    from paddock.packages.archive import load_archive
-    from paddock.packages.signing import read_signature
-
     path = console.directory / options.archive
     archive = load_archive(path)
     manifest, version = archive.manifest, archive.manifest.version
-    signature = read_signature(path)
+    signature = signing.read_signature(path)
     signed = "none"
     if signature is not None:
-        signed = _judge_signature(signature, manifest.digest, options, console)
+        keys = _known_keys(options, console)
+        signed = "unknown key"
+        if signature.key_id in keys or signature.digest != manifest.digest:
+            signing.verify_signature(signature, manifest.digest, keys)
+            signed = "valid"
     value: dict[str, Json] = {
         "status": "ok",
         "package_id": manifest.package_id,
@@ -119,41 +126,29 @@ def _sign(options: Options, console: Console) -> Reply:
 
 
 def _sign_installed(options: Options, console: Console) -> Reply:
-    from paddock.assembly.packages import open_depot
-    from paddock.packages.signing import make_operator_key
-    from paddock.packages.vouching import sign_installed_set
-
     project = use_project(options, console)
     with open_depot(project) as depot:
-        signed = sign_installed_set(depot, make_operator_key(project.environment))
+        signed = sign_installed_set(depot, signing.make_operator_key(project.environment))
     said = f"signed the installed set {signed.set_digest} with key {signed.key_id}"
     keys = (f"  key {key.key_id} counts on this plane" for key in signed.keys)
     return Reply({"status": "signed", **to_builtins(signed)}, (said, *keys))
 
 
 def _sign_archive(options: Options, console: Console) -> Reply:
-    from paddock.packages.archive import load_archive
-    from paddock.packages.signing import make_operator_key, sign_digest, write_signature
-
     path = console.directory / options.archive
     digest = load_archive(path).manifest.digest
-    signature = sign_digest(make_operator_key(environment_of(console)), digest)
-    file = str(write_signature(path, signature))
+    signature = signing.sign_digest(signing.make_operator_key(environment_of(console)), digest)
+    file = str(signing.write_signature(path, signature))
     value = {"status": "signed", "file": file, **signature.as_json()}
     return Reply(value, (f"signed {digest} with key {signature.key_id}", file))
 
 
 def _approve(options: Options, console: Console) -> Reply:
-    from paddock.assembly.packages import open_depot
-    from paddock.packages.archive import load_archive
-    from paddock.packages.signing import make_operator_key
-    from paddock.packages.vouching import approve
-
     expires_s = _seconds(options.expires)
     manifest = load_archive(console.directory / options.archive).manifest
     project = use_project(options, console)
     with open_depot(project) as depot:
-        key = make_operator_key(project.environment)
+        key = signing.make_operator_key(project.environment)
         made = approve(depot, manifest, key, tuple(options.scope), expires_s)
     if made.rollback:
         console.warn(f"note: no install will take this package: {made.rollback}")
@@ -163,14 +158,13 @@ def _approve(options: Options, console: Console) -> Reply:
 
 
 def _install(options: Options, console: Console) -> Reply:
-    from paddock.assembly.packages import archive_notes, is_development_plane, open_depot
-    from paddock.packages.install import InstallWish, install
-    from paddock.packages.signing import read_signature
-
     path = console.directory / options.archive
     # Before the plane is even opened: an archive that is not taken changes nothing at all.
-    archive = _load(path)
-    signature = read_signature(path)
+    try:
+        archive = load_archive(path)
+    except shown.ArchiveRefusedError as refusal:
+        raise shown.GateRefusedError("G0A", [refusal.failure]) from refusal
+    signature = signing.read_signature(path)
     project = use_project(options, console)
     wish = InstallWish(
         is_dry_run=options.dry_run,
@@ -193,25 +187,17 @@ def _install(options: Options, console: Console) -> Reply:
 
 
 def _uninstall(options: Options, console: Console) -> Reply:
-    from paddock.assembly.packages import open_depot
-    from paddock.packages.install import uninstall
-
     with open_depot(use_project(options, console)) as depot:
         report = uninstall(depot, options.package)
     return Reply(report.as_json(), _report_rows(report))
 
 
 def _list(options: Options, console: Console) -> Reply:
-    from paddock.assembly.packages import plane_packages
-
     rows = plane_packages(use_project(options, console)).list_all()
     return Reply([row.as_json() for row in rows], _package_rows(rows))
 
 
 def _why(options: Options, console: Console) -> Reply:
-    from paddock.assembly.packages import plane_packages
-    from paddock.packages.listing import find_owner
-
     packages = plane_packages(use_project(options, console))
     with packages.open_workspace() as workspace:
         path = workspace.resolve_entry(options.file).path.relative
@@ -223,52 +209,31 @@ def _do(options: Options, console: Console) -> Reply | int:
     """What the part does; a program is told of a refusal too, before everybody is."""
     try:
         return options.do(options, console)
-    except (
-        shown.GateRefusedError,
-        shown.OwnershipRefusedError,
-        shown.ArchiveRefusedError,
-    ) as refusal:
+    except _REFUSALS as refusal:
         if options.json:
-            console.write_json(_refusal_json(refusal))
+            gate, failures = None, ()
+            if isinstance(refusal, shown.ArchiveRefusedError):
+                gate, failures = "G0A", (refusal.failure,)
+            else:
+                failures = refusal.failures
+                gate = refusal.gate if isinstance(refusal, shown.GateRefusedError) else None
+            told: dict[str, Json] = {"status": "refused", "code": refusal.code, "gate": gate}
+            console.write_json({**told, "failures": _failures_json(failures)})
         raise
 
 
-def _load(path: Path) -> "Archive":
-    from paddock.packages.archive import load_archive
-
-    try:
-        return load_archive(path)
-    except shown.ArchiveRefusedError as refusal:
-        raise shown.GateRefusedError("G0A", [refusal.failure]) from refusal
-
-
-def _judge_signature(
-    signature: "Signature", digest: str, options: Options, console: Console
-) -> str:
-    """`valid`, or `unknown key`. Raises: IntegrityError: it does not hold."""
-    from paddock.packages.signing import verify_signature
-
-    keys = _known_keys(options, console)
-    if signature.key_id not in keys and signature.digest == digest:
-        return "unknown key"
-    verify_signature(signature, digest, keys)
-    return "valid"
-
-
-def _known_keys(options: Options, console: Console) -> "dict[str, PublicKey]":
-    from paddock.packages.signing import find_operator_key, public_half, read_keys
-
-    found: dict[str, PublicKey] = {}
-    own = find_operator_key(environment_of(console))
+def _known_keys(options: Options, console: Console) -> dict[str, signing.PublicKey]:
+    found: dict[str, signing.PublicKey] = {}
+    own = signing.find_operator_key(environment_of(console))
     if own is not None:
-        found[public_half(own).key_id] = public_half(own)
+        found[signing.public_half(own).key_id] = signing.public_half(own)
     try:
         project = find_project(options, console)
     except ConfigError as error:
         console.warn(f"note: the keys of this plane were not looked at: {error.message}")
         return found
     if project.layout.kind is PlaneKind.BARE and project.root.accepted:
-        found |= read_keys(project.layout)
+        found |= signing.read_keys(project.layout)
     return found
 
 
@@ -283,28 +248,11 @@ def _seconds(text: str) -> float:
     return float(int(matched[1]) * _UNITS_S[matched[2]])
 
 
-def _refusal_json(
-    refusal: shown.GateRefusedError | shown.OwnershipRefusedError | shown.ArchiveRefusedError,
-) -> dict[str, Json]:
-    gate: str | None = None
-    if isinstance(refusal, shown.ArchiveRefusedError):
-        gate, failures = "G0A", (refusal.failure,)
-    else:
-        failures = refusal.failures
-        gate = refusal.gate if isinstance(refusal, shown.GateRefusedError) else None
-    return {
-        "status": "refused",
-        "code": refusal.code,
-        "gate": gate,
-        "failures": _failures_json(failures),
-    }
-
-
 def _failures_json(failures: tuple[shown.Failure, ...]) -> list[Json]:
     return [fields(failure, "file", "reason") for failure in failures]
 
 
-def _report_rows(report: "InstallReport") -> Iterator[str]:
+def _report_rows(report: InstallReport) -> Iterator[str]:
     word = {"unchanged": "is installed already, exactly so:", "planned": "would be installed:"}.get(
         report.status, f"{report.status}:"
     )
@@ -322,8 +270,7 @@ def _report_rows(report: "InstallReport") -> Iterator[str]:
         yield f"  approved by {report.wo_id}"
 
 
-def _approved_rows(made: "Approved") -> Iterator[str]:
-    """An approval that was made: its id alone on the first line."""
+def _approved_rows(made: Approved) -> Iterator[str]:
     approval = made.approval
     yield approval.wo_id
     yield f"  digest   {approval.digest}"
@@ -357,7 +304,7 @@ def _package_rows(rows: tuple[shown.PackageRow, ...]) -> Iterator[str]:
             yield f"    {show_name(failure.file)}: {failure.reason}"
 
 
-def _owner_rows(found: "Ownership") -> Iterator[str]:
+def _owner_rows(found: Ownership) -> Iterator[str]:
     owner = found.owner
     if owner is None:
         yield f"{show_name(found.path)}: no package owns it"
@@ -382,76 +329,64 @@ PACKAGE = Command(
     "  paddock package approve dist/PKG-GREETING-001.tar.gz --expires 24h\n"
     "  paddock package install dist/PKG-GREETING-001.tar.gz --dry-run\n"
     "  paddock package why HOT/kernel/greeting.txt",
-    _do,
-    parts=(
-        Part(
-            "hash",
-            "write each file's hash into the manifest",
-            _hash,
-            (_SOURCE, flag("--check", "compare, and write nothing")),
-        ),
-        Part(
-            "pack",
-            "make an archive",
-            _pack,
-            (_SOURCE, opt("destination", "DEST", "a file or a folder")),
-        ),
-        Part(
-            "sign",
-            "vouch for an archive (ARCHIVE.sig), or for all that is installed",
-            _sign,
-            (
-                opt("archive", "ARCHIVE", nargs="?"),
-                flag(
-                    "--installed", "sign the plane's installed set, and the keys that stand in it"
-                ),
-            ),
-        ),
-        Part("verify", "whether an archive is exactly what it declares", _verify, (_ARCHIVE,)),
-        Part(
-            "approve",
-            "allow one package to change the plane",
-            _approve,
-            (
-                _ARCHIVE,
-                opt("--expires", "TIME", "such as 30m, 7d", default="24h"),
-                opt(
-                    "--scope",
-                    "PATTERN",
-                    "paths of the plane that may change (default: exactly the package's)",
-                    nargs="+",
-                    action="extend",
-                    default=[],
-                ),
-            ),
-        ),
-        Part(
-            "install",
-            "install a package, or put it in another version's place",
-            _install,
-            (
-                _ARCHIVE,
-                flag("--dry-run", "only say what would happen"),
-                flag("--dev", "without an approval"),
-            ),
-        ),
-        Part("uninstall", "remove a package", _uninstall, (opt("package", "PKG-ID"),)),
-        Part(
-            "why",
-            "whose file it is",
-            _why,
-            (opt("file", "FILE", "relative to the plane, or absolute"),),
-        ),
-        Part("list", "what is installed", _list),
+    Part(
+        "hash",
+        "write each file's hash into the manifest",
+        _hash,
+        _SOURCE,
+        flag("--check", "compare, and write nothing"),
     ),
+    Part(
+        "pack", "make an archive", _pack, _SOURCE, opt("destination", "DEST", "a file or a folder")
+    ),
+    Part(
+        "sign",
+        "vouch for an archive (ARCHIVE.sig), or for all that is installed",
+        _sign,
+        opt("archive", "ARCHIVE", nargs="?"),
+        flag("--installed", "sign the plane's installed set, and the keys that stand in it"),
+    ),
+    Part("verify", "whether an archive is exactly what it declares", _verify, _ARCHIVE),
+    Part(
+        "approve",
+        "allow one package to change the plane",
+        _approve,
+        _ARCHIVE,
+        opt("--expires", "TIME", "such as 30m, 7d", default="24h"),
+        opt(
+            "--scope",
+            "PATTERN",
+            "paths of the plane that may change (default: exactly the package's)",
+            nargs="+",
+            action="extend",
+            default=[],
+        ),
+    ),
+    Part(
+        "install",
+        "install a package, or put it in another version's place",
+        _install,
+        _ARCHIVE,
+        flag("--dry-run", "only say what would happen"),
+        flag("--dev", "without an approval"),
+    ),
+    Part("uninstall", "remove a package", _uninstall, opt("package", "PKG-ID")),
+    Part(
+        "why", "whose file it is", _why, opt("file", "FILE", "relative to the plane, or absolute")
+    ),
+    Part("list", "what is installed", _list),
+    do=_do,
 )
 
 
 def _gate(options: Options, console: Console) -> int:
-    from paddock.assembly.packages import check_gates, is_governance_gone
-    from paddock.gates.results import results_json
-
-    names = _names(options.gate)
+    names = PLANE_GATES if options.gate is None else (options.gate.upper(),)
+    if not {*names} <= {*ALL_GATES}:
+        raise UsageError(
+            f"there is no gate {quote(options.gate)}",
+            where="--gate",
+            hint=f"the gates are: {', '.join(ALL_GATES)}",
+        )
     project = find_project(options, console)
     # That is what G6 is there to say; nothing can be recorded. Opened, the plane would
     # have another ledger in the place of one that is gone.
@@ -471,33 +406,15 @@ def _gate(options: Options, console: Console) -> int:
     return EXIT_NO if run.has_failed and (options.enforce or is_damaged) else 0
 
 
-def _names(given: str | None) -> tuple[str, ...]:
-    from paddock.gates.results import ALL_GATES, PLANE_GATES
-
-    if given is None:
-        return PLANE_GATES
-    name = given.upper()
-    if name not in ALL_GATES:
-        raise UsageError(
-            f"there is no gate {quote(given)}",
-            where="--gate",
-            hint=f"the gates are: {', '.join(ALL_GATES)}",
-        )
-    return (name,)
-
-
-class _Progress:
-    def __init__(self, console: Console) -> None:
-        self._console = console
+class _Progress(Struct):
+    console: Console
 
     def begins(self, gate: str, what: str) -> None:
-        if self._console.stderr.isatty():
-            self._console.warn(f"{gate}: {show_name(what)} …" if what else f"{gate} …")
+        if self.console.stderr.isatty():
+            self.console.warn(f"{gate}: {show_name(what)} …" if what else f"{gate} …")
 
 
-def _say(results: "tuple[GateResult, ...]", console: Console) -> None:
-    from paddock.gates.results import Status, count_of
-
+def _say(results: tuple[GateResult, ...], console: Console) -> None:
     words = {
         Status.PASS: console.paint(f"{'pass':<14}", "32"),
         Status.FAIL: console.paint(f"{'FAIL':<14}", "31"),
@@ -527,12 +444,10 @@ GATE = Command(
     "  paddock gate --all --enforce\n"
     "  paddock gate --gate G0B\n"
     "  paddock --plane DIR gate --all --json",
-    _gate,
     (
-        (
-            opt("--gate", "NAME", "one gate, such as G0B"),
-            flag("--all", "all eight (the default)"),
-        ),
-        flag("--enforce", "end with status 1 when a gate fails"),
+        opt("--gate", "NAME", "one gate, such as G0B"),
+        flag("--all", "all eight (the default)"),
     ),
+    flag("--enforce", "end with status 1 when a gate fails"),
+    do=_gate,
 )

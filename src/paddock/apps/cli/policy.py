@@ -26,13 +26,12 @@ from paddock.assembly import questions
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.plane.discover import find_root
 from paddock.plane.layout import LedgerName
-from paddock.plane.trust import PolicyFiles
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
 from paddock.policy.places import BUILT_IN
 from paddock.policy.questions import explain as explained
 from paddock.policy.questions import record as recorded
-from paddock.policy.questions.lint import ExampleResult, LintFinding, lint, run_examples
+from paddock.policy.questions.lint import lint, run_examples
 from paddock.policy.questions.replay import replay
 from paddock.policy.rules import parse_action
 from paddock.text.show import is_cut, quote
@@ -69,8 +68,7 @@ def _check(options: Options, console: Console) -> Reply | int:
         project = find_project(options, console)
         _warn_of_distrust(project, console)
         action = _action_of(options, console)
-        policy = _policy_of(project, options.agent)
-        chain = _chain_of(project, options.agent)
+        policy, chain = _judged(project, options.agent)
         decision = decide(policy, chain, [action])
         nearly = explained.find_nearly(policy, chain, action, decision)
         if decision.outcome is Outcome.CONFINE:
@@ -78,7 +76,8 @@ def _check(options: Options, console: Console) -> Reply | int:
     except PaddockError as error:
         console.report(error)
         return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_USAGE
-    value = {**_decision_json(decision), "nearly_matched": _nearly_json(nearly)}
+    value = _decision_json(decision)
+    value["nearly_matched"] = nearly and {"rule": rule_as_json(nearly.rule), "why": nearly.why}
     return Reply(value, _decision_rows(decision, nearly), _CHECK_EXITS[decision.comes_to])
 
 
@@ -103,8 +102,7 @@ def _explain(options: Options, console: Console) -> Reply:
     project = find_project(options, console)
     _warn_of_distrust(project, console)
     action = _action_of(options, console)
-    policy = _policy_of(project, options.agent)
-    chain = _chain_of(project, options.agent)
+    policy, chain = _judged(project, options.agent)
     find_held = partial(_held_here, project, policy, chain, action)
     explanation = explained.explain(policy, chain, action, find_held)
     return Reply(explanation.as_json(), explanation.render())
@@ -117,7 +115,15 @@ def _test(options: Options, console: Console) -> Reply:
     value: dict[str, Json] = {
         "passed": passed,
         "failed": failed,
-        "examples": [_example_json(result) for result in results],
+        "examples": [
+            {
+                **fields(each, "profile", "pattern"),
+                "example": each.example.text,
+                **fields(each, "wanted", "holds"),
+                **fields(each.example.place, "file", "line"),
+            }
+            for each in results
+        ],
     }
     rows = (*(result.render() for result in results), f"{passed} hold, {failed} do not")
     return Reply(value, rows, EXIT_NO if failed else 0)
@@ -134,7 +140,15 @@ def _lint(options: Options, console: Console) -> Reply:
     findings = lint(policy, tracked)
     count = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
     rows = (*(finding.render() for finding in findings), count)
-    return Reply([_finding_json(each) for each in findings], rows, EXIT_NO if findings else 0)
+    value: list[Json] = [
+        {
+            **fields(each, "code", "message"),
+            **fields(each.place, "file", "line"),
+            "hint": each.hint,
+        }
+        for each in findings
+    ]
+    return Reply(value, rows, EXIT_NO if findings else 0)
 
 
 def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
@@ -174,47 +188,17 @@ def _warn_of_distrust(project: projects.Project, console: Console) -> None:
         )
 
 
-def _chain_of(project: projects.Project, name: str | None) -> AgentChain:
-    """Return the chain of agent `name`, or of a client's agent, as the hook judges it."""
-    wanted = project.agent_named(name)
-    if _is_clients(project, wanted):
-        return projects.chain_of_type(
-            project.agents, projects.planned_default_chain(project.agents), wanted
-        )
-    if _is_yet_to_be_made(project, wanted):
-        return projects.planned_default_chain(project.agents)
-    return project.agents.chain(wanted)
-
-
-def _policy_of(project: projects.Project, name: str | None) -> Policy:
-    wanted = project.agent_named(name)
-    if _is_yet_to_be_made(project, wanted) or _is_clients(project, wanted):
-        return project.policy
-    return project.policy_for(project.agents.read(wanted))
-
-
-def _is_clients(project: projects.Project, name: str) -> bool:
-    if name == project.default_agent or not projects.is_bound(project, name):
-        return False
-    return projects.declared_for(project.agents, name) != name
-
-
-def _is_yet_to_be_made(project: projects.Project, name: str) -> bool:
-    return name == project.default_agent and projects.is_yet_to_be_made(project.agents)
-
-
-def _example_json(result: ExampleResult) -> dict[str, Json]:
-    return {
-        **fields(result, "profile", "pattern"),
-        "example": result.example.text,
-        **fields(result, "wanted", "holds"),
-        **fields(result.example.place, "file", "line"),
-    }
-
-
-def _finding_json(finding: LintFinding) -> dict[str, Json]:
-    place = fields(finding.place, "file", "line")
-    return {**fields(finding, "code", "message"), **place, "hint": finding.hint}
+def _judged(project: projects.Project, name: str | None) -> tuple[Policy, AgentChain]:
+    """Policy and chain of an agent, also of a client's, as the hook judges it."""
+    wanted, agents = project.agent_named(name), project.agents
+    if wanted != project.default_agent:
+        is_bound = projects.is_bound(project, wanted)
+        if is_bound and projects.declared_for(agents, wanted) != wanted:
+            usual = projects.planned_default_chain(agents)
+            return project.policy, projects.chain_of_type(agents, usual, wanted)
+    elif projects.is_yet_to_be_made(agents):
+        return project.policy, projects.planned_default_chain(agents)
+    return project.policy_for(agents.read(wanted)), agents.chain(wanted)
 
 
 def _decision_json(decision: Decision) -> dict[str, Json]:
@@ -232,12 +216,7 @@ def _decision_json(decision: Decision) -> dict[str, Json]:
     }
 
 
-def _nearly_json(nearly: explained.NearMiss | None) -> Json:
-    return None if nearly is None else {"rule": rule_as_json(nearly.rule), "why": nearly.why}
-
-
 def _replay(options: Options, console: Console) -> Reply:
-    """Decide the recorded calls again; exit 0 whatever came of it, 4 where lines are damaged."""
     from paddock.ledger.query import Filter
 
     wanted = Filter(
@@ -268,13 +247,27 @@ def _replay(options: Options, console: Console) -> Reply:
 
 
 def _diff(options: Options, console: Console) -> Reply:
-    """Look for calls that two policies decide differently; exit 0 whatever is found."""
     from paddock.ledger.query import Filter
     from paddock.policy.questions.compare import diff
 
     files = questions.find_policy_files(*where(options, console))
-    old = _candidate(BUILT_IN if options.old is None else options.old, files, console)
-    new = _own(files, console) if options.new is None else _candidate(options.new, files, console)
+
+    def candidate(name: str) -> questions.Candidate:
+        if name == BUILT_IN:
+            return questions.built_in_candidate(files)
+        return questions.read_candidate(console.directory / name, name, files)
+
+    old = candidate(BUILT_IN if options.old is None else options.old)
+    if options.new is not None:
+        new = candidate(options.new)
+    else:
+        new, own = questions.own_candidate(files), files.project
+        if own is not None and not own.trusted:
+            # To look before one trusts is what this is for.
+            console.warn(
+                f"note: {own.path.name} is not trusted ({own.reason}); "
+                "it is compared as if it were: paddock trust"
+            )
     place = (files.kind, files.planes_below)
 
     def chain_of(name: str) -> AgentChain:
@@ -290,25 +283,7 @@ def _diff(options: Options, console: Console) -> Reply:
     return Reply(value, (f"old: {old.name}, new: {new.name}", report.render()))
 
 
-def _candidate(name: str, files: PolicyFiles, console: Console) -> questions.Candidate:
-    if name == BUILT_IN:
-        return questions.built_in_candidate(files)
-    return questions.read_candidate(console.directory / name, name, files)
-
-
-def _own(files: PolicyFiles, console: Console) -> questions.Candidate:
-    own = files.project
-    if own is not None and not own.trusted:
-        # To look before one trusts is what this is for.
-        console.warn(
-            f"note: {own.path.name} is not trusted ({own.reason}); "
-            "it is compared as if it were: paddock trust"
-        )
-    return questions.own_candidate(files)
-
-
 def _explain_call(options: Options, console: Console) -> Reply:
-    """Tell a recorded call from its record, and what would change it. Raises: UsageError."""
     from paddock.ledger.query import Filter, query
     from paddock.ledger.read import stands
 
@@ -363,7 +338,6 @@ def _questions(call: recorded.RecordedCall, options: Options, console: Console) 
 
 
 def _now(call: recorded.RecordedCall, options: Options, console: Console) -> explained.Now:
-
     decided = call.decided
     past = recorded.read_recorded(decided.seq, decided.time, decided.entry)
     try:
@@ -444,67 +418,55 @@ COMMAND = Command(
     "  paddock policy replay --policy new.toml --since 2026-01-31\n"
     "  paddock policy diff\n"
     "  paddock policy diff paddock.toml new.toml",
-    parts=(
-        Part(
-            "check",
-            "decide one action: exit 0 allow or confine, 1 deny, 6 ask, 3 no policy, 2 usage",
-            _check,
-            (
-                opt("action", "ACTION", _ACTION_HELP, nargs="?"),
-                opt("--agent", "NAME", _FOR_WHOM),
-            ),
+    Part(
+        "check",
+        "decide one action: exit 0 allow or confine, 1 deny, 6 ask, 3 no policy, 2 usage",
+        _check,
+        opt("action", "ACTION", _ACTION_HELP, nargs="?"),
+        opt("--agent", "NAME", _FOR_WHOM),
+    ),
+    Part(
+        "explain",
+        "why it is decided so, and what would change it; of a recorded call, why it was decided so",
+        _explain,
+        opt(
+            "action",
+            "ACTION|CALL-ID",
+            f"{_ACTION_HELP}, or the id of a recorded call",
+            nargs="?",
         ),
-        Part(
-            "explain",
-            "why it is decided so, and what would change it; "
-            "of a recorded call, why it was decided so",
-            _explain,
-            (
-                opt(
-                    "action",
-                    "ACTION|CALL-ID",
-                    f"{_ACTION_HELP}, or the id of a recorded call",
-                    nargs="?",
-                ),
-                opt("--agent", "NAME", f"{_FOR_WHOM}; a recorded call has its own"),
-                _LEDGER,
-            ),
+        opt("--agent", "NAME", f"{_FOR_WHOM}; a recorded call has its own"),
+        _LEDGER,
+    ),
+    Part("test", "run the rules' examples", _test, _FILE),
+    Part("lint", "find doubtful rules", _lint, _FILE),
+    Part(
+        "replay",
+        "decide the recorded calls again, under the policy in force or another",
+        _replay,
+        opt(
+            "--policy",
+            "FILE",
+            "in place of the project's own, as if it were trusted (default: the one in force)",
         ),
-        Part("test", "run the rules' examples", _test, (_FILE,)),
-        Part("lint", "find doubtful rules", _lint, (_FILE,)),
-        Part(
-            "replay",
-            "decide the recorded calls again, under the policy in force or another",
-            _replay,
-            (
-                opt(
-                    "--policy",
-                    "FILE",
-                    "in place of the project's own, as if it were trusted "
-                    "(default: the one in force)",
-                ),
-                _LEDGER,
-                opt("--agent", "NAME", "only calls of this agent"),
-                opt("--session", "ID", "only calls of this session"),
-                opt("--since", "T", "RFC 3339, such as 2026-01-31T00:00:00Z"),
-                opt("--until", "T", "likewise"),
-            ),
-            description="Decide the recorded calls again. No tool is run, no file of a workspace is"
-            " opened: what is judged are the actions of the record.",
-        ),
-        Part(
-            "diff",
-            "find calls that two policies decide differently",
-            _diff,
-            (
-                opt("old", "OLD", _COMPARED.format("built-in"), nargs="?"),
-                opt("new", "NEW", _COMPARED.format("the project's own"), nargs="?"),
-            ),
-            description="Find calls that two policies decide differently. Each one that is shown is"
-            " really decided differently; where none is found, the answer says what that proves."
-            " With OLD alone the project's own file is compared with it, and without either"
-            " with what is built in: what does this project's file change?",
-        ),
+        _LEDGER,
+        opt("--agent", "NAME", "only calls of this agent"),
+        opt("--session", "ID", "only calls of this session"),
+        opt("--since", "T", "RFC 3339, such as 2026-01-31T00:00:00Z"),
+        opt("--until", "T", "likewise"),
+        description="Decide the recorded calls again. No tool is run, no file of a workspace is"
+        " opened: what is judged are the actions of the record.",
+    ),
+    Part(
+        "diff",
+        "find calls that two policies decide differently",
+        _diff,
+        opt("old", "OLD", _COMPARED.format("built-in"), nargs="?"),
+        opt("new", "NEW", _COMPARED.format("the project's own"), nargs="?"),
+        description="Find calls that two policies decide differently. Each one that is shown is"
+        " really decided differently; where none is found, the answer says what that proves."
+        " With OLD alone the project's own file is compared with it, and without either"
+        " with what is built in: what does this project's file change?",
     ),
     metavar="QUESTION",
 )

@@ -7,11 +7,11 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from paddock.agent.events import CallFinished, Event, Noticed
 from paddock.agent.recorded import RecordedSession, RecordedTurn, export_session, list_sessions
-from paddock.agent.results import TurnOutcome, TurnResult
+from paddock.agent.results import TurnOutcome
 from paddock.apps.command import (
     Command,
     Options,
@@ -22,16 +22,11 @@ from paddock.apps.command import (
     use_project,
     write_new_file,
 )
-from paddock.apps.console import EXIT_HOST, EXIT_NO, EXIT_SIGNAL, Console
-from paddock.assembly.project import Project
+from paddock.apps.console import EXIT_DONE, EXIT_HOST, EXIT_NO, EXIT_SIGNAL, Console
+from paddock.assembly import sessions
 from paddock.assembly.questions import require_past_agent
-from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.providers.failures import CancelToken
 from paddock.text.show import show_name
-
-if TYPE_CHECKING:
-    from paddock.assembly.sessions import PreparedCassette
-    from paddock.providers.gateway import Provider
 
 _MESSAGE_SHOWN_MAX: Final = 60
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
@@ -45,7 +40,6 @@ class Stopping:
         self._is_first = True
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-C: once it cancels what runs, a second time it interrupts."""
         if not self._is_first:
             raise KeyboardInterrupt
         self._is_first = False
@@ -76,24 +70,28 @@ def cancelled_by_signals() -> Generator[Stopping]:
 
 
 def _run(options: Options, console: Console) -> int:
-    """0 success, 1 degraded or error, 5 the provider can't be reached, 128+n by signal n."""
     return _answer(options.task, None, options, console)
 
 
 def _answer(message: str, resume: str | None, options: Options, console: Console) -> int:
-    """Have one turn, in a new or a resumed session; SIGTERM and SIGHUP cancel it, on record."""
-    project = use_project(options, console)
-    prepared = _prepared(project, options, console)
-    wish = SessionWish(
+    project, provider, prepared = use_project(options, console), None, None
+    asked = (project, options.model, console.variables)
+    if options.play is not None:
+        prepared = sessions.open_played(*asked, console.directory / options.play)
+    elif options.record is not None:
+        provider = sessions.open_recorded(*asked, console.directory / options.record)
+    else:
+        prepared = sessions.find_script(*asked)
+    wish = sessions.SessionWish(
         agent=options.agent,
         model=options.model,
         listener=_Progress(console),
         variables=console.variables,
         resume=resume,
-        provider=prepared.provider if prepared else _recorded(project, options, console),
+        provider=prepared.provider if prepared else provider,
     )
     # Around the session too: its end is on record whenever the signal comes.
-    with cancelled_by_signals() as stopping, open_session(project, wish) as session:
+    with cancelled_by_signals() as stopping, sessions.open_session(project, wish) as session:
         for notice in session.notices[len(project.notices) :]:
             console.warn(f"note: {notice}")
         result = session.handle_turn(message, stopping.token)
@@ -110,31 +108,8 @@ def _answer(message: str, resume: str | None, options: Options, console: Console
         prepared.answers.require_met()
         if result.outcome is TurnOutcome.SUCCESS:
             prepared.answers.require_finished()
-    return _exit_of(result)
-
-
-def _prepared(project: Project, options: Options, console: Console) -> "PreparedCassette | None":
-    from paddock.assembly.sessions import find_script, open_played
-
-    if options.play is None:
-        is_recorded = options.record is not None
-        return None if is_recorded else find_script(project, options.model, console.variables)
-    file = console.directory / options.play
-    return open_played(project, options.model, console.variables, file)
-
-
-def _recorded(project: Project, options: Options, console: Console) -> "Provider | None":
-    if options.record is None:
-        return None
-    from paddock.assembly.sessions import open_recorded
-
-    file = console.directory / options.record
-    return open_recorded(project, options.model, console.variables, file)
-
-
-def _exit_of(result: TurnResult) -> int:
     if result.outcome is TurnOutcome.SUCCESS:
-        return 0
+        return EXIT_DONE
     return EXIT_HOST if result.is_unreachable else EXIT_NO
 
 
@@ -170,16 +145,14 @@ RUN = Command(
     '  paddock run --model scripted:steps.json --json "go"\n'
     '  paddock run --model anthropic:MODEL --record tape.jsonl "go"\n'
     '  paddock run --model anthropic:MODEL --play tape.jsonl "go"',
-    _run,
+    opt("task", "TASK"),
+    opt("--agent", "NAME", "who works (default: main, or admin)"),
+    _MODEL,
     (
-        opt("task", "TASK"),
-        opt("--agent", "NAME", "who works (default: main, or admin)"),
-        _MODEL,
-        (
-            opt("--record", "FILE", "keep every exchange in a new FILE"),
-            opt("--play", "FILE", "answer from FILE; nothing is sent"),
-        ),
+        opt("--record", "FILE", "keep every exchange in a new FILE"),
+        opt("--play", "FILE", "answer from FILE; nothing is sent"),
     ),
+    do=_run,
 )
 
 
@@ -192,14 +165,14 @@ def _list(options: Options, console: Console) -> Reply:
     project = find_project(options, console)
     if options.agent is not None:
         require_past_agent(project, options.agent)
-    found = list_sessions(sessions_of(project), options.agent)
+    found = list_sessions(sessions.sessions_of(project), options.agent)
     if not found and not options.json:
         console.warn("there are no sessions yet")
     return Reply([session.as_json() for session in found], map(_row, found))
 
 
 def _show(options: Options, console: Console) -> Reply:
-    session = require_session(find_project(options, console), options.session)
+    session = sessions.require_session(find_project(options, console), options.session)
     turns = (*session.turns, *session.unfinished)
     value = {**session.as_json(), "turns": [turn.as_json() for turn in turns]}
     return Reply(value, (_row(session), *(row for turn in turns for row in _turn_rows(turn))))
@@ -215,8 +188,8 @@ def _turn_rows(turn: RecordedTurn) -> Iterator[str]:
 
 def _export(options: Options, console: Console) -> Reply:
     project = find_project(options, console)
-    session = require_session(project, options.session)
-    value = export_session(sessions_of(project), session)
+    session = sessions.require_session(project, options.session)
+    value = export_session(sessions.sessions_of(project), session)
     if options.out is None:
         return Reply(value, json.dumps(value, ensure_ascii=True))
     file = Path(console.directory / options.out)
@@ -244,15 +217,14 @@ SESSION = Command(
     "  paddock session show SES-0123456789abcdef\n"
     '  paddock session resume SES-0123456789abcdef "and now the tests"\n'
     "  paddock session export SES-0123456789abcdef --out session.json",
-    parts=(
-        Part("list", "all sessions", _list, (opt("--agent", "NAME", "only those of this agent"),)),
-        Part("show", "the turns of one", _show, (_ID,)),
-        Part("resume", "one more turn in one", _resume, (_ID, opt("task", "TASK"), _MODEL)),
-        Part(
-            "export",
-            "all of one as JSON",
-            _export,
-            (_ID, opt("--out", "FILE", "a new file (default: print it)")),
-        ),
+    Part("list", "all sessions", _list, opt("--agent", "NAME", "only those of this agent")),
+    Part("show", "the turns of one", _show, _ID),
+    Part("resume", "one more turn in one", _resume, _ID, opt("task", "TASK"), _MODEL),
+    Part(
+        "export",
+        "all of one as JSON",
+        _export,
+        _ID,
+        opt("--out", "FILE", "a new file (default: print it)"),
     ),
 )

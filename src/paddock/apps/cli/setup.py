@@ -46,6 +46,8 @@ _DIRECTORY = opt("directory", "DIR", "default: here", nargs="?")
 
 def _init(options: Options, console: Console) -> Reply:
     from paddock.assembly.opening import init_project
+    from paddock.policy.questions.lint import describe_tracked, find_tracked_secrets
+    from paddock.sandbox.git.tracked import list_tracked
 
     require_named("DIR", options.directory)
     directory = Path(console.directory / (options.directory or options.plane or "."))
@@ -58,7 +60,10 @@ def _init(options: Options, console: Console) -> Reply:
         console.warn("note: --dev changes nothing here; only a bare plane has a tool_profile")
     policy = PACKAGES_TEMPLATE if options.network else POLICY_TEMPLATE
     result = init_project(directory, environment_of(console), policy)
-    _warn_of_tracked(result.root, console)
+    own = read_project(result.root, environment_of(console)).policy
+    paths = find_tracked_secrets(own, list_tracked(result.root.path))
+    if paths:
+        console.warn(f"note: {describe_tracked(paths)}; paddock policy lint says what to do")
     root, trust = result.root.path, result.trust
     value: dict[str, Json] = {
         "status": "ok",
@@ -89,7 +94,6 @@ def _init(options: Options, console: Console) -> Reply:
 
 
 def _open_network(root: ProjectRoot, console: Console) -> tuple[list[Json], list[Json]]:
-    """Ask the package clients; what they reach, if policy allows it, and the project's remotes."""
     from paddock.apps.cli.network import find_remotes, refresh_packages
     from paddock.assembly.opening import open_root
 
@@ -102,16 +106,6 @@ def _open_network(root: ProjectRoot, console: Console) -> tuple[list[Json], list
         )
         return [], list(find_remotes(root.path))
     return [each.action.split()[1] for each in kept.rules], list(find_remotes(root.path))
-
-
-def _warn_of_tracked(root: ProjectRoot, console: Console) -> None:
-    from paddock.policy.questions.lint import describe_tracked, find_tracked_secrets
-    from paddock.sandbox.git.tracked import list_tracked
-
-    policy = read_project(root, environment_of(console)).policy
-    paths = find_tracked_secrets(policy, list_tracked(root.path))
-    if paths:
-        console.warn(f"note: {describe_tracked(paths)}; paddock policy lint says what to do")
 
 
 def told_key(console: Console) -> str:
@@ -165,18 +159,15 @@ INIT = Command(
     "--bare, make DIR a plane of its own, whose agent, admin, works on the plane itself.\n"
     "Again: changes nothing.",
     "  paddock init\n  paddock init path/to/project\n  paddock init --bare path/to/plane --dev",
-    _init,
-    (
-        _DIRECTORY,
-        flag("--bare", "make a bare plane"),
-        flag("--dev", "a bare plane's tool_profile is development, one half of the dual gate"),
-        opt("--network", about="allow what your package clients reach", choices=["packages"]),
-    ),
+    _DIRECTORY,
+    flag("--bare", "make a bare plane"),
+    flag("--dev", "a bare plane's tool_profile is development, one half of the dual gate"),
+    opt("--network", about="allow what your package clients reach", choices=["packages"]),
+    do=_init,
 )
 
 
 def _where(options: Options, console: Console) -> Reply:
-    """The report. Raises: ConfigError, after what is so whatever the policy is."""
     try:
         report = report_of(find_project(options, console))
     except ConfigError:
@@ -207,7 +198,7 @@ WHERE = Command(
     "The root is the nearest directory at or above this one with a policy file; where there\n"
     "is none the nearest with .git, else this directory. In a bare plane it is the plane.",
     "  paddock where\n  paddock where --json | jq -r .plane",
-    _where,
+    do=_where,
 )
 
 
@@ -249,8 +240,9 @@ TRUST = Command(
     "Show what a project's policy grants beyond the defaults and, after a yes, trust it.\n"
     "Trust is in this path and these bytes: a changed file has to be trusted again.",
     "  paddock trust\n  paddock trust path/to/clone --yes",
-    _trust,
-    (_DIRECTORY, flag("--yes", "do not ask")),
+    _DIRECTORY,
+    flag("--yes", "do not ask"),
+    do=_trust,
 )
 
 
@@ -321,28 +313,24 @@ AGENT = Command(
     "  paddock agent create writer --profile standard\n"
     "  paddock agent create reader --parent main --profile locked --workspace .\n"
     "  paddock agent list",
-    parts=(
-        Part(
-            "create",
-            "make an agent",
-            _create,
-            (
-                _NAME,
-                opt("--profile", "NAME", default="standard"),
-                opt(
-                    "--workspace",
-                    "DIR",
-                    "where it works (default: an empty one of its own); with --parent "
-                    "that one, or the parent's, as with . in a project",
-                ),
-                opt("--parent", "NAME", "whose permissions it never exceeds"),
-                opt("--toolsets", "A,B", "default: all that its parent has"),
-            ),
+    Part(
+        "create",
+        "make an agent",
+        _create,
+        _NAME,
+        opt("--profile", "NAME", default="standard"),
+        opt(
+            "--workspace",
+            "DIR",
+            "where it works (default: an empty one of its own); with --parent "
+            "that one, or the parent's, as with . in a project",
         ),
-        Part("show", "show an agent", _show, (_NAME,)),
-        Part("remove", "remove an agent", _remove, (_NAME,)),
-        Part("list", "list all agents", _list),
+        opt("--parent", "NAME", "whose permissions it never exceeds"),
+        opt("--toolsets", "A,B", "default: all that its parent has"),
     ),
+    Part("show", "show an agent", _show, _NAME),
+    Part("remove", "remove an agent", _remove, _NAME),
+    Part("list", "list all agents", _list),
 )
 
 # What may stand at the cursor is asked when a key is pressed: a shell that starts need not
@@ -404,9 +392,7 @@ def _next_words(before: list[str], word: str) -> Iterable[str]:
 COMPLETION = Command(
     "Print a completion script for bash, zsh or fish.",
     '  eval "$(paddock completion bash)"\n  paddock completion fish | source',
-    _complete,
-    (
-        opt("shell", choices=sorted(_SCRIPTS)),
-        opt("words", None, argparse.SUPPRESS, nargs="*"),
-    ),
+    opt("shell", choices=sorted(_SCRIPTS)),
+    opt("words", None, argparse.SUPPRESS, nargs="*"),
+    do=_complete,
 )

@@ -289,12 +289,10 @@ COMMAND = Command(
     "  paddock hook install --client codex --scope user\n"
     "  paddock hook status\n"
     '  echo \'{"tool_name": "Write", "tool_input": {"file_path": "/etc/x"}}\' | paddock hook',
-    options=(opt("--client", None, "who sends the event", choices=CLIENTS),),
-    parts=(
-        Part("install", "into a client's settings", _install, _EDITS),
-        Part("uninstall", "out of them", _uninstall, _EDITS),
-        Part("status", "where it is, what it denied", _status, (_client("all"), _scope("all"))),
-    ),
+    opt("--client", None, "who sends the event", choices=CLIENTS),
+    Part("install", "into a client's settings", _install, *_EDITS),
+    Part("uninstall", "out of them", _uninstall, *_EDITS),
+    Part("status", "where it is, what it denied", _status, _client("all"), _scope("all")),
     metavar="install|uninstall|status",
     alone=_answer,
 )

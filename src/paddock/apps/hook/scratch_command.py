@@ -45,17 +45,13 @@ COMMAND = Command(
     "and ignored by git where `new`, the hook or a call's first write there made it.\n"
     "`clean` removes folders whose name is an old date, nothing else.",
     "  paddock scratch new parser\n  paddock scratch clean --older-than 7d --dry-run",
-    parts=(
-        Part("new", "make a topic's folder", _new, (opt("topic", "TOPIC"),)),
-        Part(
-            "clean",
-            "remove old folders",
-            _clean,
-            (
-                opt("--older-than", "DAYSd", "as in 7d", required=True),
-                flag("--dry-run", "only say what would go"),
-            ),
-        ),
+    Part("new", "make a topic's folder", _new, opt("topic", "TOPIC")),
+    Part(
+        "clean",
+        "remove old folders",
+        _clean,
+        opt("--older-than", "DAYSd", "as in 7d", required=True),
+        flag("--dry-run", "only say what would go"),
     ),
     metavar="new|clean",
 )

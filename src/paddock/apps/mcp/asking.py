@@ -62,8 +62,6 @@ CURRENT: Final[ContextVar[Asker | None]] = ContextVar("paddock.mcp.asker", defau
 
 
 class ClientApprover:
-    """Asks the client that makes the call; one that cannot be asked is nobody."""
-
     def answer(self, request: ApprovalRequest) -> Approval:
         asker = CURRENT.get()
         if asker is None:
@@ -124,8 +122,6 @@ class WaitingAsker(Struct, frozen=True):
 
 
 class Returned(Struct, frozen=True):
-    """What came back with a call that is made again: the sealed state, opened, and the answer."""
-
     identity: str
     digest: str
     said: types.ElicitResult

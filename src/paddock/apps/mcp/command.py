@@ -160,22 +160,19 @@ COMMAND = Command(
     "  paddock mcp --agent reviewer\n"
     "  paddock mcp --http 127.0.0.1:8765\n"
     "  paddock mcp token create --agent reviewer",
-    options=(
-        _AGENT,
-        opt("--http", "HOST:PORT", "serve over HTTP"),
-        flag("--allow-remote", "HOST may be reachable from elsewhere"),
-        opt("--name", "HOST", "a name in Host to accept", action="append", default=[]),
-        flag("--structured", "answer with structured content, too"),
-    ),
-    parts=(
-        Part("install", "configure a client", _install, (*_EDITS, _AGENT_HERE)),
-        Part("uninstall", "take that out", _uninstall, _EDITS),
-        Part(
-            "token",
-            "make an agent's token for the HTTP server anew",
-            _token,
-            (opt("verb", "create", choices=("create",)), _AGENT_HERE),
-        ),
+    _AGENT,
+    opt("--http", "HOST:PORT", "serve over HTTP"),
+    flag("--allow-remote", "HOST may be reachable from elsewhere"),
+    opt("--name", "HOST", "a name in Host to accept", action="append", default=[]),
+    flag("--structured", "answer with structured content, too"),
+    Part("install", "configure a client", _install, *_EDITS, _AGENT_HERE),
+    Part("uninstall", "take that out", _uninstall, *_EDITS),
+    Part(
+        "token",
+        "make an agent's token for the HTTP server anew",
+        _token,
+        opt("verb", "create", choices=("create",)),
+        _AGENT_HERE,
     ),
     metavar="install|uninstall|token",
     alone=_serve,

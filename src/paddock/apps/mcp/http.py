@@ -113,7 +113,6 @@ class RequestKey(NamedTuple):
 
 
 def key_of(headers: Headers, request_id: RequestId | None) -> RequestKey | None:
-    """The key of a request; None of one without a session, which stands for itself."""
     session = headers.get(_SESSION)
     if session is None or request_id is None:
         return None
@@ -121,8 +120,6 @@ def key_of(headers: Headers, request_id: RequestId | None) -> RequestKey | None:
 
 
 class RunningRequests:
-    """Those that run now. Owned by the event loop's thread."""
-
     def __init__(self) -> None:
         self._held: Counter[RequestKey] = Counter()
 
@@ -162,7 +159,6 @@ class Hosts(Struct, frozen=True):
     names: frozenset[str] = frozenset()
 
     def permits(self, host: str) -> bool:
-        """Whether a Host header's value (RFC 9110, 7.2) names this server."""
         try:
             name = (urlsplit(f"//{host}").hostname or "").lower()
             if name == "localhost" or name in self.names:
@@ -173,7 +169,6 @@ class Hosts(Struct, frozen=True):
         return address.is_loopback or not self.is_loopback
 
     def permits_origin(self, origin: str) -> bool:
-        """Whether an Origin header's value is a page that this server could have sent."""
         try:
             parts = urlsplit(origin)
         except ValueError:
@@ -182,8 +177,6 @@ class Hosts(Struct, frozen=True):
 
 
 class Gate(Struct, frozen=True):
-    """Refuses requests for another host, and those that a page of another origin sends."""
-
     app: ASGIApp
     hosts: Hosts
 
@@ -248,7 +241,6 @@ class Address(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """`HOST:PORT`, an IPv6 address in brackets. Raises: UsageError."""
         host, _, port = text.rpartition(":")
         is_number = port.isascii() and port.isdigit() and len(port) <= len("65535")
         if not host or not is_number or int(port) > 65_535:

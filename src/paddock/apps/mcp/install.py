@@ -64,7 +64,6 @@ def entry_for(
 
 
 def our_entry(known: object) -> dict[str, Json] | None:
-    """The entry, if it starts `paddock mcp`, wherever that stands and for whichever agent."""
     if not isinstance(known, dict):
         return None
     entry = cast("dict[str, Json]", known)

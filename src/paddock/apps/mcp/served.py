@@ -49,7 +49,6 @@ class Looks(Struct, frozen=True):
 
     @property
     def identities(self) -> list[tuple[int, int] | None]:
-        """Which files or directories they are, whatever became of them."""
         return [None if stamp is None else stamp[:2] for stamp in self.stamps]
 
 
@@ -85,7 +84,6 @@ class Served(Struct, frozen=True):
 
 class Agents:
     def __init__(self, open_project: Callable[[], Project], *, is_structured: bool = False) -> None:
-        """With `is_structured`, clients are offered structured content beside the text."""
         self._open_project = open_project
         self.is_structured = is_structured
         self._lock = threading.Lock()

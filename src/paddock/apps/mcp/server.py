@@ -94,7 +94,6 @@ tools."""
 
 
 def structured(result: ToolResult) -> dict[str, Json]:
-    """What a model reads of a result: valid under the tool's output schema."""
     shown: dict[str, Json] = {"status": result.status, "content": result.content}
     if result.refusal is not None:
         shown["code"] = result.refusal.code
@@ -165,7 +164,6 @@ class McpServer(Struct, frozen=True):
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Run one call; a refused one is an error result. Raises: MCPError."""
         cancel = CancelToken()
         printed = LastLine()
         client_call = _client_call(context.params)
@@ -206,7 +204,6 @@ class McpServer(Struct, frozen=True):
             return call_result(refused, is_structured=self.is_structured)
 
     async def _refuse(self, ctx: Context, refusal: Refusal) -> ToolResult | None:
-        """Record it; None for a tool that this agent does not have. Raises: MCPError."""
         params = ctx.params or {}
         bounds = Bounds(client_call=_client_call(params))
         work = partial(_refuse, self.door, str(params.get("name")), refusal, bounds)
@@ -285,8 +282,6 @@ def _call(
 def _refuse(
     door: Door, tool: str, refusal: Refusal, bounds: Bounds
 ) -> ToolResult | MCPError | None:
-    """Put it on record; what to answer where that cannot be, None for an unlisted tool."""
-
     def refuse(served: Served) -> ToolResult | None:
         return served.runtime.refuse(tool, refusal, bounds) if tool in served.tools else None
 

@@ -127,7 +127,6 @@ def read_content(content: bytes) -> Json | types.JSONRPCError:
 
 
 def request_id_of(value: Json) -> types.RequestId | None:
-    """The id by which a request is answered; None of what is none."""
     if not isinstance(value, dict) or "method" not in value:
         return None
     return _id(cast("dict[str, Json]", value))
@@ -166,7 +165,6 @@ def _refused_if_twice(text: str, value: dict[str, Json]) -> Unusable | None:
 def refused(
     why: str, request_id: types.RequestId | None = None, *, code: int = types.INVALID_REQUEST
 ) -> Unusable:
-    """A line that its client hears of."""
     return Unusable(why, _error(why, request_id, code))
 
 
@@ -315,7 +313,6 @@ async def _wait(is_ready: Callable[[int], Awaitable[None]], descriptor: int) -> 
 
 
 def _open_wire(stdin: TextIO, stdout: TextIO) -> StdioWire:
-    """Raises: OSError where there is no descriptor."""
     incoming, outgoing = stdin.fileno(), stdout.fileno()
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -345,7 +342,6 @@ class Connection:
         self._has_one_less = anyio.Event()
 
     async def serve(self, server: Server[object]) -> None:
-        """Until the end of what comes in; then all that there is to say is written."""
         onward, incoming = anyio.create_memory_object_stream[SessionMessage | Exception]()
         # The SDK drops an answer that still waits here at the end: none has to wait.
         # What is held is no more than the requests whose answers the client does not read.

@@ -2,15 +2,10 @@
 
 import pytest
 
-from tests.support.admin_shells import Site, new_project
+from tests.support.admin_shells import new_project
 from tests.support.terminals import Terminal
 
 DELETE = "delete README.md\n"
-
-
-@pytest.fixture
-def project(tmp_path) -> Site:
-    return new_project(tmp_path)
 
 
 def wait_for_prompt(terminal: Terminal) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -23,20 +22,8 @@ from paddock.assembly.sessions import SessionWish, open_session
 from paddock.errors import HostError
 from paddock.plane.agents import NewAgent
 from tests.support.admin_program import SANDBOXES
-from tests.support.admin_shells import RISKY, Site, new_plane, new_project
-from tests.support.planes import operator_with_plane
+from tests.support.admin_shells import RISKY, Site, new_plane
 from tests.support.wire_server import Hang, WireServer
-
-
-@pytest.fixture
-def plane() -> Iterator[Site]:
-    with operator_with_plane() as made:
-        yield Site(made.base, made.plane)
-
-
-@pytest.fixture
-def project(tmp_path) -> Site:
-    return new_project(tmp_path)
 
 
 def blocks(shown: str) -> dict[str, list[str]]:

@@ -3,28 +3,15 @@
 import os
 import signal
 import termios
-from collections.abc import Iterator
 
 import pytest
 
-from tests.support.admin_shells import PADDOCK, Site, new_plane, new_project
-from tests.support.planes import operator_with_plane
+from tests.support.admin_shells import PADDOCK, new_plane, new_project
 from tests.support.terminals import Terminal
 from tests.support.wire_server import Speak, WireServer
 from tests.support.wire_words import says
 
 GREETED = "/help lists the commands, /tools its tools; Ctrl-D leaves"
-
-
-@pytest.fixture
-def plane() -> Iterator[Site]:
-    with operator_with_plane() as made:
-        yield Site(made.base, made.plane)
-
-
-@pytest.fixture
-def project(tmp_path) -> Site:
-    return new_project(tmp_path)
 
 
 def test_the_program_itself_opens_talks_and_leaves(plane):

@@ -7,6 +7,8 @@ import tty
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.application.current import set_app
+from prompt_toolkit.search import start_search
 
 from paddock.apps.admin import terminal as admin
 from paddock.apps.admin.history import HistoryFile
@@ -16,11 +18,6 @@ from tests.support.admin_shells import Site, new_project
 
 EDIT = 'replace "teh" with "the" in README.md'
 OLD, NEW = "# Widgets\nhello teh world\n", "# Widgets\nhello the world\n"
-
-
-@pytest.fixture
-def project(tmp_path) -> Site:
-    return new_project(tmp_path)
 
 
 def readme(project: Site) -> str:
@@ -118,8 +115,12 @@ def test_what_waits_in_the_terminal_when_a_question_is_drawn_is_thrown_away(tmp_
     assert select.select([slave], [], [], 30)[0]
     with os.fdopen(slave, encoding="utf-8") as held, Path(os.devnull).open("w") as out:
         terminal = admin.Terminal(held, out, HistoryFile(tmp_path), colours=False)
+        with set_app(terminal.app):
+            start_search(terminal.app.layout.current_control)
+        assert terminal.app.layout.is_searching
         terminal.begin_asking(Question("Q1", (), line(""), "allow? ", (Choice.YES, Choice.NO), 30))
         assert terminal.mode is admin.Mode.DRAWING
+        assert not terminal.app.layout.is_searching
         terminal.app.after_render.fire()
         assert terminal.mode is admin.Mode.ASKING
         assert not select.select([slave], [], [], 0)[0]
