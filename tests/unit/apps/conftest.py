@@ -1,13 +1,15 @@
 """A terminal-less user with a home of its own, standing in a project."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import Struct
 
-from tests.support.places import Ran, run_command
+from tests.support.places import Place, Ran, new_place, run_command
+from tests.support.planes import Operator, operator_with_plane
 
 
 class User(Struct, dict=True):
@@ -37,3 +39,29 @@ def user(tmp_path: Path) -> User:
     (tmp_path / "home").mkdir()
     (project / "README.md").write_bytes(b"hello teh world\n")
     return User(tmp_path / "home", project)
+
+
+@pytest.fixture
+def asking(user: User, request: pytest.FixtureRequest) -> User:
+    """A user who trusts the policy that the module calls ASKING."""
+    (user.project / "paddock.toml").write_bytes(request.module.ASKING)
+    assert user.run("trust", "--yes").status == 0
+    return user
+
+
+@pytest.fixture
+def operator() -> Iterator[Operator]:
+    with operator_with_plane() as made:
+        yield made
+
+
+@pytest.fixture
+def dev() -> Iterator[Operator]:
+    with operator_with_plane("--dev") as made:
+        yield made
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with new_place() as made:
+        yield made

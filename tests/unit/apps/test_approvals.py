@@ -24,13 +24,6 @@ ask = ["tool:output:*"]
 PADDOCK = "from paddock.apps.cli.main import console; console()"
 
 
-@pytest.fixture
-def asking(user):
-    (user.project / "paddock.toml").write_bytes(ASKING)
-    assert user.run("trust", "--yes").status == 0
-    return user
-
-
 def ask(user, content="x", path="asked/a", **options):
     return user.call("create_file", "--no-input", path=path, content=content, **options)
 

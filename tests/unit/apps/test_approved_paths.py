@@ -13,13 +13,6 @@ ACTIONS_CHANGED = "what the call comes to has changed since it was asked about"
 TARGET_CHANGED = "what stands at its target has changed since it was asked about"
 
 
-@pytest.fixture
-def asking(user):
-    (user.project / "paddock.toml").write_bytes(ASKING)
-    assert user.run("trust", "--yes").status == 0
-    return user
-
-
 def ask(user, tool, **arguments):
     return user.call(tool, "--no-input", **arguments).json
 

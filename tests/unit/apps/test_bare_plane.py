@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -19,15 +18,9 @@ from paddock.packages.bootstrap import load_packages
 from paddock.plane.admin import contract_digests
 from paddock.runtime.approvals import NoApprover
 from paddock.values.entries import digest_of
-from tests.support.planes import RISKY, Operator, operator_in, operator_with_plane
+from tests.support.planes import RISKY, operator_in
 
 POLICY = "HOT/config/policy.toml"
-
-
-@pytest.fixture
-def operator() -> Iterator[Operator]:
-    with operator_with_plane() as made:
-        yield made
 
 
 # Making one

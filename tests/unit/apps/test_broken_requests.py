@@ -14,13 +14,6 @@ AGENT_CHANGED = (
 )
 
 
-@pytest.fixture
-def asking(user):
-    (user.project / "paddock.toml").write_bytes(ASKING)
-    assert user.run("trust", "--yes").status == 0
-    return user
-
-
 def ask(user, *options, path="asked/a"):
     return user.call("create_file", *(options or ("--no-input",)), path=path, content="x")
 

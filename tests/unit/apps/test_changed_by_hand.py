@@ -1,13 +1,9 @@
 """What somebody edits by hand is on record from its first loading on, and once."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from paddock.values.entries import digest_of
-from tests.support.planes import Operator, operator_with_plane
 
 
 def agent_file(user) -> Path:
@@ -105,12 +101,6 @@ def test_a_removed_declaration_that_was_put_back_by_hand_is_on_record(user):
 
 
 # The prompt contracts of a bare plane
-
-
-@pytest.fixture
-def operator() -> Iterator[Operator]:
-    with operator_with_plane() as made:
-        yield made
 
 
 def test_a_changed_contract_is_on_record_with_the_digests_before_and_after(operator):

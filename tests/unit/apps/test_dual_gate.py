@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from paddock.runtime.approvals import NoApprover
 from paddock.runtime.runtime import Runtime
 from tests.support.disks import file_bytes_at_most
 from tests.support.ledgers import note
-from tests.support.planes import RISKY, Operator, operator_in, operator_with_plane
+from tests.support.planes import RISKY, Operator, operator_in
 
 CORE = ["gate_check", "read_file", "query_ledger", "list_files", "list_packages"]
 DEVELOPMENT = ["write_file_dev", "edit_file_dev", "grep_dev", "run_shell_dev"]
@@ -28,12 +27,6 @@ STATES = [
     ("production", "1", False),
     ("production", None, False),
 ]
-
-
-@pytest.fixture
-def operator() -> Iterator[Operator]:
-    with operator_with_plane() as made:
-        yield made
 
 
 def open_admin(operator: Operator, variables: dict[str, str]) -> Runtime:

@@ -3,7 +3,6 @@
 import errno
 import json
 import shutil
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,22 +24,10 @@ from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import AtVersion, WriteFile, entry_state
 from tests.support import forked
 from tests.support.packages import archive_bytes
-from tests.support.planes import Operator, operator_in, operator_with_plane
+from tests.support.planes import Operator, operator_in
 
 QUICK = [gate for gate in PLANE_GATES if gate != "G4"]
 FILES = {"HOT/kernel/mine.txt": b"mine\n"}
-
-
-@pytest.fixture
-def operator() -> Iterator[Operator]:
-    with operator_with_plane() as made:
-        yield made
-
-
-@pytest.fixture
-def dev() -> Iterator[Operator]:
-    with operator_with_plane("--dev") as made:
-        yield made
 
 
 def gate(operator: Operator, *options: str):

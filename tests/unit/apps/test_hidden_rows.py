@@ -6,7 +6,6 @@ more, and then that what is judged comes out the same.
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,9 @@ import pytest
 from paddock.ledger.query import Filter, query
 from tests.support.indexes import hide_all
 from tests.support.packages import archive_bytes
-from tests.support.planes import Operator, operator_with_plane
+from tests.support.planes import Operator
 
 FILES = {"HOT/kernel/a.txt": b"a\n"}
-
-
-@pytest.fixture
-def operator() -> Iterator[Operator]:
-    with operator_with_plane() as made:
-        yield made
 
 
 def ledger_of(operator: Operator, name: str) -> Path:

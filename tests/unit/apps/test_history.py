@@ -17,7 +17,6 @@ from paddock.storage.history import History
 from paddock.storage.notes import CallMark, Doing
 from paddock.values.entries import digest_of
 from tests.support.disks import tree
-from tests.support.places import new_place
 from tests.support.stores import objects_in
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
@@ -69,12 +68,6 @@ class Person:
 def tree_without_fifo(root) -> dict[str, object]:
     (root / "fifo").unlink(missing_ok=True)
     return tree(root)
-
-
-@pytest.fixture
-def place():
-    with new_place() as place:
-        yield place
 
 
 @pytest.fixture

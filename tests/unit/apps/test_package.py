@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,22 +19,10 @@ from tests.support.packages import (
     plane_tree,
     stop,
 )
-from tests.support.planes import Operator, operator_with_plane
+from tests.support.planes import Operator
 
 BOOTSTRAP = {archive.manifest.package_id for archive in load_packages()}
 FILES = {"HOT/kernel/a.txt": b"a\n", "HOT/scripts/run.sh": b"#!/bin/sh\n"}
-
-
-@pytest.fixture
-def operator() -> Iterator[Operator]:
-    with operator_with_plane() as made:
-        yield made
-
-
-@pytest.fixture
-def dev() -> Iterator[Operator]:
-    with operator_with_plane("--dev") as made:
-        yield made
 
 
 def packed(operator: Operator, name: str = "a.tar.gz", files=None, **fields) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,7 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.runtime.approvals import NoApprover
 from tests.support.packages import archive_bytes
-from tests.support.planes import Operator, operator_in, operator_with_plane
+from tests.support.planes import Operator, operator_in
 
 TOOL = b'''"""Counts the words of a file."""
 
@@ -77,12 +76,6 @@ def tool():
     return Tool(spec, WordCount())
 """
 """A tool whose declaration only looks like one."""
-
-
-@pytest.fixture
-def operator() -> Iterator[Operator]:
-    with operator_with_plane() as made:
-        yield made
 
 
 def install(

@@ -17,12 +17,6 @@ from tests.support.wire_words import WIRES, calls, says
 LOOK = {"text": "I look.", "calls": [{"name": "view", "arguments": {"path": "README.md"}}]}
 
 
-@pytest.fixture
-def place():
-    with new_place() as made:
-        yield made
-
-
 def run_script(place: Place, *steps: dict, options: tuple[str, ...] = ()) -> Ran:
     script = place.base / "steps.json"
     script.write_text(json.dumps(steps))

@@ -1,7 +1,5 @@
 """Skills that packages bring: an agent is told of those that are as they were brought."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from paddock import limits
@@ -12,16 +10,10 @@ from paddock.assembly.sessions import SessionWish, open_session
 from paddock.ledger.query import Ledgers
 from paddock.plane.admin import Attention, TierStage
 from tests.support.packages import archive_bytes, manifest_json
-from tests.support.planes import Operator, operator_with_plane
+from tests.support.planes import Operator
 
 BROUGHT = ["HO1/skills/inspect-plane/SKILL.md", "HO1/skills/read-a-refusal/SKILL.md"]
 GOOD = b"---\nname: greet\ndescription: read this before you greet\n---\n\nSay hello.\n"
-
-
-@pytest.fixture
-def operator() -> Iterator[Operator]:
-    with operator_with_plane() as made:
-        yield made
 
 
 def skills(operator: Operator) -> dict[str, str]:
