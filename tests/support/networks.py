@@ -9,8 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from paddock.network.credentials import Credential
 from paddock.network.decisions import NetworkTerms
 from paddock.network.egress import Address, Egress, NoWayError
+from paddock.network.requests import Authority
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.network import NetworkJudge, Reach
 from paddock.sandbox.conversation import Observed
@@ -72,6 +74,8 @@ class Walled(Struct):
     later_rules: str = ""
     """What policy says by the time of the first connection, if that is something else."""
     policy_reads: int = 0
+    authority: Authority | None = None
+    credentials: tuple[Credential, ...] = ()
 
     def run(self, *argv: str, timeout_s: float = 60.0) -> CommandEnd:
         rules = self.rules if "[profiles.test]" in self.rules else f"[profiles.test]\n{self.rules}"
@@ -86,8 +90,9 @@ class Walled(Struct):
         self.room.network = "policy"
         self.room.literals = tuple(str(network) for network, _ in judge.literals())
         request = self.room.request(*argv, timeout_s=timeout_s)
-        observed = Observed(network=NetworkTerms(judge, latest, self.seen))
-        with self.room.opened(request, observed.network) as (request, stage):
+        terms = NetworkTerms(judge, latest, self.seen, self.authority, self.credentials)
+        observed = Observed(network=terms)
+        with self.room.opened(request, terms) as (request, stage):
             return self.room.launcher.run(request, stage, observed)
 
     def shell(self, line: str, timeout_s: float = 60.0) -> CommandEnd:

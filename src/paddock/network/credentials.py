@@ -20,6 +20,9 @@ _PLACEHOLDER_CHARS_MIN: Final = 24
 _VALUE_CHARS: Final = range(8, 8_193)
 """A shorter value would be found in texts that have nothing to do with it."""
 
+_VISIBLE: Final = bytes(range(0x21, 0x7F))
+"""What a value and a placeholder, also in base64, consist of."""
+
 Pair = tuple[bytes, bytes]
 """A text, and what takes its place."""
 
@@ -72,10 +75,15 @@ def replace_in_header(value: bytes, pairs: Iterable[Pair]) -> bytes:
 
 
 class StreamReplacer:
-    """Replaces texts in what comes in pieces; only what may begin one of them waits for more."""
+    """Replaces texts of visible characters in what comes in pieces.
+
+    Threat: who has a host repeat guesses sees how much of one waits for more. So what waits does
+    not depend on the text: all that could be its beginning, were it any text of its length.
+    """
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self._pairs = pairs
+        self._longest = max((len(old) for old, _ in pairs), default=1)
         self._held = b""
         self.found = b""
         """One of the texts that were replaced so far."""
@@ -86,14 +94,9 @@ class StreamReplacer:
         for old, new in self._pairs:
             if old in text:
                 self.found, text = old, text.replace(old, new)
-        held = max((_begun(text, old) for old, _ in self._pairs), default=0) if data else 0
-        self._held = text[len(text) - held :]
-        return text[: len(text) - held]
-
-
-def _begun(text: bytes, wanted: bytes) -> int:
-    sizes = range(min(len(wanted) - 1, len(text)), 0, -1)
-    return next((size for size in sizes if text.endswith(wanted[:size])), 0)
+        tail = text[max(0, len(text) - self._longest + 1) :] if data else b""
+        self._held = tail[len(tail.rstrip(_VISIBLE)) :]
+        return text[: len(text) - len(self._held)]
 
 
 def read_value(

@@ -221,7 +221,7 @@ def test_an_event_goes_on_before_the_next_one_comes():
     def streaming(tls):
         while b"\r\n\r\n" not in tls.recv(65536):
             pass
-        tls.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ndata: 1\r\n")
+        tls.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n")
         assert heard.wait(20)
         tls.sendall(b"0\r\n\r\n")
 
@@ -289,6 +289,16 @@ def test_replacing_in_pieces_is_replacing_at_once(data: st.DataObject):
     replaced = b"".join([swap.feed(piece) for piece in pieces if piece] + [swap.feed(b"")])
 
     assert replaced == text.replace(b"SECRET", b"x")
+
+
+@given(st.integers(1, len(VALUE) - 1), st.integers(1, len(VALUE) - 1))
+def test_what_waits_tells_no_part_of_the_value(size: int, at: int):
+    sizes = []
+    for guess in (VALUE[:size], "?" * size):
+        swap = StreamReplacer([(VALUE.encode(), b"x"), (b"aMuchLongerOne" * 9, b"y")])
+        sizes.append([len(swap.feed(each)) for each in (b"me: ", guess[:at].encode(), b" ")])
+
+    assert sizes[0] == sizes[1]
 
 
 # --- where values are kept -----------------------------------------------------------

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import h11
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -178,6 +179,12 @@ def test_whatever_a_host_answers_it_is_one_answer_or_none(parts: list[bytes], me
     with Host(answering) as host, Ended(host, gate) as ended:
         reply = ended.say(method + b" / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 
-    heads = [each for each in reply.split(b"HTTP/1.1 ")[1:] if each[:1] != b"1"]
-    assert len(heads) <= 1 + reply.count(b"hello")
+    client = h11.Connection(h11.CLIENT)
+    client.send(h11.Request(method=method, target="/", headers=[("Host", "localhost")]))
+    client.send(h11.EndOfMessage())
+    client.receive_data(reply.removesuffix(b"<reset>").removesuffix(b"<cut>"))
+    event = client.next_event()
+    while event not in (h11.NEED_DATA, h11.PAUSED) and not isinstance(event, h11.EndOfMessage):
+        event = client.next_event()
+    assert client.trailing_data[0] == b"" or event is h11.NEED_DATA
     assert (gate.told == []) is (not reply.endswith((b"<reset>", b"<cut>")) and b"502" not in reply)
