@@ -449,6 +449,20 @@ _EXTENDS: Final = (
 )
 
 
+_CREDENTIALS = (
+    "### [credentials]\n",
+    "`[credentials.NAME]`, in the user's own configuration alone: what commands never have.\n",
+    "| key | what |",
+    "| --- | --- |",
+    '| `hosts` | which hosts get it: `["api.example.org:443"]`, each a name, no pattern |',
+    "| `variable` | what holds a placeholder in the sandbox |",
+    '| `from` | `{ env = "…" }`, or `file = "~/…"`, `command = ["…"]`, `keyring = "NAME/USER"` |\n',
+    "In headers of requests to its hosts the value takes the placeholder's place, basic",
+    "authentication included. A value has 8 to 8,192 visible characters. Such a host is reached by",
+    "rules for its requests alone.\n",
+)
+
+
 def _policy() -> Iterator[str]:
     yield f"# Policy\n\n{MADE}"
     yield "The file that `paddock init` writes. Everything in it says what holds without it:\n"
@@ -477,6 +491,8 @@ def _policy() -> Iterator[str]:
             yield "Each directory of `read` and `write` is a mount of its own in the sandbox."
             yield "Paddock counts none of them: what the kernel bears is the limit.\n"
             yield from _SHELL_NOTES
+        if name == "network":
+            yield from _CREDENTIALS
     yield "### [limits]\n"
     yield "Each can be lowered; the other bounds of Paddock are fixed. None is raised but"
     yield f"`shell_timeout_s`, to {limits.shell_timeout_raised_s:,} at most, for `run_shell` alone:"

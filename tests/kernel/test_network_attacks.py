@@ -622,6 +622,33 @@ def test_what_is_granted_after_the_end_of_a_command_opens_nothing(tmp_path: Path
     assert len(slow.asked) == count < len(names)
 
 
+def test_hundreds_of_questions_wait_for_nobody(tmp_path: Path):
+    names = {f"n{number}.example.org": "127.0.0.1" for number in range(40)}
+    rules = rule(5432, "*.example.org").replace('"allow"', '"ask"')
+    with walled(tmp_path, rules, names) as behind:
+        behind.seen = slow = Slow()
+        end = behind.python(MANY, "5432", *names)
+        slow.may_answer.set()
+
+    refused = [each.host for each in end.network.refused if "too many questions" in each.why]
+    assert len(refused) == int(said(end)) == 40 - 16
+    assert len(slow.asked) <= 4
+
+
+MANY = """
+import selectors, socket, sys
+waiting = selectors.DefaultSelector()
+for name in sys.argv[2:]:
+    waiting.register(socket.create_connection((name, int(sys.argv[1]))), selectors.EVENT_READ)
+ended = 0
+while found := waiting.select(3):
+    for key, _ in found:
+        waiting.unregister(key.fileobj)
+        ended += 1
+print(ended)
+"""
+
+
 # --- floods ---------------------------------------------------------------------
 
 

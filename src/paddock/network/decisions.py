@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 ASK_S: Final = 120.0
 _ASKED_AT_ONCE_MAX: Final = 4
+_PENDING_MAX: Final = 16
+"""Questions of one command that nobody has answered: what comes then is refused at once."""
 
 Judged = Callable[[NetworkJudge], Reach]
 
@@ -165,6 +167,8 @@ class Decisions:
         if asked is None:
             if self._is_withdrawn:
                 raise NoWayError("the command has ended")
+            if sum(not each.done() for each in self._asked.values()) >= _PENDING_MAX:
+                raise NoWayError("too many questions about its connections wait for an answer")
             asked = self._asked[action] = asyncio.create_task(self._ask(action, reach))
         return await asyncio.shield(asked)
 

@@ -636,6 +636,27 @@ def test_doctor_says_that_calls_run_here(user, is_used):
     assert f"files: fenced. commands: {said['commands']}" in user.run("doctor").out
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_doctor_says_whether_credentials_have_their_values_and_never_which(user, is_there):
+    config = user.home / ".config/paddock"
+    config.mkdir(parents=True, mode=0o700)
+    (config / "config.toml").touch(mode=0o600)
+    (config / "config.toml").write_text(
+        '[credentials.issues]\nhosts = ["api.example.org"]\nvariable = "ISSUES_TOKEN"\n'
+        'from = { file = "~/.token" }\n'
+    )
+    if is_there:
+        (user.home / ".token").write_text("of-nobody-at-all")
+
+    ran = user.run("doctor", "--json")
+
+    (row,) = (each for each in ran.json["here"] if each["name"] == "credentials")
+    assert row["ok"] is is_there
+    assert ("issues: each has a value" if is_there else "~/.token") in row["found"]
+    assert "of-nobody" not in ran.out
+    assert ran.json["commands"].startswith("refused; no call runs") is False
+
+
 def test_doctor_says_why_no_call_runs_where_the_policy_does_not_load(user):
     (user.project / "paddock.toml").write_text("x =\n")
     assert user.call("ls").status == 3

@@ -22,7 +22,7 @@ from paddock.apps.command import (
 )
 from paddock.apps.console import Console
 from paddock.assembly.project import Project, is_made_with_dev
-from paddock.errors import HostError, PaddockError, SandboxUnavailableError, UsageError
+from paddock.errors import ConfigError, HostError, PaddockError, SandboxUnavailableError, UsageError
 from paddock.limits import shell_cache_bytes_max
 from paddock.plane.environment import real_path
 from paddock.plane.layout import LedgerName
@@ -48,6 +48,8 @@ _MOVED: Final = "commands can change it; to run what is there, name it by its pa
 _PROJECT: Final = "this project"
 _RECORDS: Final = "its records"
 _TRACKED: Final = "tracked secrets"
+_CREDENTIALS: Final = "credentials"
+"""Without one, calls run: commands that may connect do not."""
 
 
 def _doctor(options: Options, console: Console) -> Reply | int:
@@ -143,7 +145,8 @@ class _Here(Struct, frozen=True):
 
     @property
     def obstacle(self) -> str:
-        missing = ", ".join(each.name for each in self.findings if not each.is_there)
+        wanted = (each for each in self.findings if each.name != _CREDENTIALS)
+        missing = ", ".join(each.name for each in wanted if not each.is_there)
         return missing and f"no call runs here before this is mended: {missing}"
 
 
@@ -156,7 +159,7 @@ def _look_here(options: Options, console: Console) -> _Here:
     places = (state, project.layout.ledger_paths()[LedgerName.HO1M].parent)
     records = _records(places)
     loads = backends.HostFinding(_PROJECT, is_there=True, found="its policy and its agents load")
-    findings = (loads, records, *_outside(project, console))
+    findings = (loads, records, *_outside(project, console), *_credentials(project))
     try:
         findings = (*findings, *_tracked(project))
         lineage = project.agents.lineage(project.default_agent)
@@ -180,6 +183,22 @@ def _outside(project: Project, console: Console) -> tuple[backends.HostFinding, 
         f"to leave them to the client's own prompt: {backends.offered_outside(names)} in [hook]"
     )
     return (backends.HostFinding("programs", is_there=True, found=said, remedy=remedy),)
+
+
+def _credentials(project: Project) -> tuple[backends.HostFinding, ...]:
+    """Whether each value can be taken from where it is said to be; none is shown."""
+    settings, environment = project.policy.settings.credentials, project.environment
+    if not settings:
+        return ()
+    from paddock.network.credentials import read_all
+
+    said = f"{', '.join(each.name for each in settings)}: each has a value"
+    try:
+        read_all(settings, dict(environment.variables), environment.home, os.urandom)
+    except ConfigError as error:
+        said, remedy = f"{error.where}: {error.message}", error.hint or ""
+        return (backends.HostFinding(_CREDENTIALS, is_there=False, found=said, remedy=remedy),)
+    return (backends.HostFinding(_CREDENTIALS, is_there=True, found=said),)
 
 
 def _tracked(project: Project) -> tuple[backends.HostFinding, ...]:

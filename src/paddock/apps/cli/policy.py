@@ -275,10 +275,12 @@ def _diff(options: Options, console: Console) -> Reply:
         agents = questions.find_agents(*where(options, console))
         return projects.chain_of_type(agents, projects.planned_default_chain(agents), name)
 
-    ledger = find_ledger_paths(*where(options, console))[LedgerName.HO1M]
-    past = (each for each in _past_calls(ledger, Filter()) if isinstance(each, PastDecision))
-    recorded = [action for each in islice(past, _TRIED_MAX) for action in each.actions]
-    report = diff(old.policy(*place), new.policy(*place), chain_of, recorded)
+    ledger = questions.find_ledger_paths(*where(options, console))[LedgerName.HO1M]
+    past = (
+        each for each in _past_calls(ledger, Filter()) if isinstance(each, recorded.PastDecision)
+    )
+    actions = [action for each in islice(past, _TRIED_MAX) for action in each.actions]
+    report = diff(old.policy(*place), new.policy(*place), chain_of, actions)
     value = {"old": old.name, "new": new.name, **report.as_json()}
     return Reply(value, (f"old: {old.name}, new: {new.name}", report.render()))
 
