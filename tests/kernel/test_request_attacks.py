@@ -25,9 +25,8 @@ pytestmark = [pytest.mark.needs("stage"), pytest.mark.loopback]
 PROGRAM = Path(__file__).with_name("request_attacks.py")
 VALUE = "tok-3n7XQ9vLr2JmKc8Wd5Zy"
 OTHER_VALUE = "tok-6Hs1Yb0Tg4PfNe2Ux8Ra"
-RANDOM = bytes(range(7, 47))
-ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-KEY = (int.from_bytes(RANDOM, "big") % (ORDER - 1) + 1).to_bytes(32, "little")
+OWN = Authority(datetime.now(UTC), WORLD.pem)
+KEY = OWN._key.private_numbers().private_value.to_bytes(32, "little")
 """The authority's, as its library keeps it."""
 IDLE_S = 0.1
 
@@ -139,7 +138,7 @@ def test_an_attack_on_requests_and_credentials_is_held(name: str, tmp_path: Path
         walled(tmp_path, rules(host.port), {HOST: "127.0.0.1"}) as behind,
     ):
         behind.room.readable = (f"{tmp_path}/readable",)
-        behind.authority = Authority(datetime.now(UTC), lambda size: RANDOM[:size], WORLD.pem)
+        behind.authority = OWN
         own = credential("api", HOST, host.port, VALUE)
         other = credential("other", "other.example.org", 443, OTHER_VALUE)
         behind.credentials = own, other
@@ -163,8 +162,8 @@ def test_every_number_has_its_attack():
     assert [each.number for each in ATTACKS.values()] == [*range(81, 105)]
 
 
-EXPIRED = Authority(datetime.now(UTC) - timedelta(days=60), os.urandom)
-UNKNOWN = Authority(datetime.now(UTC), os.urandom)
+EXPIRED = Authority(datetime.now(UTC) - timedelta(days=60))
+UNKNOWN = Authority(datetime.now(UTC))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +184,7 @@ def test_a_server_that_is_not_certainly_the_host_gets_nothing(
         walled(tmp_path, rules(host.port), {HOST: "127.0.0.1"}) as behind,
     ):
         behind.room.readable = (f"{tmp_path}/readable",)
-        behind.authority = Authority(datetime.now(UTC), os.urandom, trusted)
+        behind.authority = Authority(datetime.now(UTC), trusted)
         behind.credentials = (credential("api", HOST, host.port, VALUE),)
         argv = furnish(tmp_path, front=HOST, port=host.port, token="", other_token="")
         end = behind.run(*argv, "a_value_that_the_server_sends_on_to_another")

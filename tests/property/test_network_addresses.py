@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from paddock.network.addresses import judge_address
+from paddock.network.egress import judge_address
 from paddock.policy.network import held_addresses
 
 # Random addresses are nearly all public: these lie around the ends of blocks.

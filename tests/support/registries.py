@@ -1,7 +1,6 @@
 """A package registry and a git server that a host reaches by name, over TLS, through its proxy."""
 
 import http.server
-import os
 import subprocess
 import sys
 import threading
@@ -36,7 +35,7 @@ def a_registry(site: Path, home: Path, project: Path) -> Generator[dict[str, str
     pip of that home has the index for its own, the project has an environment and a remote there,
     and programs in it believe the registry's authority. `private.git` is for who has `TOKEN`.
     """
-    authority = Authority(datetime.now(UTC), os.urandom)
+    authority = Authority(datetime.now(UTC))
     trusted = project / ".venv" / "authority.pem"
     _fill(site)
     _use_index(home, project, trusted, authority.pem)

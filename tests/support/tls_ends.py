@@ -8,7 +8,6 @@ it likes. Everything is on 127.0.0.1; the host's name is `localhost`.
 """
 
 import asyncio
-import os
 import socket
 import ssl
 import threading
@@ -23,7 +22,7 @@ from paddock.network.requests import Authority, serve_requests
 
 NAME = "localhost"
 PORT = 443
-WORLD = Authority(datetime.now(UTC), os.urandom)
+WORLD = Authority(datetime.now(UTC))
 """Whom the machine trusts."""
 WAIT_S = 20
 CANCELLED = "cancelled"
@@ -168,7 +167,7 @@ class Ended:
     ) -> None:
         self.gate = gate
         gate.port = host.port
-        self.authority = Authority(datetime.now(UTC), os.urandom, trusted=WORLD.pem)
+        self.authority = Authority(datetime.now(UTC), trusted=WORLD.pem)
         self._credentials, self._head_s = credentials, head_s
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)

@@ -245,7 +245,7 @@ def _network_secrets(policy: Policy, environment: Environment) -> "NetworkSecret
     from paddock.network.requests import Authority  # noqa: PLC0415 - the same
     from paddock.sandbox.conversation import NetworkSecrets  # noqa: PLC0415 - the same
 
-    authority = Authority(datetime.now(UTC), secrets.token_bytes)
+    authority = Authority(datetime.now(UTC))
     settings, variables = policy.settings.credentials, dict(environment.variables)
     return NetworkSecrets(
         authority,

@@ -6,11 +6,12 @@ on the way to a listed host, and the placeholder in place of the value on the wa
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from subprocess import DEVNULL, CompletedProcess, TimeoutExpired, run
+from subprocess import DEVNULL, TimeoutExpired, run
 from typing import Final, NoReturn
 
-from paddock.errors import ConfigError, HostError
+from paddock.errors import ConfigError
 from paddock.policy.settings import CredentialSettings
 from paddock.text.show import quote
 
@@ -20,6 +21,7 @@ _PLACEHOLDER_CHARS_MIN: Final = 24
 _VALUE_CHARS: Final = range(8, 8_193)
 """A shorter value would be found in texts that have nothing to do with it."""
 
+_PROGRAM_S: Final = 60.0
 _VISIBLE: Final = bytes(range(0x21, 0x7F))
 """What a value and a placeholder, also in base64, consist of."""
 
@@ -99,18 +101,23 @@ class StreamReplacer:
         return text[: len(text) - len(self._held)]
 
 
-def read_value(
-    settings: CredentialSettings,
+def read_all(
+    settings: Sequence[CredentialSettings],
     variables: Mapping[str, str],
-    read_file: Callable[[str], bytes | None],
-    start: Callable[[Sequence[str]], CompletedProcess[bytes]],
-) -> str:
+    home: Path,
+    randomness: Callable[[int], bytes],
+) -> tuple[Credential, ...]:
+    """Take all from where they are, each with a new placeholder. Raises: ConfigError."""
+    return tuple(
+        Credential(each, read_value(each, variables, home), randomness) for each in settings
+    )
+
+
+def read_value(settings: CredentialSettings, variables: Mapping[str, str], home: Path) -> str:
     """Take a credential's value from where the user's configuration says that it is.
 
-    `variables` are those of the process; `read_file` takes a path that begins with `/` or `~/`
-    and returns None where there is none; `start` runs a program to its end.
-
-    Raises: ConfigError where there is no value, or none that a header can hold.
+    `variables` are those of the process. Raises: ConfigError where there is no value, or none that
+    a header can hold.
     """
     source, found = settings.source, b""
     command, hint = source.command, "it must print the value and exit 0"
@@ -126,14 +133,15 @@ def read_value(
         found = variables.get(source.env, "").encode(errors="replace")
     elif source.file:
         where, hint = f"the file {quote(source.file)}", "write the value into it, and nothing else"
-        found = read_file(source.file) or b""
+        with suppress(OSError):
+            found = (home / source.file.removeprefix("~/")).read_bytes()
     else:
         where = f"the output of {quote(command[0])}"
         try:
-            done = start(command)
+            done = run(command, stdin=DEVNULL, capture_output=True, check=False, timeout=_PROGRAM_S)
             found = done.stdout if done.returncode == 0 else b""
-        except HostError as error:
-            where += f" ({error.message})"
+        except (OSError, TimeoutExpired) as error:
+            where += f" (it cannot be run: {type(error).__name__})"
     # Threat: a message that quotes what was found holds most of a value.
     value = found.decode("latin-1").strip()
     if not value:
@@ -145,34 +153,3 @@ def read_value(
     else:
         return value
     raise ConfigError(f"{where} {problem}", where=f"[credentials.{settings.name}]", hint=hint)
-
-
-_PROGRAM_S: Final = 60.0
-
-
-def read_all(
-    settings: Sequence[CredentialSettings],
-    variables: Mapping[str, str],
-    home: Path,
-    randomness: Callable[[int], bytes],
-) -> tuple[Credential, ...]:
-    """Take all from where they are, each with a new placeholder. Raises: ConfigError."""
-
-    def read_file(path: str) -> bytes | None:
-        try:
-            return (home / path.removeprefix("~/")).read_bytes()
-        except OSError:
-            return None
-
-    return tuple(
-        Credential(each, read_value(each, variables, read_file, _run_outside), randomness)
-        for each in settings
-    )
-
-
-def _run_outside(words: Sequence[str]) -> CompletedProcess[bytes]:
-    """Run a program that the user's own configuration names. Raises: HostError."""
-    try:
-        return run(words, stdin=DEVNULL, capture_output=True, check=False, timeout=_PROGRAM_S)
-    except (OSError, TimeoutExpired) as error:
-        raise HostError(f"it cannot be run: {type(error).__name__}") from error

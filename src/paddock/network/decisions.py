@@ -7,14 +7,12 @@ asked once, and while somebody is asked the command's time stands still.
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
-from paddock.errors import PaddockError
 from paddock.network.egress import NoWayError, Terms
 from paddock.policy.network import NetworkJudge, Reach
 from paddock.values.calls import NO_RULE, ClosedConnection, OpenedConnection, RefusedConnection
@@ -29,7 +27,8 @@ _ASKED_AT_ONCE_MAX: Final = 4
 _PENDING_MAX: Final = 16
 """Questions of one command that nobody has answered: what comes then is refused at once."""
 
-Judged = Callable[[NetworkJudge], Reach]
+Record = Callable[..., Coroutine[Any, Any, Any]]
+"""Do what blocks, in a thread for records: they are short, and wait for no answer of anybody."""
 
 
 class Witness(Protocol):
@@ -64,51 +63,9 @@ class NetworkTerms(Struct, frozen=True):
         return is_listed or self.judge.ends_tls(host, port)
 
 
-class Helpers:
-    """Threads for what blocks: a record is short, and waits for no answer of anybody."""
-
-    def __init__(self) -> None:
-        self._records = ThreadPoolExecutor(2, "paddock-network-records")
-
-    async def record(self, act: Callable[..., Any], *given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._records, act, *given)
-
-    async def record_after(self, act: Callable[..., Any], *given: Any) -> None:
-        """Record what is over: a ledger that takes no more fails the call itself, at its end."""
-        with contextlib.suppress(PaddockError):
-            await self.record(act, *given)
-
-    def close(self) -> None:
-        self._records.shutdown(wait=False, cancel_futures=True)
-
-
-async def answer_of(ask: Callable[[], bool]) -> bool:
-    """Ask in a thread of its own: no other command waits for who does not answer, and no exit."""
-    loop = asyncio.get_running_loop()
-    answered: asyncio.Future[bool] = loop.create_future()
-
-    def tell(is_granted: bool) -> None:
-        if not answered.done():
-            answered.set_result(is_granted)
-
-    def run() -> None:
-        is_granted = False
-        try:
-            is_granted = ask()
-        finally:
-            # The loop may have ended, and the command with it.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(tell, is_granted)
-
-    threading.Thread(target=run, name="paddock-network-question", daemon=True).start()
-    return await answered
-
-
 class Decisions:
-    def __init__(self, terms: NetworkTerms, helpers: Helpers) -> None:
-        self.judge = terms.judge
-        self._terms = terms
-        self._helpers = helpers
+    def __init__(self, terms: NetworkTerms, record: Record) -> None:
+        self._terms, self._judge, self._record = terms, terms.judge, record
         self._asked: dict[Action, asyncio.Task[bool]] = {}
         self._is_withdrawn = False
         # Threat: a command that asks for a hundred names; a person sees a few at a time.
@@ -118,35 +75,8 @@ class Decisions:
         self.granted_s = 0.0
         """By how much the command's time is longer, as somebody was or is asked."""
 
-    async def connect(self, host: str, port: int) -> Reach:
-        """Return how a connection is allowed. Raises: NoWayError."""
-        action = Action("net", "connect", f"{host}:{port}")
-        return await self._decide(lambda judge: judge.connect(host, port), action)
-
-    async def request(self, method: str, host: str, port: int, target: str) -> Reach:
-        """Return how a request is allowed. Raises: NoWayError."""
-        action = Action("net", "request", f"{method} {host}:{port}{target.partition('?')[0]}")
-        return await self._decide(lambda judge: judge.request(method, host, port, target), action)
-
-    async def places(self, host: str, port: int) -> list[Terms]:
-        """Return where a name may lead, by each of the two policies. Raises: NoWayError."""
-        return [(judge.connect(host, port).addresses, judge) for judge in await self._judges()]
-
-    async def judge_now(self) -> NetworkJudge | None:
-        return await self._helpers.record(self._terms.latest)
-
-    def is_denied_by(self, now: NetworkJudge | None, host: str, port: int) -> bool:
-        if now is self.judge:
-            return False
-        return now is None or now.connect(host, port).outcome is Outcome.DENY
-
-    def withdraw(self) -> None:
-        """Ask about nothing any more: the command has ended, and no answer counts."""
-        self._is_withdrawn = True
-        for asked in self._asked.values():
-            asked.cancel()
-
-    async def _decide(self, judged: Judged, action: Action) -> Reach:
+    async def decide(self, action: Action, judged: Callable[[NetworkJudge], Reach]) -> Reach:
+        """Return how it is allowed. Raises: NoWayError."""
         found = [judged(judge) for judge in await self._judges()]
         # Of two that say the same the newer: what it names is what holds from now on.
         reach = max(reversed(found), key=lambda each: each.outcome)
@@ -156,11 +86,29 @@ class Decisions:
             raise NoWayError(rule_of(reach))
         return reach
 
+    async def places(self, host: str, port: int) -> list[Terms]:
+        """Return where a name may lead, by each of the two policies. Raises: NoWayError."""
+        return [(judge.connect(host, port).addresses, judge) for judge in await self._judges()]
+
+    async def judge_now(self) -> NetworkJudge | None:
+        return await self._record(self._terms.latest)
+
+    def is_denied_by(self, now: NetworkJudge | None, host: str, port: int) -> bool:
+        if now is self._judge:
+            return False
+        return now is None or now.connect(host, port).outcome is Outcome.DENY
+
+    def withdraw(self) -> None:
+        """Ask about nothing any more: the command has ended, and no answer counts."""
+        self._is_withdrawn = True
+        for asked in self._asked.values():
+            asked.cancel()
+
     async def _judges(self) -> list[NetworkJudge]:
         now = await self.judge_now()
         if now is None:
             raise NoWayError("the policy cannot be read")
-        return [self.judge] if now is self.judge else [self.judge, now]
+        return [self._judge] if now is self._judge else [self._judge, now]
 
     async def _is_granted(self, action: Action, reach: Reach) -> bool:
         asked = self._asked.get(action)
@@ -178,7 +126,7 @@ class Decisions:
         self._asking += 1
         try:
             async with self._few:
-                return await answer_of(partial(self._terms.witness.ask, action, reach))
+                return await _answer_of(partial(self._terms.witness.ask, action, reach))
         finally:
             if self._asking == 1:
                 self._grant_until(loop.time())
@@ -189,6 +137,26 @@ class Decisions:
         before_s = self._asked_until_s if self._asking else asyncio.get_running_loop().time()
         self.granted_s += until_s - before_s
         self._asked_until_s = until_s
+
+
+async def _answer_of(ask: Callable[[], bool]) -> bool:
+    """Ask in a thread of its own: no other command waits for who does not answer, and no exit."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[bool] = loop.create_future()
+
+    def run() -> None:
+        is_granted = False
+        try:
+            is_granted = ask()
+        finally:
+            # The loop may have ended, and the command with it.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(
+                    lambda: answered.done() or answered.set_result(is_granted)
+                )
+
+    threading.Thread(target=run, name="paddock-network-question", daemon=True).start()
+    return await answered
 
 
 def rule_of(reach: Reach) -> str:

@@ -31,10 +31,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct
-
-from paddock.network.addresses import judge_address
-from paddock.policy.network import NetworkJudge
+from paddock.policy.network import NetworkJudge, held_addresses
 from paddock.values.decisions import Outcome
 
 Address = IPv4Address | IPv6Address
@@ -46,58 +43,48 @@ Resolve = Callable[[str, int], Awaitable[list[Address]]]
 _CONNECT_S: Final = 30.0
 _TRIED_MAX: Final = 4
 _PROXY_HEAD_BYTES_MAX: Final = 16_384
-VIA_PROXY: Final = "via proxy"
 
 
 class NoWayError(Exception):
     """A connection that is refused; the text says why, for the result and the record."""
 
 
-class Way(Struct, frozen=True):
-    address: Address | None
-    """None: a proxy finds it."""
-
-    @property
-    def shown(self) -> str:
-        return VIA_PROXY if self.address is None else str(self.address)
-
-
 class Egress:
+    """`environment` is that of the host's own user, for the proxy that connections go through."""
+
     def __init__(self, environment: Mapping[str, str], resolve: "Resolve | None" = None) -> None:
-        """`environment`: of the host's own user, for the proxy that connections go through.
-
-        `resolve` finds the addresses of a name: the host's own resolver, if nothing is given.
-        """
         self._environment = environment
-        self._resolve = resolve or resolve_here
+        self._resolve = resolve or _resolve_here
 
-    async def find(self, host: str, port: int, terms: Sequence[Terms]) -> list[Way]:
-        """Return where a connection may go by each of the terms, best first. Raises: NoWayError."""
+    async def find(self, host: str, port: int, terms: Sequence[Terms]) -> Sequence[Address | None]:
+        """Return where a connection may go by each of the terms, best first. Raises: NoWayError.
+
+        None: through a proxy, which finds the address.
+        """
         if self._proxy_for(host) is not None:
-            return [Way(None)]
+            return [None]
         literal = _literal(host)
         found = await self._resolve(host, port) if literal is None else [literal]
         own = tuple(_own_networks())
-        ways: list[Way] = []
+        ways: list[Address] = []
         why = ""
         for address in found:
-            problems = (
-                _problem_of(address, port, *each, own, is_named=literal is None) for each in terms
-            )
+            is_named = literal is None
+            problems = (_problem_of(address, port, *each, own, is_named=is_named) for each in terms)
             problem = next(filter(None, problems), "")
             if problem:
                 why = why or f"it leads to {address}{problem}"
             else:
-                ways.append(Way(address))
+                ways.append(address)
         if not ways:
             raise NoWayError(why or "the name has no address")
         return ways[:_TRIED_MAX]
 
-    async def connect(self, way: Way, host: str, port: int) -> socket.socket:
+    async def connect(self, way: Address | None, host: str, port: int) -> socket.socket:
         """Connect to the very address, or through the proxy. Raises: OSError."""
         async with asyncio.timeout(_CONNECT_S):
-            if way.address is not None:
-                return await _connect(str(way.address), port, way.address.version)
+            if way is not None:
+                return await _connect(str(way), port)
             return await self._connect_by_proxy(host, port)
 
     async def _connect_by_proxy(self, host: str, port: int) -> socket.socket:
@@ -106,9 +93,8 @@ class Egress:
             raise ConnectionRefusedError("the proxy is gone")
         name, proxy_port, user = proxy
         loop = asyncio.get_running_loop()
-        places = await loop.getaddrinfo(name, proxy_port, type=socket.SOCK_STREAM)
-        family, *_, place = places[0]
-        made = await _connect(str(place[0]), proxy_port, 6 if family == socket.AF_INET6 else 4)
+        (*_, place), *_ = await loop.getaddrinfo(name, proxy_port, type=socket.SOCK_STREAM)
+        made = await _connect(str(place[0]), proxy_port)
         try:
             target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"
@@ -187,7 +173,7 @@ def _means_each(network: Network) -> bool:
     return network.num_addresses == 1 or first == last != ""
 
 
-async def resolve_here(host: str, port: int) -> list[Address]:
+async def _resolve_here(host: str, port: int) -> list[Address]:
     """Ask the resolver of this host. Raises: NoWayError."""
     loop = asyncio.get_running_loop()
     try:
@@ -205,9 +191,8 @@ async def resolve_here(host: str, port: int) -> list[Address]:
     return [ip_address(text) for text in dict.fromkeys(places)]
 
 
-async def _connect(address: str, port: int, version: int) -> socket.socket:
-    family = socket.AF_INET if version == 4 else socket.AF_INET6
-    made = socket.socket(family, socket.SOCK_STREAM)
+async def _connect(address: str, port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     made.setblocking(False)
     try:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -261,6 +246,85 @@ def _lines(path: str) -> list[str]:
         return []
 
 
+# --- which addresses a name may lead to -----------------------------------------
+
+# Threat: the owner of an allowed name lets it lead to a router, a metadata service, a database or
+# this machine; plainly, or within an IPv6 address that a translator turns back.
+#
+# The tables follow IANA's registries of special-purpose addresses (RFC 6890), multicast addresses
+# and global unicast addresses. They are stricter for blocks of protocols: all of 192.0.0.0/24 and
+# 2001::/23. Python's `is_global` is no such table: it holds for multicast, 168.63.129.16, and
+# private hosts behind NAT64 or 6to4.
+_Table = tuple[tuple[Network, str], ...]
+
+
+def _table(*rows: tuple[str, str]) -> _Table:
+    return tuple((ip_network(block), word) for word, blocks in rows for block in blocks.split())
+
+
+_NEVER: Final = _table(
+    ("unspecified", "0.0.0.0/8 ::/128"),
+    ("multicast", "224.0.0.0/4 ff00::/8"),
+    ("broadcast", "255.255.255.255/32"),
+)
+_NOT_PUBLIC: Final = _table(
+    ("loopback", "127.0.0.0/8 ::1/128"),
+    ("private", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 fec0::/10"),
+    ("link-local", "169.254.0.0/16 fe80::/10"),
+    ("shared by a provider's customers", "100.64.0.0/10"),
+    ("a service of the cloud", "168.63.129.16/32"),
+    ("for protocols", "192.0.0.0/24 192.88.99.0/24 2001::/23"),
+    ("for measuring networks", "198.18.0.0/15"),
+    ("for documents", "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20"),
+    ("reserved", "240.0.0.0/4"),
+)
+_GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
+
+
+def judge_address(address: Address, allowed: Sequence[Network], own: Sequence[Network]) -> str:
+    """Return why the address may not be reached, in a few words; empty where it may.
+
+    `allowed`: what a rule lets pass besides public addresses; never an unspecified, multicast or
+    broadcast one. `own`: this machine's addresses, and the networks that it is directly on.
+    An address that holds IPv4 addresses is judged as each of these.
+    """
+    held = held_addresses(address)
+    words = [_judge(each, allowed, own) for each in held or (address,)]
+    if held and not _is_in(address, allowed):
+        words.append(_judge_own(address, own))
+    return next(filter(None, words), "")
+
+
+def _judge(address: Address, allowed: Sequence[Network], own: Sequence[Network]) -> str:
+    for each in own:
+        if each.version == 4 and each.prefixlen < 31 and address == each.broadcast_address:
+            return "broadcast"
+    never = _find(address, _NEVER)
+    if never or _is_in(address, allowed):
+        return never
+    word = _find(address, _NOT_PUBLIC)
+    if not word and isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
+        return "not public"
+    return word or _judge_own(address, own)
+
+
+def _judge_own(address: Address, own: Sequence[Network]) -> str:
+    found = [each.num_addresses for each in own if address in each]
+    if not found:
+        return ""
+    return "of this machine" if min(found) == 1 else "of a network that this machine is on"
+
+
+def _find(address: Address, table: _Table) -> str:
+    return next((word for network, word in table if address in network), "")
+
+
+def _is_in(address: Address, networks: Sequence[Network]) -> bool:
+    return any(address in network for network in networks)
+
+
+# --- bytes ----------------------------------------------------------------------
+
 _PIECE_BYTES: Final = 262_144
 _SPLICED_FROM_BYTES: Final = 1_048_576
 _PIPE_BYTES: Final = 1_048_576
@@ -271,22 +335,19 @@ _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER, on, for no second: close(2) resets (socket(7))."""
 
 
-class Flow:
+class _Flow:
     """What passed in one direction."""
 
     def __init__(self, source: socket.socket, target: socket.socket) -> None:
-        self.source = source
-        self.target = target
-        self.bytes = 0
-        self.is_over = False
+        self.source, self.target = source, target
+        self.bytes, self.is_over = 0, False
 
 
 class Relay:
     """One connection of a command, `inside`, and its way out, `outside`; both non-blocking."""
 
     def __init__(self, inside: socket.socket, outside: socket.socket) -> None:
-        self.sent = Flow(inside, outside)
-        self.received = Flow(outside, inside)
+        self.sent, self.received = _Flow(inside, outside), _Flow(outside, inside)
         self._moved_s = 0.0
 
     async def run(self, until: "asyncio.Task[Any] | None" = None) -> str:
@@ -296,31 +357,29 @@ class Relay:
         """
         loop = asyncio.get_running_loop()
         self._moved_s = loop.time()
-        pumps = [
-            asyncio.create_task(self._pump(self.sent, until)),
-            asyncio.create_task(self._pump(self.received)),
-        ]
+        flows = (self._pump(self.sent, until), self._pump(self.received))
+        pumps = [loop.create_task(each) for each in flows]
+        waiting = {*pumps}
         try:
-            while True:
+            while waiting:
                 done, waiting = await asyncio.wait(
-                    pumps, timeout=_LOOK_S, return_when=asyncio.FIRST_EXCEPTION
+                    waiting, timeout=_LOOK_S, return_when=asyncio.FIRST_EXCEPTION
                 )
-                problem = next(filter(None, (pump.exception() for pump in done)), None)
-                if isinstance(problem, OSError):
-                    return "reset"
-                if problem is not None:
-                    raise problem
-                if not waiting:
-                    return "closed"
+                for each in done:
+                    each.result()
                 most = HALF_CLOSED_S if self.sent.is_over or self.received.is_over else IDLE_S
-                if loop.time() - self._moved_s > most:
+                if waiting and loop.time() - self._moved_s > most:
                     return "idle"
+        except OSError:
+            return "reset"
+        else:
+            return "closed"
         finally:
-            for pump in pumps:
-                pump.cancel()
+            for each in pumps:
+                each.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
 
-    async def _pump(self, flow: Flow, until: "asyncio.Task[Any] | None" = None) -> None:
+    async def _pump(self, flow: _Flow, until: "asyncio.Task[Any] | None" = None) -> None:
         if until is not None:
             await until
         loop = asyncio.get_running_loop()
@@ -337,7 +396,7 @@ class Relay:
             # The other side may have closed for good already.
             flow.target.shutdown(socket.SHUT_WR)
 
-    async def _splice(self, flow: Flow) -> None:
+    async def _splice(self, flow: _Flow) -> None:
         out, into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             with contextlib.suppress(PermissionError):
@@ -356,7 +415,7 @@ class Relay:
             os.close(out)
             os.close(into)
 
-    async def _pass_mark(self, flow: Flow) -> bool:
+    async def _pass_mark(self, flow: _Flow) -> bool:
         """Relay what splice(2) stops at for good: TCP's urgent mark. False: it is the end."""
         loop = asyncio.get_running_loop()
         piece = await loop.sock_recv(flow.source, _PIECE_BYTES)
@@ -364,7 +423,7 @@ class Relay:
         self._moved(flow, len(piece))
         return piece != b""
 
-    def _moved(self, flow: Flow, count: int) -> None:
+    def _moved(self, flow: _Flow, count: int) -> None:
         flow.bytes += count
         self._moved_s = asyncio.get_running_loop().time()
 

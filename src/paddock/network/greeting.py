@@ -6,16 +6,22 @@ that. It is found as laxly as servers read, then read strictly; what lies betwee
 Open: servers that go by a later name (of a second hello, a hello within, a later request).
 """
 
+import asyncio
 import re
+import select
+import socket
 import struct
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from paddock.network.egress import NoWayError, until_ready
 from paddock.policy.network import canonical_host
 
 _GREETING_BYTES_MAX: Final = 65_536
+_GREETING_S: Final = 30.0
+_CROWDED_S: Final = 0.05
 _RECORD: Final = struct.Struct(">BBBH")
 _FIRST_BYTES: Final = bytes((*range(0x14, 0x19), *range(0x80, 0x100)))
 _MAJOR_VERSIONS: Final = bytes(range(0x10))
@@ -267,3 +273,58 @@ def _read_authority(value: bytes) -> str:
     if found is None:
         raise ValueError(f"it asks for {value[:40]!r}, which is not HOST or HOST:PORT")
     return _read_host(found[2]) if found[1] is None else str(IPv6Address(found[1].decode("ascii")))
+
+
+# --- a client that says it ------------------------------------------------------
+
+
+async def greeting_of(client: socket.socket, host: str) -> Greeting:
+    """Look at what the client says first, and leave it there. Raises: NoWayError, OSError."""
+    await until_ready(client.fileno(), is_reading=True)
+    try:
+        async with asyncio.timeout(_GREETING_S):
+            greeting = await _look(client)
+    except TimeoutError:
+        raise NoWayError(f"it did not say what it wants within {_GREETING_S:.0f} s") from None
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    if greeting.problem:
+        raise NoWayError(greeting.problem)
+    if greeting.name and greeting.name != host:
+        raise NoWayError(f"it asks for {greeting.name}, which is not the name of the connection")
+    return greeting
+
+
+async def _look(client: socket.socket) -> Greeting:
+    first = b""
+    while True:
+        # More than was seen: else what is there already would wake us again and again.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(first) + 1)
+        await until_ready(client.fileno(), is_reading=True)
+        seen = client.recv(_GREETING_BYTES_MAX, socket.MSG_PEEK)
+        greeting = read_greeting(seen)
+        if greeting is not None:
+            return greeting
+        if len(seen) == len(first) and await _has_said_all(client):
+            break
+        first = seen
+    # It says no more: a line that it did not end is whole, half a hello or head is not.
+    greeting = read_greeting(seen + b"\n") if seen else Greeting("other")
+    if greeting is None:
+        raise NoWayError("it began to say what it wants, and never ended")
+    return greeting
+
+
+async def _has_said_all(client: socket.socket) -> bool:
+    """Tell whether a client that is readable, with nothing more to see, will say no more.
+
+    Threat: urgent data, which hides what is behind it until what is before it has been read; and
+    a buffer that is full of small packets, with the rest to come. Raises: NoWayError.
+    """
+    events = select.poll()
+    events.register(client, select.POLLRDHUP | select.POLLPRI)
+    found = sum(flags for _, flags in events.poll(0))
+    if found & select.POLLPRI:
+        raise NoWayError("it sends urgent data before it has said what it wants")
+    if not found:
+        await asyncio.sleep(_CROWDED_S)
+    return bool(found)

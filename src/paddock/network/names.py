@@ -1,8 +1,7 @@
 """Names of hosts: asked for in DNS messages, given synthetic addresses, and answered.
 
-A codec of our own for the one question that matters (RFC 1035, RFC 6891): who decides and what is
-recorded is the wall's. A question's name has no compression here, so
-nothing that is read can point anywhere.
+A codec of our own for the one question that matters (RFC 1035, RFC 6891). A question's name has no
+compression here, so nothing that is read can point anywhere.
 """
 
 import asyncio
@@ -37,6 +36,7 @@ _TTL_S: Final = 5
 _LOOPBACK: Final = IPv4Address("127.0.0.1")
 SYNTHETIC_NETWORK: Final = IPv4Network("198.18.0.0/15")
 """For measuring networks (RFC 2544), so that nothing is really there."""
+_NAMES_MAX: Final = 4_096
 
 
 class HostQuestion(Struct, frozen=True):
@@ -57,12 +57,12 @@ class HostQuestion(Struct, frozen=True):
 
 
 def read_question(message: bytes) -> HostQuestion | None:
-    """Read a datagram, or a TCP frame without its length.
+    """Read a datagram. None: nothing that can be answered, such as an answer.
 
-    None: nothing that can be answered, such as an answer. A question that cannot be read, or
-    whose name is none, is one that `answer` answers with an error.
+    A question that cannot be read, or whose name is none, is one that `answer` answers with an
+    error.
     """
-    if not _HEADER.size <= len(message) <= 65_535:
+    if not _HEADER.size <= len(message) <= _DATAGRAM_BYTES_MAX:
         return None
     number, flags, questions, answers, authorities, others = _HEADER.unpack_from(message)
     if flags & _RESPONSE:
@@ -79,18 +79,10 @@ def read_question(message: bytes) -> HostQuestion | None:
         code = _FORMAT_ERROR
     elif not code and space != _SPACE_IN:
         code = _REFUSED
-    is_local = not code and (name == "localhost" or name.endswith(".localhost"))
-    return HostQuestion(
-        number,
-        flags,
-        code,
-        # glibc drops an answer without its question, and waits: so also of a bad name.
-        asked=message[_HEADER.size : end],
-        edns=edns,
-        name="" if code or is_local else name,
-        is_local=is_local,
-        wants_address=kind == _KIND_A,
-    )
+    is_local = not code and f".{name}".endswith(".localhost")
+    # glibc drops an answer without its question, and waits: so also of a bad name.
+    asked, name = message[_HEADER.size : end], "" if code or is_local else name
+    return HostQuestion(number, flags, code, asked, edns, name, is_local, kind == _KIND_A)
 
 
 def _read_labels(message: bytes) -> tuple[list[bytes], int]:
@@ -164,29 +156,24 @@ class SyntheticNames:
     cannot choose such names without the key.
     """
 
-    def __init__(
-        self, key: bytes, network: IPv4Network = SYNTHETIC_NETWORK, at_most: int = 4096
-    ) -> None:
-        """`key`: up to 64 random bytes. `at_most`: names, and never more than have room."""
+    def __init__(self, key: bytes) -> None:
+        """`key`: up to 64 random bytes."""
         self._key = key
-        # The network itself, what `lo` has besides 127.0.0.1, and the broadcast address: not given.
-        self._first = int(network.network_address) + 2
-        self._room = network.num_addresses - 3
-        self._at_most = min(at_most, self._room)
         self._addresses: dict[str, IPv4Address] = {}
         self._names: dict[IPv4Address, str] = {}
 
     def address_of(self, name: str) -> IPv4Address | None:
         """Return the address of a canonical name, given at its first use. None: no room is left."""
         known = self._addresses.get(name)
-        if known is not None or len(self._names) >= self._at_most:
+        if known is not None or len(self._names) >= _NAMES_MAX:
             return known
         digest = hashlib.blake2b(name.encode("ascii"), digest_size=8, key=self._key).digest()
-        at = int.from_bytes(digest, "big") % self._room
-        while (address := IPv4Address(self._first + at)) in self._names:
-            at = (at + 1) % self._room
-        self._addresses[name] = address
-        self._names[address] = name
+        at = int.from_bytes(digest, "big")
+        # Not given: the network itself, what `lo` has besides 127.0.0.1, the broadcast address.
+        room = SYNTHETIC_NETWORK.num_addresses - 3
+        while (address := SYNTHETIC_NETWORK[2 + at % room]) in self._names:
+            at += 1
+        self._addresses[name], self._names[address] = address, name
         return address
 
     def name_of(self, address: IPv4Address) -> str | None:

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import threading
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from ipaddress import ip_address, ip_network
@@ -75,7 +74,6 @@ class PackageInquiry(Struct, frozen=True):
     run: Callable[[tuple[str, ...]], str]
     fetch: Callable[[str], tuple[str, bytes]]
     resolve: Callable[[str], Sequence[str]]
-    cargo_config: str = ""
 
 
 _ASKED: Final = (
@@ -164,31 +162,14 @@ def _ask(outside: PackageInquiry, client: str) -> Iterator[PackageIndex]:
     """What the client has, as it says it. Raises: HostError."""
     found: dict[str, list[PackageIndex]] = {}
     for question, said in (each for each in _ASKED if each[0].startswith(client)):
-        answer: dict[str, list[PackageIndex]] = {}
-        for name, text in re.findall(said, outside.run(tuple(question.split())), re.MULTILINE):
+        answers = re.findall(said, outside.run(tuple(question.split())), re.MULTILINE)
+        found |= {name: [] for name, _ in answers}
+        for name, text in answers:
             variable, origin = _VARIABLES.get((client, name), ""), f"{question}: {name}"
-            values = re.split(_BETWEEN[name], text) if name in _BETWEEN else [text]
-            answer.setdefault(name, []).extend(
-                PackageIndex(client, variable, value, origin)
-                for value in values
-                if value not in ("", "direct") and (value != "off" or name == "GOSUMDB")
-            )
-        found |= answer
+            for value in re.split(_BETWEEN[name], text) if name in _BETWEEN else [text]:
+                if value not in ("", "direct") and (value != "off" or name == "GOSUMDB"):
+                    found[name].append(PackageIndex(client, variable, value, origin))
     yield from (each for given in found.values() for each in given)
-    if client == "cargo":
-        yield from _registries(outside)
-
-
-def _registries(outside: PackageInquiry) -> Iterator[PackageIndex]:
-    try:
-        tables = tomllib.loads(outside.cargo_config).get("registries", {})
-        named = {name: str(tables[name]["index"]) for name in tables}
-    except (tomllib.TOMLDecodeError, AttributeError, TypeError, LookupError):
-        raise HostError("its registries in config.toml are not understood") from None
-    for name, value in named.items():
-        origin = f"cargo's config.toml: {name}"
-        name = re.sub(r"\W", "_", name).upper()
-        yield PackageIndex("cargo", f"CARGO_REGISTRIES_{name}_INDEX", value, origin)
 
 
 def _look(outside: PackageInquiry, given: PackageIndex) -> PackageIndex:
@@ -312,8 +293,7 @@ def open_inquiry(
             raise HostError("it is not installed")
         return _output((program, *words[1:]), directory, {**kept, "PATH": path, **_FIXED}, client_s)
 
-    config = Path(cargo).read_text("utf-8", "replace") if Path(cargo).is_file() else ""
-    return PackageInquiry(run, fetch, resolve, config)
+    return PackageInquiry(run, fetch, resolve)
 
 
 def _output(
@@ -330,8 +310,7 @@ def _output(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    # With all that it started: a child that keeps our pipe open would be waited for. Nobody else
-    # is given the number of its session before `wait`.
+    # With all that it started: a child that keeps our pipe open would be waited for.
     stop = partial(os.killpg, process.pid, signal.SIGKILL)
     timer = threading.Timer(client_s, stop)
     timer.start()

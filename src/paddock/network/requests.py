@@ -8,14 +8,13 @@ import asyncio
 import os
 import socket
 import ssl
-import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
 import h11
@@ -32,7 +31,11 @@ from paddock.network.credentials import (
     replace_in_header,
     replace_texts,
 )
+from paddock.network.egress import reset
 from paddock.text.show import quote
+
+if TYPE_CHECKING:
+    from paddock.network.wall import Gate
 
 _HEAD_BYTES_MAX: Final = 65_536
 _HEADERS_MAX: Final = 128
@@ -63,39 +66,15 @@ _BOTH_DONE: Final = {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}
 Result = TypeVar("Result")
 
 
-class RequestGate(Protocol):
-    """What the wall does for one connection of a command."""
-
-    async def judge(self, method: str, target: str) -> str:
-        """Return "" for a request that may go on, else which rule stops it and who changes that."""
-        ...
-
-    async def dial(self) -> socket.socket | str:
-        """Return a connected non-blocking socket, on record already; else why there is none."""
-        ...
-
-    def closed(self, sent: int, received: int) -> None:
-        """Record the end of the connection that was dialled last, with its bytes."""
-
-    def refused(self, code: str, said: str) -> None:
-        """Record what was stopped without a rule, or failed."""
-
-
 class Authority:
     """Certificates that the sandboxes of one runtime believe, made in memory.
 
     `verifying`: for the way out. Hosts are verified with `trusted` (PEM), else as the machine does.
     """
 
-    def __init__(
-        self, now: datetime, randomness: Callable[[int], bytes], trusted: str = ""
-    ) -> None:
+    def __init__(self, now: datetime, trusted: str = "") -> None:
         self._begin, self.expires = now - timedelta(hours=1), now + _VALID
-        self._randomness = randomness
-        # From 1 to below the group's order, evenly (FIPS 186-5, A.2.1).
-        order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-        number = int.from_bytes(randomness(40), "big") % (order - 1) + 1
-        self._key = ec.derive_private_key(number, ec.SECP256R1())
+        self._key = ec.generate_private_key(ec.SECP256R1())
         self.pem = self._issue("")
         self.serving = lru_cache(maxsize=256)(self._make_serving)
         # Threat: who sits in between is the host, and gets its credentials, unless chain and name
@@ -140,7 +119,7 @@ class Authority:
             .issuer_name(own)
             .subject_name(subject)
             .public_key(public)
-            .serial_number(int.from_bytes(self._randomness(16), "big") >> 1 | 1)
+            .serial_number(x509.random_serial_number())
             .not_valid_before(self._begin)
             .not_valid_after(self.expires)
             .add_extension(x509.BasicConstraints(not host, None if host else 0), critical=True)
@@ -296,7 +275,7 @@ async def serve_requests(
     client_socket: socket.socket,
     host: str,
     port: int,
-    gate: RequestGate,
+    gate: "Gate",
     authority: Authority,
     credentials: Sequence[Credential],
     head_s: float = 30.0,
@@ -308,13 +287,11 @@ async def serve_requests(
     answered, or ends the connection, and `gate` is told.
     """
     client = _Peer(client_socket, authority.serving(host), None)
-    service = _Service(client, (host, port), gate, authority, credentials, head_s)
+    service = _Service(client, (host, port), gate, authority.verifying, credentials, head_s)
     try:
         await service.run()
     except _Lost as lost:
-        # Threat: an answer that was cut would count as whole.
-        no_linger = struct.pack("ii", 1, 0)
-        client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
+        reset(client_socket)  # Threat: an answer that was cut would count as whole.
         if lost.peer is not client:
             gate.refused(_FAILED, f"{host} {lost.said}")
         elif "UNKNOWN_CA" in lost.said or "CERTIFICATE" in lost.said:
@@ -332,15 +309,14 @@ class _Service:
         self,
         client: _Peer,
         where: tuple[str, int],
-        gate: RequestGate,
-        authority: Authority,
+        gate: "Gate",
+        verifying: ssl.SSLContext,
         credentials: Sequence[Credential],
         head_s: float,
     ) -> None:
-        self._client, self._gate, self._head_s = client, gate, head_s
+        self._client, self._gate, self._verifying, self._head_s = client, gate, verifying, head_s
         self._host, port = where
         self._shown = self._host if port == 443 else f"{self._host}:{port}"
-        self._verifying = authority.verifying
         self._server: _Peer | None = None
         self._names = {each.placeholder.encode(): each.name for each in credentials}
         own = (each for each in credentials if where in each.hosts)

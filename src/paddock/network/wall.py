@@ -17,49 +17,52 @@ import contextlib
 import os
 import resource
 import secrets
-import select
 import socket
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterator
-from ipaddress import IPv4Address
-from typing import Any, Final
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import IPv4Address, IPv4Network
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from paddock.errors import PaddockError
-from paddock.network.decisions import Decisions, Helpers, NetworkTerms, rule_of
+from paddock.network.decisions import Decisions, NetworkTerms, rule_of
 from paddock.network.egress import Egress, NoWayError, Relay, reset, until_ready
-from paddock.network.greeting import Greeting, read_greeting
+from paddock.network.greeting import Greeting, greeting_of
 from paddock.network.names import NameServer, SyntheticNames
 from paddock.policy.network import Reach
 from paddock.text.show import show_name
 from paddock.values.calls import (
-    NO_CONNECTIONS,
     NO_RULE,
     ClosedConnection,
     Connections,
     OpenedConnection,
     RefusedConnection,
 )
+from paddock.values.decisions import Action
+
+if TYPE_CHECKING:
+    from paddock.network.requests import Authority
 
 _CONNECTIONS_MAX: Final = 256
 _CONNECTIONS_IN_ALL_MAX: Final = 1000
 _LISTENERS_MAX: Final = 256
 _REFUSALS_MAX: Final = 50
-_GREETING_BYTES_MAX: Final = 65_536
-_GREETING_S: Final = 30.0
 _END_S: Final = 1.0
 _LISTEN_S: Final = 10.0
 _PAUSE_S: Final = 1.0
 _LOOK_S: Final = 0.5
-_CROWDED_S: Final = 0.05
 _PATH_CHARS_MAX: Final = 200
 _EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in the sandbox's own network
 _CLIENT_FIRST: Final = (80, 443)
 """Ports on which the client speaks first: what it says is known before anything goes out."""
+
+Listen = Callable[[bytes, int], None]
+"""Have sockets made at `ADDRESS PORT` lines in the sandbox's network, and sent to a socket."""
 
 
 class ServedNetwork(Struct, frozen=True):
@@ -68,10 +71,6 @@ class ServedNetwork(Struct, frozen=True):
     user: int
     network: int
     questions: int
-
-
-Listen = Callable[[bytes, int], None]
-"""Have sockets made at `ADDRESS PORT` lines in the sandbox's network, and sent to a socket."""
 
 
 class WallThread:
@@ -85,28 +84,31 @@ class WallThread:
         self._key = secrets.token_bytes(16)
         self._walls: set[Wall] = set()
         self._is_closed = False
-        self._helpers = Helpers()
+        self._records = ThreadPoolExecutor(2, "paddock-network-records")
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="paddock-network", daemon=True
         )
         self._thread.start()
         _ours.add(self)
 
-    def hold(self, served: ServedNetwork, listen: Listen, terms: NetworkTerms) -> "HeldNetwork":
+    def hold(self, served: ServedNetwork, listen: Listen, terms: NetworkTerms) -> "Wall":
         """Serve one sandbox; what was `served` is taken over."""
         names = SyntheticNames(self._key)
-        wall = Wall(served, listen, terms, names, self._egress, self._helpers)
+        wall = Wall(self, served, listen, terms, names, self._egress)
         with self._lock:
             self._walls.add(wall)
-        held = HeldNetwork(self, wall)
-        self.call(wall.start())
-        return held
+        self._loop.call_soon_threadsafe(wall.start)
+        if literals := terms.judge.literals():
+            self.call(wall.listen(literals))
+        return wall
 
     def call(self, what: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(what, self._loop).result()
 
-    def end(self, wall: "Wall") -> None:
-        self.call(wall.end())
+    async def record(self, act: Callable[..., Any], *given: Any) -> Any:
+        return await self._loop.run_in_executor(self._records, act, *given)
+
+    def drop(self, wall: "Wall") -> None:
         with self._lock:
             self._walls.discard(wall)
             is_last = self._is_closed and not self._walls
@@ -130,7 +132,7 @@ class WallThread:
         _ours.discard(self)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._helpers.close()
+        self._records.shutdown(wait=False, cancel_futures=True)
         self._loop.close()
 
 
@@ -146,60 +148,23 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-class HeldNetwork(Struct, frozen=True):
-    """The network that a command is in; in a session, what came since it began."""
-
-    thread: WallThread
-    wall: "Wall"
-    began: Connections = NO_CONNECTIONS
-    granted_before_s: float = 0.0
-
-    def since_now(self) -> "HeldNetwork":
-        return HeldNetwork(self.thread, self.wall, self.connections(), self.wall.granted_s())
-
-    def end(self) -> None:
-        """Close everything, in at most a second or two."""
-        self.thread.end(self.wall)
-
-    def connections(self) -> Connections:
-        now, began = self.wall.connections(), self.began
-        refused = tuple(each for each in now.refused if each not in began.refused)
-        return Connections(
-            now.opened - began.opened, refused, now.more_refused - began.more_refused
-        )
-
-    def placeholders(self) -> tuple[tuple[str, str], ...]:
-        """Return the variables that stand for credentials, new for each sandbox."""
-        return tuple((each.variable, each.placeholder) for each in self.wall.terms.credentials)
-
-    def granted_s(self) -> float:
-        """Return by how much the command's time is longer, as somebody was or is asked."""
-        return self.wall.granted_s() - self.granted_before_s
-
-    def notices(self) -> Iterator[bytes]:
-        """Yield what was refused since this was last called, as lines for who watches."""
-        while self.wall.told:
-            yield self.wall.told.popleft()
-
-
 class Wall:
+    """The network of one sandbox; the first methods are called from its command's thread."""
+
     def __init__(
         self,
+        thread: WallThread,
         served: ServedNetwork,
         listen: Listen,
         terms: NetworkTerms,
         names: SyntheticNames,
         egress: Egress,
-        helpers: Helpers,
     ) -> None:
-        self._served = served
-        self._listen = listen
-        self.terms = terms
-        self._witness = terms.witness
-        self._decisions = Decisions(terms, helpers)
+        self._thread, self._served, self._listen = thread, served, listen
+        self.terms, self._witness = terms, terms.witness
+        self.decisions = Decisions(terms, thread.record)
         self._names = names
         self._egress = egress
-        self._helpers = helpers
         self._name_server = NameServer(served.questions, self._answer)
         self._listeners: dict[tuple[str, int], socket.socket] = {}
         self._listening: dict[str, asyncio.Task[str]] = {}
@@ -219,24 +184,47 @@ class Wall:
         """Records of refusals, which the end of the command waits for."""
         self._more_refused = 0
         self._is_ended = False
-        self.told: deque[bytes] = deque()
+        self._told: deque[bytes] = deque()
 
-    async def start(self) -> None:
-        self._name_server.start()
-        literals = self._decisions.judge.literals()
-        # Who listens on every address of a port leaves nobody one of them, and comes first.
-        for network, ports in sorted(literals, key=lambda each: each[0].prefixlen):
-            is_one = network.prefixlen == 32
-            await self._serve_at(str(network.network_address) if is_one else _EVERYWHERE, ports)
-
-    def granted_s(self) -> float:
-        return self._decisions.granted_s
+    def end(self) -> None:
+        """Close everything, in at most a second or two."""
+        self._thread.call(self._end())
+        self._thread.drop(self)
 
     def connections(self) -> Connections:
         refused = tuple(RefusedConnection(*key, count) for key, count in self._refused.items())
         return Connections(self._count, refused, self._more_refused)
 
-    async def end(self) -> None:
+    def placeholders(self) -> tuple[tuple[str, str], ...]:
+        """Return the variables that stand for credentials, new for each sandbox."""
+        return tuple((each.variable, each.placeholder) for each in self.terms.credentials)
+
+    def granted_s(self) -> float:
+        """Return by how much the command's time is longer, as somebody was or is asked."""
+        return self.decisions.granted_s
+
+    def notices(self) -> Iterator[bytes]:
+        """Yield what was refused since this was last called, as lines for who watches."""
+        while self._told:
+            yield self._told.popleft()
+
+    def forget(self) -> None:
+        """In a forked child: these are the parent's, and would outlive their command."""
+        doors = (self._name_server.socket, *self._listeners.values(), *self._open, *self._outside)
+        for fd in (*(door.detach() for door in doors), self._served.user, self._served.network):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def start(self) -> None:
+        self._name_server.start()
+
+    async def listen(self, literals: Iterable[tuple[IPv4Network, tuple[int, ...]]]) -> None:
+        # Who listens on every address of a port leaves nobody one of them, and comes first.
+        for network, ports in sorted(literals, key=lambda each: each[0].prefixlen):
+            is_one = network.prefixlen == 32
+            await self._serve_at(str(network.network_address) if is_one else _EVERYWHERE, ports)
+
+    async def _end(self) -> None:
         """Close listeners first: what nobody accepted is dropped; what was decided is delivered."""
         self._is_ended = True
         loop = asyncio.get_running_loop()
@@ -245,7 +233,7 @@ class Wall:
             loop.remove_reader(door.fileno())
             door.close()
         self._listeners.clear()
-        self._decisions.withdraw()
+        self.decisions.withdraw()
         serving = [task for *_, task in self._open.values()]
         if serving:
             await asyncio.wait(serving, timeout=_END_S)
@@ -258,42 +246,33 @@ class Wall:
             socket.close(fd)
         if self._more_refused:
             more = RefusedConnection("", 0, "further refusals", self._more_refused)
-            await self._helpers.record_after(self._witness.refused, more)
+            await self._record_after(self._witness.refused, more)
 
-    def forget(self) -> None:
-        """In a forked child: these are the parent's, and would outlive their command."""
-        doors = (self._name_server.socket, *self._listeners.values(), *self._open, *self._outside)
-        for fd in (*(door.detach() for door in doors), self._served.user, self._served.network):
-            with contextlib.suppress(OSError):
-                os.close(fd)
+    # --- names ------------------------------------------------------------------------
 
     async def _answer(self, name: str, wants_address: bool) -> IPv4Address | bool:
         """Return the address that stands for a name, and whether it is known at all."""
-        judge = self._decisions.judge
+        judge = self.terms.judge
         ports = judge.ports(name)
         if not ports:
             self.note(name, 0, rule_of(judge.connect(name, 443)))
             return False
         if not wants_address:
             return True
-        address = self._names.address_of(name)
-        why = "too many names at once"
+        address, why = self._names.address_of(name), "too many names at once"
         if address is not None:
-            why = await self._listen_for(name, address, ports)
-        if address is None or why:
-            self.note(name, 0, why)
-            return False
-        return address
-
-    async def _listen_for(self, name: str, address: IPv4Address, ports: tuple[int, ...]) -> str:
-        """Return why nothing listens for the name; empty where something does."""
-        task = self._listening.get(name)
-        if task is None:
-            task = asyncio.create_task(self._serve_at(str(address), ports))
-            self._listening[name] = task
-        return await asyncio.shield(task)
+            listening = self._listening.get(name)
+            if listening is None:
+                listening = asyncio.create_task(self._serve_at(str(address), ports))
+                self._listening[name] = listening
+            why = await asyncio.shield(listening)
+            if not why:
+                return address
+        self.note(name, 0, why)
+        return False
 
     async def _serve_at(self, address: str, ports: tuple[int, ...]) -> str:
+        """Return why nothing listens there; empty where something does."""
         ports = tuple(port for port in ports if (_EVERYWHERE, port) not in self._listeners)
         # Threat: names asked for all at once, while none of them has its listeners yet.
         if len(self._listeners) + self._promised + len(ports) > self._listeners_max:
@@ -310,7 +289,6 @@ class Wall:
     async def _listen_at(self, address: str, ports: tuple[int, ...]) -> str:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         wanted = "\n".join(f"{address} {port}" for port in ports)
-        loop = asyncio.get_running_loop()
         with ours:
             with theirs:
                 self._listen(wanted.encode("ascii"), theirs.fileno())
@@ -324,15 +302,21 @@ class Wall:
         for port, code in zip(ports, codes, strict=True):
             if code:
                 continue
-            door = _nonblocking(fds.pop(0), socket.SOCK_STREAM)
+            door = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=fds.pop(0))
             if self._is_ended:
                 door.close()
                 continue
+            door.setblocking(False)
             self._listeners[address, port] = door
-            loop.add_reader(door.fileno(), self._accept, door, port)
+            self._watch(door, port)
         return "a server inside the sandbox has its ports" if all(codes) else ""
 
     # --- connections ----------------------------------------------------------------
+
+    def _watch(self, door: socket.socket, port: int) -> None:
+        if not self._is_ended:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(door.fileno(), self._accept, door, port)
 
     def _accept(self, door: socket.socket, port: int) -> None:
         try:
@@ -341,7 +325,9 @@ class Wall:
             return
         except OSError:
             # Out of descriptors: what waits would wake us again and again.
-            self._pause(door, port)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(door.fileno())
+            loop.call_later(_PAUSE_S, self._watch, door, port)
             return
         address = IPv4Address(client.getsockname()[0])
         host = self._names.name_of(address) or str(address)
@@ -355,25 +341,15 @@ class Wall:
         if self._watching is None or self._watching.done():
             self._watching = self._start(self._watch_policy())
 
-    def _pause(self, door: socket.socket, port: int) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(door.fileno())
-
-        def go_on() -> None:
-            if not self._is_ended:
-                loop.add_reader(door.fileno(), self._accept, door, port)
-
-        loop.call_later(_PAUSE_S, go_on)
-
     async def _serve(self, client: socket.socket, host: str, port: int) -> None:
         try:
-            try:
-                reach = await self._decisions.connect(host, port)
-                await self._pass_on(client, host, port, reach)
-            except NoWayError as refusal:
-                self.note(host, port, str(refusal))
-            except OSError as error:
-                self.note(host, port, error.strerror or type(error).__name__)
+            action = Action("net", "connect", f"{host}:{port}")
+            reach = await self.decisions.decide(action, lambda judge: judge.connect(host, port))
+            await self._pass_on(client, host, port, reach)
+        except NoWayError as refusal:
+            self.note(host, port, str(refusal))
+        except OSError as error:
+            self.note(host, port, error.strerror or type(error).__name__)
         finally:
             self._open.pop(client, None)
             reset(client)
@@ -382,9 +358,9 @@ class Wall:
         """End what policy denies by now, within a second or two of the change."""
         while self._open and not self._is_ended:
             await asyncio.sleep(_LOOK_S)
-            now = await self._decisions.judge_now()
+            now = await self.decisions.judge_now()
             for host, port, task in tuple(self._open.values()):
-                if self._decisions.is_denied_by(now, host, port):
+                if self.decisions.is_denied_by(now, host, port):
                     self.note(host, port, "policy does not allow it any more")
                     task.cancel()
 
@@ -392,25 +368,28 @@ class Wall:
         is_judged = self.terms.judges_requests(host, port)
         greeting = None
         if is_judged or port in _CLIENT_FIRST:
-            greeting = await _greeting_of(client, host)
-        if greeting is not None and is_judged:
-            if greeting.kind != "tls":
-                raise NoWayError("requests to this host are judged, so they have to come over TLS")
-            await self._serve_requests(client, host, port, reach)
-            return
-        name = "" if greeting is None else greeting.name
-        outside, opened = await self.open(host, port, reach, name)
-        await self._relay(client, outside, opened, is_known=greeting is not None)
+            greeting = await greeting_of(client, host)
+        if greeting is None or not is_judged:
+            name = "" if greeting is None else greeting.name
+            outside, opened = await self.open(host, port, reach, name)
+            await self._relay(client, outside, opened, is_known=greeting is not None)
+        elif greeting.kind != "tls":
+            raise NoWayError("requests to this host are judged, so they have to come over TLS")
+        elif self.terms.authority is None:
+            raise NoWayError("requests to this host are judged, and nothing here can end TLS")
+        else:
+            await self._serve_requests(client, host, port, reach, self.terms.authority)
 
     async def open(
         self, host: str, port: int, reach: Reach, name: str
     ) -> tuple[socket.socket, OpenedConnection]:
         """Connect to where the name leads, each try on record before it. Raises: NoWayError."""
-        for way in await self._egress.find(host, port, await self._decisions.places(host, port)):
-            opened = OpenedConnection(host, port, way.shown, name, rule_of(reach))
+        for way in await self._egress.find(host, port, await self.decisions.places(host, port)):
+            shown = "via proxy" if way is None else str(way)
+            opened = OpenedConnection(host, port, shown, name, rule_of(reach))
             self._count += 1
             try:
-                await self._helpers.record(self._witness.opened, opened)
+                await self._thread.record(self._witness.opened, opened)
             except PaddockError as error:
                 raise NoWayError("it cannot be put on record") from error
             try:
@@ -423,7 +402,12 @@ class Wall:
         raise NoWayError("nothing answers there")
 
     async def close(self, event: ClosedConnection) -> None:
-        await asyncio.shield(self._helpers.record_after(self._witness.closed, event))
+        await asyncio.shield(self._record_after(self._witness.closed, event))
+
+    async def _record_after(self, act: Callable[..., Any], event: Any) -> None:
+        """Record what is over: a ledger that takes no more fails the call itself, at its end."""
+        with contextlib.suppress(PaddockError):
+            await self._thread.record(act, event)
 
     async def _relay(
         self,
@@ -435,7 +419,7 @@ class Wall:
     ) -> None:
         """Relay to the end, and put on record what it came to."""
         began, ending, relay = time.monotonic(), "cut off", Relay(client, outside)
-        looking = None if is_known else asyncio.create_task(_greeting_of(client, opened.host))
+        looking = None if is_known else asyncio.create_task(greeting_of(client, opened.host))
         try:
             ending = await relay.run(looking)
             if ending == "closed":
@@ -446,37 +430,19 @@ class Wall:
             if looking is not None:
                 looking.cancel()
                 name = await _name_of(looking)
-            sent, received, took_s = (
-                relay.sent.bytes,
-                relay.received.bytes,
-                time.monotonic() - began,
-            )
-            await self.close(ClosedConnection(opened, name, sent, received, took_s, ending))
+            passed, took_s = (relay.sent.bytes, relay.received.bytes), time.monotonic() - began
+            await self.close(ClosedConnection(opened, name, *passed, took_s, ending))
 
     async def _serve_requests(
-        self, client: socket.socket, host: str, port: int, reach: Reach
+        self, client: socket.socket, host: str, port: int, reach: Reach, authority: "Authority"
     ) -> None:
         from paddock.network.requests import serve_requests  # noqa: PLC0415 - few hosts need it
 
-        terms = self.terms
-        if terms.authority is None:
-            raise NoWayError("requests to this host are judged, and nothing here can end TLS")
-        gate = _Gate(self, host, port, reach)
+        gate = Gate(self, host, port, reach)
         try:
-            await serve_requests(client, host, port, gate, terms.authority, terms.credentials)
+            await serve_requests(client, host, port, gate, authority, self.terms.credentials)
         finally:
-            await gate.end()
-
-    async def judge_request(self, method: str, host: str, port: int, target: str) -> str:
-        try:
-            if not self._decisions.judge.ends_tls(host, port):
-                raise NoWayError("a credential names this host, and no rule its requests")
-            await self._decisions.request(method, host, port, target)
-        except NoWayError as refusal:
-            path = target.partition("?")[0][:_PATH_CHARS_MAX]
-            self.note(host, port, f"{method} {path}: {refusal}")
-            return str(refusal)
-        return ""
+            await asyncio.gather(*gate.closing)
 
     # --- what was refused -------------------------------------------------------------
 
@@ -491,9 +457,10 @@ class Wall:
             said = f"paddock: policy refused the connection to {show_name(place)}: {show_name(why)}"
             if why == NO_RULE:
                 said += f"; a person can allow it: paddock network allow {show_name(place)}"
-            self.told.append(f"{said}\n".encode())
-            event = RefusedConnection(host, port, why)
-            recording = self._helpers.record_after(self._witness.refused, event)
+            self._told.append(f"{said}\n".encode())
+            recording = self._record_after(
+                self._witness.refused, RefusedConnection(host, port, why)
+            )
             self._recording.append(asyncio.get_running_loop().create_task(recording))
 
     def _start(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -503,22 +470,34 @@ class Wall:
         return task
 
 
-class _Gate:
+class Gate:
     """What one connection whose requests are judged asks of the wall."""
 
     def __init__(self, wall: Wall, host: str, port: int, reach: Reach) -> None:
-        self._wall = wall
-        self._place = host, port
-        self._reach = reach
+        self._wall, self._host, self._port, self._reach = wall, host, port, reach
         self._opened: OpenedConnection | None = None
         self._began = 0.0
-        self._closing: set[asyncio.Task[None]] = set()
+        self.closing: set[asyncio.Task[None]] = set()
 
     async def judge(self, method: str, target: str) -> str:
-        return await self._wall.judge_request(method, *self._place, target)
+        """Return "" for a request that may go on, else which rule stops it and who changes that."""
+        wall, host, port = self._wall, self._host, self._port
+        path = target.partition("?")[0]
+        action = Action("net", "request", f"{method} {host}:{port}{path}")
+        try:
+            if not wall.terms.judge.ends_tls(host, port):
+                raise NoWayError("a credential names this host, and no rule its requests")
+            await wall.decisions.decide(
+                action, lambda judge: judge.request(method, host, port, target)
+            )
+        except NoWayError as refusal:
+            wall.note(host, port, f"{method} {path[:_PATH_CHARS_MAX]}: {refusal}")
+            return str(refusal)
+        return ""
 
     async def dial(self) -> socket.socket | str:
-        host, port = self._place
+        """Return a connected non-blocking socket, on record already; else why there is none."""
+        host, port = self._host, self._port
         try:
             outside, self._opened = await self._wall.open(host, port, self._reach, host)
         except NoWayError as refusal:
@@ -528,69 +507,15 @@ class _Gate:
         return outside
 
     def closed(self, sent: int, received: int) -> None:
+        """Record the end of the connection that was dialled last, with its bytes."""
         if self._opened is not None:
             took_s = time.monotonic() - self._began
-            host, _ = self._place
-            event = ClosedConnection(self._opened, host, sent, received, took_s, "closed")
-            self._closing.add(asyncio.get_running_loop().create_task(self._wall.close(event)))
+            event = ClosedConnection(self._opened, self._host, sent, received, took_s, "closed")
+            self.closing.add(asyncio.get_running_loop().create_task(self._wall.close(event)))
 
     def refused(self, code: str, said: str) -> None:
-        self._wall.note(*self._place, f"{code}: {said}")
-
-    async def end(self) -> None:
-        await asyncio.gather(*self._closing)
-
-
-async def _greeting_of(client: socket.socket, host: str) -> Greeting:
-    """Look at what the client says first, and leave it there. Raises: NoWayError, OSError."""
-    await until_ready(client.fileno(), is_reading=True)
-    try:
-        async with asyncio.timeout(_GREETING_S):
-            greeting = await _look(client)
-    except TimeoutError:
-        raise NoWayError(f"it did not say what it wants within {_GREETING_S:.0f} s") from None
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-    if greeting.problem:
-        raise NoWayError(greeting.problem)
-    if greeting.name and greeting.name != host:
-        raise NoWayError(f"it asks for {greeting.name}, which is not the name of the connection")
-    return greeting
-
-
-async def _look(client: socket.socket) -> Greeting:
-    first = b""
-    while True:
-        # More than was seen: else what is there already would wake us again and again.
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(first) + 1)
-        await until_ready(client.fileno(), is_reading=True)
-        seen = client.recv(_GREETING_BYTES_MAX, socket.MSG_PEEK)
-        greeting = read_greeting(seen)
-        if greeting is not None:
-            return greeting
-        if len(seen) == len(first) and await _has_said_all(client):
-            break
-        first = seen
-    # It says no more: a line that it did not end is whole, half a hello or head is not.
-    greeting = read_greeting(seen + b"\n") if seen else Greeting("other")
-    if greeting is None:
-        raise NoWayError("it began to say what it wants, and never ended")
-    return greeting
-
-
-async def _has_said_all(client: socket.socket) -> bool:
-    """Tell whether a client that is readable, with nothing more to see, will say no more.
-
-    Threat: urgent data, which hides what is behind it until what is before it has been read; and
-    a buffer that is full of small packets, with the rest to come. Raises: NoWayError.
-    """
-    events = select.poll()
-    events.register(client, select.POLLRDHUP | select.POLLPRI)
-    found = sum(flags for _, flags in events.poll(0))
-    if found & select.POLLPRI:
-        raise NoWayError("it sends urgent data before it has said what it wants")
-    if not found:
-        await asyncio.sleep(_CROWDED_S)
-    return bool(found)
+        """Record what was stopped without a rule, or failed."""
+        self._wall.note(self._host, self._port, f"{code}: {said}")
 
 
 async def _name_of(looking: "asyncio.Task[Greeting]") -> str:
@@ -598,9 +523,3 @@ async def _name_of(looking: "asyncio.Task[Greeting]") -> str:
         return (await looking).name
     except (asyncio.CancelledError, NoWayError, OSError, TimeoutError):
         return ""
-
-
-def _nonblocking(fd: int, kind: int) -> socket.socket:
-    made = socket.socket(socket.AF_INET, kind, fileno=fd)
-    made.setblocking(False)
-    return made

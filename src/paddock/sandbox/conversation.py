@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from paddock.network.decisions import NetworkTerms, Witness
     from paddock.network.egress import Egress
     from paddock.network.requests import Authority
-    from paddock.network.wall import HeldNetwork
+    from paddock.network.wall import Wall
     from paddock.policy.network import NetworkJudge
+    from paddock.sandbox.sessions.space import SharedWall
 
 # Memory is constant: one buffer. Small pieces cost a system call and two additions; looking at
 # what came waits until the buffer is full. A spool takes the whole stream, up to its limit.
@@ -347,7 +348,7 @@ class CommandConversation:
         request: CommandRequest,
         observed: Observed,
         user: tuple[int, int] | None = None,
-        network: "HeldNetwork | None" = None,
+        network: "Wall | SharedWall | None" = None,
     ) -> None:
         """`user` is who the command will be on the host. Raises: ValueError for a NUL, OSError."""
         order = _start(request).encode()
@@ -430,7 +431,7 @@ class CommandConversation:
                 told = now
                 progress(now - self._began, self._stdout.total_bytes + self._stderr.total_bytes)
 
-    def _hear_network(self, network: "HeldNetwork") -> None:
+    def _hear_network(self, network: "Wall | SharedWall") -> None:
         """Pass on what was refused; while somebody is asked, the command's time stands still."""
         on_output = self._observed.on_output
         for line in network.notices():

@@ -42,7 +42,7 @@ from paddock.sandbox.inside.protocol import (
     WORKSPACE,
     Base,
 )
-from paddock.sandbox.sessions.space import SharedSpace, open_space
+from paddock.sandbox.sessions.space import SharedSpace, SharedWall, open_space
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import host_error
 from paddock.storage.disk import DIRECTORY
@@ -50,7 +50,7 @@ from paddock.storage.disk import DIRECTORY
 if TYPE_CHECKING:
     from paddock.network.decisions import NetworkTerms
     from paddock.network.egress import Egress
-    from paddock.network.wall import HeldNetwork, WallThread
+    from paddock.network.wall import Wall, WallThread
 
 _ETC: Final = "/etc"
 _NAME_FILES: Final = tuple(f"{_ETC}/{os.fsdecode(name)}" for name, _ in NAME_FILES)
@@ -359,10 +359,8 @@ class Launcher:
         # Too few descriptors, or a disk too full for what is kept of the output.
         with contextlib.ExitStack() as held, host_error("a command cannot be listened to"):
             user = (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
-            network = self._hold_network(request.plan, stage, observed)
+            network = self._hold_network(request.plan, stage, observed, held)
             if network is not None:
-                if stage.session is None:
-                    held.callback(network.end)
                 request = replace(request, env=(*request.env, *network.placeholders()))
             talk = CommandConversation(stage.control, request, observed, user, network)
             with contextlib.closing(talk):
@@ -374,19 +372,26 @@ class Launcher:
         return end
 
     def _hold_network(
-        self, plan: SandboxPlan, stage: StageDirectories, observed: Observed
-    ) -> "HeldNetwork | None":
+        self,
+        plan: SandboxPlan,
+        stage: StageDirectories,
+        observed: Observed,
+        held: contextlib.ExitStack,
+    ) -> "Wall | SharedWall | None":
         if plan.network != "policy":
             return None
         if stage.session is not None:
-            return None if stage.session.network is None else stage.session.network.since_now()
+            shared = stage.session.network
+            return None if shared is None else SharedWall(shared)
         if observed.network is None:
             raise AssertionError("a command with a network, and nobody who decides for it")
-        return self._serve(stage.running, receive_served(stage.control, 3), observed.network)
+        wall = self._serve(stage.running, receive_served(stage.control, 3), observed.network)
+        held.callback(wall.end)
+        return wall
 
     def _serve(
         self, running: RunningLauncher, spaces: Sequence[int], terms: "NetworkTerms"
-    ) -> "HeldNetwork":
+    ) -> "Wall":
         if self._outside is None:
             raise AssertionError("a network, and no way out of it")
         from paddock.network.wall import ServedNetwork, WallThread  # noqa: PLC0415 - few commands have one

@@ -1,6 +1,5 @@
 """The authority of one runtime: made in memory, believed where it is named, and nowhere else."""
 
-import hashlib
 import os
 import socket
 import ssl
@@ -13,17 +12,6 @@ from cryptography import x509
 from paddock.network.requests import Authority
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
-
-
-def counted(seed: str):
-    """Randomness that is the same for the same seed."""
-    state = [seed.encode()]
-
-    def take(count: int) -> bytes:
-        state[0] = hashlib.sha512(state[0]).digest()
-        return (state[0] * 2)[:count]
-
-    return take
 
 
 def shaken(serving: ssl.SSLContext, name: str, trusted: str, flags: int = 0) -> x509.Certificate:
@@ -45,7 +33,7 @@ def shaken(serving: ssl.SSLContext, name: str, trusted: str, flags: int = 0) -> 
     "host", ["api.example.org", "a_b.example.org", "xn--bcher-kva.example", "10.0.0.7", "::1"]
 )
 def test_a_host_is_verified_by_its_name_in_the_strict_way(host: str):
-    authority = Authority(datetime.now(UTC), os.urandom)
+    authority = Authority(datetime.now(UTC))
 
     shaken(authority.serving(host), host, authority.pem)
     with pytest.raises(ssl.SSLCertVerificationError, match=r"mismatch"):
@@ -53,33 +41,32 @@ def test_a_host_is_verified_by_its_name_in_the_strict_way(host: str):
 
 
 def test_another_runtimes_authority_is_not_believed():
-    one, other = (Authority(datetime.now(UTC), os.urandom) for _ in range(2))
+    one, other = (Authority(datetime.now(UTC)) for _ in range(2))
 
     with pytest.raises(ssl.SSLCertVerificationError):
         shaken(one.serving("api.example.org"), "api.example.org", other.pem)
 
 
 def test_a_hosts_certificate_makes_no_others():
-    authority = Authority(datetime.now(UTC), os.urandom)
+    authority = Authority(datetime.now(UTC))
     made = shaken(authority.serving("api.example.org"), "api.example.org", authority.pem)
     limits = made.extensions.get_extension_for_class(x509.BasicConstraints).value
 
     assert limits.ca is False
 
 
-def test_what_is_made_follows_from_the_time_and_the_randomness_given():
-    one, same = (Authority(NOW, counted("a")) for _ in range(2))
-    other = Authority(NOW, counted("b"))
-    own = [x509.load_pem_x509_certificate(each.pem.encode()) for each in (one, same, other)]
+def test_each_authority_has_a_key_of_its_own_and_holds_from_the_time_given():
+    one, other = Authority(NOW), Authority(NOW)
+    own = [x509.load_pem_x509_certificate(each.pem.encode()) for each in (one, other)]
 
-    assert own[0].public_key() == own[1].public_key() != own[2].public_key()
-    assert own[0].serial_number == own[1].serial_number != own[2].serial_number
+    assert own[0].public_key() != own[1].public_key()
+    assert own[0].serial_number != own[1].serial_number
     assert own[0].not_valid_before_utc == NOW - timedelta(hours=1)
     assert own[0].not_valid_after_utc == one.expires == NOW + timedelta(days=30)
 
 
 def test_a_host_is_prepared_once_and_a_bounded_number_is_kept():
-    authority = Authority(datetime.now(UTC), os.urandom)
+    authority = Authority(datetime.now(UTC))
     first = authority.serving("h0.example.org")
 
     assert authority.serving("h0.example.org") is first
@@ -90,7 +77,7 @@ def test_a_host_is_prepared_once_and_a_bounded_number_is_kept():
 
 def test_no_key_lies_in_a_file_or_stays_open():
     before = set(os.listdir("/proc/self/fd"))
-    authority = Authority(datetime.now(UTC), os.urandom)
+    authority = Authority(datetime.now(UTC))
     authority.serving("api.example.org")
 
     assert set(os.listdir("/proc/self/fd")) == before
@@ -98,7 +85,7 @@ def test_no_key_lies_in_a_file_or_stays_open():
 
 
 def test_the_way_out_verifies_chain_and_name_with_tls_12_or_newer():
-    verifying = Authority(datetime.now(UTC), os.urandom).verifying
+    verifying = Authority(datetime.now(UTC)).verifying
 
     assert (verifying.verify_mode, verifying.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert verifying.minimum_version == ssl.TLSVersion.TLSv1_2
@@ -108,7 +95,7 @@ def test_the_way_out_verifies_chain_and_name_with_tls_12_or_newer():
 
 @pytest.mark.loopback
 def test_a_client_of_tls_11_is_refused():
-    authority = Authority(datetime.now(UTC), os.urandom)
+    authority = Authority(datetime.now(UTC))
     old = ssl.create_default_context(cadata=authority.pem)
     old.set_ciphers("DEFAULT:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):

@@ -6,14 +6,14 @@ import json
 import logging
 import os
 import pickle
-import subprocess
 import traceback
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.errors import ConfigError, HostError
+from paddock.errors import ConfigError
 from paddock.network.credentials import (
     Credential,
     StreamReplacer,
@@ -304,43 +304,37 @@ def test_what_waits_tells_no_part_of_the_value(size: int, at: int):
 # --- where values are kept -----------------------------------------------------------
 
 
-def done(output: bytes, code: int = 0) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.CompletedProcess([], code, output, b"")
+@pytest.fixture
+def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What is taken from a place, where programs say what is asked for, or their words."""
+    (tmp_path / "there").write_text("from-a-file\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
 
+    def take(source: CredentialSource, says: bytes = b"", code: int = 0) -> str:
+        (tmp_path / "says").write_bytes(says)
+        for name in ("pass", "secret-tool"):
+            script = f"""/bin/cat {tmp_path}/says; [ -s {tmp_path}/says ] || (IFS=_; echo "$*")"""
+            (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\nexit {code}\n")
+            (tmp_path / "bin" / name).chmod(0o755)
+        settings = CredentialSettings("issues", (), "X", source)
+        return read_value(settings, {"THERE": "from-a-variable"}, tmp_path)
 
-def taken(source: CredentialSource, output: bytes = b"", code: int = 0) -> tuple[str, list[object]]:
-    asked: list[object] = []
-
-    def read_file(path: str) -> bytes | None:
-        asked.append(path)
-        return b"from-a-file\n" if path == "/there" else None
-
-    def run(command):
-        asked.append(tuple(command))
-        return done(output, code)
-
-    settings = CredentialSettings("issues", (), "X", source)
-    return read_value(settings, {"THERE": "from-a-variable"}, read_file, run), asked
+    return take
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "value"),
     [
-        (CredentialSource(env="THERE"), ("from-a-variable", [])),
-        (CredentialSource(file="/there"), ("from-a-file", ["/there"])),
-        (CredentialSource(command=("pass", "x")), ("from-a-program", [("pass", "x")])),
-        (
-            CredentialSource(keyring="issues"),
-            ("from-a-program", [("secret-tool", "lookup", "service", "issues")]),
-        ),
-        (
-            CredentialSource(keyring="issues/me"),
-            ("from-a-program", [("secret-tool", "lookup", "service", "issues", "username", "me")]),
-        ),
+        (CredentialSource(env="THERE"), "from-a-variable"),
+        (CredentialSource(file="~/there"), "from-a-file"),
+        (CredentialSource(command=("pass", "show", "issues")), "show_issues"),
+        (CredentialSource(keyring="issues"), "lookup_service_issues"),
+        (CredentialSource(keyring="issues/me"), "lookup_service_issues_username_me"),
     ],
 )
-def test_a_value_is_taken_from_where_it_is_kept(source: CredentialSource, found: object):
-    assert taken(source, b"from-a-program\n") == found
+def test_a_value_is_taken_from_where_it_is_kept(taken, source: CredentialSource, value: str):
+    assert taken(source) == value
 
 
 @pytest.mark.parametrize(
@@ -360,7 +354,7 @@ def test_a_value_is_taken_from_where_it_is_kept(source: CredentialSource, found:
         ),
     ],
 )
-def test_a_missing_value_says_what_to_do(source: CredentialSource, said: str, hint: str):
+def test_a_missing_value_says_what_to_do(taken, source: CredentialSource, said: str, hint: str):
     with pytest.raises(ConfigError) as caught:
         taken(source, b"half-a-value", 1)
 
@@ -368,21 +362,17 @@ def test_a_missing_value_says_what_to_do(source: CredentialSource, said: str, hi
     assert hint in caught.value.hint
 
 
-def test_a_program_that_cannot_be_run_says_so():
-    def run(command):
-        raise HostError("'secret-tool' cannot be run: No such file or directory")
-
-    settings = CredentialSettings("issues", (), "X", CredentialSource(keyring="a"))
-    with pytest.raises(ConfigError, match="cannot be run: No such file or directory"):
-        read_value(settings, {}, lambda path: None, run)
+def test_a_program_that_cannot_be_run_says_so(taken):
+    with pytest.raises(ConfigError, match="cannot be run: FileNotFoundError"):
+        taken(CredentialSource(command=("gone",)))
 
 
 @pytest.mark.parametrize(
     "value", [b"short", b"two words", b"line\nline2", b"\xe9tat-secret", b"a" * 9000]
 )
-def test_a_value_that_no_header_can_hold_is_refused_and_not_shown(value: bytes):
+def test_a_value_that_no_header_can_hold_is_refused_and_not_shown(taken, value: bytes):
     with pytest.raises(ConfigError) as caught:
-        taken(CredentialSource(command=("show",)), value)
+        taken(CredentialSource(command=("pass",)), value)
 
     assert value.decode("latin-1") not in caught.value.render()
 

@@ -4,7 +4,7 @@ from ipaddress import IPv4Address, ip_address, ip_network
 
 import pytest
 
-from paddock.network.addresses import judge_address
+from paddock.network.egress import judge_address
 from paddock.policy.network import held_addresses
 
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")

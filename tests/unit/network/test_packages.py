@@ -190,18 +190,6 @@ def test_a_client_is_asked_for_its_indexes(machine, client, answer, indexes):
     assert machine.indexes(client) == indexes
 
 
-def test_registries_of_cargo_are_read_from_its_configuration(machine):
-    machine.says("cargo", "")
-    (machine.home / ".cargo").mkdir()
-    (machine.home / ".cargo/config.toml").write_text(
-        '[registries.acme-x]\nindex = "sparse+https://crates.acme.example/i/"\n'
-    )
-
-    assert machine.indexes("cargo") == [
-        ("CARGO_REGISTRIES_ACME_X_INDEX", "sparse+https://crates.acme.example/i/")
-    ]
-
-
 def test_a_sum_database_is_reached_by_its_name_or_by_the_address_behind_it(machine):
     machine.says("go", "GOSUMDB='sum.example+key https://mirror.example:8443/sum'\n")
     named = find_packages(machine.outside()).indexes[0].hosts
@@ -541,7 +529,10 @@ def test_rules_and_variables_are_made_of_what_was_found():
 PROJECT = {
     "pip": ("pip.conf", "[global]\nextra-index-url = https://u:sesame@own.example/s\n"),
     "npm": (".npmrc", "@own:registry=https://own.example/s\n"),
-    "cargo": (".cargo/config.toml", '[registries.own]\nindex = "sparse+https://own.example/s"\n'),
+    "cargo": (
+        ".cargo/config.toml",
+        'source.own.registry = "sparse+https://own.example/s/"\nsource.crates-io.replace-with = "own"',
+    ),
 }
 USERS = {"pip": ".config/pip/pip.conf", "npm": ".npmrc", "cargo": ".cargo/config.toml"}
 
@@ -566,5 +557,5 @@ def test_a_real_client_is_asked_and_only_the_files_of_the_user_count(machine, cl
     assert without != []
     assert "own.example" not in repr(without)
     assert [value for value in values if "own.example" in value] == [
-        "sparse+https://own.example/s" if client == "cargo" else "https://own.example/s"
+        "https://own.example/s/" if client == "cargo" else "https://own.example/s"
     ]

@@ -446,7 +446,7 @@ def test_a_host_that_hangs_up_unasked_is_a_failure_of_the_host():
 
 def test_a_host_whom_the_machine_does_not_trust_gets_nothing():
     replies, gate = Replies(OK), Rules()
-    stranger = Authority(datetime.now(UTC), os.urandom)
+    stranger = Authority(datetime.now(UTC))
     with Host(replies, stranger) as host, Ended(host, gate) as ended:
         reply = ended.say(get())
 

@@ -1,6 +1,5 @@
 """`paddock network`: what commands may reach, by whom and why, and a rule for one host more."""
 
-import re
 import socket
 import tempfile
 import time
@@ -77,23 +76,6 @@ def _resolve(host: str) -> Sequence[str]:
     except (OSError, UnicodeError):
         return ()
     return sorted({str(address[0]) for *_, address in found})
-
-
-_REMOTE = re.compile(
-    r"(?m)^\s*url\s*=\s*(?:(https?|ssh|git)://(?:[^@/\s]*@)?([\w.-]+)(?::(\d+))?"
-    r"|(?:[\w.-]+@)?([\w.-]+):(?!//))"
-)
-_PORTS = {"https": 443, "http": 80, "git": 9418}
-
-
-def find_remotes(root: Path) -> Iterator[str]:
-    """Host and port of each git remote that the project names: to be proposed, never believed."""
-    try:
-        text = (root / ".git/config").read_text("utf-8", "replace")
-    except OSError:
-        return
-    for scheme, host, port, scp in _REMOTE.findall(text):
-        yield f"{host or scp}:{port or _PORTS.get(scheme, 22)}"
 
 
 class _AgentReach(Struct, frozen=True):

@@ -85,16 +85,15 @@ def _init(options: Options, console: Console) -> Reply:
             "defaults; after an edit by hand: paddock trust"
         )
     if options.network:
-        value["packages"], value["remotes"] = _open_network(result.root, console)
-        text += [f"commands may reach {each} (package clients)" for each in value["packages"]]
-        text += [
-            f"a git remote is at {each}: paddock network allow {each}" for each in value["remotes"]
-        ]
+        hosts = _open_network(result.root, console)
+        value["packages"] = list(hosts)
+        text += [f"commands may reach {each} (package clients)" for each in hosts]
     return Reply(value, text)
 
 
-def _open_network(root: ProjectRoot, console: Console) -> tuple[list[Json], list[Json]]:
-    from paddock.apps.cli.network import find_remotes, refresh_packages
+def _open_network(root: ProjectRoot, console: Console) -> list[str]:
+    """Ask the package clients; what they reach, if policy allows it."""
+    from paddock.apps.cli.network import refresh_packages
     from paddock.assembly.opening import open_root
 
     environment = environment_of(console)
@@ -104,8 +103,8 @@ def _open_network(root: ProjectRoot, console: Console) -> tuple[list[Json], list
             "note: the policy was there already, and does not allow packages: write "
             "packages = true under [network] there, then paddock trust"
         )
-        return [], list(find_remotes(root.path))
-    return [each.action.split()[1] for each in kept.rules], list(find_remotes(root.path))
+        return []
+    return [each.action.split()[1] for each in kept.rules]
 
 
 def told_key(console: Console) -> str:
