@@ -35,7 +35,7 @@ from paddock.network.egress import reset
 from paddock.text.show import quote
 
 if TYPE_CHECKING:
-    from paddock.network.wall import Gate
+    from paddock.network.wall import RequestGate
 
 _HEAD_BYTES_MAX: Final = 65_536
 _HEADERS_MAX: Final = 128
@@ -275,7 +275,7 @@ async def serve_requests(
     client_socket: socket.socket,
     host: str,
     port: int,
-    gate: "Gate",
+    gate: "RequestGate",
     authority: Authority,
     credentials: Sequence[Credential],
     head_s: float = 30.0,
@@ -309,7 +309,7 @@ class _Service:
         self,
         client: _Peer,
         where: tuple[str, int],
-        gate: "Gate",
+        gate: "RequestGate",
         verifying: ssl.SSLContext,
         credentials: Sequence[Credential],
         head_s: float,

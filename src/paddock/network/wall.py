@@ -438,7 +438,7 @@ class Wall:
     ) -> None:
         from paddock.network.requests import serve_requests  # noqa: PLC0415 - few hosts need it
 
-        gate = Gate(self, host, port, reach)
+        gate = RequestGate(self, host, port, reach)
         try:
             await serve_requests(client, host, port, gate, authority, self.terms.credentials)
         finally:
@@ -470,7 +470,7 @@ class Wall:
         return task
 
 
-class Gate:
+class RequestGate:
     """What one connection whose requests are judged asks of the wall."""
 
     def __init__(self, wall: Wall, host: str, port: int, reach: Reach) -> None:

@@ -416,7 +416,7 @@ def test_whatever_is_said_nothing_is_raised_and_no_rule_is_more_than_a_host(answ
     def fetch(url: str) -> tuple[str, bytes]:
         return url, page
 
-    outside = PackageInquiry(run, fetch, lambda _: (INSIDE,), answer)
+    outside = PackageInquiry(run, fetch, lambda _: (INSIDE,))
     for rule in package_rules(find_packages(outside)):
         head, _, target = rule.action.partition(" ")
         assert (head, set(target) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_.:[]")) == (
