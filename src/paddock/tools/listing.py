@@ -119,7 +119,7 @@ class Ls:
             raise PathNotADirectoryError(
                 f"Not a directory: {quote(plan.path.asked.relative)}", hint="use view for a file"
             ) from None
-        rows = [_row(entry, ports.shown) for entry in entries]
+        rows = [_row(name, told, ports.shown) for name, told in entries]
         said = [_shown(name, remark) for name, remark in rows] or [EMPTY_DIRECTORY]
         if has_more:
             said += [limit_notice("entries", plan.limit, ports.limits.ls_entries_max, _OTHERWISE)]
@@ -137,23 +137,20 @@ def _shown(name: str, remark: str) -> str:
     return f"{shown} {remark}" if remark else shown
 
 
-def _row(entry: DirectoryEntry, shown: Shown) -> tuple[str, str]:
-    name = entry.path.name
-    match entry.kind:
-        case EntryKind.DIRECTORY:
-            return f"{name}/", ""
+def _row(name: str, told: EntryKind | DirectoryEntry, shown: Shown) -> tuple[str, str]:
+    match told:
         case EntryKind.FILE:
             return name, ""
-        case EntryKind.LINK:
+        case EntryKind.DIRECTORY:
+            return f"{name}/", ""
+        case DirectoryEntry(kind=EntryKind.LINK, target=target):
             # Threat: what is not shown would be, as what a link leads to.
-            if entry.target is None or not shown.is_shown(entry.target.relative):
+            if target is None or not shown.is_shown(target.relative):
                 return name, TO_HIDDEN
-            return f"{name}/" if entry.target_kind is EntryKind.DIRECTORY else name, ""
-        case EntryKind.DANGLING_LINK:
-            return name, TO_NOTHING
-        case EntryKind.LINK_OUT:
-            return name, TO_OUTSIDE
-        case EntryKind.SPECIAL:
+            return f"{name}/" if told.target_kind is EntryKind.DIRECTORY else name, ""
+        case DirectoryEntry(kind=kind):
+            return name, TO_NOTHING if kind is EntryKind.DANGLING_LINK else TO_OUTSIDE
+        case _:
             return name, SPECIAL
 
 

@@ -98,32 +98,32 @@ def first_entries(
     path: ReadPath | WorkspacePath,
     entries_max: int,
     is_shown: Callable[[str], bool],
-) -> tuple[tuple[DirectoryEntry, ...], bool]:
-    """The first entries, without regard to case, nor a size, and whether there are more."""
+) -> tuple[list[tuple[str, EntryKind | DirectoryEntry]], bool]:
+    """The first names, without regard to case, and whether there are more; of links, the entry."""
     directory = path.real if isinstance(path, ReadPath) else path
-    with converting(directory, "list"):
-        fd = _searchable(workspace.open_at(directory, READ_DIRECTORY))
-        with held_open(fd), os.scandir(fd) as listed:
-            found = list(listed)
-        prefix = "" if directory.is_root else f"{directory.relative}/"
+    prefix = "" if directory.is_root else f"{directory.relative}/"
+
+    def told(entry: os.DirEntry[str]) -> EntryKind | DirectoryEntry:
+        if entry.is_symlink():
+            return _link(workspace, paths.unchecked_path(prefix + entry.name))
+        if entry.is_file(follow_symlinks=False):
+            return EntryKind.FILE
+        is_directory = entry.is_dir(follow_symlinks=False)
+        return EntryKind.DIRECTORY if is_directory else EntryKind.SPECIAL
+
+    with (
+        converting(directory, "list"),
+        held_open(_searchable(workspace.open_at(directory, READ_DIRECTORY))) as fd,
+    ):
+        with os.scandir(fd) as listed:
+            found = {entry.name: entry for entry in listed}
         shown = (
-            entry
-            for entry in _in_order(found, entries_max)
-            if not paths.is_temporary_name(entry.name) and is_shown(prefix + entry.name)
+            name
+            for name in _in_order(list(found), entries_max)
+            if not paths.is_temporary_name(name) and is_shown(prefix + name)
         )
-        entries = tuple([_told(workspace, prefix, each) for each in islice(shown, entries_max)])
-        return entries, next(shown, None) is not None
-
-
-def _told(workspace: Workspace, prefix: str, entry: os.DirEntry[str]) -> DirectoryEntry:
-    path, kind = paths.unchecked_path(prefix + entry.name), EntryKind.SPECIAL
-    if entry.is_symlink():
-        return _link(workspace, path)
-    if entry.is_file(follow_symlinks=False):
-        kind = EntryKind.FILE
-    elif entry.is_dir(follow_symlinks=False):
-        kind = EntryKind.DIRECTORY
-    return DirectoryEntry(path, kind)
+        first = [(name, told(found[name])) for name in islice(shown, entries_max)]
+        return first, next(shown, None) is not None
 
 
 def _searchable(fd: int) -> int:
@@ -137,17 +137,16 @@ def _searchable(fd: int) -> int:
     return fd
 
 
-def _in_order(entries: list[os.DirEntry[str]], wanted: int) -> Iterator[os.DirEntry[str]]:
+def _in_order(names: list[str], wanted: int) -> Iterator[str]:
     taken = 0
-    if wanted * _SORTED_SHARE < len(entries):
+    if wanted * _SORTED_SHARE < len(names):
         # Folded names first: the names themselves only tell those apart that fold alike.
-        names = [entry.name for entry in entries]
-        keyed = zip(map(str.casefold, names), names, entries, strict=True)
         taken = wanted + _HIDDEN_LIKELY
-        yield from [entry for _, _, entry in heapq.nsmallest(taken, keyed)]
+        keyed = zip(map(str.casefold, names), names, strict=True)
+        yield from [name for _, name in heapq.nsmallest(taken, keyed)]
     # More of those were hidden than is likely, or most are wanted.
-    entries.sort(key=attrgetter("name"))
-    yield from sorted(entries, key=lambda entry: entry.name.casefold())[taken:]
+    names.sort()
+    yield from sorted(names, key=str.casefold)[taken:]
 
 
 _in_bytes: Final = attrgetter("in_bytes")
