@@ -4,7 +4,6 @@ Its shell is made when its first command comes, and let go with it.
 """
 
 import os
-import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -250,7 +249,7 @@ def _network_secrets(policy: Policy, environment: Environment) -> "NetworkSecret
     return NetworkSecrets(
         authority,
         authority.bundle(),
-        lambda: read_all(settings, variables, environment.home, secrets.token_bytes),
+        lambda: read_all(settings, variables, environment.home, os.urandom),
     )
 
 

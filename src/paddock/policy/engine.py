@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache, partial, reduce
 from hashlib import sha256
-from ipaddress import ip_network
 from typing import Final
 
 from msgspec import Struct, field
@@ -375,6 +374,8 @@ def load_policy(
 def _package_rules(
     packages: tuple[PackageRule, ...], documents: Sequence[PolicyDocument]
 ) -> tuple[Rule, ...]:
+    from ipaddress import ip_network  # noqa: PLC0415 - only a network with packages needs it
+
     said = [
         each.document for each in documents if "packages" in each.document.values.get("network", {})
     ]
