@@ -75,7 +75,7 @@ class Change(Struct, frozen=True):
     """Whether what was replaced is in the history: all but what only commands write."""
 
 
-class StoredEffects(NamedTuple):
+class StoredEffects(Struct, frozen=True):
     """Changes that are too many for a ledger entry: the whole list is in the history."""
 
     digest: str
@@ -90,7 +90,7 @@ class RefusedPath(NamedTuple):
     rule: str
 
 
-class OutputKept(NamedTuple):
+class OutputKept(Struct, frozen=True):
     """Where a command's stream is kept of which more was printed than is shown."""
 
     stream: str
@@ -99,7 +99,7 @@ class OutputKept(NamedTuple):
     total_bytes: int
 
 
-class CommandExit(NamedTuple):
+class CommandExit(Struct, frozen=True):
     """How a command ended that a tool ran."""
 
     code: int

@@ -1,12 +1,14 @@
 """The tools that Paddock brings. A module is loaded when one of its tools is asked for."""
 
 from importlib import import_module
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from paddock.tools.spec import Tool
 
 
-class ListedTool(NamedTuple):
+class ListedTool(Struct, frozen=True):
     name: str
     toolset: str
     module: str

@@ -14,7 +14,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Collection, Generator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -293,7 +293,7 @@ def bind(
 # locked while it is read: a writer in there is done, and seen, or finds that it is elsewhere.
 
 
-class HeldTree(NamedTuple):
+class HeldTree(Struct, frozen=True):
     digest: str
     sight: str
     names: frozenset[str]

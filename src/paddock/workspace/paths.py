@@ -1,7 +1,7 @@
 """The names of things inside one workspace: canonical, and judged by policy as they stand."""
 
 from enum import Enum
-from typing import Final, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Final, Literal, NoReturn, TypeAlias
 
 from msgspec import Struct, StructMeta
 
@@ -73,14 +73,14 @@ def child_of(directory: WorkspacePath, name: str) -> WorkspacePath:
     return unchecked_path(name if directory.is_root else f"{directory.relative}/{name}")
 
 
-class ReadPath(NamedTuple):
+class ReadPath(Struct, frozen=True):
     """A path to read, which need not exist: as asked, and where links lead. Policy judges both."""
 
     asked: WorkspacePath
     real: WorkspacePath
 
 
-class WritePath(NamedTuple):
+class WritePath(Struct, frozen=True):
     """A path to write: as asked, and the file that a link there leads to. Policy judges both."""
 
     asked: WorkspacePath
@@ -88,7 +88,7 @@ class WritePath(NamedTuple):
     exists: bool
 
 
-class EntryPath(NamedTuple):
+class EntryPath(Struct, frozen=True):
     """A directory entry itself, to move or delete: a link is the link, not its target."""
 
     path: WorkspacePath
@@ -218,7 +218,7 @@ class EntryKind(Enum):
 ChangeableKind: TypeAlias = Literal[EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.LINK]
 
 
-class EntryVersion(NamedTuple):
+class EntryVersion(Struct, frozen=True):
     """What stood under a name: of content, or of a link's text; a word for a directory.
 
     Threat: a file and a link with the same bytes are different things at the same version.

@@ -10,7 +10,7 @@ import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from msgspec import Struct
 
@@ -158,7 +158,7 @@ _FILES_MAX: Final = 16
 _SETTLED_NS: Final = 1_000_000_000  # the coarsest tick of a file system is 10 ms
 
 
-class KnownFile(NamedTuple):
+class KnownFile(Struct, frozen=True):
     version: str | None
     lines: LineIndex | None
 
