@@ -264,7 +264,8 @@ class UndoPlan(Struct):
         if state is None or state.kind.value != "directory":
             return False
         listing = list_directory(self.left.workspace, path, 1, _ENTRIES_MAX)
-        return not listing.missing and all(e.path.relative in gone for e in listing.entries)
+        is_whole = listing.total == len(listing.entries)
+        return is_whole and all(e.path.relative in gone for e in listing.entries)
 
     def _stage(self, operation: str, change: StagedChange) -> None:
         self.staged.append(change)

@@ -204,7 +204,10 @@ def view_directory(
     cut = limits.snippet_lines_max
     base = 0 if name == "." else name.count("/") + 1
     deepest = base + limits.view_directory_depth - 1
-    if any(e.is_directory and e.path.relative.count("/") == deepest for e in listing.entries):
+    if any(
+        e.kind is EntryKind.DIRECTORY and e.path.relative.count("/") == deepest
+        for e in listing.entries
+    ):
         rows.append("[listed two levels deep; view a directory to see what is below it]")
     rows += [f"[{quote(path.relative)} could not be read]" for path in unreadable[:cut]]
     if len(unreadable) > cut:

@@ -12,7 +12,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock.errors import PathError, PathTraversalError
 from paddock.storage.atomic import held_open
@@ -34,19 +34,11 @@ class DirectoryEntry(Struct, frozen=True):
     target: WorkspacePath | None = None  # of a link that leads to something inside
     target_kind: EntryKind | None = None  # FILE, DIRECTORY or SPECIAL; None if it dangles
 
-    @property
-    def is_directory(self) -> bool:
-        return self.kind is EntryKind.DIRECTORY
-
 
 class Listing(Struct, frozen=True):
     entries: tuple[DirectoryEntry, ...]  # in byte order of their paths
     total: int
     unreadable: tuple[WorkspacePath, ...] = ()  # listed; what they hold is not
-
-    @property
-    def missing(self) -> int:
-        return self.total - len(self.entries)
 
 
 class EntryFilter:
@@ -83,14 +75,38 @@ def list_directory(
 ) -> Listing:
     """Raises: PathError: not found, no directory, or not readable."""
     directory = path.real if isinstance(path, ReadPath) else path
+    found: list[WorkspacePath] = []
+    closed: list[WorkspacePath] = []
+
+    def visit(dir_fd: int, directory: WorkspacePath, depth: int) -> None:
+        below: list[WorkspacePath] = []
+        with held_open(dir_fd):
+            with os.scandir(dir_fd) as entries:
+                for entry in entries:
+                    if paths.is_temporary_name(entry.name):
+                        continue
+                    path = paths.child_of(directory, entry.name)
+                    is_directory = entry.is_dir(follow_symlinks=False)
+                    if about.shows(path, is_directory=is_directory):
+                        found.append(path)
+                    if is_directory and depth > 1 and about.enters(path):
+                        below.append(path)
+            for path in below:
+                try:
+                    fd = _searchable(os.open(path.name, _OPEN_BELOW, dir_fd=dir_fd))
+                except OSError:
+                    # Unreadable, gone, or swapped for something else: said in the result.
+                    closed.append(path)
+                else:
+                    visit(fd, path, depth - 1)
+
     with converting(directory, "list"):
-        walk = _Walk(about)
-        walk.visit(_searchable(workspace.open_at(directory, READ_DIRECTORY)), directory, depth)
-        found = sorted(walk.found, key=_in_bytes)
+        visit(_searchable(workspace.open_at(directory, READ_DIRECTORY)), directory, depth)
+        found.sort(key=_in_bytes)
         wanted = found[skipped : skipped + entries_max]
         entries = _look_at(workspace, wanted)
     gone = len(wanted) - len(entries)
-    return Listing(entries, len(found) - gone, tuple(sorted(walk.closed, key=_in_bytes)))
+    return Listing(entries, len(found) - gone, tuple(sorted(closed, key=_in_bytes)))
 
 
 def first_entries(
@@ -152,34 +168,6 @@ def _in_order(names: list[str], wanted: int) -> Iterator[str]:
 _in_bytes: Final = attrgetter("in_bytes")
 
 
-class _Walk(Struct):
-    about: EntryFilter
-    found: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
-    closed: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
-
-    def visit(self, dir_fd: int, directory: WorkspacePath, depth: int) -> None:
-        below: list[WorkspacePath] = []
-        with held_open(dir_fd):
-            with os.scandir(dir_fd) as entries:
-                for entry in entries:
-                    if paths.is_temporary_name(entry.name):
-                        continue
-                    path = paths.child_of(directory, entry.name)
-                    is_directory = entry.is_dir(follow_symlinks=False)
-                    if self.about.shows(path, is_directory=is_directory):
-                        self.found.append(path)
-                    if is_directory and depth > 1 and self.about.enters(path):
-                        below.append(path)
-            for path in below:
-                try:
-                    fd = _searchable(os.open(path.name, _OPEN_BELOW, dir_fd=dir_fd))
-                except OSError:
-                    # Unreadable, gone, or swapped for something else: said in the result.
-                    self.closed.append(path)
-                else:
-                    self.visit(fd, path, depth - 1)
-
-
 def _look_at(workspace: Workspace, wanted: Iterable[WorkspacePath]) -> tuple[DirectoryEntry, ...]:
     found: list[DirectoryEntry] = []
     for parent, group in groupby(wanted, key=lambda path: path.parent):
@@ -187,16 +175,12 @@ def _look_at(workspace: Workspace, wanted: Iterable[WorkspacePath]) -> tuple[Dir
         with suppress(OSError), held_open(workspace.open_at(parent, PASS_DIRECTORY)) as fd:
             for path in group:
                 with suppress(OSError):
-                    found.append(_entry(workspace, path, fd))
+                    status = found_at(fd, path.name)
+                    kind = kind_of(status.mode)
+                    size_bytes = status.size_bytes if kind is EntryKind.FILE else 0
+                    entry = DirectoryEntry(path, kind, size_bytes)
+                    found.append(_link(workspace, path) if status.is_link else entry)
     return tuple(found)
-
-
-def _entry(workspace: Workspace, path: WorkspacePath, dir_fd: int) -> DirectoryEntry:
-    status = found_at(dir_fd, path.name)
-    if status.is_link:
-        return _link(workspace, path)
-    kind = kind_of(status.mode)
-    return DirectoryEntry(path, kind, status.size_bytes if kind is EntryKind.FILE else 0)
 
 
 def _link(workspace: Workspace, path: WorkspacePath) -> DirectoryEntry:
