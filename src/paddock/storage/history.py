@@ -9,6 +9,7 @@ Store and notes are loaded, and opened, when they are first needed: for calls th
 
 import fcntl
 import os
+import signal
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -173,12 +174,10 @@ def _changed() -> FileChangedError:
 
 
 def _nobody_writes(fd: int) -> bool:
-    from signal import SIGURG  # noqa: PLC0415 - for calls that write
-
     try:
         # Who opens it for writing while we hold the lease makes the kernel send us SIGIO,
         # which would end the process. SIGURG is ignored where nobody asks for it.
-        fcntl.fcntl(fd, fcntl.F_SETSIG, SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except (OSError, AttributeError):  # writers, or mappings; no leases here, or not Linux

@@ -1,14 +1,12 @@
 """The tools that Paddock brings. A module is loaded when one of its tools is asked for."""
 
 from importlib import import_module
-from typing import Any, Final, cast
-
-from msgspec import Struct
+from typing import Any, Final, NamedTuple, cast
 
 from paddock.tools.spec import Tool
 
 
-class ListedTool(Struct, frozen=True):
+class ListedTool(NamedTuple):
     name: str
     toolset: str
     module: str
