@@ -21,7 +21,7 @@ from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.signing import make_key
 from paddock.policy.engine import load_policy
-from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
+from paddock.runtime.approvals import NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.prepared import Registry
@@ -30,6 +30,7 @@ from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec, path_actions
 from paddock.values.calls import ToolCall
 from paddock.values.decisions import Action, Agent
+from paddock.values.entries import Entry
 from paddock.workspace import Workspace
 
 ROUNDS = 15
@@ -70,14 +71,9 @@ class Unsynced:
         self.append = ledger.write
 
 
-class NoQuestions:
+def refuse_question(entry: Entry) -> None:
     """Nothing is asked here."""
-
-    def asked(self, request: ApprovalRequest) -> None:
-        raise AssertionError(request)
-
-    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
-        raise AssertionError(request, approval)
+    raise AssertionError(entry)
 
 
 def microseconds(act: Callable[[], object], calls: int) -> float:
@@ -111,7 +107,7 @@ def main() -> int:
             ports=Ports(workspace, judge),
             ledger=Unsynced(ledger),
             approver=NoApprover(),
-            approvals=NoQuestions(),
+            record_approval=refuse_question,
             caller=Caller(chain, "SES-0"),
             randomness=os.urandom,
         )

@@ -8,14 +8,15 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paddock.apps.hook import wrapped
-from paddock.assembly.approvals import GovernanceApprovals
 from paddock.assembly.history import open_history, open_journal
+from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.opening import open_project
 from paddock.plane.environment import RISKY_TOOLS_VARIABLE, read_environment
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
@@ -627,7 +628,7 @@ def opened_where(yard: Yard, *verdicts: BackendVerdict) -> Generator[Terminal, N
                 ports=Ports(workspace, judge, shell=shell),
                 ledger=MemoryLedger(),
                 approver=NoApprover(),
-                approvals=GovernanceApprovals(project, "SES-1"),
+                record_approval=partial(record_in_governance, project),
                 caller=Caller(chain, "SES-1"),
                 randomness=os.urandom,
                 history=history,

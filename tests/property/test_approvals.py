@@ -9,14 +9,13 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import ApprovalExpiredError, ConfigError, UsageError
 from paddock.runtime.approvals import Approval, ApprovalRequest, approval_digest
 from paddock.runtime.inbox import Inbox
-from paddock.runtime.parked import Parked
-from paddock.runtime.records import GRANTED
+from paddock.runtime.records import GRANTED, USED
+from tests.support.books import Book
 
 NAMES = st.sampled_from("abc")
 
@@ -34,38 +33,8 @@ def request(name: str) -> ApprovalRequest:
     return ApprovalRequest(digest, "create_file", arguments, (name,), "main", "why", "rule")
 
 
-class Book(Struct, dict=True):
-    """The governance ledger in memory: only what operators did, and what was used."""
-
-    grants: list[tuple[str, str, int]] = field(default_factory=list)
-    used: set[str] = field(default_factory=set)
-
-    def answered(self, parked: Parked, answer: str) -> None:
-        if answer == GRANTED:
-            self.grants.append((parked.id, parked.request.digest, parked.expires_at))
-
-    def is_granted(self, parked: Parked, now: float) -> bool:
-        return parked.id not in self.used and any(
-            (known, digest) == (parked.id, parked.request.digest) and now < until
-            for known, digest, until in self.grants
-        )
-
-    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
-        self.used.add(approval.request_id)
-
-    def is_used(self, parked: Parked) -> bool:
-        return parked.id in self.used
-
-    def is_kept(self, parked: Parked) -> bool:
-        # Whoever asks records it, and this book is told of answers alone.
-        return True
-
-
-class Released:
-    """A history that has nothing to let go."""
-
-    def release(self, pin: str) -> None:
-        raise AssertionError(f"no request here brings changes: {pin}")
+def released(pin: str) -> None:
+    raise AssertionError(f"no request here brings changes: {pin}")
 
 
 class Approvals(RuleBasedStateMachine):
@@ -76,7 +45,12 @@ class Approvals(RuleBasedStateMachine):
         self.base = Path(tempfile.mkdtemp())
         self.book, self.now, self.count = Book(), 1_000_000.0, 0
         self.inbox = Inbox(
-            self.base / "calls", self.book, lambda: self.now, self.randomness, Released()
+            self.base / "calls",
+            self.book.record,
+            self.book.answers,
+            lambda: self.now,
+            self.randomness,
+            released,
         )
         self.copies: dict[str, bytes] = {}
         self.runs: list[tuple[str, str]] = []
@@ -102,10 +76,11 @@ class Approvals(RuleBasedStateMachine):
         if taken is None or not taken.is_granted:
             self.inbox.keep(asked)
             return
-        grants = [each for each in self.book.grants if each[0] == taken.request_id]
+        rows = [row for row in self.book.rows if row["request"] == taken.request_id]
+        grants = [row for row in rows if row["answer"] == GRANTED]
         assert taken == Approval(True, taken.by, "", "", taken.request_id)
-        assert any(digest == asked.digest and self.now < until for _, digest, until in grants)
-        assert taken.request_id in self.book.used
+        assert any(row["digest"] == asked.digest and self.now < row["expires_at"] for row in grants)
+        assert any(row["answer"] == USED for row in rows)
         self.runs.append((taken.request_id, asked.digest))
 
     @rule(position=st.integers(0, 3), yes=st.booleans())

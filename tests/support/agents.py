@@ -119,14 +119,6 @@ class Clockwork:
         self._callbacks.clear()
 
 
-class _Nothing:
-    def asked(self, request: Any) -> None:
-        return None
-
-    def answered(self, request: Any, approval: Any) -> None:
-        return None
-
-
 class Room(Struct, dict=True):
     """One agent's workspace, its two ledgers, and what was heard of it."""
 
@@ -156,7 +148,7 @@ class Room(Struct, dict=True):
             ports=Ports(self.workspace, judge, ledgers=self.ledgers),
             ledger=self.ho1m,
             approver=self.approver,
-            approvals=_Nothing(),
+            record_approval=lambda entry: None,
             caller=Caller(chain, SESSION),
             randomness=lambda count: b"\7" * count,
             monotonic_ns=lambda: 0,

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.assembly.approvals import Answers, open_inbox, read_answers
+from paddock.assembly.approvals import open_inbox, read_answers
 from paddock.assembly.history import (
     open_history,
     open_journal,
@@ -47,18 +47,19 @@ from paddock.policy.places import PatternError
 from paddock.policy.questions.flip import Always, plan_always
 from paddock.policy.rules import compile_rule, parse_concrete
 from paddock.runtime.approvals import ApprovalRequest, approval_digest
-from paddock.runtime.asking import (
+from paddock.runtime.inbox import (
     ACTIONS_CHANGED,
     AGENT_CHANGED,
     POLICY_CHANGED,
     TARGET_CHANGED,
     ChangedSince,
+    Inbox,
 )
-from paddock.runtime.inbox import Inbox
 from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.parked import Parked, commit_tool
+from paddock.runtime.parked import Answers, Parked
 from paddock.runtime.prepared import FREE, Bounds, Registry
 from paddock.runtime.records import ALWAYS, Caller, answered_later
+from paddock.runtime.undo import commit_tool
 from paddock.sandbox.changes.parking import unpark_set
 from paddock.sandbox.values import strictest_git
 from paddock.storage.atomic import create_file, read_file, replace_file

@@ -24,11 +24,10 @@ from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_e
 from paddock.ledger.read import stands
 from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
-from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
+from paddock.runtime.approvals import NoApprover
 from paddock.runtime.dispatch import Dispatcher
-from paddock.runtime.judge import Context, Judge, OperatorJudge, PolicyJudge
-from paddock.runtime.past import PastCall, ended_notes, find_call, past_calls
-from paddock.runtime.past_diff import Differ, Diffs
+from paddock.runtime.judge import Context, OperatorJudge, PolicyJudge
+from paddock.runtime.past import Differ, Diffs, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.prepared import FREE, Bounds, Registry
 from paddock.runtime.records import Caller
 from paddock.runtime.undo import changed_since, is_as_before, is_only_touched, undo_tool, unkept
@@ -39,13 +38,14 @@ from paddock.text.show import quote
 from paddock.tools.spec import Change, Ports, Tool
 from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.values.decisions import OPERATOR
+from paddock.values.entries import Entry
 from paddock.workspace import Workspace
 
 
 class OperatorDoor(Struct, frozen=True):
     """The one door, for one tool and on one agent's workspace. What it holds stays the caller's."""
 
-    shown: Judge
+    shown: PolicyJudge
     """What the workspace's agent may see; the operator sees no more of it."""
     workspace: Workspace
     ledger: Ledger
@@ -62,7 +62,7 @@ class OperatorDoor(Struct, frozen=True):
             ports=Ports(self.workspace, judge),
             ledger=self.ledger,
             approver=NoApprover(),
-            approvals=_NothingAsked(),
+            record_approval=_refuse_approval,
             caller=Caller(judge.chain, new_session_id()),
             randomness=os.urandom,
             history=self.history,
@@ -70,14 +70,8 @@ class OperatorDoor(Struct, frozen=True):
         return Dispatcher(context).dispatch(ToolCall(new_call_id(), tool.name, arguments), bounds)
 
 
-class _NothingAsked:
-    def asked(self, request: ApprovalRequest) -> None:
-        """Raises: InternalError."""
-        raise InternalError(f"an operator's call asked for an approval: {request.reason}")
-
-    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
-        """Raises: InternalError."""
-        raise InternalError(f"an operator's call got an answer: {approval.by}")
+def _refuse_approval(entry: Entry) -> None:
+    raise InternalError(f"an operator's call asked for an approval: {entry.reason}")
 
 
 # A call's paths are relative to its agent's workspace, and an agent that was removed can be

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.assembly.agents import note_agents
-from paddock.assembly.approvals import GovernanceApprovals, open_inbox
+from paddock.assembly.approvals import open_inbox
 from paddock.assembly.history import (
     PlaneEarlier,
     open_blobs,
@@ -50,13 +50,18 @@ from paddock.plane.trust import read_packages, read_policy_files
 from paddock.policy.decide import may_ever, names_line, shell_for
 from paddock.policy.engine import Policy
 from paddock.policy.pathset import compile_permissions
-from paddock.runtime.approvals import ApprovalRequest, Approver, CallbackApprover, NoApprover
-from paddock.runtime.asking import InboxApprover, Limited
-from paddock.runtime.contents import KeptContents
+from paddock.runtime.approvals import (
+    ApprovalRequest,
+    Approver,
+    CallbackApprover,
+    InboxApprover,
+    Limited,
+    NoApprover,
+)
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.prepared import Registry
-from paddock.runtime.records import Caller
+from paddock.runtime.records import Caller, KeptContents
 from paddock.runtime.runtime import Runtime, has_to_be_awaited
 from paddock.storage.history import History
 from paddock.storage.locks import Late
@@ -433,7 +438,7 @@ def open_runtime(
             ledger=ledger,
             approver=InboxApprover(approver, inbox),
             keeper=InboxApprover(NoApprover(), inbox),
-            approvals=GovernanceApprovals(project, session),
+            record_approval=partial(record_in_governance, project),
             caller=Caller(chain, session),
             randomness=os.urandom,
             history=history,

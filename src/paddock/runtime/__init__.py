@@ -6,9 +6,9 @@
     awaiting                      calls that run in a thread
     messages                      the tools that exist, in each provider's words
     approvals, asking             someone's answer, bound to what will run
-    inbox*, parked                questions that wait; changes that wait, brought in after a yes
-    records, contents             what a call leaves in the ledger; where large contents go
-    past, past_diff, undo         what calls changed, shown and taken back
+    inbox, parked                 questions that wait, and what is on record of them
+    records                       what a call leaves in the ledger; where large contents go
+    past, undo                    what calls changed, shown; taken back, or brought in after a yes
 
 Nothing reaches a tool but through `Dispatcher.dispatch`. Dangers that this
 folder answers for: a short cut round a step, a decision on one value and an act

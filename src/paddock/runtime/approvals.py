@@ -3,16 +3,27 @@
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from msgspec import Struct, field
 
 from paddock import limits
-from paddock.errors import ApprovalRefusedError, ApprovalUnavailableError, IntegrityError
+from paddock.errors import (
+    ApprovalExpiredError,
+    ApprovalRefusedError,
+    ApprovalUnavailableError,
+    CallCancelledError,
+    ConfigError,
+    IntegrityError,
+)
 from paddock.text.show import cut, show_unseen
 from paddock.tools.spec import SCHEMA_VERSION
 from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.entries import digest_of_json
+
+if TYPE_CHECKING:
+    from paddock.runtime.inbox import BrokenRequest, Inbox
 
 
 class Parking(Protocol):
@@ -77,16 +88,6 @@ class Approver(Protocol):
         ...
 
 
-class ApprovalLog(Protocol):
-    def asked(self, request: ApprovalRequest) -> None:
-        """Record the question. Raises: PaddockError; then nobody is asked."""
-        ...
-
-    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
-        """Record the answer. Raises: PaddockError; then it does not count."""
-        ...
-
-
 class NoApprover:
     def answer(self, request: ApprovalRequest) -> Approval:
         del request
@@ -112,33 +113,45 @@ class CallbackApprover:
         self._timeout_s = timeout_s
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        asking = _Asking(self._ask, request)
-        asking.start()
-        asking.join(self._timeout_s)
-        if asking.is_alive():
-            note = f"no answer within {self._timeout_s:g} s"
-            return Approval(False, "callback", ApprovalUnavailableError.code, note)
-        if asking.problem:
-            return Approval(False, "callback", ApprovalUnavailableError.code, asking.problem)
-        if type(asking.said) is not bool:
-            note = "the approver gave no clear answer: True is yes, False is no"
-            return Approval(False, "callback", ApprovalUnavailableError.code, note)
-        return Approval(asking.said, "callback")
+        said, problem = _in_time(partial(self._ask, request), self._timeout_s)
+        if not problem and type(said) is not bool:
+            problem = "the approver gave no clear answer: True is yes, False is no"
+        if problem:
+            return Approval(False, "callback", ApprovalUnavailableError.code, problem)
+        return Approval(bool(said), "callback")
 
 
-class _Asking(threading.Thread):
-    def __init__(self, ask: Callable[[ApprovalRequest], bool], request: ApprovalRequest) -> None:
-        super().__init__(name="paddock-approval", daemon=True)
-        self._ask = ask
-        self._request = request
-        self.said: object = None
-        self.problem = ""
+class Limited(Struct, frozen=True):
+    """Somebody else's approver, which may take for ever: after the time limit it is a no."""
 
-    def run(self) -> None:
+    approver: Approver
+    timeout_s: float
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        said, problem = _in_time(partial(answer_of, self.approver, request), self.timeout_s)
+        if isinstance(said, Approval):
+            return said
+        note = problem or "the approver gave no clear answer"
+        return Approval(False, "callback", ApprovalUnavailableError.code, note)
+
+
+def _in_time(ask: Callable[[], object], timeout_s: float) -> tuple[object, str]:
+    """What `ask` returns, or why that is nothing; what comes late counts for nothing."""
+    said: list[object] = []
+    problems: list[str] = []
+
+    def run() -> None:
         try:
-            self.said = self._ask(self._request)
+            said.append(ask())
         except Exception as error:  # The embedding program's code: whatever it raises is a no.
-            self.problem = f"the approver raised {type(error).__name__}"
+            problems.append(f"the approver raised {type(error).__name__}")
+
+    asking = threading.Thread(target=run, name="paddock-approval", daemon=True)
+    asking.start()
+    asking.join(timeout_s)
+    if asking.is_alive():
+        return None, f"no answer within {timeout_s:g} s"
+    return (said[0], "") if said else (None, "".join(problems))
 
 
 def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
@@ -154,6 +167,68 @@ def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
         note = "the approver gave no clear answer"
         return Approval(False, "approver", ApprovalUnavailableError.code, note)
     return said
+
+
+CANCELLED: Final = "the call was cancelled while it was asked about"
+
+
+class InboxApprover:
+    """Wraps the approver of a door. Every door has one, so that no ask is lost."""
+
+    __slots__ = ("_approver", "_open_inbox")
+
+    def __init__(self, approver: Approver, open_inbox: "Callable[[], Inbox]") -> None:
+        """`open_inbox` is called at each question: most runtimes have none."""
+        self._approver = approver
+        self._open_inbox = open_inbox
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """What was answered before, what the approver says, or that it was kept.
+
+        A call that was cancelled is not kept. Raises: HostError, ConfigError: the inbox cannot be
+        used; that is a no. IntegrityError.
+        """
+        inbox = self._open_inbox()
+        try:
+            before = inbox.take(request)
+        except ConfigError:
+            broken = inbox.broken_for(request)
+            if not broken:
+                raise
+            return _held_up(broken[0])
+        if before is not None and before.code != ApprovalExpiredError.code:
+            return before
+        said = answer_of(self._approver, request)
+        if said.is_granted or said.code == ApprovalRefusedError.code:
+            # Nobody has to look any more at what was kept when this was asked before.
+            inbox.forget_waiting(request)
+            return said
+        if said.code != ApprovalUnavailableError.code or not request.can_wait:
+            return said
+        if request.cancel.is_cancelled:
+            # Threat: calls that are made and cancelled would take every place that there is.
+            return Approval(False, said.by, CallCancelledError.code, CANCELLED)
+        if before is not None:
+            said = Approval(
+                False, said.by, ApprovalExpiredError.code, f"{before.note}; {said.note}"
+            )
+        return self._kept(request, said)
+
+    def _kept(self, request: ApprovalRequest, said: Approval) -> Approval:
+        try:
+            parked = self._open_inbox().keep(request)
+        except ApprovalUnavailableError as error:
+            note = f"{said.note}; it is not kept: {error.message}"
+            return Approval(False, said.by, said.code, note, hint=error.hint)
+        note = f"{said.note}; it is kept as {parked.id}"
+        return Approval(False, said.by, said.code, note, parked.id, parked.changes_digest)
+
+
+def _held_up(broken: "BrokenRequest") -> Approval:
+    """A no without the file's place: a model reads it."""
+    note = f"the request {broken.id}, which may be for this call, does not load"
+    hint = f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again"
+    return Approval(False, "inbox", ApprovalUnavailableError.code, note, hint=hint)
 
 
 def filled_in(given: Mapping[str, Json], bound: Mapping[str, Json]) -> dict[str, Json]:

@@ -7,35 +7,31 @@ refused is let go. That it acts is on record before it does.
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.errors import (
-    ApprovalExpiredError,
-    ApprovalRefusedError,
-    ApprovalUnavailableError,
-    CallCancelledError,
-    ConfigError,
-    IntegrityError,
-    PaddockError,
-    ToolError,
-)
+from paddock.errors import CallCancelledError, IntegrityError, PaddockError, ToolError
 from paddock.runtime.answers import STOPPED, not_recorded, refusal_for, refusal_of
 from paddock.runtime.approvals import (
     Approval,
     ApprovalRequest,
     Approver,
-    CallbackApprover,
+    Limited,
     answer_of,
     approval_digest,
     filled_in,
 )
-from paddock.runtime.contents import DigestsAlone
 from paddock.runtime.judge import Context
 from paddock.runtime.prepared import Bounds, Judged
-from paddock.runtime.records import Recorder, kept_arguments
+from paddock.runtime.records import (
+    DigestsAlone,
+    Recorder,
+    approval_answered,
+    approval_asked,
+    kept_arguments,
+)
 from paddock.tools.spec import Confining, Pinning, Plan, Ports, Staging, Tool, ToolOutput
 from paddock.values.calls import (
     ClosedConnection,
@@ -44,13 +40,14 @@ from paddock.values.calls import (
     RefusedConnection,
     ToolCall,
 )
-from paddock.values.decisions import Action, Decision
+from paddock.values.decisions import Action, Decision, Outcome
+from paddock.values.entries import Entry
 
 if TYPE_CHECKING:
     from paddock.policy.network import Reach
-    from paddock.runtime.inbox import BrokenRequest, Inbox
     from paddock.sandbox.values import HeldLine
 
+E = TypeVar("E")
 
 CONNECTION_ASK_S: Final = 120.0
 """So long a connection is held open for an answer."""
@@ -91,7 +88,7 @@ def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Grante
         ):
             return _put(context, question, target_digest, None)
         _record_staging(context, recorder, question)
-        ports = ports_for(context, recorder, question.call, question.tool, question.bounds)
+        ports = ports_for(context, recorder, question)
         plan, held = handler.stage(question.plan, ports)
     except ToolError as error:
         return Withheld(refusal_of(error), judged)
@@ -122,9 +119,7 @@ def keep_waiting(
     decision = replace(question.decision, reason=waiting.why)
     with closing(waiting.held) as held:
         request = _request(context, question._replace(decision=decision), held.digest, held)
-        context.approvals.asked(request)
-        approval = answer_of(context.keeper, request)
-        context.approvals.answered(request, approval)
+        approval = _answered(context, context.keeper, request)
     if approval.is_granted or not approval.request_id or not approval.changes_digest:
         return refusal_for(approval, decision)
     return as_pending(output, waiting.changes, waiting.why, approval.request_id)
@@ -144,9 +139,7 @@ def _put(
     request = _request(context, question, target_digest, held)
     decision = question.decision
     try:
-        context.approvals.asked(request)
-        approval = answer_of(context.approver, request)
-        context.approvals.answered(request, approval)
+        approval = _answered(context, context.approver, request)
     except IntegrityError:
         raise
     except PaddockError as error:
@@ -160,8 +153,21 @@ def _put(
     return Granted(question.plan, judged)
 
 
+def _answered(context: Context, approver: Approver, request: ApprovalRequest) -> Approval:
+    """Ask; question and answer are on record, or this raises and nothing counts."""
+    context.record_approval(approval_asked(request))
+    approval = answer_of(approver, request)
+    # That a kept request's answer was used the inbox has put on record.
+    if not (approval.is_granted and approval.request_id):
+        context.record_approval(approval_answered(request, approval))
+    return approval
+
+
 def _request(
-    context: Context, question: AskedQuestion, target_digest: str, held: "HeldLine | None"
+    context: Context,
+    question: AskedQuestion,
+    target_digest: str = "",
+    held: "HeldLine | None" = None,
 ) -> ApprovalRequest:
     call, decision, rule = question.call, question.decision, question.decision.rule
     bound = question.tool.binder.values(call.arguments)
@@ -195,13 +201,11 @@ def _request(
     )
 
 
-def ports_for(
-    context: Context, recorder: Recorder, call: ToolCall, tool: Tool[Any], bounds: Bounds
-) -> Ports:
-    ports = bounds.over(context.ports)
-    if tool.reads_only or not isinstance(tool.handler, Confining):
+def ports_for(context: Context, recorder: Recorder, question: AskedQuestion) -> Ports:
+    ports = question.bounds.over(context.ports)
+    if question.tool.reads_only or not isinstance(question.tool.handler, Confining):
         return ports
-    return replace(ports, network=CallNetwork(context, recorder, call, tool, bounds))
+    return replace(ports, network=CallNetwork(context, recorder, question))
 
 
 class CallNetwork(Struct, frozen=True):
@@ -209,174 +213,31 @@ class CallNetwork(Struct, frozen=True):
 
     context: Context
     recorder: Recorder
-    call: ToolCall
-    tool: Tool[Any]
-    bounds: Bounds
+    question: AskedQuestion
 
     def ask(self, action: Action, reach: "Reach") -> bool:
         """Ask whoever answers for this door. Nobody, too late, or not to be recorded: no."""
-        context, call = self.context, self.call
-        actions = (str(action),)
-        bound = self.tool.binder.values(call.arguments)
-        request = ApprovalRequest(
-            digest=approval_digest(
-                tool=call.tool,
-                arguments=bound,
-                agents=context.caller.chain_json(),
-                policy_digest=context.judge.policy_digest,
-                target_digest="",
-                actions=actions,
-            ),
-            tool=call.tool,
-            arguments=dict(call.arguments),
-            actions=actions,
-            agent=context.caller.agent,
-            reason="the command wants to reach this, and waits for the answer",
-            rule="" if reach.rule is None else f"{reach.rule.text} ({reach.rule.place})",
-            policy_digest=context.judge.policy_digest,
-            call_id=call.id,
-            session_id=context.caller.session_id,
-            can_wait=False,
-            cancel=self.bounds.cancel,
-        )
+        context, text, judge = self.context, str(action), self.context.judge
+        reason = "the command wants to reach this, and waits for the answer"
+        decision = Decision(Outcome.ASK, text, reason, reach.rule, "", judge.policy_digest)
+        question = self.question._replace(actions=(text,), decision=decision)
+        request = replace(_request(context, question), filled={}, can_wait=False)
         try:
-            context.approvals.asked(request)
-            approval = answer_of(Limited(context.approver, CONNECTION_ASK_S), request)
-            context.approvals.answered(request, approval)
+            approval = _answered(context, Limited(context.approver, CONNECTION_ASK_S), request)
         except PaddockError:
             return False
         return approval.is_granted
 
     def opened(self, event: OpenedConnection) -> None:
         """Return when it is durable. Raises: PaddockError; then nothing is to be opened."""
-        self.context.ledger.append([self.recorder.opened(self.call, event, self.bounds)])
+        self._append(self.recorder.opened, event)
 
     def closed(self, event: ClosedConnection) -> None:
-        self.context.ledger.append([self.recorder.closed(self.call, event, self.bounds)])
+        self._append(self.recorder.closed, event)
 
     def refused(self, event: RefusedConnection) -> None:
-        self.context.ledger.append([self.recorder.unreached(self.call, event, self.bounds)])
+        self._append(self.recorder.unreached, event)
 
-
-POLICY_CHANGED: Final = "the policy has changed since it was asked about"
-AGENT_CHANGED: Final = (
-    "the agent, its permissions, the tool or the kept request has changed since it was asked about"
-)
-ACTIONS_CHANGED: Final = "what the call comes to has changed since it was asked about"
-TARGET_CHANGED: Final = "what stands at its target has changed since it was asked about"
-SANDBOX_CHANGED: Final = "what its sandbox would let it do has changed since it was asked about"
-CANCELLED: Final = "the call was cancelled while it was asked about"
-
-
-class InboxApprover:
-    """Wraps the approver of a door. Every door has one, so that no ask is lost."""
-
-    __slots__ = ("_approver", "_open_inbox")
-
-    def __init__(self, approver: Approver, open_inbox: "Callable[[], Inbox]") -> None:
-        """`open_inbox` is called at each question: most runtimes have none."""
-        self._approver = approver
-        self._open_inbox = open_inbox
-
-    def answer(self, request: ApprovalRequest) -> Approval:
-        """What was answered before, what the approver says, or that it was kept.
-
-        A call that was cancelled is not kept. Raises: HostError, ConfigError: the inbox cannot be
-        used; that is a no. IntegrityError.
-        """
-        inbox = self._open_inbox()
-        try:
-            before = inbox.take(request)
-        except ConfigError:
-            broken = inbox.broken_for(request)
-            if not broken:
-                raise
-            return _held_up(broken[0])
-        if before is not None and before.code != ApprovalExpiredError.code:
-            return before
-        said = answer_of(self._approver, request)
-        if said.is_granted or said.code == ApprovalRefusedError.code:
-            # Nobody has to look any more at what was kept when this was asked before.
-            inbox.forget_waiting(request)
-            return said
-        if said.code != ApprovalUnavailableError.code or not request.can_wait:
-            return said
-        if request.cancel.is_cancelled:
-            # Threat: calls that are made and cancelled would take every place that there is.
-            return Approval(False, said.by, CallCancelledError.code, CANCELLED)
-        if before is not None:
-            said = Approval(
-                False, said.by, ApprovalExpiredError.code, f"{before.note}; {said.note}"
-            )
-        return self._kept(request, said)
-
-    def _kept(self, request: ApprovalRequest, said: Approval) -> Approval:
-        try:
-            parked = self._open_inbox().keep(request)
-        except ApprovalUnavailableError as error:
-            note = f"{said.note}; it is not kept: {error.message}"
-            return Approval(False, said.by, said.code, note, hint=error.hint)
-        note = f"{said.note}; it is kept as {parked.id}"
-        return Approval(False, said.by, said.code, note, parked.id, parked.changes_digest)
-
-
-def _held_up(broken: "BrokenRequest") -> Approval:
-    """A no without the file's place: a model reads it."""
-    note = f"the request {broken.id}, which may be for this call, does not load"
-    hint = f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again"
-    return Approval(False, "inbox", ApprovalUnavailableError.code, note, hint=hint)
-
-
-class ChangedSince:
-    """Stands where a kept call is resumed and its grant does not fit any more."""
-
-    __slots__ = ("_kept",)
-
-    def __init__(self, kept: ApprovalRequest) -> None:
-        self._kept = kept
-
-    def answer(self, request: ApprovalRequest) -> Approval:
-        """Always `approval.expired`, with what has changed; nobody is asked, nothing is kept."""
-        return Approval(False, "inbox", ApprovalExpiredError.code, _change(self._kept, request))
-
-
-def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:
-    if now.policy_digest != kept.policy_digest:
-        return POLICY_CHANGED
-    if now.actions != kept.actions:
-        return ACTIONS_CHANGED
-    if now.target_digest != kept.target_digest:
-        is_command = any(action.startswith("tool:shell:") for action in kept.actions)
-        return SANDBOX_CHANGED if is_command else TARGET_CHANGED
-    if now.digest != kept.digest:
-        return AGENT_CHANGED
-    return "its grant was used, or withdrawn, meanwhile"
-
-
-class Limited:
-    """Somebody else's approver, which may take for ever: after the time limit it is a no."""
-
-    __slots__ = ("_approver", "_timeout_s")
-
-    def __init__(self, approver: Approver, timeout_s: float) -> None:
-        self._approver = approver
-        self._timeout_s = timeout_s
-
-    def answer(self, request: ApprovalRequest) -> Approval:
-        """Its answer, or `approval.unavailable`; what it says later counts for nothing."""
-        said: list[Approval] = []
-        asking = CallbackApprover(_Keeping(self._approver, said), self._timeout_s)
-        asked = asking.answer(request)
-        return said[0] if asked.is_granted and said else asked
-
-
-class _Keeping:
-    __slots__ = ("_approver", "_said")
-
-    def __init__(self, approver: Approver, said: list[Approval]) -> None:
-        self._approver = approver
-        self._said = said
-
-    def __call__(self, request: ApprovalRequest) -> bool:
-        self._said.append(answer_of(self._approver, request))
-        return True
+    def _append(self, entry_of: Callable[[ToolCall, E, Bounds], Entry], event: E) -> None:
+        question = self.question
+        self.context.ledger.append([entry_of(question.call, event, question.bounds)])

@@ -36,11 +36,16 @@ from paddock.runtime.answers import (
     with_question,
 )
 from paddock.runtime.asking import AskedQuestion, Granted, ask, keep_waiting, ports_for
-from paddock.runtime.contents import Contents, DigestsAlone
 from paddock.runtime.judge import Context
 from paddock.runtime.messages import Asked, Malformed
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared, Ran
-from paddock.runtime.records import Recorder, holds_contents, kept_arguments
+from paddock.runtime.records import (
+    Contents,
+    DigestsAlone,
+    Recorder,
+    holds_contents,
+    kept_arguments,
+)
 from paddock.storage.history import History
 from paddock.tools.spec import Confining, Plan, StoppedCallError, Tool, ToolOutput
 from paddock.values.calls import LeftEffect, Refusal, ToolCall, ToolResult
@@ -233,9 +238,14 @@ class Dispatcher:
 
     def _run(self, ready: Prepared) -> Ran:
         try:
-            ports = ports_for(self._context, self._recorder, ready.call, ready.tool, ready.bounds)
-            output = ready.tool.handler.run(ready.plan, ports)
-            return output if output.waiting is None else self._keep(ready, output)
+            call, tool, plan, _, _, actions, judged, bounds = ready
+            question = AskedQuestion(call, tool, plan, actions, judged.decision, bounds)
+            ports = ports_for(self._context, self._recorder, question)
+            output = tool.handler.run(plan, ports)
+            if output.waiting is None:
+                return output
+            kept = keep_waiting(self._context, question, output)
+            return Failed(kept) if isinstance(kept, Refusal) else kept
         except StoppedCallError as stopped:
             return Failed(refusal_of(stopped), (), stopped.effect, stopped.changes)
         except ToolFailedError as error:
@@ -248,12 +258,6 @@ class Dispatcher:
             return Failed(refusal_by_host(error), _shown(error), LeftEffect.UNKNOWN)
         except Exception as error:  # The door: see dispatch.
             return self._defect(error)
-
-    def _keep(self, ready: Prepared, output: ToolOutput) -> Ran:
-        call, tool, plan, _, _, actions, judged, bounds = ready
-        question = AskedQuestion(call, tool, plan, actions, judged.decision, bounds)
-        kept = keep_waiting(self._context, question, output)
-        return Failed(kept) if isinstance(kept, Refusal) else kept
 
     def _intent(self, ready: Prepared) -> Entry:
         return self._recorder.intent(

@@ -11,7 +11,7 @@ file is where the call is kept and where two processes meet.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,8 +26,8 @@ from paddock.errors import (
 )
 from paddock.pattern import lazy_pattern
 from paddock.runtime.approvals import Approval, ApprovalRequest
-from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
-from paddock.runtime.records import GRANTED, REFUSED, USED
+from paddock.runtime.parked import Answers, Parked, parse_parked, pin_name, write_parked
+from paddock.runtime.records import GRANTED, REFUSED, USED, answered_later, approval_answered
 from paddock.storage.atomic import (
     create_file,
     host_errors,
@@ -40,6 +40,7 @@ from paddock.storage.atomic import (
 from paddock.storage.locks import locked
 from paddock.text.show import quote
 from paddock.values.calls import Json
+from paddock.values.entries import Entry
 
 
 class BrokenRequest(Struct, frozen=True):
@@ -66,51 +67,13 @@ _NAME: Final = lazy_pattern(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
 _ID: Final = lazy_pattern(r"APR-[0-9a-f]{4,16}")
 
 
-def name_of(parked: Parked) -> str:
-    return f"{parked.id}{ending_for(parked.request)}"
+def _name_of(parked: Parked) -> str:
+    return f"{parked.id}{_ending_for(parked.request)}"
 
 
-def ending_for(request: ApprovalRequest) -> str:
+def _ending_for(request: ApprovalRequest) -> str:
     """How the names end of files that may be for exactly this: the whole digest is in the file."""
     return f".{request.digest.removeprefix('sha256:')[:32]}.json"
-
-
-def is_name(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
-
-
-def is_id(text: str) -> bool:
-    return _ID.fullmatch(text) is not None
-
-
-def id_in(name: str) -> str:
-    return name.partition(".")[0]
-
-
-class ApprovalBook(Protocol):
-    def answered(self, parked: Parked, answer: str) -> None:
-        """Record an answer, or its use, durably. Raises: PaddockError; then it does not count."""
-        ...
-
-    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
-        """Record that this call has used up a kept request's answer. Raises: as `answered`."""
-        ...
-
-    def is_granted(self, parked: Parked, now: float) -> bool:
-        """Return whether it is granted past `now` and unused. Raises: LedgerDamagedError."""
-        ...
-
-    def is_used(self, parked: Parked) -> bool:
-        """Whether a yes to this request was used up, on record. Raises: as `is_granted`."""
-        ...
-
-    def is_kept(self, parked: Parked) -> bool: ...
-
-
-class PinnedContents(Protocol):
-    """The history, as the inbox uses it: it holds the contents of changes that wait."""
-
-    def release(self, pin: str) -> None: ...
 
 
 _FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000
@@ -126,10 +89,14 @@ class Inbox(Struct, frozen=True):
     """
 
     directory: Path
-    book: ApprovalBook
+    record: Callable[[Entry], None]
+    """Puts an entry into the governance ledger, durably; where it raises, nothing counts."""
+    answers: Callable[[str], Answers]
+    """What that ledger has on the request of this id. Raises: LedgerDamagedError."""
     clock: Callable[[], float]
     randomness: Callable[[int], bytes]
-    contents: PinnedContents
+    release: Callable[[str], None]
+    """Lets go of what the history holds under a pin."""
 
     def take(self, request: ApprovalRequest) -> Approval | None:
         """The answer that somebody gave for exactly this, if any. A grant is used up by it.
@@ -155,13 +122,13 @@ class Inbox(Struct, frozen=True):
                     return Approval(
                         False, parked.answered_by, ApprovalRefusedError.code, parked.note, parked.id
                     )
-                if not self.book.is_granted(parked, self.clock()):
+                if not self.answers(parked.id).is_granted(parked, self.clock()):
                     self._forget(name, parked)
                     continue
                 # On record before the lock is free, and gone before the call runs: a grant
                 # that is lost is asked for again, one that is left over would count twice.
                 granted = Approval(True, parked.answered_by, "", parked.note, parked.id)
-                self.book.record_use(request, granted)
+                self.record(approval_answered(request, granted))
                 self._forget(name, parked)
                 return granted
         return (
@@ -180,10 +147,10 @@ class Inbox(Struct, frozen=True):
             for name, parked in self._waiting_for(request):
                 if parked.id != approval.request_id:
                     continue
-                if parked.is_expired(self.clock()) or self.book.is_used(parked):
+                if parked.is_expired(self.clock()) or self.answers(parked.id).is_used(parked):
                     return False
                 if approval.is_granted:
-                    self.book.record_use(request, approval)
+                    self.record(approval_answered(request, approval))
                 self._forget(name, parked)
                 return True
         return False
@@ -206,7 +173,7 @@ class Inbox(Struct, frozen=True):
             for each in kept:
                 # Threat: a file that was changed meanwhile would get a record of its own here.
                 is_same = _is_for(each, request) and each.state == "waiting"
-                if is_same and self.book.is_kept(each):
+                if is_same and self.answers(each.id).is_kept(each):
                     return each
             self._require_room(kept, request)
             now = int(self.clock())
@@ -240,7 +207,7 @@ class Inbox(Struct, frozen=True):
 
     def find(self, wanted: str) -> Parked:
         """Find a request by its id or a unique beginning of it. Raises: UsageError."""
-        parked = self._read(self._name_of(wanted))
+        parked = self._read(self._found(wanted))
         if parked is None:
             raise _not_one("no request has", wanted)
         return parked
@@ -248,7 +215,7 @@ class Inbox(Struct, frozen=True):
     def set_aside(self, wanted: str) -> Path | None:
         """Move a broken request away; return where to, or None if it loads. Raises: UsageError."""
         require_private(self.directory)
-        name = self._name_of(wanted)
+        name = self._found(wanted)
         with locked(self.directory):
             if not isinstance(self._look(name), BrokenRequest):
                 return None
@@ -274,13 +241,14 @@ class Inbox(Struct, frozen=True):
         Threat: somebody exchanges the changes of a request that was shown before.
         """
         with locked(self.directory):
-            name = name_of(parked)
+            name = _name_of(parked)
             if self._read(name) != parked:
                 return False
-            counts = self.book.is_kept(parked) and self.book.is_granted(parked, self.clock())
+            answers = self.answers(parked.id)
+            counts = answers.is_kept(parked) and answers.is_granted(parked, self.clock())
             if counts:
                 # Threat: the file put back, and the same command again, which this grant is for.
-                self.book.answered(parked, USED)
+                self.record(answered_later(parked, USED))
             self._remove(name)
             if not counts:
                 self._release(parked)
@@ -289,8 +257,8 @@ class Inbox(Struct, frozen=True):
     def withdraw(self, parked: Parked) -> None:
         """Forget a request, whatever its state, and what is kept for it."""
         with locked(self.directory):
-            if name_of(parked) in self._names():
-                self._remove(name_of(parked))
+            if _name_of(parked) in self._names():
+                self._remove(_name_of(parked))
             self._release(parked)
 
     def _answer(self, wanted: str, by: str, note: str, answer: str, until: int | None) -> Parked:
@@ -312,23 +280,23 @@ class Inbox(Struct, frozen=True):
                 expires_at=parked.expires_at if until is None else until,
             )
             # The record first: an answer that nobody can check never counts.
-            self.book.answered(answered, answer)
+            self.record(answered_later(answered, answer))
             replace_file(self._path(answered), write_parked(answered))
             if state == REFUSED:
                 self._release(answered)
             return answered
 
     def _path(self, parked: Parked) -> Path:
-        return self.directory / name_of(parked)
+        return self.directory / _name_of(parked)
 
     def _names(self) -> list[str]:
         with host_errors("looking into", self.directory):
             found = self.directory.iterdir() if self.directory.is_dir() else ()
             names = [path.name for path in found]
-        return sorted(name for name in names if is_name(name))
+        return sorted(name for name in names if _NAME.fullmatch(name))
 
     def _named_after(self, request: ApprovalRequest) -> list[str]:
-        ending = ending_for(request)
+        ending = _ending_for(request)
         return [name for name in self._names() if name.endswith(ending)]
 
     def _waiting_for(self, request: ApprovalRequest) -> Iterator[tuple[str, Parked]]:
@@ -337,8 +305,8 @@ class Inbox(Struct, frozen=True):
             if parked is not None and _is_for(parked, request) and parked.state == "waiting":
                 yield name, parked
 
-    def _name_of(self, wanted: str) -> str:
-        names = [n for n in self._names() if is_id(wanted) and n.startswith(wanted)]
+    def _found(self, wanted: str) -> str:
+        names = [n for n in self._names() if _ID.fullmatch(wanted) and n.startswith(wanted)]
         if len(names) != 1:
             several = f"{len(names)} requests begin with" if names else "no request has"
             raise _not_one(several, wanted)
@@ -353,17 +321,17 @@ class Inbox(Struct, frozen=True):
 
     def _look(self, name: str) -> Parked | BrokenRequest | None:
         """None where it is gone; a file that says it is another one counts for nothing."""
-        path = self.directory / name
+        path, identity = self.directory / name, name.partition(".")[0]
         try:
             content = read_file(path, _FILE_BYTES_MAX)
             if content is None:
                 return None
             parked = parse_parked(content, str(path))
         except ConfigError as error:
-            return BrokenRequest(id_in(name), path, error.message, error.where)
-        if name_of(parked) != name:
+            return BrokenRequest(identity, path, error.message, error.where)
+        if _name_of(parked) != name:
             said = f"it says that it is {quote(parked.id)}"
-            return BrokenRequest(id_in(name), path, said, str(path))
+            return BrokenRequest(identity, path, said, str(path))
         return parked
 
     def _broken(self, names: list[str]) -> list[BrokenRequest]:
@@ -404,7 +372,7 @@ class Inbox(Struct, frozen=True):
     def _release(self, parked: Parked) -> None:
         """Nobody can ask for its contents any more. A pin that is left over ends by itself."""
         if parked.changes is not None:
-            self.contents.release(parked.pin)
+            self.release(parked.pin)
 
     def _remove(self, name: str) -> None:
         with host_errors("removing", self.directory / name):
@@ -427,10 +395,44 @@ class Inbox(Struct, frozen=True):
 
 
 def _not_one(several: str, wanted: str) -> UsageError:
-    return UsageError(
-        f"{several} the id {quote(wanted)}", hint="paddock approvals list shows them all"
-    )
+    hint = "paddock approvals list shows them all"
+    return UsageError(f"{several} the id {quote(wanted)}", hint=hint)
 
 
 def _is_for(parked: Parked, request: ApprovalRequest) -> bool:
     return parked.request.digest == request.digest and parked.request.agent == request.agent
+
+
+POLICY_CHANGED: Final = "the policy has changed since it was asked about"
+AGENT_CHANGED: Final = (
+    "the agent, its permissions, the tool or the kept request has changed since it was asked about"
+)
+ACTIONS_CHANGED: Final = "what the call comes to has changed since it was asked about"
+TARGET_CHANGED: Final = "what stands at its target has changed since it was asked about"
+SANDBOX_CHANGED: Final = "what its sandbox would let it do has changed since it was asked about"
+
+
+class ChangedSince:
+    """Stands where a kept call is resumed and its grant does not fit any more."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: ApprovalRequest) -> None:
+        self._kept = kept
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """Always `approval.expired`, with what has changed; nobody is asked, nothing is kept."""
+        return Approval(False, "inbox", ApprovalExpiredError.code, _change(self._kept, request))
+
+
+def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:
+    if now.policy_digest != kept.policy_digest:
+        return POLICY_CHANGED
+    if now.actions != kept.actions:
+        return ACTIONS_CHANGED
+    if now.target_digest != kept.target_digest:
+        is_command = any(action.startswith("tool:shell:") for action in kept.actions)
+        return SANDBOX_CHANGED if is_command else TARGET_CHANGED
+    if now.digest != kept.digest:
+        return AGENT_CHANGED
+    return "its grant was used, or withdrawn, meanwhile"

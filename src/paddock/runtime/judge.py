@@ -2,17 +2,16 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 
 from paddock.ledger.append import Ledger
 from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
-from paddock.runtime.approvals import ApprovalLog, Approver, NoApprover
-from paddock.runtime.contents import Contents
+from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.prepared import Registry
-from paddock.runtime.records import Caller
+from paddock.runtime.records import Caller, Contents
 from paddock.storage.history import History
 from paddock.tools.spec import Ports
 from paddock.values.decisions import (
@@ -24,48 +23,29 @@ from paddock.values.decisions import (
     Outcome,
     RuleMatch,
 )
-
-
-class Judge(Protocol):
-    @property
-    def chain(self) -> AgentChain: ...
-
-    @property
-    def policy_digest(self) -> str: ...
-
-    def decide(self, actions: Sequence[Action]) -> Decision: ...
-
-    def is_shown(self, relative: str) -> bool: ...
-
-    def may_view(self, relative: str) -> bool: ...
-
-    def allows(self, action: Action) -> bool: ...
+from paddock.values.entries import Entry
 
 
 class PolicyJudge:
-    __slots__ = ("_chain", "_judge", "_policy")
+    __slots__ = ("_judge", "chain", "policy")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
-        self._policy = policy
-        self._chain = chain
+        self.policy = policy
+        self.chain = chain
         self._judge = judge_for(policy, chain)
 
     @property
-    def chain(self) -> AgentChain:
-        return self._chain
-
-    @property
     def policy_digest(self) -> str:
-        return self._policy.digest
+        return self.policy.digest
 
     def decide(self, actions: Sequence[Action]) -> Decision:
         if len(actions) == 1:
             # Nearly every call: the compiled judge, without the general case round it.
             return self._judge.decide(actions[0])
-        return decide(self._policy, self._chain, actions, writer_of(actions))
+        return decide(self.policy, self.chain, actions, writer_of(actions))
 
     def is_shown(self, relative: str) -> bool:
-        return self._policy.guards.find_secret(relative) is None
+        return self.policy.guards.find_secret(relative) is None
 
     def may_view(self, relative: str) -> bool:
         return self.allows(Action("file", "view", relative))
@@ -74,41 +54,26 @@ class PolicyJudge:
         return self._judge.decide(action).outcome is Outcome.ALLOW
 
 
-class OperatorJudge:
-    """A person at the command line decides by asking; the record names `tool` as the rule."""
+class OperatorJudge(PolicyJudge):
+    """A person at the command line decides by asking; the record names `tool` as the rule.
 
-    __slots__ = ("_chain", "_policy_digest", "_shown", "_tool")
+    They are shown no more than the agent whose workspace it is.
+    """
 
-    def __init__(self, tool: str, shown: Judge) -> None:
-        self._chain = (Agent(OPERATOR, "operator"),)
-        self._policy_digest = shown.policy_digest
-        self._shown = shown
+    __slots__ = ("_tool",)
+
+    def __init__(self, tool: str, shown: PolicyJudge) -> None:
+        super().__init__(shown.policy, shown.chain)
+        self.chain = (Agent(OPERATOR, "operator"),)
         self._tool = tool
-
-    @property
-    def chain(self) -> AgentChain:
-        return self._chain
-
-    @property
-    def policy_digest(self) -> str:
-        return self._policy_digest
 
     def decide(self, actions: Sequence[Action]) -> Decision:
         """Yes: whoever can start this program as the plane's owner can change every file."""
         rule = RuleMatch(Outcome.ALLOW, self._tool, "operator", "built-in", 0)
         action = str(actions[0]) if actions else self._tool
         return Decision(
-            Outcome.ALLOW, action, "a person asked for it", rule, "", self._policy_digest, (rule,)
+            Outcome.ALLOW, action, "a person asked for it", rule, "", self.policy_digest, (rule,)
         )
-
-    def is_shown(self, relative: str) -> bool:
-        return self._shown.is_shown(relative)
-
-    def may_view(self, relative: str) -> bool:
-        return self._shown.may_view(relative)
-
-    def allows(self, action: Action) -> bool:
-        return self._shown.allows(action)
 
 
 _NOBODY: Final = NoApprover()
@@ -125,11 +90,12 @@ class Context(Struct, frozen=True):
     """
 
     registry: Registry
-    judge: Judge
+    judge: PolicyJudge
     ports: Ports
     ledger: Ledger
     approver: Approver
-    approvals: ApprovalLog
+    record_approval: Callable[[Entry], None]
+    """Puts a question or its answer on record. Raises: PaddockError; then it does not count."""
     caller: Caller
     randomness: Callable[[int], bytes]
     keeper: Approver = _NOBODY

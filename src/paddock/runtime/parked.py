@@ -1,52 +1,21 @@
-"""A call that waits for somebody's answer, as its file keeps it. Pure.
+"""A call that waits for somebody's answer: as its file keeps it, and as it is on record. Pure.
 
 The arguments are kept whole, for the call may be resumed: the file is private to the
 plane's owner (mode 0600), and ledgers hold only the digest.
 """
 
 import json
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, cast
 
 from msgspec import Meta, Struct
 
-from paddock.errors import (
-    ApprovalExpiredError,
-    DirectoryNotEmptyError,
-    FileChangedError,
-    PathError,
-    PathExistsError,
-    PathNotADirectoryError,
-    PathNotAFileError,
-    PathNotFoundError,
-    PathThroughLinkError,
-    SpecialFileError,
-    StorageFullError,
-)
 from paddock.plane.json_files import JsonFile, parse_file
-from paddock.policy.settings import Git
-from paddock.runtime.approvals import ApprovalRequest
-from paddock.sandbox.changes.commit import Footing
-from paddock.sandbox.changes.parking import ParkedSet, digests_of
-from paddock.storage.history import History, current_call
-from paddock.storage.journal import Journal
+from paddock.runtime.approvals import ApprovalRequest, shown_digest
+from paddock.runtime.records import GRANTED, KEPT, REFUSED, USED
 from paddock.text.json import Strict
-from paddock.text.show import quote, show_name
-from paddock.tools.arguments import ArgumentType, needed_text, result_schema
-from paddock.tools.effects import change_json, changes_of, within_entry
-from paddock.tools.spec import Effects, Ports, RefusedPath, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import Json
-from paddock.values.decisions import Action
 from paddock.values.entries import digest_of_json
-from paddock.workspace.apply import commit_changes, note_changes
-from paddock.workspace.changes import (
-    ChangeReceipt,
-    MakeDirectory,
-    MakeLink,
-    SetMetadata,
-    StagedChange,
-    WriteFile,
-)
 
 FORMAT: Final = 1
 State = Literal["waiting", "granted", "refused"]
@@ -68,7 +37,7 @@ class Parked(Struct, frozen=True):
 
     @property
     def changes_digest(self) -> str:
-        return "" if self.changes is None else digest_of_changes(self.changes)
+        return "" if self.changes is None else digest_of_json(self.changes)
 
     @property
     def pin(self) -> str:
@@ -181,152 +150,40 @@ def parse_parked(content: bytes, file: str) -> Parked:
     )
 
 
-def digest_of_changes(changes: Json) -> str:
-    return digest_of_json(changes)
+class Answers(Struct, frozen=True):
+    rows: Sequence[Mapping[str, Json]]
+
+    def is_kept(self, parked: Parked) -> bool:
+        return any(_keeps(answer, parked) for answer in self._to(parked))
+
+    def is_granted(self, parked: Parked, now: float) -> bool:
+        # Threat: the file of a grant that was taken back is put in its place again.
+        said = [row for row in self._to(parked) if row.get("answer") in (GRANTED, REFUSED)]
+        return bool(said) and _counts(said[0], parked, now) and not self.is_used(parked)
+
+    def is_used(self, parked: Parked) -> bool:
+        return any(answer.get("answer") == USED for answer in self._to(parked))
+
+    def _to(self, parked: Parked) -> Sequence[Mapping[str, Json]]:
+        return [row for row in self.rows if row.get("request") == parked.id]
 
 
-# It is a tool that no model has, as undo is: bound, recorded before it acts and after, kept
-# in the history. Nothing runs again: exactly what was shown comes into the workspace, or
-# nothing where something else stands there by now.
-
-_ROWS_MAX: Final = 50
-_CHANGED: Final = (
-    DirectoryNotEmptyError,
-    FileChangedError,
-    PathExistsError,
-    PathNotADirectoryError,
-    PathNotAFileError,
-    PathNotFoundError,
-    PathThroughLinkError,
-    SpecialFileError,
-)
-"""What a set meets where somebody has changed the workspace. Anything else is in its way."""
-_USED_UP: Final = (
-    "nothing was changed, and the grant is used up: see to what is in the way, then run the"
-    " command again"
-)
+def _keeps(answer: Mapping[str, Json], parked: Parked) -> bool:
+    shown = shown_digest(parked.request)
+    return (
+        answer.get("answer") == KEPT
+        and answer.get("digest") == parked.request.digest
+        and answer.get("changes", "") == parked.changes_digest
+        # An earlier version recorded no digest of what is shown; such a request ends in a day.
+        and answer.get("shown", shown) == shown
+    )
 
 
-class CommitArguments(ArgumentType):
-    request: str = needed_text("The request whose changes are committed.")
-    agent: str = needed_text("The agent whose command made them.")
-
-
-class _Plan(Struct, frozen=True):
-    actions: tuple[Action, ...]
-
-
-class CommitParked(Struct, frozen=True):
-    parked: ParkedSet
-    history: History
-    journal: Journal
-    git: Git
-
-    def resolve(self, arguments: CommitArguments, ports: Ports) -> _Plan:
-        """Raises: ApprovalExpiredError: the history has pruned a content of it."""
-        del arguments, ports
-        store = self.history.store
-        for digest in digests_of(self.parked.phases):
-            if not store.has(digest):
-                raise ApprovalExpiredError(
-                    "what was to be committed is not kept any more", hint="run the command again"
-                )
-            store.verify(digest)
-        return _Plan(tuple(_action(change) for phase in self.parked.phases for change in phase))
-
-    def run(self, plan: _Plan, ports: Ports) -> ToolOutput:
-        """Nothing has changed where this raises what follows, and the grant is used up.
-
-        Raises: ApprovalExpiredError: something else stands there; PathError, StorageFullError: a
-        directory stays locked or is closed to us, or there is no space.
-        """
-        del plan
-        running = current_call()
-        try:
-            receipt = commit_changes(
-                ports.workspace,
-                self.parked.phases,
-                self.history.store,
-                self.journal,
-                label="" if running is None else running.mark.call_id,
-                witness=partial(note_changes, self.history),
-                condition=self._footing(ports),
-            )
-        except _CHANGED as error:
-            raise ApprovalExpiredError(
-                f"the workspace has changed since the command ran: {error.message}",
-                hint="nothing was changed; run the command again",
-            ) from error
-        except (PathError, StorageFullError) as error:
-            raise type(error)(error.message, where=error.where, hint=_USED_UP) from error
-        return self._told(receipt)
-
-    def _footing(self, ports: Ports) -> Footing:
-        tree, parked, store = ports.workspace, self.parked, self.history.store
-        return Footing(tree.root_fd, parked.phases, store, self.git, parked.above, tree.resolution)
-
-    def _told(self, receipt: ChangeReceipt) -> ToolOutput:
-        rows = changes_of(receipt.changes)
-        count = "1 change" if len(rows) == 1 else f"{len(rows)} changes"
-        said = [f"committed {count}", *(f"  {r.kind} {quote(r.path)}" for r in rows)]
-        if len(rows) > _ROWS_MAX:
-            said[_ROWS_MAX + 1 :] = [f"  [and {len(rows) - _ROWS_MAX} more]"]
-        refused, more = self.parked.refused, self.parked.refused_more
-        details: dict[str, Json] = {
-            "changes": [change_json(change) for change in rows],
-            "changes_refused": [{"path": each.path, "rule": each.rule} for each in refused],
-        }
-        if more:
-            details["not_listed"] = {"changes_refused": more}
-        listed, stored = within_entry(tuple(rows), self.history.keep_for_ledger)
-        return ToolOutput(
-            "\n".join([*said, *self._refused_rows()]),
-            details,
-            listed,
-            stored=stored,
-            refused=tuple(RefusedPath(each.path, each.code, each.rule) for each in refused),
-            refused_more=more,
-        )
-
-    def _refused_rows(self) -> list[str]:
-        refused = self.parked.refused
-        count = len(refused) + self.parked.refused_more
-        if not count:
-            return []
-        rows = [f"  {show_name(r.path)}: {show_name(r.rule)}" for r in refused[:_ROWS_MAX]]
-        more = [f"  [and {count - _ROWS_MAX} more]"] if count > _ROWS_MAX else []
-        return [f"changes refused: {count}", *rows, *more]
-
-
-def _action(change: StagedChange) -> Action:
-    operation = "delete"
-    if isinstance(change, WriteFile | MakeDirectory):
-        operation = "create"
-    elif isinstance(change, MakeLink):
-        operation = "link"
-    elif isinstance(change, SetMetadata):
-        operation = "mode"
-    return Action("file", operation, change.path.relative)
-
-
-SPEC: Final = ToolSpec(
-    name="commit_parked",
-    title="Commit kept changes",
-    description="Commit what a command left, after it was approved. For people, not for models.",
-    toolset="operator",
-    arguments=CommitArguments,
-    effects=Effects(reads_only=False, is_destructive=True),
-    output_schema=result_schema(
-        {
-            "changes": {"type": "array", "items": {"type": "object"}},
-            "changes_refused": {"type": "array", "items": {"type": "object"}},
-            "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
-        }
-    ),
-)
-
-
-def commit_tool(
-    parked: ParkedSet, history: History, journal: Journal, git: Git
-) -> Tool[CommitArguments]:
-    return Tool(SPEC, CommitParked(parked, history, journal, git))
+def _counts(answer: Mapping[str, Json], parked: Parked, now: float) -> bool:
+    until = answer.get("expires_at")
+    return (
+        answer.get("answer") == GRANTED
+        and answer.get("digest") == parked.request.digest
+        and type(until) is int
+        and now < until
+    )

@@ -1,21 +1,20 @@
 """What a call leaves in the ledger: entries made from a call, its decision, its outcome.
 
 With them a decision can be made again and an effect checked. Content that a tool
-declares as such, and any long text, is kept as a salted digest (see `contents`):
+declares as such, and any long text, is kept as a salted digest:
 small value spaces make unsalted digests guessable.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
 
 from paddock.errors import ApprovalRefusedError, CallCancelledError
 from paddock.limits import effects_listed_max
 from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
-from paddock.runtime.contents import Contents
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
@@ -50,6 +49,7 @@ from paddock.values.entries import (
 
 if TYPE_CHECKING:
     from paddock.runtime.parked import Parked
+    from paddock.storage.history import BlobStore
     from paddock.storage.notes import CallMark
 
 _TEXT_KEPT_MAX: Final = 4096
@@ -60,7 +60,48 @@ _NAME_DIGITS: Final = 16
 _ARGUMENTS_KEPT_MAX: Final = 100
 """So many arguments are kept, so that no call is too large for its entry; the rest is counted."""
 _SHARED_KEPT_MAX: Final = 256
+_SALT_BYTES: Final = 16
 _UNDECLARED: Final[Mapping[str, Argument]] = {}
+
+
+class Contents(Protocol):
+    def stand_in(self, content: bytes) -> dict[str, Json]:
+        """Return digest and size for it. Raises: StorageFullError, HostError, ConfigError."""
+        ...
+
+    def sync(self) -> None:
+        """Wait until what was taken is safe from a power cut; raises as `stand_in`."""
+        ...
+
+
+class DigestsAlone:
+    """Keeps nothing; the salt stands in the entry, so that no table of digests helps."""
+
+    __slots__ = ("_randomness",)
+
+    def __init__(self, randomness: Callable[[int], bytes]) -> None:
+        self._randomness = randomness
+
+    def stand_in(self, content: bytes) -> dict[str, Json]:
+        salt = self._randomness(_SALT_BYTES)
+        digest = hashlib.sha256(salt + content).hexdigest()
+        return {"salted_sha256": digest, "salt": salt.hex(), "bytes": len(content)}
+
+    def sync(self) -> None:
+        pass
+
+
+class KeptContents:
+    __slots__ = ("_blobs",)
+
+    def __init__(self, blobs: "BlobStore") -> None:
+        self._blobs = blobs
+
+    def stand_in(self, content: bytes) -> dict[str, Json]:
+        return {"salted_sha256": self._blobs.put(content), "bytes": len(content)}
+
+    def sync(self) -> None:
+        self._blobs.sync()
 
 
 class Caller(Struct, frozen=True):
@@ -396,19 +437,19 @@ KEPT: Final = "kept"
 """Nobody could be asked; the request was put into the inbox."""
 
 
-def approval_asked(request: ApprovalRequest, session_id: str) -> Entry:
+def approval_asked(request: ApprovalRequest) -> Entry:
     return Entry(
         event_type=APPROVAL_ASKED,
         decision="ask",
         reason=clean(request.reason),
-        session_id=session_id,
+        session_id=request.session_id,
         agent=request.agent,
         call_id=kept_name(request.call_id),
         metadata=_request_json(request),
     )
 
 
-def approval_answered(request: ApprovalRequest, approval: Approval, session_id: str) -> Entry:
+def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
     answer: dict[str, Json] = {"by": clean(approval.by), "note": clean(approval.note)}
     if not approval.is_granted:
         answer["code"] = approval.code
@@ -423,7 +464,7 @@ def approval_answered(request: ApprovalRequest, approval: Approval, session_id: 
     return Entry(
         event_type=APPROVAL_ANSWERED,
         decision="allow" if approval.is_granted else "deny",
-        session_id=session_id,
+        session_id=request.session_id,
         agent=request.agent,
         call_id=kept_name(request.call_id),
         metadata={**_request_json(request), **answer},

@@ -1,7 +1,7 @@
-"""Undo: what a person asks for, through the same door as every call.
+"""Undo, and the commit of kept changes: what a person asks for, by the door of every call.
 
-It is a tool that no model has. Its call is bound, decided, recorded before it acts and
-after, and what it replaces is kept: so an undo can be undone.
+They are tools that no model has. Their calls are bound, decided, recorded before they act
+and after, and what they replace is kept: so an undo can be undone.
 """
 
 import contextlib
@@ -13,22 +13,40 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from paddock.errors import FileChangedError, PathNotFoundError, ToolError
-from paddock.runtime.past import PastCall
-from paddock.storage.history import History
+from paddock.errors import (
+    ApprovalExpiredError,
+    DirectoryNotEmptyError,
+    FileChangedError,
+    PathError,
+    PathExistsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    PathThroughLinkError,
+    SpecialFileError,
+    StorageFullError,
+    ToolError,
+)
+from paddock.policy.settings import Git
+from paddock.runtime.past import PastCall, state_at
+from paddock.sandbox.changes.commit import Footing
+from paddock.sandbox.changes.parking import ParkedSet, digests_of
+from paddock.storage.history import History, current_call
 from paddock.storage.journal import Journal
 from paddock.storage.notes import DoingEntry
 from paddock.storage.objects import StoreReader
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, result_schema
 from paddock.tools.effects import change_json, change_of_doing, changes_of, within_entry
-from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import Change, Effects, Ports, RefusedPath, Tool, ToolOutput, ToolSpec
+from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, Workspace, WorkspacePath, WritePath
 from paddock.workspace.apply import commit_changes, note_changes
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
+    ChangeReceipt,
     EntryState,
     MakeDirectory,
     MakeLink,
@@ -40,7 +58,6 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
     entry_seen,
-    entry_state,
 )
 from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import escapes_root, join_parts, parse_asked
@@ -156,10 +173,6 @@ class UndoTree(Struct, frozen=True):
         while above and above not in self.leaves:
             above = above.rpartition("/")[0]
         return above != ""
-
-
-def state_at(workspace: Workspace, path: str) -> EntryState | None:
-    return entry_state(workspace, workspace.resolve_entry(path))
 
 
 def _stands(change: Change, now: EntryState | None) -> bool:
@@ -350,9 +363,7 @@ class Undo(Struct, frozen=True):
 
     def _output(self, changes: Sequence[Change]) -> ToolOutput:
         said = [f"undone: {self.call.tool} {self.call.call_id}"]
-        said += [f"  {describe(change)}" for change in changes[:_ROWS_MAX]]
-        if len(changes) > _ROWS_MAX:
-            said.append(f"  [and {len(changes) - _ROWS_MAX} more]")
+        said += _cut([f"  {_described(change)}" for change in changes])
         details = {
             "undone": self.call.call_id,
             "changes": [change_json(change) for change in changes],
@@ -405,13 +416,13 @@ def _move(moved: _Move, ports: Ports) -> Change:
     return change_of_doing(receipt.doing)
 
 
-def describe(change: Change) -> str:
+def _described(change: Change) -> str:
     path = show_name(change.path)
     what = "" if change.entry == "file" else f" ({change.entry})"
     return f"{change.kind} {path}{what}" + (f" to {show_name(change.to)}" if change.to else "")
 
 
-SPEC: Final = ToolSpec(
+_UNDO_SPEC: Final = ToolSpec(
     name="undo",
     title="Undo a call",
     description="Bring back what a call replaced. For people, not for models.",
@@ -425,4 +436,146 @@ SPEC: Final = ToolSpec(
 
 
 def undo_tool(call: PastCall, history: History, journal: Journal) -> Tool[UndoArguments]:
-    return Tool(SPEC, Undo(call, history, journal))
+    return Tool(_UNDO_SPEC, Undo(call, history, journal))
+
+
+# What a command left and was kept for a person. Nothing runs again: exactly what was shown
+# comes into the workspace, or nothing where something else stands there by now.
+
+_CHANGED: Final = (
+    DirectoryNotEmptyError,
+    FileChangedError,
+    PathExistsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    PathThroughLinkError,
+    SpecialFileError,
+)
+"""What a set meets where somebody has changed the workspace. Anything else is in its way."""
+_USED_UP: Final = (
+    "nothing was changed, and the grant is used up: see to what is in the way, then run the"
+    " command again"
+)
+
+
+class CommitArguments(ArgumentType):
+    request: str = needed_text("The request whose changes are committed.")
+    agent: str = needed_text("The agent whose command made them.")
+
+
+class _Commit(Struct, frozen=True):
+    actions: tuple[Action, ...]
+
+
+class CommitParked(Struct, frozen=True):
+    parked: ParkedSet
+    history: History
+    journal: Journal
+    git: Git
+
+    def resolve(self, arguments: CommitArguments, ports: Ports) -> _Commit:
+        """Raises: ApprovalExpiredError: the history has pruned a content of it."""
+        del arguments, ports
+        store = self.history.store
+        for digest in digests_of(self.parked.phases):
+            if not store.has(digest):
+                raise ApprovalExpiredError(
+                    "what was to be committed is not kept any more", hint="run the command again"
+                )
+            store.verify(digest)
+        return _Commit(tuple(_action(change) for phase in self.parked.phases for change in phase))
+
+    def run(self, plan: _Commit, ports: Ports) -> ToolOutput:
+        """Nothing has changed where this raises what follows, and the grant is used up.
+
+        Raises: ApprovalExpiredError: something else stands there; PathError, StorageFullError: a
+        directory stays locked or is closed to us, or there is no space.
+        """
+        del plan
+        running = current_call()
+        try:
+            receipt = commit_changes(
+                ports.workspace,
+                self.parked.phases,
+                self.history.store,
+                self.journal,
+                label="" if running is None else running.mark.call_id,
+                witness=partial(note_changes, self.history),
+                condition=self._footing(ports),
+            )
+        except _CHANGED as error:
+            raise ApprovalExpiredError(
+                f"the workspace has changed since the command ran: {error.message}",
+                hint="nothing was changed; run the command again",
+            ) from error
+        except (PathError, StorageFullError) as error:
+            raise type(error)(error.message, where=error.where, hint=_USED_UP) from error
+        return self._told(receipt)
+
+    def _footing(self, ports: Ports) -> Footing:
+        tree, parked, store = ports.workspace, self.parked, self.history.store
+        return Footing(tree.root_fd, parked.phases, store, self.git, parked.above, tree.resolution)
+
+    def _told(self, receipt: ChangeReceipt) -> ToolOutput:
+        rows = changes_of(receipt.changes)
+        count = "1 change" if len(rows) == 1 else f"{len(rows)} changes"
+        said = [f"committed {count}", *_cut([f"  {r.kind} {quote(r.path)}" for r in rows])]
+        refused, more = self.parked.refused, self.parked.refused_more
+        if refused or more:
+            said.append(f"changes refused: {len(refused) + more}")
+            said += _cut([f"  {show_name(r.path)}: {show_name(r.rule)}" for r in refused], more)
+        details: dict[str, Json] = {
+            "changes": [change_json(change) for change in rows],
+            "changes_refused": [{"path": each.path, "rule": each.rule} for each in refused],
+        }
+        if more:
+            details["not_listed"] = {"changes_refused": more}
+        listed, stored = within_entry(tuple(rows), self.history.keep_for_ledger)
+        return ToolOutput(
+            "\n".join(said),
+            details,
+            listed,
+            stored=stored,
+            refused=tuple(RefusedPath(each.path, each.code, each.rule) for each in refused),
+            refused_more=more,
+        )
+
+
+def _cut(rows: list[str], more: int = 0) -> list[str]:
+    more += max(0, len(rows) - _ROWS_MAX)
+    return [*rows[:_ROWS_MAX], *([f"  [and {more} more]"] if more else [])]
+
+
+def _action(change: StagedChange) -> Action:
+    operation = "delete"
+    if isinstance(change, WriteFile | MakeDirectory):
+        operation = "create"
+    elif isinstance(change, MakeLink):
+        operation = "link"
+    elif isinstance(change, SetMetadata):
+        operation = "mode"
+    return Action("file", operation, change.path.relative)
+
+
+_COMMIT_SPEC: Final = ToolSpec(
+    name="commit_parked",
+    title="Commit kept changes",
+    description="Commit what a command left, after it was approved. For people, not for models.",
+    toolset="operator",
+    arguments=CommitArguments,
+    effects=Effects(reads_only=False, is_destructive=True),
+    output_schema=result_schema(
+        {
+            "changes": {"type": "array", "items": {"type": "object"}},
+            "changes_refused": {"type": "array", "items": {"type": "object"}},
+            "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
+        }
+    ),
+)
+
+
+def commit_tool(
+    parked: ParkedSet, history: History, journal: Journal, git: Git
+) -> Tool[CommitArguments]:
+    return Tool(_COMMIT_SPEC, CommitParked(parked, history, journal, git))

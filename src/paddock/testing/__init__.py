@@ -1,6 +1,5 @@
 """Shipped fakes of the real things.
 
-    scripted_model     a model that says what a script says
     memory_ledger, memory_collector   without a disk, without a database
     faulty_disk        a disk of which a chosen call fails
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from paddock.assembly.approvals import Answers
 from paddock.ledger.query import Filter, query
 from paddock.runtime.approvals import ApprovalRequest, shown_digest
-from paddock.runtime.parked import Parked
+from paddock.runtime.parked import Answers, Parked
 from tests.support.indexes import hide_all, index_all
 from tests.unit.apps.conftest import User
 

@@ -13,13 +13,8 @@ from paddock.providers.scripted import (
     ScriptedModel,
     parse_script,
 )
-from paddock.testing import scripted_model
 from paddock.values.models import Stop, ToolUse, Usage
 from tests.support.models import CLASSIFY, Listener, asking
-
-
-def test_the_shipped_fake_is_the_provider_itself():
-    assert scripted_model.ScriptedModel is ScriptedModel
 
 
 def test_steps_go_out_in_order():

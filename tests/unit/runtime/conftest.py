@@ -19,6 +19,7 @@ from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.values.decisions import Agent, AgentChain
+from paddock.values.entries import Entry
 from paddock.workspace import Workspace
 
 ASKING = """
@@ -48,16 +49,13 @@ class Answers(Struct, dict=True):
 class Recorded(Struct, dict=True):
     """An approval log in memory."""
 
-    events: list[tuple[str, str, bool | None]] = field(default_factory=list)
+    events: list[tuple[str, str, str]] = field(default_factory=list)
     failure: PaddockError | None = None
 
-    def asked(self, request: ApprovalRequest) -> None:
+    def record(self, entry: Entry) -> None:
         if self.failure is not None:
             raise self.failure
-        self.events.append(("asked", request.digest, None))
-
-    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
-        self.events.append(("answered", request.digest, approval.is_granted))
+        self.events.append((entry.event_type, entry.metadata["digest"], entry.decision))
 
 
 class Door(Struct, dict=True):
@@ -81,7 +79,7 @@ class Door(Struct, dict=True):
             ports=Ports(self.workspace, judge),
             ledger=self.ledger,
             approver=approver or NoApprover(),
-            approvals=self.approvals,
+            record_approval=self.approvals.record,
             caller=Caller(chain, "SES-1"),
             randomness=lambda count: b"\7" * count,
             monotonic_ns=lambda: 0,

@@ -275,7 +275,10 @@ def test_a_question_and_its_answer_are_on_record_before_they_count(door):
     answers = Answers()
     door.call("delete_file", answers, path="a")
     digest = answers.asked[0].digest
-    assert door.approvals.events == [("asked", digest, None), ("answered", digest, True)]
+    assert door.approvals.events == [
+        ("APPROVAL_ASKED", digest, "ask"),
+        ("APPROVAL_ANSWERED", digest, "allow"),
+    ]
 
 
 def test_a_question_that_cannot_be_recorded_is_not_put_and_the_call_does_not_run(door):
@@ -350,7 +353,10 @@ def test_an_approver_that_fails_or_is_unclear_is_a_no_on_record(door, said):
     (door.root / "a").write_bytes(b"x")
     result = door.call("delete_file", Unclear(said), path="a")
     assert (result.refusal.code, door.names()) == ("approval.unavailable", ["a"])
-    assert [event[0] for event in door.approvals.events] == ["asked", "answered"]
+    assert [event[0] for event in door.approvals.events] == [
+        "APPROVAL_ASKED",
+        "APPROVAL_ANSWERED",
+    ]
 
 
 def test_an_approver_that_changes_what_it_was_shown_does_not_change_the_record(door):

@@ -4,7 +4,6 @@ import json
 import os
 import stat
 import threading
-from pathlib import Path
 
 import pytest
 from msgspec import Struct, field
@@ -19,48 +18,27 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.providers.failures import CancelToken
-from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover, YesApprover
-from paddock.runtime.asking import (
+from paddock.runtime.approvals import (
+    CANCELLED,
+    Approval,
+    ApprovalRequest,
+    InboxApprover,
+    Limited,
+    NoApprover,
+    YesApprover,
+)
+from paddock.runtime.inbox import (
     ACTIONS_CHANGED,
     AGENT_CHANGED,
-    CANCELLED,
     POLICY_CHANGED,
     SANDBOX_CHANGED,
     TARGET_CHANGED,
     ChangedSince,
-    InboxApprover,
-    Limited,
+    Inbox,
 )
-from paddock.runtime.inbox import Inbox
 from paddock.runtime.parked import Parked
-from paddock.runtime.records import GRANTED, USED
-
-
-class Book(Struct, dict=True):
-    granted: list[Parked] = field(default_factory=list)
-    used: set[str] = field(default_factory=set)
-
-    def answered(self, parked: Parked, answer: str) -> None:
-        if answer == GRANTED:
-            self.granted.append(parked)
-        if answer == USED:
-            self.used.add(parked.id)
-
-    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
-        self.used.add(approval.request_id)
-
-    def is_used(self, parked: Parked) -> bool:
-        return parked.id in self.used
-
-    def is_granted(self, parked: Parked, now: float) -> bool:
-        return parked.id not in self.used and any(
-            (each.id, each.request.digest) == (parked.id, parked.request.digest)
-            and now < each.expires_at
-            for each in self.granted
-        )
-
-    def is_kept(self, parked: Parked) -> bool:
-        return True
+from paddock.values.entries import Entry
+from tests.support.books import Book
 
 
 class Contents(Struct, dict=True):
@@ -99,10 +77,11 @@ def place(tmp_path) -> Place:
     made = Place(None, book)
     made.inbox = Inbox(
         tmp_path / "calls",
-        book,
+        book.record,
+        book.answers,
         lambda: made.now,
         lambda size: next(count).to_bytes(size, "big"),
-        made.contents,
+        made.contents.release,
     )
     return made
 
@@ -296,41 +275,33 @@ def test_an_answer_that_was_settled_does_not_count_again_when_its_file_is_put_ba
     assert not place.inbox.settle(request(), yes_to(kept.id))
 
 
-class PuttingBack(Book, frozen=True, kw_only=True):
-    """As a book is, while somebody puts the file back as soon as its grant is looked up."""
-
-    file: Path
-    content: bytes
-
-    def is_granted(self, parked: Parked, now: float) -> bool:
-        self.file.write_bytes(self.content)
-        return super().is_granted(parked, now)
-
-
 def test_a_grant_whose_file_is_put_back_while_it_is_taken_counts_once(place):
     kept = place.inbox.keep(request())
     place.inbox.grant(kept.id, "operator")
     file = file_of(place, kept)
-    book = PuttingBack(place.book.granted, file=file, content=file.read_bytes())
-    inbox = replace(place.inbox, book=book)
+    content = file.read_bytes()
+
+    def put_back(wanted: str):
+        file.write_bytes(content)
+        return place.book.answers(wanted)
+
+    inbox = replace(place.inbox, answers=put_back)
     assert inbox.take(request()).is_granted
     # Before the call that took it has come to anything.
-    book.file.write_bytes(book.content)
+    file.write_bytes(content)
     assert inbox.take(request()) is None
 
 
 def test_a_use_that_cannot_be_put_on_record_is_none(place):
     kept = place.inbox.keep(request())
     place.inbox.grant(kept.id, "operator")
-    inbox = replace(place.inbox, book=Full(place.book.granted))
-    with pytest.raises(LedgerFullError):
-        inbox.take(request())
-    assert place.inbox.take(request()).is_granted
 
-
-class Full(Book):
-    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
+    def fail(entry: Entry) -> None:
         raise LedgerFullError("no space for the ledger")
+
+    with pytest.raises(LedgerFullError):
+        replace(place.inbox, record=fail).take(request())
+    assert place.inbox.take(request()).is_granted
 
 
 class Says:
@@ -413,7 +384,7 @@ def swept_with_the_next(place: Place, asked: ApprovalRequest, kept: Parked) -> N
 def committed_without_a_record(place: Place, asked: ApprovalRequest, kept: Parked) -> None:
     del asked
     granted = place.inbox.grant(kept.id, "operator")
-    place.book.granted.clear()
+    place.book.rows.clear()
     assert not place.inbox.take_changes(granted)
 
 

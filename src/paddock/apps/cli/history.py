@@ -18,8 +18,7 @@ from paddock.apps.command import (
 from paddock.apps.console import EXIT_INTEGRITY, Console, exit_of_call
 from paddock.assembly.past import Past, UndoStanding, open_past
 from paddock.errors import UsageError
-from paddock.runtime.past import PastCall, told_changes, undos_that_stand
-from paddock.runtime.past_diff import Diffs
+from paddock.runtime.past import Diffs, PastCall, told_changes, undos_that_stand
 from paddock.text.show import quote, show_name
 from paddock.tools.effects import change_json
 from paddock.values.calls import Json

@@ -23,7 +23,7 @@ from paddock.runtime.approvals import Approval
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.parked import Parked
 from paddock.runtime.prepared import Bounds
-from paddock.runtime.records import REFUSED
+from paddock.runtime.records import REFUSED, answered_later
 from paddock.runtime.runtime import Runtime
 from paddock.values.calls import Json, ToolResult
 
@@ -206,7 +206,7 @@ def settle_changes(
     if approval.is_granted:
         return _bring_in(served, parked, approval, bounds)
     if approval.code == errors.ApprovalRefusedError.code:
-        served.inbox.book.answered(replace(parked, answered_by=approval.by), REFUSED)
+        served.inbox.record(answered_later(replace(parked, answered_by=approval.by), REFUSED))
         served.inbox.forget_waiting(request)
         return _refused(served, parked, approval, bounds)
     kept = replace(
