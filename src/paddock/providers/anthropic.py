@@ -96,7 +96,6 @@ class MessageAssembly:
         self.is_complete = False
 
     def feed(self, event: Mapping[str, Json]) -> str:
-        """The text in it. Raises: ProviderError for an event that cannot come now."""
         kind = as_text(event.get("type"))
         if kind not in _EVENTS:
             return ""  # New kinds may be added to the API; none of them ends a message.
@@ -113,7 +112,10 @@ class MessageAssembly:
             case "content_block_stop":
                 _close(self._block(event))
             case "message_delta":
-                self._end(event)
+                if self._message is not None:
+                    self._message.update(as_map(event.get("delta")))
+                given = as_map(event.get("usage"))
+                self._usage.update({n: count for n, count in given.items() if count is not None})
             case _:
                 if any(block.is_open for block in self._blocks.values()):
                     raise _out_of_order("message_stop before the end of a block")
@@ -121,7 +123,6 @@ class MessageAssembly:
         return ""
 
     def message(self) -> Mapping[str, Json]:
-        """The whole message. `is_exact` false: a piece was not understood and is missing."""
         return {
             **(self._message or {}),
             "content": [self._blocks[index].content for index in sorted(self._blocks)],
@@ -168,12 +169,6 @@ class MessageAssembly:
             self._is_exact = False
         return ""
 
-    def _end(self, event: Mapping[str, Json]) -> None:
-        if self._message is not None:
-            self._message.update(as_map(event.get("delta")))
-        given = as_map(event.get("usage"))
-        self._usage.update({name: count for name, count in given.items() if count is not None})
-
 
 def _close(block: _Block) -> None:
     block.is_open = False
@@ -205,8 +200,6 @@ def request_body(request: ModelRequest, model: str, issued: str) -> dict[str, Js
     """The body of POST /v1/messages, streaming. The API takes no temperature any more.
 
     With `issued`, the answer comes as a call to a tool of that name.
-
-    Raises: ConfigError for an output schema that the API's form cannot hold.
     """
     body: dict[str, Json] = {
         "model": model,
@@ -340,13 +333,15 @@ class AnthropicWire(Struct, frozen=True):
         raw = as_text(message.get("stop_reason"))
         stop = STOPS.get(raw, Stop.UNKNOWN)
         is_exact = message.get("is_exact", True) is True
+        details = as_map(message.get("stop_details"))
+        why = (as_text(details.get("category")), as_text(details.get("explanation")))
         parts = Parts(
             text="".join(texts),
             stop=stop,
             model=as_text(message.get("model")) or self.model,
             usage=_usage(message.get("usage")),
             stop_raw=raw,
-            stop_reason=_reason(as_map(message.get("stop_details"))),
+            stop_reason=": ".join(filter(None, why)),
             raw_ref=as_text(message.get("id")),
             native=Native(DIALECT, tuple(kept)) if is_exact else None,
         )
@@ -354,7 +349,6 @@ class AnthropicWire(Struct, frozen=True):
 
 
 def _kept_call(block: Mapping[str, Json], reader: CallReader) -> Json:
-    """The block as it is sent back; a call that was the answer goes back as its text."""
     given = block.get(RAW_INPUT)
     if given is None:
         # On this wire an object is what is expected; as text it is read like any other.
@@ -365,11 +359,6 @@ def _kept_call(block: Mapping[str, Json], reader: CallReader) -> Json:
         return {"type": "text", "text": raw_text(given) or "{}"}
     rest = {name: value for name, value in block.items() if name != RAW_INPUT}
     return {**rest, "id": call.id, "input": dict(readable_arguments(call))}
-
-
-def _reason(details: Mapping[str, Json]) -> str:
-    parts = (as_text(details.get("category")), as_text(details.get("explanation")))
-    return ": ".join(part for part in parts if part)
 
 
 def _usage(given: Json) -> Usage | None:

@@ -28,8 +28,6 @@ class _Session(Struct):
 
 
 class Budget:
-    """One scope. Made with `session_budget`, narrowed with `child`."""
-
     def __init__(self, session: _Session, chain: tuple[_Scope, ...]) -> None:
         self._session = session
         self._chain = chain
@@ -46,12 +44,10 @@ class Budget:
 
     @property
     def free(self) -> int | None:
-        """What can be reserved here now, every scope above considered; None: no limit."""
         with self._session.lock:
             return self._free()
 
     def child(self, name: str, limit: int | None = None) -> "Budget":
-        """A scope that draws on this one. Its own limit can only be narrower in effect."""
         return Budget(self._session, (_Scope(Account(name, limit)), *self._chain))
 
     def reserve(self, tokens: int, *, at_least: int | None = None) -> "TokenReservation":
@@ -90,7 +86,6 @@ class Budget:
         return min((each.free for each in accounts if each.free is not None), default=None)
 
     def _find_shortage(self, tokens: int) -> Shortage | None:
-        """The scope that has least and cannot give `tokens`; None where every scope can."""
         found: Shortage | None = None
         for scope in self._chain:
             account = scope.account
@@ -166,7 +161,6 @@ MESSAGE_TOKENS: Final = 8
 
 
 def estimate_input_tokens(request: ModelRequest) -> int:
-    """An upper estimate of the request's tokens, its tools and schemas included."""
     size = len(request_text(request).encode("utf-8", "surrogatepass"))
     framing = MESSAGE_TOKENS * (len(request.messages) + 1)
     return size // limits.model_bytes_per_token + framing

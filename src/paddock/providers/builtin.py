@@ -91,7 +91,6 @@ _LEADS: Final = {
 
 
 def small_talk(sentence: str, tools: Collection[str]) -> str:
-    """What to say to a greeting, thanks, or a question about itself; "" for anything else."""
     said = sentence.strip()
     if _GREETING.fullmatch(said):
         example = next((text for name, text in EXAMPLES.items() if name in tools), "help")
@@ -121,7 +120,6 @@ def not_here(wishes: Wishes, tools: Sequence[str]) -> str:
 
 
 def report(answers: Sequence[ToolAnswer], left: int) -> str:
-    """What the tools said, in order; `left` steps were not done because one failed."""
     parts = [_part(answer) for answer in answers]
     if left:
         parts.append(f"I stopped there: {left} more of what you asked for is not done.")
@@ -252,7 +250,6 @@ def _value(text: str, schema: Mapping[str, Json]) -> Json:
 
 
 def split_steps(text: str) -> list[str]:
-    """The sentences of a message: by lines, and by "then"; never inside quotation marks."""
     steps = [""]
     place = 0
     for found in _SEPARATOR.finditer(text):
@@ -293,7 +290,6 @@ class BuiltinModel:
         on_text: TextSink | None = None,
         cancel: Cancel | None = None,
     ) -> ModelTurn:
-        """The next call, or the answer."""
         if cancel is not None and cancel.is_cancelled:
             return cancelled_turn(self.model)
         sentence, since = _asked(request)

@@ -79,7 +79,6 @@ _EVENTS: Final = (
 
 
 def unquoted(text: str) -> str:
-    """The inside of quotation marks, else the text without a sentence's end."""
     if len(text) >= 2 and (text[0], text[-1]) in {('"', '"'), ("'", "'"), ("`", "`"), ("“", "”")}:
         return text[1:-1]
     return text.rstrip("?!.,:") or text
@@ -135,7 +134,6 @@ def _gate(found: Match) -> str:
 
 
 def _regex(found: Match) -> str:
-    """The text as a pattern; where it is none, the characters themselves."""
     text = found.groupdict().get("word") or _text(found)
     try:
         re.compile(text)
@@ -197,7 +195,6 @@ def _ledger(found: Match) -> Wishes:
 
 
 def _read(found: Match) -> Wishes:
-    """A file, or lines of it; nothing where it is not called like a file."""
     path = _path(found)
     if "file" not in found[0].lower().split() and not _is_like_a_file(path):
         return ()
@@ -321,7 +318,6 @@ _END: Final = lazy_pattern(r"(?<=[\w\"'`”)*])[.?!]+\s*$")
 
 
 def find_wishes(sentence: str) -> Wishes:
-    """Ways to do what the sentence asks for; none where no rule knows it."""
     said = sentence.strip()
     while (shorter := _PLEASE.sub("", said)) != said:
         said = shorter

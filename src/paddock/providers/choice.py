@@ -34,10 +34,8 @@ def choose_settings(
 ) -> ProviderSettings:
     """What an agent's configuration says, completed from `[providers.NAME]`.
 
-    `provider` is the name of such a table, or a kind of provider; empty is `builtin`.
-    A value that is given stands; an empty one is the table's.
-
-    Raises: ConfigError where there is neither.
+    `provider` is the name of such a table, or a kind of provider; empty is `builtin`. A value
+    that is given stands; an empty one is the table's.
     """
     name = provider or "builtin"
     table = next((each for each in known if each.name == name), None)
@@ -81,12 +79,9 @@ def open_provider(
     """The provider that the settings describe; nothing is sent yet, and no SDK is loaded.
 
     `variables` are those of the process: the keys, and `ANTHROPIC_BASE_URL` and
-    `OPENAI_BASE_URL` where the settings name no address. The model of `scripted` is
-    the path of its script. What `transport_for` makes for the key takes the place of the
-    network; the first two kinds need none.
-
-    Raises: ConfigError for settings that cannot be used, or a key that is not there;
-        HostError where the SDK is not installed.
+    `OPENAI_BASE_URL` where the settings name no address. The model of `scripted` is the path of
+    its script. What `transport_for` makes for the key takes the place of the network; the first
+    two kinds need none.
     """
     _require_known(settings)
     kind = settings.provider

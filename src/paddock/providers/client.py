@@ -37,8 +37,6 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread, started with the first exchange."""
-
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
@@ -47,7 +45,6 @@ class LoopThread:
         self._is_closed = False
 
     def submit(self, work: Coroutine[object, object, T]) -> Future[T]:
-        """Raises: ProviderError where the loop is closed."""
         with self._lock:
             if self._is_closed:
                 work.close()
@@ -84,8 +81,6 @@ async def _wind_up(last: Callable[[], Coroutine[object, object, None]]) -> None:
 
 
 class Exchange:
-    """One exchange: pieces of text come through it to the thread that waits."""
-
     def __init__(self, on_text: TextSink | None, cancel: Cancel | None) -> None:
         self._on_text = on_text
         self._cancel = cancel
@@ -120,7 +115,10 @@ class Exchange:
                 elif self._cancel is not None and self._cancel.is_cancelled:
                     return None
                 elif future.done():
-                    return _result(future)
+                    if future.cancelled():
+                        said = "the provider was closed meanwhile"
+                        raise ProviderError(said, kind=FailureKind.REQUEST)
+                    return future.result()
         finally:
             future.cancel()
             if forget is not None:
@@ -139,12 +137,6 @@ async def _in_time(work: Coroutine[object, object, T]) -> T:
             f"the model took longer than {limits.model_timeout_s:g} seconds",
             kind=FailureKind.TIMEOUT,
         ) from None
-
-
-def _result(future: "Future[T]") -> T:
-    if future.cancelled():
-        raise ProviderError("the provider was closed meanwhile", kind=FailureKind.REQUEST)
-    return future.result()
 
 
 @contextmanager
@@ -203,7 +195,6 @@ def failure_of(
     status: int = 0,
     headers: Mapping[str, str] = MappingProxyType({}),
 ) -> ProviderError:
-    """The error that a body reports: of an HTTP status, or (0) in the midst of an answer."""
     said = as_map(as_map(body).get("error")) or as_map(body)
     words = (as_text(said.get("code")), as_text(said.get("type")))
     # An error without a word we know, in the middle of an answer: the server's fault.
@@ -265,7 +256,6 @@ class Server(Struct, frozen=True):
     def connect(
         self, sdk: Any, make: Callable[..., Any], key: Key, credential: Mapping[str, str]
     ) -> Any:
-        """The SDK's client. Raises: ConfigError where the address is none."""
         import httpx2
 
         from paddock.providers.transport import OwnHeaders, limit_body
@@ -295,24 +285,18 @@ class Server(Struct, frozen=True):
 
 
 class Client(Struct, frozen=True):
-    """A client of the module `sdk`, and the resource that is asked."""
-
     sdk: Any
     made: Any
     resource: Any
 
 
 class Assembly(Protocol):
-    """A stream's events put together to the message that they are parts of."""
-
     def feed(self, event: Mapping[str, Json]) -> str:
         """The text in it, or "". Raises: ProviderError, BROKEN, where it cannot come here."""
         ...
 
     @property
-    def is_complete(self) -> bool:
-        """Whether the last event has come: all before it is a part of something cut."""
-        ...
+    def is_complete(self) -> bool: ...
 
     def message(self) -> Mapping[str, Json]:
         """The whole message, as the server sends it when it does not stream."""
@@ -346,8 +330,6 @@ class Wire(Protocol):
 
 
 class SdkProvider:
-    """Asks one model through one wire. Its exchanges share connections."""
-
     def __init__(self, name: str, model: str, wire: Wire, key: Key) -> None:
         self.name = name
         self.model = model
@@ -363,7 +345,6 @@ class SdkProvider:
         on_text: TextSink | None = None,
         cancel: Cancel | None = None,
     ) -> ModelTurn:
-        """Cancelled, its connection is closed at once. Raises: ProviderError; ConfigError."""
         if request.output is not None:
             require_schema(request.output)
         prepared = self._wire.prepare(request)
@@ -377,7 +358,6 @@ class SdkProvider:
         return turn
 
     def close(self) -> None:
-        """Stop what runs and close the connections. Twice is harmless."""
         self._loop.close(self._disconnect)
 
     async def _disconnect(self) -> None:

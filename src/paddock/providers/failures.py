@@ -177,7 +177,6 @@ class CancelToken:
 
 @contextmanager
 def stopped_by(*parents: Cancel) -> Generator[CancelToken]:
-    """A token that is cancelled when one of `parents` is, while the block runs."""
     token = CancelToken()
     with ExitStack() as held:
         for parent in parents:
@@ -186,7 +185,6 @@ def stopped_by(*parents: Cancel) -> Generator[CancelToken]:
 
 
 def wait_or_cancel(seconds: float, cancel: Cancel | None) -> bool:
-    """Wait that long in real time, or until cancelled; true if it was cancelled."""
     woken = threading.Event()
     if cancel is None:
         return woken.wait(seconds)

@@ -64,7 +64,6 @@ class Provider(Protocol):
 
 
 def message_as_json(message: Message) -> dict[str, Json]:
-    """One message: `role` is `user`, `assistant` or `tools`."""
     return to_builtins(message, enc_hook=dict)
 
 
@@ -78,8 +77,6 @@ def request_digest(request: ModelRequest) -> str:
 
 
 class RetryLimits(Struct, frozen=True):
-    """How often, and how long altogether. Seconds."""
-
     attempts: int = limits.model_attempts_max
     first_s: float = limits.model_retry_first_s
     longest_s: float = limits.model_retry_longest_s
@@ -108,20 +105,14 @@ def plan_wait(
     return wait if waited_s + wait <= allowed.budget_s else None
 
 
-class Wait(Protocol):
-    def __call__(self, seconds: float, cancel: Cancel | None, /) -> bool:
-        """Return after that long, or early and true when cancelled."""
-        ...
+Wait = Callable[[float, Cancel | None], bool]
+"""Returns after so many seconds, or early and true when cancelled."""
 
 
 Pay = Callable[[Callable[[], ModelTurn]], ModelTurn]
 """Makes one attempt, and pays for it: calls what it is given, once, and hands on what comes.
 
 Raises: BudgetExhaustedError: nothing was sent."""
-
-
-def _for_nothing(send: Callable[[], ModelTurn]) -> ModelTurn:
-    return send()
 
 
 class Gateway:
@@ -152,7 +143,7 @@ class Gateway:
         *,
         on_text: TextSink | None = None,
         cancel: Cancel | None = None,
-        pay: Pay = _for_nothing,
+        pay: Pay = lambda send: send(),
     ) -> ModelTurn:
         """The model's turn, after as many attempts as it took (`attempts`).
 
@@ -202,7 +193,6 @@ class Gateway:
 
 
 def cancelled_turn(model: str, attempts: int = 1, text: str = "") -> ModelTurn:
-    """The turn of an exchange that was stopped. What it cost is not known."""
     return ModelTurn(
         text=text,
         tool_calls=(),

@@ -43,7 +43,6 @@ class Key:
 
 
 def without_key(settings: ProviderSettings) -> tuple[ProviderSettings, Mapping[str, str]]:
-    """Settings and variables with which `read_key` finds the key of nobody."""
     usual = USUAL_VARIABLES.get(settings.provider, "")
     return replace(settings, api_key_env="", api_key_command=()), {usual: NO_KEY}
 
@@ -51,10 +50,8 @@ def without_key(settings: ProviderSettings) -> tuple[ProviderSettings, Mapping[s
 def read_key(settings: ProviderSettings, variables: Mapping[str, str]) -> Key:
     """The key that the settings name, else the one in the SDK's usual variable.
 
-    `variables` are those of the process. A server with a `base_url` of one's own may
-    go without a key, and never gets the one that the usual variable holds.
-
-    Raises: ConfigError where there is none, or the command fails.
+    `variables` are those of the process. A server with a `base_url` of one's own may go without
+    a key, and never gets the one that the usual variable holds.
     """
     if settings.api_key_command:
         return Key(_from_command(settings.api_key_command))

@@ -89,7 +89,6 @@ def _broken(what: str) -> ProviderError:
 
 
 def _usage(given: Json, read: str, written: str) -> Usage | None:
-    """The tokens under the API's names for what was read and written; None where it says none."""
     counts = as_map(given)
     if not counts:
         return None
@@ -123,7 +122,6 @@ _LAST: Final = frozenset({"response.completed", "response.incomplete", "response
 
 
 def _response_body(request: ModelRequest, model: str) -> dict[str, Json]:
-    """The body of POST /responses, streaming. Nothing of it is kept on the server."""
     body: dict[str, Json] = {
         "model": model,
         "input": [item for message in request.messages for item in _items(message)],
@@ -134,7 +132,10 @@ def _response_body(request: ModelRequest, model: str) -> dict[str, Json]:
     if request.system:
         body["instructions"] = request.system
     if request.tools:
-        body["tools"] = [_response_tool(tool) for tool in request.tools]
+        # Strict would want every argument required; ours may be left out.
+        body["tools"] = [
+            {"type": "function", **_described(tool), "strict": False} for tool in request.tools
+        ]
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.output is not None:
@@ -142,11 +143,6 @@ def _response_body(request: ModelRequest, model: str) -> dict[str, Json]:
         form = {"type": "json_schema", "name": request.output.name, "schema": schema}
         body["text"] = {"format": {**form, "strict": is_strict(schema)}}
     return body
-
-
-def _response_tool(tool: ToolSchema) -> dict[str, Json]:
-    # Strict would want every argument required; ours may be left out.
-    return {"type": "function", **_described(tool), "strict": False}
 
 
 def _items(message: Message) -> list[Json]:
@@ -188,7 +184,6 @@ class ResponseAssembly:
         return self._response is not None
 
     def feed(self, event: Mapping[str, Json]) -> str:
-        """The text in it. Raises: ProviderError for an event after the last, or an item twice."""
         kind = as_text(event.get("type"))
         if self._response is not None:
             raise _broken(f"{quote(kind)} after the end of the response")
@@ -258,7 +253,6 @@ class ResponsesWire(Struct, frozen=True):
 
 
 def _kept_item(item: Mapping[str, Json], reader: CallReader) -> Json:
-    """The item as it is sent back; a call that was the answer goes back as its text."""
     given = item.get("arguments")
     call_id = as_text(item.get("call_id")) or as_text(item.get("id"))
     call = reader.read(call_id, as_text(item.get("name")), given, _item_problem(item))
@@ -268,7 +262,6 @@ def _kept_item(item: Mapping[str, Json], reader: CallReader) -> Json:
 
 
 def _item_problem(item: Mapping[str, Json]) -> Refusal | None:
-    """Why a call is not whole though its response is: an item has a status of its own."""
     status = item.get("status")
     if status is None or status == "completed":
         return None
@@ -317,8 +310,6 @@ STOPS: Final = {
 
 
 class ChatForm(Struct, frozen=True):
-    """Where the official service and other servers want different words."""
-
     limit_member: str
     answers_beside_tools: bool
     """Whether a schema for the answer and tools go together in one request."""
@@ -329,7 +320,6 @@ COMPATIBLE: Final = ChatForm("max_tokens", answers_beside_tools=False)
 
 
 def _chat_body(request: ModelRequest, model: str, form: ChatForm, issued: str) -> dict[str, Json]:
-    """With `issued`, the answer comes as a call to a tool of that name."""
     system: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
     body: dict[str, Json] = {
         "model": model,
@@ -408,7 +398,6 @@ class ChatAssembly:
         return self._finish is not None or (self._is_counted and self._has_begun)
 
     def feed(self, event: Mapping[str, Json]) -> str:
-        """The text in it. Raises: ProviderError for a part of the answer after its end."""
         for member in ("id", "model", "usage"):
             if event.get(member):
                 self._reply[member] = event[member]
@@ -486,6 +475,9 @@ class ChatWire(Struct, frozen=True):
             for part in as_maps(said.get("tool_calls"))
             if (call := _kept_call(part, reader)) is not None
         ]
+        # An answer that came as a call stands in the conversation as text, and not as the call.
+        first = reader.answers[0] if reader.answers else None
+        answered = json.dumps(dict(first)) if isinstance(first, Mapping) else ""
         raw = as_text(choices[0].get("finish_reason"))
         refusal = as_text(said.get("refusal"))
         stop = STOPS.get(raw, Stop.UNKNOWN)
@@ -497,27 +489,19 @@ class ChatWire(Struct, frozen=True):
             stop_raw=raw,
             stop_reason=refusal,
             raw_ref=as_text(message.get("id")),
-            native=Native(CHAT, tuple(_assistant(text or _answered(reader), kept))),
+            native=Native(CHAT, tuple(_assistant(text or answered, kept))),
         )
         return finish(prepared.request, parts, reader)
 
 
 def _kept_call(part: Mapping[str, Json], reader: CallReader) -> Json:
-    """The call as it is sent back; None where it was the answer."""
     name = as_text(as_map(part.get("function")).get("name"))
     call = reader.read(as_text(part.get("id")), name, _arguments(part))
     return None if call is None else _chat_call(call.id, call.name, json_text(call))
 
 
 def _arguments(part: Mapping[str, Json]) -> Json:
-    """The arguments in a call or in a part of one; a function that is no object is no text."""
     function = part.get("function")
     if function is None or isinstance(function, Mapping):
         return as_map(function).get("arguments")
     return [function]
-
-
-def _answered(reader: CallReader) -> str:
-    """The answer that came as a call, for the conversation: the call itself is not repeated."""
-    first = reader.answers[0] if reader.answers else None
-    return json.dumps(dict(first)) if isinstance(first, Mapping) else ""

@@ -30,8 +30,6 @@ HOLD_S: Final = 600.0
 
 
 class ScriptedCall(Strict, frozen=True):
-    """A call that the script makes. `raw` stands for `arguments`: text, whole or cut."""
-
     name: str = ""
     arguments: Mapping[str, Json] = {}
     id: str = ""
@@ -98,11 +96,7 @@ class ScriptedModel:
         on_text: TextSink | None = None,
         cancel: Cancel | None = None,
     ) -> ModelTurn:
-        """The next step's turn.
-
-        Raises: ProviderError as the step says, or of kind SCRIPT where there is none or
-            the request is not what it expects.
-        """
+        """The next step's turn."""
         number, step = self._next(request)
         if isinstance(step, ScriptedFailure):
             raise ProviderError(
@@ -124,14 +118,12 @@ class ScriptedModel:
         """Nothing to let go of; `require_finished` is asked for by name."""
 
     def require_met(self) -> None:
-        """Raises: ConfigError where a request was not what its step expects: of the first one."""
         with self._lock:
             unmet = self._unmet
         if unmet is not None:
             raise ConfigError(unmet.message, hint=unmet.hint)
 
     def require_finished(self) -> None:
-        """Raises: ConfigError where an expectation did not hold, or steps are left over."""
         # First: a step that failed shifts those behind it, so that their number says little.
         self.require_met()
         left = self.steps_left
@@ -162,7 +154,9 @@ class ScriptedModel:
             return number, self._steps[number - 1]
 
     def _require(self, step: Say, request: ModelRequest, number: int) -> None:
-        last = _last_text(request)
+        last = ""
+        if request.messages:
+            last = json.dumps(message_as_json(request.messages[-1]), ensure_ascii=False)
         if not step.expects or step.expects in last:
             return
         unmet = ProviderError(
@@ -192,14 +186,7 @@ class ScriptedModel:
         return finish(request, parts, reader)
 
 
-def _last_text(request: ModelRequest) -> str:
-    if not request.messages:
-        return ""
-    return json.dumps(message_as_json(request.messages[-1]), ensure_ascii=False)
-
-
 def _stream(text: str, on_text: TextSink | None, cancel: Cancel | None) -> str:
-    """Hand the text over word by word; what was handed over before a cancel."""
     said = ""
     for piece in re.findall(r"[^ ]+ ?| ", text):
         if cancel is not None and cancel.is_cancelled:
@@ -214,8 +201,6 @@ def parse_script(content: str, file: str) -> tuple[Step, ...]:
     """The steps of an array, or one a line. For users it stands in `docs/guides/embed.md`.
 
     A step is a `Say`, every member optional, or `{"error": ScriptedFailure}`.
-
-    Raises: ConfigError with file and place where it is no script.
     """
     if content.lstrip().startswith("["):
         rows = enumerate(cast("list[Json]", _json(content, file)), start=1)

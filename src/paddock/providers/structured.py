@@ -42,7 +42,6 @@ _IN_PLACE: Final = ("not", "if", "then", "else")
 
 
 def schema_defect(schema: Mapping[str, Json]) -> str:
-    """Why no value can be checked against it (2020-12), or "". Nothing is fetched."""
     import jsonschema
     from jsonschema.exceptions import SchemaError
 
@@ -63,15 +62,12 @@ class _NowhereError(LookupError):
 
 
 class _Walk:
-    """Meets every schema that a schema holds or refers to, once."""
-
     def __init__(self) -> None:
         self._in_place: dict[int, list[int]] = {}
         """Of each schema that was met, those that are applied to the same value as it is."""
         self._waiting: list[tuple[Mapping[str, Any], Any]] = []
 
     def through(self, schema: Mapping[str, Any]) -> None:
-        """Raises: SchemaError, _NowhereError, CycleError."""
         import referencing
         from referencing.jsonschema import DRAFT202012
 
@@ -123,32 +119,10 @@ COMPATIBLE_NAME: Final = "output_json"
 _WITH_AN_ANSWER: Final = frozenset({Stop.END_TURN, Stop.STOP_SEQUENCE, Stop.TOOL_USE})
 
 
-class AnswerNames(Struct, frozen=True):
-    """The tool names that are no tools: a call to one of them is the answer.
-
-    Threat: a tool of the user's may have any name, so our own holds random letters and
-    is known for one request alone, and the compatible one counts only where no tool has it.
-    """
-
-    tools: frozenset[str]
-    issued: str = ""
-
-    @classmethod
-    def of(cls, request: ModelRequest, issued: str = "") -> "AnswerNames":
-        """For a request in which the adapter issued that name, if any."""
-        return cls(frozenset(tool.name for tool in request.tools), issued)
-
-    def has(self, name: str) -> bool:
-        if name and name == self.issued:
-            return True
-        return name == COMPATIBLE_NAME and name not in self.tools
-
-
 Answer = Mapping[str, Json] | Refusal
 
 
 def read_object(text: str, subject: str = "the arguments are") -> Answer:
-    """The one JSON object that `text` is, or why it is none; see `parse_object`."""
     try:
         return parse_object(text, subject)
     except InvalidArgumentsError as error:
@@ -161,10 +135,8 @@ def find_structured(
 ) -> tuple[Mapping[str, Json] | None, str]:
     """The structured answer, else None and why it is not there; "" where none is due.
 
-    `answers` are the arguments of calls to an answer's name, in order. A turn that
-    was cut, refused or ended for an unknown reason has no answer.
-
-    Raises: ConfigError where the request's schema is none.
+    `answers` are the arguments of calls to an answer's name, in order. A turn that was cut,
+    refused or ended for an unknown reason has no answer.
     """
     if stop not in _WITH_AN_ANSWER:
         return None, ""
@@ -191,7 +163,6 @@ def _given(
 
 
 def _unfenced(text: str) -> str:
-    """The inside where all of the text is one fenced block: local models write that."""
     stripped = text.strip()
     if stripped.startswith("```") and stripped.endswith("```") and stripped.count("```") == 2:
         first, _, rest = stripped.partition("\n")
@@ -208,7 +179,6 @@ def _checked(
 
 
 def require_schema(output: OutputSchema) -> None:
-    """Before anything is sent. Raises: ConfigError: nothing can be checked against it."""
     if defect := schema_defect(output.schema):
         raise ConfigError(
             f"the output schema {quote(output.name)} cannot be used: {defect}",
@@ -276,7 +246,6 @@ def is_strict(schema: Mapping[str, Json]) -> bool:
 
 
 def _schemas(part: Json) -> Iterator[Mapping[str, Json]]:
-    """The schema and all within it; a property may be called like a keyword, so names are left."""
     if isinstance(part, Mapping):
         members = cast("Mapping[str, Json]", part)
         yield members
@@ -306,7 +275,8 @@ class CallReader:
     def __init__(self, request: ModelRequest, issued: str = "") -> None:
         self.calls: list[ToolUse] = []
         self.answers: list[Answer] = []
-        self._names = AnswerNames.of(request, issued)
+        self._issued = issued
+        self._tools = frozenset(tool.name for tool in request.tools)
         self._used = {
             call.id
             for message in request.messages
@@ -320,15 +290,16 @@ class CallReader:
         """The call, its arguments parsed from the text `given`; None where it is the answer.
 
         With a `problem` it was not whole, whatever its arguments look like.
-
-        Raises: ProviderError over `limits.model_calls_max`.
         """
         if len(self.calls) >= limits.model_calls_max:
             raise ProviderError(
                 f"the model asks for more than {limits.model_calls_max} calls in one turn",
                 kind=FailureKind.TOO_LARGE,
             )
-        is_answer = self._names.has(name)
+        # Threat: a tool of the user's may have any name, so our own holds random letters and is
+        # known for one request alone, and the compatible one counts only where no tool has it.
+        is_issued = name != "" and name == self._issued
+        is_answer = is_issued or (name == COMPATIBLE_NAME and name not in self._tools)
         subject = "the answer is" if is_answer else "the arguments are"
         raw = raw_text(given)
         parsed = problem or _not_text(given, subject) or _read(raw, subject)
@@ -355,7 +326,6 @@ class CallReader:
 
 
 def raw_text(given: Json) -> str:
-    """A call's arguments as they came; as JSON where a server sent no text."""
     if given is None or isinstance(given, str):
         return given or ""
     try:
@@ -373,7 +343,6 @@ def joined(pieces: Sequence[Json]) -> Json:
 
 
 def _not_text(given: Json, subject: str) -> Refusal | None:
-    """Why these arguments are not read; None where they are text, or not there at all."""
     if given is None or isinstance(given, str):
         return None
     # Threat: what is not understood must not run as a call that has no arguments.
@@ -392,8 +361,6 @@ def _read(raw: str, subject: str) -> Mapping[str, Json] | Refusal:
 
 
 class Parts(Struct, frozen=True):
-    """What a wire says beside the calls. `usage` is None where it says nothing."""
-
     text: str
     stop: Stop
     model: str
@@ -405,7 +372,6 @@ class Parts(Struct, frozen=True):
 
 
 def finish(request: ModelRequest, parts: Parts, reader: CallReader) -> ModelTurn:
-    """Raises: ConfigError where the request's output schema is none."""
     stop = _normal_stop(parts.stop, reader)
     structured, problem = find_structured(
         request, parts.text, reader.answers, stop, has_calls=bool(reader.calls)
@@ -440,7 +406,6 @@ def _normal_stop(stop: Stop, reader: CallReader) -> Stop:
 
 
 def readable_arguments(call: ToolUse) -> Mapping[str, Json]:
-    """The arguments for a wire that wants an object: what could not be read is wrapped."""
     return call.arguments if call.problem is None else {"INVALID_JSON": call.raw}
 
 
@@ -468,7 +433,6 @@ def as_list(value: Json) -> list[Json]:
 
 
 def as_maps(value: Json) -> list[Mapping[str, Json]]:
-    """The objects of a list; what is no object counts as an empty one."""
     return [as_map(item) for item in as_list(value)]
 
 

@@ -49,8 +49,6 @@ _OF_THE_SDK: Final = "x-stainless-"
 
 
 class OwnHeaders(Struct, frozen=True):
-    """A request hook of httpx; `credential` are the headers that carry the key."""
-
     credential: Mapping[str, str]
 
     async def __call__(self, request: httpx2.Request) -> None:
@@ -125,14 +123,11 @@ class _Answer(Struct, frozen=True):
 
 
 class TapedExchange(Struct, frozen=True):
-    """One exchange. Bodies are text; a request's is one JSON value."""
-
     request: _Asked
     response: _Answer
 
 
 def parse_cassette(content: str, file: str) -> tuple[TapedExchange, ...]:
-    """Raises: ConfigError with file and line."""
     found: list[TapedExchange] = []
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
@@ -154,7 +149,9 @@ class Taped:
     Its name says `played` where no model was asked: no ledger claims one.
     """
 
-    def __init__(self, inner: Provider, name: str, at_end: Callable[[], None]) -> None:
+    def __init__(
+        self, inner: Provider, name: str, at_end: Callable[[], object] = lambda: None
+    ) -> None:
         self._inner = inner
         self._at_end = at_end
         self.name = name
@@ -211,7 +208,6 @@ class _Listening(httpx2.AsyncByteStream):
         self._write = write
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
-        """The bytes as they come; decoded, so that the cassette can be read."""
         heard: list[bytes] = []
         async for chunk in self._response.aiter_bytes():
             heard.append(chunk)
@@ -267,7 +263,6 @@ class PlayingTransport(httpx2.AsyncBaseTransport):
         """Nothing: a request is only answered with what it got when recorded."""
 
     def require_finished(self) -> None:
-        """Raises: ConfigError where exchanges are left over."""
         if self._left:
             count = len(self._left)
             raise ConfigError(
