@@ -30,8 +30,6 @@ _VALUE_CHARS_MAX = 400
 
 
 class Attended(Struct, frozen=True):
-    """The context's text, empty where there is none, and what was left out, each with why."""
-
     text: str = ""
     left_out: tuple[str, ...] = ()
 
@@ -155,7 +153,6 @@ class Conversation:
         self._turns.append(messages)
 
     def fit(self, tokens_max: int) -> Fitted:
-        """As many whole turns as fit, the newest first of all."""
         kept: list[tuple[Message, ...]] = []
         left = tokens_max
         for turn in reversed(self._turns):

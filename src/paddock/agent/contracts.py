@@ -51,8 +51,6 @@ class Boundary(Strict, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    """Literal text and variables in turn, beginning and ending with text."""
-
     parts: tuple[str, ...]
 
     @property
@@ -65,7 +63,6 @@ class Template(Struct, frozen=True):
 
 
 def parse_template(text: str) -> Template:
-    """The template that `text` is. Raises: ValueError naming what is no variable."""
     parts = _VARIABLE.split(text)
     for literal in parts[::2]:
         found = re.search(r"\{\{.{0,40}|.{0,40}\}\}", literal, re.DOTALL)
@@ -91,16 +88,13 @@ class PromptContract(Struct, frozen=True):
         return OutputSchema(self.contract_id.lower().replace("-", "_"), self.output_schema)
 
     def input_problem(self, given: Mapping[str, Json]) -> str:
-        """Why an order's input does not fit; "" where it does."""
         wanted = OutputSchema(f"{self.contract_id} input", self.input_schema)
         return schema_problem(wanted, given).replace("the answer does", "the input does", 1)
 
     def output_problem(self, result: Mapping[str, Json]) -> str:
-        """Why a result does not fit; "" where it does, and where the answer is text."""
         return "" if self.output is None else schema_problem(self.output, result)
 
     def render(self, given: Mapping[str, Json]) -> str:
-        """The prompt. A member that the input may leave out is an empty text."""
         return self.template.render(
             {name: _text(given.get(name)) for name in self.template.variables}
         )
@@ -113,8 +107,6 @@ def _text(value: Json) -> str:
 
 
 class Contracts:
-    """Contracts by their ids; a later one takes the place of an earlier one of its id."""
-
     def __init__(self, contracts: Iterable[PromptContract]) -> None:
         self._by_id = {contract.contract_id: contract for contract in contracts}
 
@@ -123,7 +115,6 @@ class Contracts:
 
 
 def parse_contract(content: bytes, file: str) -> PromptContract:
-    """`file` is for messages. Raises: ConfigError with file, line and field."""
     given = parse_file(content, file)
     read = given.with_whole_numbers().convert(_ContractFile)
     if _ID.fullmatch(read.contract_id) is None:
@@ -244,10 +235,7 @@ def default_contracts() -> tuple[PromptContract, ...]:
 
 
 def load_contracts(directory: Path | None) -> Contracts:
-    """What Paddock brings, and in its place what `directory` holds as `PRC-….json`.
-
-    Raises: ConfigError: it does not load, or has another name than its contract's id.
-    """
+    """What Paddock brings, and in its place what `directory` holds as `PRC-….json`."""
     own = () if directory is None else _read_all(directory)
     return Contracts((*default_contracts(), *own))
 

@@ -1,4 +1,4 @@
-"""What can be heard of a turn while it happens: one listener, one method, typed events.
+"""What can be heard of a turn: one listener, one method, typed events; and what it came to.
 
 Events come one at a time (a lock sees to it), from whichever thread they happen in;
 a listener does not call back into the session. Ledgers hold what is kept: events are
@@ -9,13 +9,14 @@ was to be shown is stopped.
 import threading
 import time
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from paddock.providers.failures import CancelToken
 from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
-from paddock.runtime.dispatch import Done
+from paddock.runtime.dispatch import CallWatcher, Done
 from paddock.runtime.prepared import Judged
 from paddock.sandbox.streams import LastLine
 from paddock.values.calls import Json, ToolCall, ToolResult
@@ -165,14 +166,15 @@ class HeardText(Struct, frozen=True):
         self.listener.heard(TextVoid())
 
 
-class HeardCalls(Struct, frozen=True):
-    listener: TurnListener
+class HeardCalls(CallWatcher):
+    def __init__(self, listener: TurnListener) -> None:
+        self._listener = listener
 
     def decided(self, call: ToolCall, judged: Judged) -> None:
         decision = judged.decision
         rule = decision.rule
         shown = "" if rule is None else f"{rule.text} ({rule.place})"
-        self.listener.heard(
+        self._listener.heard(
             CallDecided(
                 call.id,
                 call.tool,
@@ -184,10 +186,10 @@ class HeardCalls(Struct, frozen=True):
         )
 
     def started(self, call: ToolCall) -> None:
-        self.listener.heard(CallStarted(call.id, call.tool))
+        self._listener.heard(CallStarted(call.id, call.tool))
 
     def finished(self, call: ToolCall, done: Done, duration_us: int) -> None:
-        self.listener.heard(
+        self._listener.heard(
             CallFinished(call.id, call.tool, call.arguments, done.result, done.ran, duration_us)
         )
 
@@ -218,3 +220,70 @@ class HeardApprover(Struct, frozen=True):
         approval = self.approver.answer(request)
         self.listener.heard(ApprovalAnswered(request, approval))
         return approval
+
+
+class TurnOutcome(StrEnum):
+    """How a turn ended, as its record says it."""
+
+    SUCCESS = "success"
+    DEGRADED = "degraded"
+    """No result was accepted; the answer says so."""
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+class TurnEnd(Struct, frozen=True):
+    response: str
+    outcome: TurnOutcome
+    passed: bool = False
+    """The quality gate."""
+    reason: str = ""
+    answered_by: str = ""
+    """The order whose result was accepted."""
+
+
+class TurnResult(Struct, frozen=True):
+    """The answer to one message.
+
+    A turn that was cancelled has the outcome `error` here, with `was_cancelled`.
+    """
+
+    response: str
+    outcome: TurnOutcome
+    work_orders: tuple[WorkOrder, ...]
+    cost: OrderCost
+    session_id: str
+    quality_gate_passed: bool
+    turn: int = 0
+    was_cancelled: bool = False
+    is_unreachable: bool = False
+    """There is no answer, as the provider could not be reached: no order failed otherwise."""
+    tools_withheld: str = ""
+    """Why the model was offered no tools, though its agent has some."""
+
+    @property
+    def note(self) -> str:
+        """What to say of a turn in which no tool ran; "" where one did."""
+        if self.cost.tool_calls:
+            return ""
+        return ": ".join(filter(None, ("no tool ran in this turn", self.tools_withheld)))
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "response": self.response,
+            "outcome": self.outcome.value,
+            "work_orders": [order_json(order) for order in self.work_orders],
+            "cost": self.cost.as_json(),
+            "session_id": self.session_id,
+            "quality_gate_passed": self.quality_gate_passed,
+            "note": self.note,
+        }
+
+
+def order_json(order: WorkOrder) -> dict[str, Json]:
+    """A work order for the caller, whole; the ledger holds its input as a digest."""
+    shown: dict[str, Json] = to_builtins(order, enc_hook=dict)
+    bounds = shown["constraints"]
+    bounds["tools_allowed"] = list(bounds["tools_allowed"])
+    bounds["timeout_seconds"] = bounds.pop("timeout_s")
+    return {**shown, "cost": order.cost.as_json()}

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import PurePath
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,7 +42,7 @@ from paddock.errors import (
 from paddock.providers.budgets import Budget
 from paddock.providers.failures import CancelToken, FailureKind, ProviderError, stopped_by
 from paddock.runtime.dispatch import Done
-from paddock.runtime.messages import Asked, Malformed
+from paddock.runtime.messages import Malformed
 from paddock.runtime.prepared import Bounds
 from paddock.runtime.runtime import Runtime
 from paddock.text.show import quote
@@ -61,11 +61,8 @@ from paddock.values.models import (
 )
 from paddock.values.orders import OrderCost, OrderError, OrderFailure, WorkOrder
 
-
-class Timer(Protocol):
-    def __call__(self, seconds: float, callback: Callable[[], None], /) -> Callable[[], None]:
-        """Call back once, later, from some thread; returns the undoing."""
-        ...
+Timer = Callable[[float, Callable[[], None]], Callable[[], None]]
+"""Calls back once, so many seconds later, from some thread; returns the undoing."""
 
 
 def real_timer(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
@@ -75,9 +72,7 @@ def real_timer(seconds: float, callback: Callable[[], None]) -> Callable[[], Non
     return timer.cancel
 
 
-class Deadline(Struct):
-    """`token` is what an order's work is given; `is_over` where its time ran out first."""
-
+class _Deadline(Struct):
     token: CancelToken
     is_over: bool = False
 
@@ -87,9 +82,9 @@ class Deadline(Struct):
 
 
 @contextmanager
-def _in_time(parent: Cancel, timeout_s: float | None, timer: Timer) -> Generator[Deadline]:
+def _in_time(parent: Cancel, timeout_s: float | None, timer: Timer) -> Generator[_Deadline]:
     with stopped_by(parent) as token, ExitStack() as held:
-        deadline = Deadline(token)
+        deadline = _Deadline(token)
         if timeout_s is not None:
             held.callback(timer(timeout_s, deadline.run_out))
         yield deadline
@@ -108,8 +103,6 @@ class Hands(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True):
-    """One dispatched order, with what its executor is given besides."""
-
     order: WorkOrder
     budget: Budget
     system: str = ""
@@ -121,20 +114,20 @@ _TOKENS_MAX: Final = 10**12
 """Of one exchange; a server that claims more is not believed."""
 
 
-class OrderStoppedError(Exception):
+class _OrderStoppedError(Exception):
     def __init__(self, code: OrderFailure, message: str) -> None:
         super().__init__(message)
         self.error = OrderError(code, message)
 
 
-class OrderRun:
+class _OrderRun:
     """One order being carried out. Not shared between threads.
 
     `added` are the messages of this order, `cost` what it took so far, `partial` the
     last text of the model, for an order that fails.
     """
 
-    def __init__(self, hands: Hands, assignment: Assignment, deadline: Deadline) -> None:
+    def __init__(self, hands: Hands, assignment: Assignment, deadline: _Deadline) -> None:
         order = assignment.order
         tools = order.constraints.tools_allowed
         self._hands = hands
@@ -153,7 +146,6 @@ class OrderRun:
         self.is_unreachable = False
 
     def carry_out(self) -> Answer | Fail:
-        """How it ended; its cost has the time that it took. Raises: IntegrityError."""
         started = self._hands.model.monotonic_ns()
         try:
             ended = self._attempt()
@@ -180,7 +172,7 @@ class OrderRun:
             return _failed(OrderFailure.INPUT_SCHEMA_INVALID, problem)
         try:
             return _checked(self._to_the_end(contract), contract)
-        except OrderStoppedError as stopped:
+        except _OrderStoppedError as stopped:
             return Fail(stopped.error, self.partial)
         except BudgetExhaustedError as error:
             return _failed(OrderFailure.BUDGET_EXHAUSTED, error.message, self.partial)
@@ -200,7 +192,6 @@ class OrderRun:
         return _failed(OrderFailure.EXECUTION_ERROR, said)
 
     def _to_the_end(self, contract: PromptContract) -> Answer | Fail:
-        """Raises: OrderStoppedError, BudgetExhaustedError, ProviderError, PaddockError."""
         order, has_schema = self._assignment.order, contract.output is not None
         self.added.append(UserMessage(contract.render(order.input_context)))
         allowed = Allowed(self._tools, order.constraints.turn_limit, has_schema=has_schema)
@@ -265,7 +256,6 @@ class OrderRun:
         return turn
 
     def _tell_cut(self, turn: ModelTurn) -> None:
-        """Say once that the turn was cut; its calls stand nowhere, so none needs an answer."""
         if turn.text.strip():
             self.added.append(AssistantMessage(turn.text))
         calls = _undone(turn.tool_calls, self._tools)
@@ -293,7 +283,12 @@ class OrderRun:
     def _run_calls(self, turn: ModelTurn) -> None:
         self._require_running()
         done = self._hands.calls.call_all(
-            [_asked(call) for call in turn.tool_calls],
+            [
+                ToolCall(call.id, call.name, call.arguments)
+                if call.problem is None
+                else Malformed(ToolCall(call.id, call.name, {}), call.problem)
+                for call in turn.tool_calls
+            ],
             self._bounds,
             HeardCalls(self._hands.listener),
         )
@@ -309,7 +304,7 @@ class OrderRun:
         if self._progress.refusals >= limits.refusals_max:
             last = next(each.result for each in reversed(done) if not each.ran)
             said = "" if last.refusal is None else f": {last.refusal.error}"
-            raise OrderStoppedError(
+            raise _OrderStoppedError(
                 OrderFailure.STUCK, f"{self._progress.refusals} calls were refused in a row{said}"
             )
 
@@ -317,10 +312,9 @@ class OrderRun:
         for each in done:
             refusal = each.result.refusal
             if refusal is not None and refusal.code == LedgerUnknownError.code:
-                raise OrderStoppedError(OrderFailure.EXECUTION_ERROR, refusal.error)
+                raise _OrderStoppedError(OrderFailure.EXECUTION_ERROR, refusal.error)
 
     def _refuse(self, calls: tuple[ToolUse, ...], why: OrderFailure) -> None:
-        """Put calls on record that do not run: the order has ended, or their turn was cut."""
         if not calls:
             return
         is_cancelled = why is OrderFailure.CANCELLED
@@ -332,15 +326,14 @@ class OrderRun:
         return self._hands.calls.call_all(asked, self._bounds, HeardCalls(self._hands.listener))
 
     def _require_running(self, turn: ModelTurn | None = None) -> None:
-        """Raises: OrderStoppedError where the time is over, or somebody cancelled."""
         if not self._deadline.token.is_cancelled:
             return
         if turn is not None:
             self._refuse(turn.tool_calls, OrderFailure.CANCELLED)
         if self._deadline.is_over:
             limit = self._assignment.order.constraints.timeout_s or 0
-            raise OrderStoppedError(OrderFailure.TIMEOUT, f"it took longer than {limit:g} s")
-        raise OrderStoppedError(OrderFailure.CANCELLED, "it was cancelled")
+            raise _OrderStoppedError(OrderFailure.TIMEOUT, f"it took longer than {limit:g} s")
+        raise _OrderStoppedError(OrderFailure.CANCELLED, "it was cancelled")
 
 
 def _undone(calls: tuple[ToolUse, ...], tools: frozenset[str]) -> str:
@@ -353,12 +346,6 @@ def _undone(calls: tuple[ToolUse, ...], tools: frozenset[str]) -> str:
     count = "a tool" if others == 1 else f"{others} tools"
     shown = [known] * bool(known) + [f"{count} that you do not have"] * bool(others)
     return f", no call to {' and '.join(shown)} either" if shown else ""
-
-
-def _asked(call: ToolUse) -> Asked:
-    if call.problem is not None:
-        return Malformed(ToolCall(call.id, call.name, {}), call.problem)
-    return ToolCall(call.id, call.name, call.arguments)
 
 
 def _answer_message(turn: ModelTurn, answer: Answer) -> AssistantMessage:
@@ -384,13 +371,12 @@ class Executor:
         self._hands = hands
 
     def carry_out(self, assignment: Assignment, cancel: Cancel = NEVER) -> Execution:
-        """Its end on record in `ho1m`. Raises: IntegrityError where a ledger is damaged."""
         hands = self._hands
         agent = hands.model.scribe.agent
         order = assignment.order.started()
         hands.listener.heard(OrderMoved(order, agent))
         with _in_time(cancel, order.constraints.timeout_s, hands.timer) as deadline:
-            run = OrderRun(hands, assignment, deadline)
+            run = _OrderRun(hands, assignment, deadline)
             ended = run.carry_out()
         order = self._recorded(order, ended, run.cost)
         hands.listener.heard(OrderMoved(order, agent))
@@ -418,7 +404,6 @@ def _failed(code: OrderFailure, said: str, partial: Mapping[str, Json] | None = 
 
 
 def _checked(ended: Answer | Fail, contract: PromptContract) -> Answer | Fail:
-    """The answer once more against its schema, whatever the provider promised."""
     if isinstance(ended, Fail):
         return ended
     problem = contract.output_problem(ended.result)

@@ -13,7 +13,7 @@ from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
 from paddock.agent.context import Conversation
-from paddock.agent.results import TurnOutcome
+from paddock.agent.events import TurnOutcome
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, Ledgers
@@ -26,8 +26,6 @@ from paddock.values.orders import OrderType
 
 
 class RecordedTurn(Struct, frozen=True):
-    """Of a TURN_RECORDED, or of a WO_PLANNED, whose first of a turn has the message."""
-
     number: int = field(default=0, name="turn")
     user_message: str = ""
     response: str = ""
@@ -42,7 +40,6 @@ class RecordedTurn(Struct, frozen=True):
 
     @property
     def cut_chars(self) -> int:
-        """Characters of message and response that the record left out."""
         return self.user_message_cut_chars + self.response_cut_chars
 
     def as_json(self) -> dict[str, Json]:
@@ -58,8 +55,6 @@ class RecordedTurn(Struct, frozen=True):
 
 
 class RecordedSession(Struct, frozen=True):
-    """One session. `ended` is empty where it is open, or was left without an end."""
-
     session_id: str
     agent: str
     started: str
@@ -72,7 +67,6 @@ class RecordedSession(Struct, frozen=True):
 
     @property
     def first_message(self) -> str | None:
-        """Of the first turn on record, else of the first unfinished one; None without a turn."""
         return next((turn.user_message for turn in (*self.turns, *self.unfinished)), None)
 
     @property
@@ -80,7 +74,6 @@ class RecordedSession(Struct, frozen=True):
         return max((turn.number for turn in (*self.turns, *self.unfinished)), default=0)
 
     def as_json(self) -> dict[str, Json]:
-        """Without the turns themselves."""
         return {
             "session_id": self.session_id,
             "agent": self.agent,
@@ -95,7 +88,6 @@ class RecordedSession(Struct, frozen=True):
 
 
 def list_sessions(ledgers: Ledgers, agent: str | None = None) -> tuple[RecordedSession, ...]:
-    """By their first start. Raises: HostError; LedgerDamagedError, as everything here."""
     by_session: dict[str, list[StoredEntry]] = {}
     # One pass: a session has at least a start, and its other entries stand anywhere behind.
     for stored in _rows(ledgers, LedgerName.HO2M, Filter()):
@@ -123,8 +115,6 @@ def _rows(ledgers: Ledgers, name: LedgerName, wanted: Filter) -> Sequence[Stored
 
 
 class _Start(Struct, frozen=True):
-    """Of a SESSION_START, as far as it is read again; so below."""
-
     model: dict[str, str] = {}
 
 
@@ -167,6 +157,7 @@ def _session(session_id: str, rows: Sequence[StoredEntry]) -> RecordedSession | 
     orders = _orders_by_turn(plans)
     turns = tuple(_turn(row, orders) for row in of(entries.TURN_RECORDED))
     model = _read(starts[-1], _Start).model
+    numbers = [row.entry.submission_id.rpartition("-")[2] for row in plans]
     return RecordedSession(
         session_id=session_id,
         agent=starts[-1].entry.agent,
@@ -175,7 +166,7 @@ def _session(session_id: str, rows: Sequence[StoredEntry]) -> RecordedSession | 
         model=f"{model.get('provider', '')}:{model.get('name', '')}",
         turns=turns,
         unfinished=_unfinished(plans, {turn.number for turn in turns}, orders),
-        orders_used=max((_order_number(row) for row in plans), default=0),
+        orders_used=max((int(n) for n in numbers if n.isdecimal()), default=0),
     )
 
 
@@ -205,11 +196,6 @@ def _unfinished(
             # The first order of a turn has the message, which may be empty.
             found.setdefault(turn.number, turn)
     return tuple(turn for number, turn in found.items() if number not in recorded)
-
-
-def _order_number(row: StoredEntry) -> int:
-    number = row.entry.submission_id.rpartition("-")[2]
-    return int(number) if number.isdecimal() else 0
 
 
 class Restored(Struct, frozen=True):
@@ -247,19 +233,16 @@ def restore(ledgers: Ledgers, session: RecordedSession) -> Restored:
 
 
 def tokens_charged(ledgers: Ledgers, session_id: str) -> int:
-    """What the exchanges of a session took from its budget, its children's included.
-
-    Raises: HostError, LedgerDamagedError.
-    """
+    """What the exchanges of a session took from its budget, its children's included."""
     wanted = Filter(event_type=entries.LLM_CALL, session_id=session_id)
     rows = _rows(ledgers, LedgerName.HO1M, wanted)
-    return sum(_charged(_read(row, _Exchange)) for row in rows)
-
-
-def _charged(exchange: _Exchange) -> int:
-    if exchange.charged_tokens is not None:
-        return exchange.charged_tokens
-    return sum(exchange.usage.get(name, 0) for name in Usage._fields)
+    found = (_read(row, _Exchange) for row in rows)
+    return sum(
+        sum(each.usage.get(name, 0) for name in Usage._fields)
+        if each.charged_tokens is None
+        else each.charged_tokens
+        for each in found
+    )
 
 
 def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[StoredEntry]]:
@@ -277,7 +260,6 @@ class _Between(Struct):
 
 
 def _between(turn: RecordedTurn, kept: Mapping[str, list[StoredEntry]]) -> _Between | None:
-    """Of all its orders; None where not all of it was kept."""
     found = _Between()
     for order in turn.orders:
         rows = kept.get(order, [])
@@ -292,7 +274,6 @@ def _between(turn: RecordedTurn, kept: Mapping[str, list[StoredEntry]]) -> _Betw
 
 
 def _said_in(calls: Sequence[StoredEntry], accepted: str | None) -> _Between | None:
-    """What one order added; `accepted` is its response, where it was the turn's."""
     found = _Between()
     answer: AssistantMessage | None = None
     for row in calls:

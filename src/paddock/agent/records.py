@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
-from paddock.agent.results import TurnEnd
+from paddock.agent.events import TurnEnd
 from paddock.errors import PaddockError
 from paddock.ledger.format.line import encode_text
 from paddock.providers.failures import ProviderError
@@ -21,7 +21,7 @@ from paddock.text.show import cut
 from paddock.values import entries
 from paddock.values.calls import Json
 from paddock.values.entries import Entry, clean, digest_of_json
-from paddock.values.models import ModelTurn, Shortage, Usage
+from paddock.values.models import ModelTurn, Shortage
 from paddock.values.orders import OrderCost, OrderState, WorkOrder
 
 _REASON_CHARS_MAX: Final = 4_000
@@ -57,7 +57,10 @@ class Scribe(Struct, frozen=True):
             "answered_by": _name(turn.model),
             "stop": turn.stop.value,
             "stop_raw": _name(turn.stop_raw),
-            "usage": _usage_json(turn.usage),
+            "usage": {
+                name: min(count, limits.json_integer_max)
+                for name, count in turn.usage._asdict().items()
+            },
             "usage_is_known": turn.usage_is_known,
             "attempts": turn.attempts,
             "calls": [_name(call.name) for call in turn.tool_calls],
@@ -120,7 +123,7 @@ class Scribe(Struct, frozen=True):
             "tools_allowed": list(bounds.tools_allowed),
             "turn_limit": bounds.turn_limit,
             "token_budget": bounds.token_budget,
-            "timeout_seconds": _whole(bounds.timeout_s),
+            "timeout_seconds": None if bounds.timeout_s is None else round(bounds.timeout_s, 3),
             "input_digest": digest_of_json(dict(order.input_context)),
         }
         if message:
@@ -132,7 +135,6 @@ class Scribe(Struct, frozen=True):
         return self._entry(entries.WO_DISPATCHED, order.wo_id, metadata)
 
     def judged(self, order: WorkOrder, turn: int, attempt: int, problem: str) -> Entry:
-        """`QUALITY_GATE`. `problem` is empty where the result was accepted."""
         metadata = {"wo_id": order.wo_id, "turn": turn, "attempt": attempt, "passed": not problem}
         decision = "deny" if problem else "allow"
         return self._entry(entries.QUALITY_GATE, order.wo_id, metadata, _short(problem), decision)
@@ -213,11 +215,6 @@ def _exchange_json(exchange: RecordedExchange) -> dict[str, Json]:
     return kept
 
 
-def _usage_json(usage: Usage) -> dict[str, Json]:
-    most = limits.json_integer_max
-    return {name: min(count, most) for name, count in usage._asdict().items()}
-
-
 def _said(name: str, text: str) -> dict[str, Json]:
     kept = clean(text)
     if _size(kept) <= limits.turn_text_bytes_max:
@@ -238,7 +235,3 @@ def _short(text: str, chars_max: int = _REASON_CHARS_MAX) -> str:
 
 def _name(text: str) -> str:
     return _short(text, _NAME_CHARS_MAX)
-
-
-def _whole(seconds: float | None) -> Json:
-    return None if seconds is None else round(seconds, 3)

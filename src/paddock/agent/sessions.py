@@ -3,14 +3,13 @@
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from msgspec import Struct
 
 from paddock.agent.contracts import EXECUTE
-from paddock.agent.events import OneAtATime
+from paddock.agent.events import OneAtATime, TurnResult
 from paddock.agent.executor import Assignment, Executor
-from paddock.agent.results import TurnResult
 from paddock.agent.supervisor import Charter, Office, OrderPlan, Supervisor
 from paddock.errors import UsageError
 from paddock.providers.budgets import Budget
@@ -27,19 +26,16 @@ class ChildAgent(Struct, frozen=True):
     executor: Executor
 
 
-class Children(Protocol):
-    def open(self, agent: str) -> AbstractContextManager[ChildAgent]:
-        """Closed when the block is left. Raises: UsageError where it is none, or no descendant."""
-        ...
-
-
 class SessionParts(Struct, frozen=True):
-    """What a session is made of. `close` lets everything go; it is called once."""
+    """What a session is made of. `close` lets everything go; it is called once.
+
+    `open_child` opens a descendant, closed when the block is left. Raises: UsageError.
+    """
 
     charter: Charter
     supervisor: Supervisor
     office: Office
-    children: Children
+    open_child: Callable[[str], AbstractContextManager[ChildAgent]]
     listener: OneAtATime
     close: Callable[[], None]
     facts: Mapping[str, Json]
@@ -50,7 +46,6 @@ class Session:
     """May be used from several threads. `notices` are what a person should be told once."""
 
     def __init__(self, parts: SessionParts) -> None:
-        """Raises: PaddockError where the start cannot be recorded; then all is closed."""
         self._parts = parts
         self._lock = threading.Lock()
         self._running = 0
@@ -111,7 +106,7 @@ class Session:
         if budget is not None and (type(budget) is not int or budget < 1):
             raise UsageError(f"budget is {budget!r}", hint="give a number of tokens, 1 or more")
         office, own = self._parts.office, self._parts.charter
-        with self._at_work(cancel) as stop, self._parts.children.open(agent) as child:
+        with self._at_work(cancel) as stop, self._parts.open_child(agent) as child:
             # Threat: a declaration that gives a child a tool its parent was not offered.
             tools = tuple(name for name in child.charter.tools_allowed if name in own.tools_allowed)
             constraints = Constraints(
@@ -164,7 +159,6 @@ class Session:
 
     @contextmanager
     def _at_work(self, cancel: Cancel) -> Generator[Cancel]:
-        """Raises: UsageError where the session was closed; what the listener raised."""
         listener = self._parts.listener
         listener.raise_fault()
         with self._lock:

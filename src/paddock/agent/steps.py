@@ -69,8 +69,6 @@ Step = RunCalls | Answer | AskAgain | Resend | Fail
 
 
 class OrderProgress(Struct, frozen=True):
-    """What has happened in this order so far, as far as the next step depends on it."""
-
     turns: int = 0
     """Turns that came back, this one included; pauses do not count."""
     pauses: int = 0
@@ -111,8 +109,13 @@ def next_step(
                 return _after_calls(turn, progress, allowed)
             return _answer(turn, allowed), progress
         case Stop.MAX_TOKENS:
+            # Cut by the output limit: asked again once, also where it was the order's only turn.
+            # An order without tools has one turn and no other way to an answer that fits.
             progress = replace(progress, turns=progress.turns + 1)
-            return _after_cut(turn, progress, allowed)
+            if progress.was_truncated:
+                said = "the answer was cut at the output limit"
+                return _fail(OrderFailure.TRUNCATED, said, turn, allowed), progress
+            return AskAgain(), replace(progress, was_truncated=True)
         case Stop.PAUSE:
             if progress.pauses >= limits.model_pauses_max:
                 said = f"the provider paused more than {limits.model_pauses_max} times"
@@ -159,34 +162,16 @@ def _after_calls(
 
 
 def _count_repeats(progress: OrderProgress, calls: tuple[ToolUse, ...]) -> OrderProgress:
-    """The longest run of one and the same call up to now; it ends with the turn's calls."""
     last, repeats, longest = progress.last_call, progress.repeats, 0
     for call in calls:
-        text = _text_of(call)
+        arguments = call.raw if call.problem else json.dumps(call.arguments, sort_keys=True)
+        text = f"{call.name} {arguments}"
         repeats = repeats + 1 if text == last else 1
         last = text
         longest = max(longest, repeats)
     if longest >= limits.same_call_max:
         repeats = longest
     return replace(progress, last_call=last, repeats=repeats)
-
-
-def _text_of(call: ToolUse) -> str:
-    arguments = call.raw if call.problem else json.dumps(call.arguments, sort_keys=True)
-    return f"{call.name} {arguments}"
-
-
-def _after_cut(
-    turn: ModelTurn, progress: OrderProgress, allowed: Allowed
-) -> tuple[Step, OrderProgress]:
-    """Cut by the output limit: asked again once, also where it was the order's only turn.
-
-    An order without tools has one turn and no other way to an answer that fits.
-    """
-    if progress.was_truncated:
-        said = "the answer was cut at the output limit"
-        return _fail(OrderFailure.TRUNCATED, said, turn, allowed), progress
-    return AskAgain(), replace(progress, was_truncated=True)
 
 
 def _answer(turn: ModelTurn, allowed: Allowed) -> Answer | Fail:
@@ -199,13 +184,10 @@ def _answer(turn: ModelTurn, allowed: Allowed) -> Answer | Fail:
 
 
 def _fail(code: OrderFailure, said: str, turn: ModelTurn, allowed: Allowed) -> Fail:
-    return Fail(OrderError(code, said), _partial(turn, allowed))
-
-
-def _partial(turn: ModelTurn, allowed: Allowed) -> Mapping[str, Json] | None:
+    partial = turn.structured if allowed.has_schema else None
     if turn.text.strip():
-        return {RESPONSE_TEXT: turn.text}
-    return turn.structured if allowed.has_schema else None
+        partial = {RESPONSE_TEXT: turn.text}
+    return Fail(OrderError(code, said), partial)
 
 
 _NOTHING_CHARGED: Final = frozenset(
@@ -348,7 +330,6 @@ class _Till:
 
 
 def _reserve(request: ModelRequest, budget: Budget) -> tuple[TokenReservation, ModelRequest]:
-    """Tokens for the request and its longest answer; a shorter one where not all is left."""
     estimate = estimate_input_tokens(request)
     wanted = estimate + request.max_output_tokens
     least = estimate + min(limits.output_tokens_min, request.max_output_tokens)

@@ -20,10 +20,9 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.agent.context import Conversation, attend, without_marks
 from paddock.agent.contracts import CLASSIFY, SYNTHESIZE, Contracts, PromptContract
-from paddock.agent.events import Noticed, OrderMoved, TurnListener
+from paddock.agent.events import Noticed, OrderMoved, TurnEnd, TurnListener, TurnOutcome, TurnResult
 from paddock.agent.executor import Assignment, Execution, Executor
 from paddock.agent.records import Scribe
-from paddock.agent.results import TurnEnd, TurnOutcome, TurnResult
 from paddock.agent.steps import RESPONSE_TEXT
 from paddock.errors import IntegrityError, PaddockError
 from paddock.ledger.append import Ledger
@@ -91,7 +90,6 @@ class Office(Struct, frozen=True):
         self.ledger.append(entries)
 
     def dispatch(self, plan: OrderPlan) -> WorkOrder:
-        """Both on record before anybody carries the order out. Raises: PaddockError."""
         session_id = self.scribe.session_id
         order_id = format_order_id(session_id, self.numbers.draw())
         order = WorkOrder(order_id, session_id, plan.wo_type, plan.given, plan.constraints)
@@ -122,7 +120,6 @@ def find_problem(order: WorkOrder, contract: PromptContract | None) -> str:
 
 
 def response_of(order: WorkOrder) -> str:
-    """The text for the user; "" where there is none."""
     result = order.output_result
     if not result:
         return ""
@@ -188,12 +185,10 @@ class Supervisor:
 
     @property
     def cost(self) -> OrderCost:
-        """Of every turn, and of what was delegated beside them."""
         with self._cost_lock:
             return self._cost
 
     def add_cost(self, cost: OrderCost) -> None:
-        """Count what an order took, also while a turn runs."""
         with self._cost_lock:
             self._cost = self._cost.plus(cost)
 
@@ -249,7 +244,11 @@ class Supervisor:
             scribe.escalated(turn.number, order, attempts, problem),
             scribe.degraded(turn.number, "answer", problem),
         )
-        return TurnEnd(_degraded_answer(order, problem), TurnOutcome.DEGRADED, reason=problem)
+        said, partial = f"I could not finish this: {problem}.", response_of(order)
+        said = f"{said} A person should look at it."
+        if partial.strip():
+            said = f"{said}\n\nWhat there was:\n{partial}"
+        return TurnEnd(said, TurnOutcome.DEGRADED, reason=problem)
 
     def _complete_chain(self, turn: _Turn) -> None:
         entry = self._office.scribe.chain_complete(turn.number, turn.orders, turn.cost())
@@ -290,7 +289,6 @@ class Supervisor:
     def _synthesize(
         self, turn: _Turn, context: str, tools: tuple[str, ...]
     ) -> tuple[Execution, str, int]:
-        """The last order, why it was not accepted, and how many there were."""
         contract = self._office.contracts.find(SYNTHESIZE)
         problem = ""
         attempt = 0
@@ -398,7 +396,6 @@ def _failure(order: WorkOrder) -> OrderFailure | None:
 
 
 def _done_hint(cost: OrderCost) -> str:
-    """What stays done of a turn without an answer; "" where no call ran."""
     if not cost.tool_calls:
         return ""
     calls = "1 call" if cost.tool_calls == 1 else f"{cost.tool_calls} calls"
@@ -413,9 +410,3 @@ def _correction(problem: str) -> str:
         f"Your last answer was not accepted: {why}. What was done stays done: do not repeat "
         "it. Answer again.\n"
     )
-
-
-def _degraded_answer(order: WorkOrder, problem: str) -> str:
-    said = f"I could not finish this: {problem}. A person should look at it."
-    partial = response_of(order)
-    return f"{said}\n\nWhat there was:\n{partial}" if partial.strip() else said

@@ -8,20 +8,27 @@ import random
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from msgspec import Struct, field
 
 from paddock import limits
 from paddock.agent.context import Conversation
 from paddock.agent.contracts import Contracts, load_contracts
-from paddock.agent.events import HeardApprover, OneAtATime, SilentListener, TurnListener
+from paddock.agent.events import (
+    HeardApprover,
+    OneAtATime,
+    SilentListener,
+    TurnEnd,
+    TurnListener,
+    TurnOutcome,
+)
 from paddock.agent.executor import Executor, Hands, Timer, real_timer
 from paddock.agent.recorded import RecordedSession, find_session, restore, tokens_charged
 from paddock.agent.records import Scribe
-from paddock.agent.results import TurnEnd, TurnOutcome
 from paddock.agent.sessions import ChildAgent, Session, SessionParts
 from paddock.agent.steps import ModelDoor
 from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
@@ -49,13 +56,13 @@ from paddock.runtime.approvals import ApprovalRequest, Approver, NoApprover
 from paddock.runtime.runtime import Runtime
 from paddock.storage.atomic import read_file
 from paddock.text.show import quote
-from paddock.tools.spec import Tool
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 from paddock.values.models import ToolSchema
 
 if TYPE_CHECKING:
     from paddock.providers.scripted import ScriptedModel
+    from paddock.providers.transport import PlayingTransport
 
 
 DEFAULT_PROVIDER: Final = "default"
@@ -63,7 +70,6 @@ DEFAULT_PROVIDER: Final = "default"
 
 
 def parse_model(text: str) -> ModelChoice:
-    """`PROVIDER[:NAME]`, as `--model` takes it. Raises: UsageError."""
     provider, _, name = text.partition(":")
     if not provider:
         raise UsageError(
@@ -75,7 +81,6 @@ def parse_model(text: str) -> ModelChoice:
 
 
 def chosen_model(project: Project, model: str | None) -> ProviderSettings:
-    """Return the model asked for, else the configured one. Raises: UsageError, ConfigError."""
     known = project.policy.settings.providers
     if model is not None:
         choice = parse_model(model)
@@ -90,17 +95,11 @@ def chosen_model(project: Project, model: str | None) -> ProviderSettings:
     )
 
 
-def open_model(settings: ProviderSettings, variables: Mapping[str, str]) -> Gateway:
-    """Return a gateway; send nothing yet. Raises: ConfigError."""
-    return gateway_of(open_provider(settings, variables, read_script=read_script))
-
-
 def gateway_of(provider: Provider) -> Gateway:
     return Gateway(provider, wait=wait_or_cancel, draw=random.random)
 
 
 def read_script(path: str) -> str:
-    """The text of a script. Raises: ConfigError where it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -150,13 +149,11 @@ def open_session(project: Project, wish: SessionWish) -> Session:
 
 
 def sessions_of(project: Project) -> Ledgers:
-    """Return the plane's sessions. Raises: LedgerDamagedError, HostError, ConfigError."""
     verify_not_gone(project.layout, project.environment, LedgerName.HO2M)
     return Ledgers(project.layout.ledger_paths())
 
 
 def require_session(project: Project, session_id: str) -> RecordedSession:
-    """The recorded session of that id. Raises: UsageError, HostError."""
     found = None
     if _SESSION_ID.fullmatch(session_id):
         found = find_session(sessions_of(project), session_id)
@@ -180,7 +177,9 @@ class _Opening:
     def parts(self) -> SessionParts:
         project, wish, held = self._project, self._wish, self._held
         lineage = project.agents.lineage(self._agent)
-        contracts = _contracts(project)
+        # Threat: whoever unpacked a plane brings prompts that speak for the operator.
+        is_ours = project.layout.kind is PlaneKind.PROJECT or project.root.accepted
+        contracts = load_contracts(project.layout.ho1 / "contracts" if is_ours else None)
         held.enter_context(session_lock(project.layout, project.environment, self._session_id))
         if self._before is not None:
             # Whoever had it open until now has added to it.
@@ -212,7 +211,7 @@ class _Opening:
             charter=charter,
             supervisor=supervisor,
             office=office,
-            children=_Descendants(shop, self._agent),
+            open_child=partial(shop.open_descendant, self._agent),
             listener=self._listener,
             close=held.pop_all().close,
             facts=facts,
@@ -223,10 +222,10 @@ class _Opening:
         if self._wish.provider is not None:
             return self._held.enter_context(gateway_of(self._wish.provider))
         settings = chosen_model(self._project, self._wish.model)
-        return self._held.enter_context(open_model(settings, self._wish.variables))
+        provider = open_provider(settings, self._wish.variables, read_script=read_script)
+        return self._held.enter_context(gateway_of(provider))
 
     def _budget(self) -> Budget:
-        """The session's: a resumed one has spent what is on record."""
         table = _budget_table(self._project)
         budget = session_budget(table.session_tokens, table.mode)
         if self._before is not None:
@@ -286,12 +285,6 @@ def _agent_of(project: Project, wish: SessionWish, before: RecordedSession | Non
     return before.agent
 
 
-def _contracts(project: Project) -> Contracts:
-    # Threat: whoever unpacked a plane brings prompts that speak for the operator.
-    is_ours = project.layout.kind is PlaneKind.PROJECT or project.root.accepted
-    return load_contracts(project.layout.ho1 / "contracts" if is_ours else None)
-
-
 def _budget_table(project: Project) -> BudgetTable:
     return BudgetTable() if project.admin is None else project.admin.budget
 
@@ -313,6 +306,19 @@ class _Shop(Struct, frozen=True):
         with runtime:
             yield ChildAgent(self._charter(agent), Executor(self._hands(agent, runtime)))
 
+    @contextmanager
+    def open_descendant(self, ancestor: str, agent: str) -> Generator[ChildAgent]:
+        # Threat: an agent beside or above this one decides by another chain, and would do
+        # for this one what this one may not.
+        names = [record.agent.name for record in self.project.agents.lineage(agent)]
+        if ancestor not in names[1:]:
+            raise UsageError(
+                f"the agent {quote(agent)} is no descendant of {quote(ancestor)}",
+                hint=f"paddock agent create {agent} --parent {ancestor}",
+            )
+        with self.open_agent(agent) as child:
+            yield child
+
     def _hands(self, agent: str, runtime: Runtime) -> Hands:
         model = ModelDoor(
             self.router,
@@ -322,7 +328,10 @@ class _Shop(Struct, frozen=True):
             self.project.policy.settings.ledger.keep_model_contents,
             self.listener,
         )
-        schemas = {tool.name: _schema(tool) for tool in runtime.tools.list_all()}
+        schemas = {
+            tool.name: ToolSchema(tool.name, tool.spec.description, tool.binder.schema)
+            for tool in runtime.tools.list_all()
+        }
         return Hands(
             calls=runtime,
             schemas=schemas,
@@ -367,28 +376,6 @@ class _Shop(Struct, frozen=True):
         )
 
 
-def _schema(tool: Tool[Any]) -> ToolSchema:
-    return ToolSchema(tool.name, tool.spec.description, tool.binder.schema)
-
-
-class _Descendants(Struct, frozen=True):
-    shop: _Shop
-    ancestor: str
-
-    @contextmanager
-    def open(self, agent: str) -> Generator[ChildAgent]:
-        # Threat: an agent beside or above this one decides by another chain, and would do
-        # for this one what this one may not.
-        names = [record.agent.name for record in self.shop.project.agents.lineage(agent)]
-        if self.ancestor not in names[1:]:
-            raise UsageError(
-                f"the agent {quote(agent)} is no descendant of {quote(self.ancestor)}",
-                hint=f"paddock agent create {agent} --parent {self.ancestor}",
-            )
-        with self.shop.open_agent(agent) as child:
-            yield child
-
-
 def open_session_at(
     path: str | os.PathLike[str] | None = None,
     *,
@@ -429,38 +416,34 @@ open_session_at.__qualname__ = "open_session"
 _ON_A_WIRE = frozenset({"anthropic", "openai"})
 
 
-class Finishing(Protocol):
-    def require_met(self) -> None:
-        """Raises: ConfigError where a request was not the one that an answer is for."""
-        ...
-
-    def require_finished(self) -> None:
-        """Raises: ConfigError like `require_met`, or where some are left over."""
-        ...
-
-
 class PreparedCassette(Struct, frozen=True):
     provider: Provider
-    answers: Finishing
+    answers: "ScriptedModel | PlayingTransport"
+    """What says whether every request was the one that an answer is for, and none is left over."""
 
 
 def open_recorded(
     project: Project, model: str | None, variables: Mapping[str, str], file: Path
 ) -> Provider:
-    """Open the chosen model, recording to `file`. Raises: UsageError, ConfigError, HostError."""
     settings = _settings(project, model)
     from paddock.providers.transport import (  # noqa: PLC0415 - the HTTP client is an extra
         RecordingTransport,
         Taped,
     )
 
-    tape = _NewTape(file)
+    tape = _new_tape(file)
+
+    def write(line: str) -> None:
+        tape.write(line.encode("utf-8", "surrogatepass"))
+        tape.flush()
+
     try:
         inner = open_provider(
-            settings, variables, transport_for=lambda key: RecordingTransport(key, tape.write)
+            settings, variables, transport_for=lambda key: RecordingTransport(key, write)
         )
     except BaseException:
-        tape.discard()
+        tape.close()
+        file.unlink()
         raise
     return Taped(inner, inner.name, tape.close)
 
@@ -488,13 +471,12 @@ def open_played(
     keyless, key = without_key(settings)
     addresses = {name: text for name, text in variables.items() if name.endswith("_BASE_URL")}
     inner = open_provider(keyless, {**addresses, **key}, transport_for=lambda _: player)
-    return PreparedCassette(Taped(inner, f"played {inner.name}", _nothing), player)
+    return PreparedCassette(Taped(inner, f"played {inner.name}"), player)
 
 
 def find_script(
     project: Project, model: str | None, variables: Mapping[str, str]
 ) -> PreparedCassette | None:
-    """Return the scripted model where it is the chosen one. Raises: UsageError, ConfigError."""
     settings = chosen_model(project, model)
     if settings.provider != "scripted":
         return None
@@ -515,34 +497,12 @@ def _settings(project: Project, model: str | None) -> ProviderSettings:
     return settings
 
 
-def _nothing() -> None:
-    return None
-
-
-class _NewTape:
-    def __init__(self, file: Path) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._file = file
-        try:
-            self._descriptor = os.open(file, flags, 0o600)
-        except FileExistsError:
-            raise UsageError(
-                f"{quote(str(file))} is there already", hint="name a new file"
-            ) from None
-        except OSError as error:
-            raise HostError(f"{quote(str(file))} cannot be made: {error.strerror}") from None
-
-    def write(self, line: str) -> None:
-        """One exchange, whole: a shorter write is gone on with."""
-        left = line.encode("utf-8", "surrogatepass")
-        while left:
-            left = left[os.write(self._descriptor, left) :]
-
-    def discard(self) -> None:
-        self.close()
-        self._file.unlink()
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+def _new_tape(file: Path) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.fdopen(os.open(file, flags, 0o600), "wb")
+    except FileExistsError:
+        said = f"{quote(str(file))} is there already"
+        raise UsageError(said, hint="name a new file") from None
+    except OSError as error:
+        raise HostError(f"{quote(str(file))} cannot be made: {error.strerror}") from None

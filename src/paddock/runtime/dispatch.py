@@ -7,7 +7,7 @@ one sync before the result is released: there the act is the disclosure.
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -43,7 +43,6 @@ from paddock.runtime.records import (
     Contents,
     DigestsAlone,
     Recorder,
-    holds_contents,
     kept_arguments,
 )
 from paddock.storage.history import History
@@ -83,7 +82,6 @@ class Dispatcher:
         return ready if isinstance(ready, ToolResult) else self.run(ready)
 
     def prepare(self, call: ToolCall, bounds: Bounds = FREE) -> Prepared | ToolResult:
-        """Decide a call, approval included, or return its refusal. Raises: IntegrityError."""
         if self._closed_by is not None:
             return refused(call, None, self._closed_by)
         try:
@@ -93,10 +91,10 @@ class Dispatcher:
         except (ConfigError, HostError) as error:
             return self._deny(call, None, (), refusal_by_host(error), bounds, None, _shown(error))
         except Exception as error:  # The door: a defect of ours is a refusal, not a traceback.
-            return self._internal(call, error, bounds)
+            failed = self._defect(error)
+            return self._deny(call, None, (), failed.refusal, bounds, frames=failed.frames)
 
     def run(self, ready: Prepared) -> ToolResult:
-        """Carry out what was prepared, and record it. Raises: IntegrityError; nothing ran."""
         try:
             if self._closed_by is not None:
                 return refused(ready.call, ready.tool, self._closed_by)
@@ -155,7 +153,7 @@ class Dispatcher:
             plan, judged = asked
         try:
             kept = kept_arguments(call.arguments, tool, self._contents)
-            if holds_contents(kept):
+            if dict in map(type, kept.values()):
                 # Before the entry that names them: what is on record can be looked at.
                 self._contents.sync()
         except (ToolError, ConfigError, HostError) as error:
@@ -227,7 +225,8 @@ class Dispatcher:
             # An interrupt or an exit: nobody knows how far it came.
             self._unknown(ready, type(stop).__name__, reservation)
             raise
-        if history is not None and _is_on_record(outcome):
+        is_whole = isinstance(outcome, ToolOutput) or outcome.is_known
+        if history is not None and is_whole:
             history.recorded(running)
         is_command = isinstance(outcome, ToolOutput) and outcome.exit is not None
         changes = () if is_command else outcome.changes
@@ -296,7 +295,6 @@ class Dispatcher:
         return refused(call, tool, refusal)
 
     def _unknown(self, ready: Prepared, why: str, reservation: Reservation) -> ToolResult:
-        """The call ran and its outcome is not on record: say so, and stop."""
         reservation.release()
         refusal = Refusal(
             LedgerUnknownError.code,
@@ -307,12 +305,7 @@ class Dispatcher:
         self._closed_by = refusal
         return refused(ready.call, ready.tool, refusal)
 
-    def _internal(self, call: ToolCall, error: Exception, bounds: Bounds) -> ToolResult:
-        failed = self._defect(error)
-        return self._deny(call, None, (), failed.refusal, bounds, frames=failed.frames)
-
     def _defect(self, error: Exception) -> Failed:
-        """A defect of ours: an id to report for the model, the frames for the ledger."""
         report = self._context.randomness(6).hex()
         refusal = Refusal(
             InternalError.code,
@@ -330,10 +323,6 @@ def _frames(error: BaseException) -> tuple[str, ...]:
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_KEPT_MAX:]
     places = [f"{PurePath(each.filename).name}:{each.lineno} {each.name}" for each in frames]
     return (type(error).__name__, *places)
-
-
-def _is_on_record(outcome: Ran) -> bool:
-    return isinstance(outcome, ToolOutput) or outcome.is_known
 
 
 def _shown(error: PaddockError) -> tuple[str, ...]:
@@ -354,34 +343,24 @@ def _release(tool: Tool[Any], plan: Plan) -> None:
 
 
 class Done(NamedTuple):
-    """A call's result. `ran` is false where it was refused before it began."""
-
     result: ToolResult
     ran: bool
 
 
-class CallWatcher(Protocol):
+class CallWatcher:
     """Hears what becomes of each call. Called from several threads at once."""
 
-    def decided(self, call: ToolCall, judged: Judged) -> None: ...
-
-    def started(self, call: ToolCall) -> None: ...
-
-    def finished(self, call: ToolCall, done: Done, duration_us: int) -> None: ...
-
-
-class _Nobody:
     def decided(self, call: ToolCall, judged: Judged) -> None:
-        """Nothing to do."""
+        pass
 
     def started(self, call: ToolCall) -> None:
-        """Nothing to do."""
+        pass
 
     def finished(self, call: ToolCall, done: Done, duration_us: int) -> None:
-        """Nothing to do."""
+        pass
 
 
-NOBODY: Final[CallWatcher] = _Nobody()
+NOBODY: Final = CallWatcher()
 
 
 def dispatch_all(
@@ -390,7 +369,6 @@ def dispatch_all(
     bounds: Bounds = FREE,
     watcher: CallWatcher = NOBODY,
 ) -> list[Done]:
-    """Run the calls of one turn: one result each, in order. Raises: IntegrityError."""
     turn = _Turn(dispatcher, bounds, watcher)
     waiting: list[_Step] = []
     done: list[Done] = []
@@ -448,7 +426,6 @@ class _Turn(Struct, frozen=True):
         return done
 
     def run(self, group: Sequence[_Step]) -> list[Done]:
-        """In this thread where there is nothing to do at once."""
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - for turns of several calls
 
         ready = [step for step in group if isinstance(step, Prepared)]

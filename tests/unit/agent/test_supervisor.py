@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.agent.contracts import SYNTHESIZE, Boundary, PromptContract, parse_template
-from paddock.agent.events import CallFinished, Noticed, TextPiece
-from paddock.agent.results import TurnOutcome
+from paddock.agent.events import CallFinished, Noticed, TextPiece, TurnOutcome
 from paddock.errors import (
     HostError,
     IntegrityError,

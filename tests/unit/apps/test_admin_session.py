@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from paddock.agent.contracts import SYNTHESIZE
-from paddock.agent.events import CallFinished
-from paddock.agent.results import TurnOutcome
+from paddock.agent.events import CallFinished, TurnOutcome
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from tests.support.agents import Heard

@@ -16,9 +16,9 @@ from paddock.agent.events import (
     Event,
     Spent,
     TextPiece,
+    TurnOutcome,
 )
 from paddock.agent.recorded import export_session, find_session, list_sessions
-from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Session
 from paddock.assembly.agents import create_agent
 from paddock.assembly.opening import open_project

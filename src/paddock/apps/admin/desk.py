@@ -7,7 +7,7 @@ from typing import Final, Self
 from msgspec import Struct
 
 from paddock.agent import events
-from paddock.agent.results import TurnOutcome, TurnResult
+from paddock.agent.events import TurnOutcome, TurnResult
 from paddock.agent.sessions import Session
 from paddock.apps.admin.plain import Keyboard, Screen
 from paddock.apps.admin.show import (

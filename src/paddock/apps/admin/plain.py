@@ -13,7 +13,7 @@ from typing import Final, Protocol, TextIO
 
 from msgspec import Struct, field
 
-from paddock.agent.results import TurnResult
+from paddock.agent.events import TurnResult
 from paddock.apps.admin.show import Block, StatusLine, plain_lines, shown_text, status_text
 from paddock.apps.command import fields
 from paddock.apps.console import read_line

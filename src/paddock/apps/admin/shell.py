@@ -9,7 +9,7 @@ from typing import Final, TextIO
 
 from msgspec import Struct
 
-from paddock.agent.results import TurnOutcome
+from paddock.agent.events import TurnOutcome
 from paddock.agent.sessions import Session
 from paddock.apps.admin import plain
 from paddock.apps.admin.commands import find_command, parse_command, vocabulary

@@ -9,9 +9,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from paddock.agent.events import CallFinished, Event, Noticed
+from paddock.agent.events import CallFinished, Event, Noticed, TurnOutcome
 from paddock.agent.recorded import RecordedSession, RecordedTurn, export_session, list_sessions
-from paddock.agent.results import TurnOutcome
 from paddock.apps.command import (
     Command,
     Options,

@@ -14,8 +14,9 @@ from paddock.agent.events import (
     Noticed,
     TextPiece,
     TextVoid,
+    TurnOutcome,
+    TurnResult,
 )
-from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.apps.admin.desk import WORKING, TurnView
 from paddock.apps.admin.show import KEPT_MAX, LastCalls, plain_lines
 from paddock.errors import CallCancelledError
