@@ -625,7 +625,7 @@ def opened_where(yard: Yard, *verdicts: BackendVerdict) -> Generator[Terminal, N
             context = Context(
                 registry=registry,
                 judge=judge,
-                ports=Ports(workspace, judge, shell=shell),
+                ports=Ports(workspace, judge, shell=lambda: shell),
                 ledger=MemoryLedger(),
                 approver=NoApprover(),
                 record_approval=partial(record_in_governance, project),

@@ -30,7 +30,6 @@ _DECLARATIONS: Final = (AGENT_CREATED, AGENT_CHANGED, AGENT_REMOVED)
 
 
 def create_agent(project: Project, new: NewAgent) -> AgentRecord:
-    """Declare an agent and record it. Raises: UsageError, ConfigError."""
     if new.profile not in project.policy.profiles:
         raise UsageError(
             f"there is no profile {quote(new.profile)}",
@@ -43,7 +42,6 @@ def create_agent(project: Project, new: NewAgent) -> AgentRecord:
 
 
 def remove_agent(project: Project, name: str) -> RemovedAgent:
-    """Undeclare an agent and record it. Raises: UsageError."""
     if name == project.default_agent:
         raise UsageError(
             f"{quote(name)} is the agent of every call without --agent",
@@ -129,7 +127,6 @@ class AgentPlan(Struct, frozen=True):
 
 
 def plan_agents(policy: Policy, agents: AgentStore, root: Path, file: str) -> AgentPlan:
-    """Compare what the policy file `file` declares with what the plane has. Raises: ConfigError."""
     from graphlib import CycleError, TopologicalSorter  # noqa: PLC0415 - when a policy is trusted
 
     declared = {each.name: each for each in policy.settings.agents if each.is_declared}
@@ -171,7 +168,6 @@ def plan_agents(policy: Policy, agents: AgentStore, root: Path, file: str) -> Ag
 
 
 def apply_agents(project: Project, plan: AgentPlan) -> None:
-    """Make and change what is planned, each put on record. Raises: ConfigError, HostError."""
     for step in plan.steps:
         new, workspace = step.new, step.workspace
         try:

@@ -8,9 +8,9 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from paddock.assembly.ledgers import (
@@ -42,7 +42,7 @@ from paddock.ledger.verify import (
 from paddock.plane.environment import Environment, anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.storage.atomic import make_directories, read_file, replace_file
-from paddock.values.calls import Json
+from paddock.text.json import BrokenJsonError, read_json
 from paddock.values.entries import CHECKPOINT, ROLLBACK_ACCEPTED, Entry
 
 _COMPARED: Final = 64
@@ -52,8 +52,6 @@ _FORMAT: Final = 1
 
 
 class Audit(Struct, frozen=True):
-    """How to verify: `full`: read every file; `parsed`: parse every line; `given`: checkpoints."""
-
     given: Sequence[Held] = ()
     full: bool = False
     parsed: bool = False
@@ -77,7 +75,7 @@ def audit_ledger(
         *asked.given,
     ]
     file = anchor_directory(layout, environment) / f"{name}.verified"
-    since = None if asked.full or asked.given else read_memory(file)
+    since = None if asked.full or asked.given else _read_memory(file)
     found = verify(str(path), held=held, since=since, parse_all=asked.parsed)
     if found.memory is not None:
         _keep_memory(file, found.memory)
@@ -100,7 +98,6 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: Ledge
 def ledgers_known(
     layout: PlaneLayout, environment: Environment, names: Sequence[LedgerName]
 ) -> list[LedgerName]:
-    """Those of `names` that there are, or that there have to be. Raises: HostError, ConfigError."""
     paths = layout.ledger_paths()
     return [
         name
@@ -110,19 +107,16 @@ def ledgers_known(
 
 
 def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:
-    """Refuse a known ledger that is gone. Raises: LedgerDamagedError, HostError, ConfigError."""
     path = layout.ledger_paths()[name]
     if not stands(path) and is_held_elsewhere(layout, environment, name):
         raise gone_error(path, name)
 
 
 def was_signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
-    """Return whether a ledger of that name was signed here. Raises: HostError, ConfigError."""
     return bool(_signed(layout, environment, name))
 
 
 def is_known_outside(layout: PlaneLayout, environment: Environment) -> bool:
-    """Return whether signer or anchor knows the highest ledger. Raises: HostError, ConfigError."""
     name = LedgerName.GOVERNANCE
     anchor = _anchor_of(layout, environment, name, layout.ledger_paths()[name])
     held = _signed(layout, environment, name)
@@ -189,44 +183,36 @@ def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list
     return found[::-1]
 
 
-def read_memory(file: Path) -> Remembered | None:
-    """What a verification remembered; None where it does not load: then all is read."""
+class _Memory(Struct, frozen=True):
+    """A `Remembered` as its file has it."""
+
+    format: int
+    files: tuple[tuple[int, ...], ...]
+    size: int
+    offset_bytes: int
+    leaf: str
+    edge: tuple[str, ...]
+    intents: tuple[tuple[int, str, str, str, str], ...]
+
+
+def _read_memory(file: Path) -> Remembered | None:
+    # One that does not load counts for nothing: then all is read.
     try:
         content = read_file(file, _MEMORY_BYTES_MAX)
-        if content is None:
-            return None
-        fields = json.loads(content)
-        if fields["format"] != _FORMAT:
-            return None
-        return Remembered(
-            files=tuple(tuple(map(int, each)) for each in fields["files"]),
-            size=int(fields["size"]),
-            offset_bytes=int(fields["offset_bytes"]),
-            leaf=str(fields["leaf"]),
-            edge=tuple(map(str, fields["edge"])),
-            intents=tuple(
-                Unanswered(int(each[0]), *map(str, each[1:5])) for each in fields["intents"]
-            ),
-        )
-    except (ConfigError, HostError, ValueError, TypeError, KeyError, IndexError):
+        kept = None if content is None else convert(read_json(content.decode()), _Memory)
+    except (ConfigError, HostError, BrokenJsonError, ValidationError, UnicodeDecodeError):
         return None
+    if kept is None or kept.format != _FORMAT:
+        return None
+    intents = tuple(Unanswered(*each) for each in kept.intents)
+    return Remembered(kept.files, kept.size, kept.offset_bytes, kept.leaf, kept.edge, intents)
 
 
 def _keep_memory(file: Path, memory: Remembered) -> None:
-    fields: dict[str, Json] = {
-        "format": _FORMAT,
-        "files": [list(each) for each in memory.files],
-        "size": memory.size,
-        "offset_bytes": memory.offset_bytes,
-        "leaf": memory.leaf,
-        "edge": list(memory.edge),
-        "intents": [
-            [each.seq, each.session_id, each.agent, each.call_id, each.tool]
-            for each in memory.intents
-        ],
-    }
+    rows = [[e.seq, e.session_id, e.agent, e.call_id, e.tool] for e in memory.intents]
+    fields = {"format": _FORMAT, **to_builtins(memory), "intents": rows}
     make_directories(file.parent)
-    replace_file(file, json.dumps(cast("Json", fields)).encode())
+    replace_file(file, json.dumps(fields).encode())
 
 
 class PlaneWitness(Struct, frozen=True):
@@ -288,7 +274,6 @@ class WentBack(Struct, frozen=True):
 def find_gone_back(
     layout: PlaneLayout, environment: Environment, names: tuple[LedgerName, ...]
 ) -> list[WentBack]:
-    """Those of the ledgers that went back, from the top. Raises: LedgerDamagedError."""
     found: list[WentBack] = []
     for name in ORDER:
         if name not in names or not layout.ledger_paths()[name].exists():

@@ -117,8 +117,7 @@ def repair_bare_plane(
 ) -> Repaired:
     """Install these packages on the plane that is there, also where files of theirs differ.
 
-    Each that changes anything is approved with the operator's key first. Raises: UsageError,
-    ConfigError.
+    Each that changes anything is approved with the operator's key first.
     """
     project = open_project(directory, environment, directory)
     if is_development_plane(project) is not dev:

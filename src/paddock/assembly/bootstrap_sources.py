@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
@@ -18,8 +18,7 @@ from paddock.packages.bootstrap import Founding, found, load_packages
 from paddock.packages.ledger import LEDGER, PackageLedger
 from paddock.packages.manifest import INSTALLED, PLANE_MARKER, manifest_path
 from paddock.packages.transaction import Depot
-from paddock.plane import admin as config
-from paddock.plane.admin import AdminConfig, read_admin_config
+from paddock.plane.admin import AdminConfig, AdminTable, read_admin_config
 from paddock.plane.create import Blueprint
 from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import RISKY_TOOLS_VARIABLE, Environment, ToolProfile
@@ -40,7 +39,6 @@ from paddock.workspace.apply import recover
 
 
 def load_admin_config(root: ProjectRoot, layout: PlaneLayout) -> AdminConfig:
-    """Read the configuration in force on a bare plane, its `tools` checked. Raises: ConfigError."""
     config = read_admin_config(layout)
     require_registered(config)
     return config if root.accepted else config.tightened()
@@ -60,7 +58,7 @@ def require_registered(config: AdminConfig) -> None:
     for position, entry in enumerate(config.tools or ()):
         way = ("tools", position, "tool_id")
         tool = registered.get(entry.tool_id)
-        toolset = None if tool is None else tool.spec.toolset
+        toolset = None if tool is None else tool.toolset
         if toolset == DEVELOPMENT:
             raise ConfigError(
                 f"the development tool {quote(entry.tool_id)} stands in 'tools'",
@@ -69,7 +67,7 @@ def require_registered(config: AdminConfig) -> None:
                 f" {RISKY_TOOLS_VARIABLE}=1 together give it",
             )
         if tool is None or toolset != CORE:
-            known = ", ".join(name for name, each in registered.items() if _is_core(each))
+            known = ", ".join(name for name, each in registered.items() if each.toolset == CORE)
             raise ConfigError(
                 f"{quote(entry.tool_id)} is no core tool",
                 where=config.place(way),
@@ -82,10 +80,6 @@ def require_registered(config: AdminConfig) -> None:
                 hint="keep one of them",
             )
         seen.add(entry.tool_id)
-
-
-def _is_core(tool: Tool[Any]) -> bool:
-    return tool.spec.toolset == CORE
 
 
 def _declaration(tool: Tool[Any]) -> dict[str, Json]:
@@ -114,7 +108,6 @@ def bare_plane_blueprint(
     archives: tuple[Archive, ...] | None = None,
     beside: frozenset[str] = frozenset(),
 ) -> Blueprint:
-    """Return a new plane's files. Raises: GateRefusedError, ConfigError, HostError."""
     packages = load_packages() if archives is None else archives
     files = {file.path: file.content for each in packages for file in each.files}
     config = files.pop(PLANE_MARKER, None)
@@ -162,10 +155,5 @@ class Founder(Struct, frozen=True):
 
 
 def admin_config_bytes(tool_profile: ToolProfile) -> bytes:
-    return write_object(_config(tool_profile))
-
-
-def _config(tool_profile: ToolProfile) -> dict[str, Json]:
-    table = config.AdminTable(tool_profile=tool_profile)
-    members = cast("dict[str, Json]", to_builtins(table))
-    return members | {"tools": declared_core_tools()}
+    members = to_builtins(AdminTable(tool_profile=tool_profile))
+    return write_object(members | {"tools": declared_core_tools()})

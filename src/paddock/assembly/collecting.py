@@ -28,7 +28,6 @@ _DSN_HINT: Final = "give --dsn, or set PADDOCK_COLLECTOR"
 
 
 def open_collector(dsn: str) -> "PostgresStore":
-    """The collector that a DSN names. Raises: UsageError, ConfigError, HostError."""
     if not dsn:
         raise UsageError("no collector is named", where="--dsn", hint=_DSN_HINT)
     # Imported here: nothing else needs the library, and few have it.
@@ -38,7 +37,6 @@ def open_collector(dsn: str) -> "PostgresStore":
 
 
 def chain_of(host: str, key: VerifierKey) -> Chain:
-    """Return the chain of a key, whose name ends with its ledger's. Raises: UsageError."""
     ledger = key.name.rpartition("/")[2]
     if ledger not in LEDGER_TIERS:
         raise UsageError(
@@ -50,13 +48,11 @@ def chain_of(host: str, key: VerifierKey) -> Chain:
 
 
 def ledger_keys(project: Project) -> Mapping[str, VerifierKey]:
-    """Return the plane's keys by ledger. Raises: LedgerDamagedError, HostError, ConfigError."""
     paths = project.layout.ledger_paths()
     return {name: read_key(path) for name, path in paths.items() if _stands(project, name)}
 
 
 def _stands(project: Project, name: LedgerName) -> bool:
-    """Raises: LedgerDamagedError: it is gone; HostError, ConfigError."""
     verify_not_gone(project.layout, project.environment, name)
     return project.layout.ledger_paths()[name].exists()
 

@@ -64,7 +64,6 @@ class SoundPackages(Struct, frozen=True):
     plane_is_dev: bool
 
     def find(self, package_id: str) -> InstalledPackage:
-        """The package, every file of it looked at now. Raises: UnsoundPackageError."""
         package, told = self.installed.packages.get(package_id), self.recorded.get(package_id)
         if package is None or told is None:
             raise UnsoundPackageError("the package is not installed")
@@ -92,7 +91,6 @@ class SoundPackages(Struct, frozen=True):
 
 @contextmanager
 def open_sound_packages(project: Project) -> Generator[SoundPackages]:
-    """The packages of a bare plane. Raises: HostError, LedgerDamagedError."""
     entries = package_ledger(project).read().entries
     with Workspace.open(str(project.layout.root)) as workspace:
         yield SoundPackages(
@@ -121,7 +119,6 @@ class _NotLoadedError(Exception):
 
 
 def load_package_tools(project: Project) -> LoadedTools:
-    """Load what is configured and may be loaded. Raises: HostError, LedgerDamagedError."""
     config = project.admin
     if config is None or not config.package_tools or not project.root.accepted:
         return LoadedTools()
@@ -140,7 +137,6 @@ def load_package_tools(project: Project) -> LoadedTools:
 
 
 def _load(entry: PackageTool, packages: SoundPackages, taken: set[str]) -> Tool[Any]:
-    """One tool. Raises: _NotLoadedError, UnsoundPackageError."""
     _require_name(entry.tool_id, taken)
     package = packages.find(entry.package_id)
     asset = _asset(package, entry.tool_id)
@@ -179,7 +175,6 @@ def _require_name(tool_id: str, taken: set[str]) -> None:
 
 
 def _made(content: bytes, name: str, tool_id: str) -> Tool[Any]:
-    """Run the module, and have it make its tool. Raises: _NotLoadedError."""
     module = ModuleType(f"paddock_package_tool_{tool_id}")
     module.__file__ = name
     # Data classes look their module up by its name; nobody can import it from there but them.
@@ -255,7 +250,6 @@ _HEAD: Final = lazy_pattern(
 
 
 def skill_facts(project: Project) -> dict[str, Json]:
-    """Return the skills that a model is told of (`skills_max`), and how many more there are."""
     found = installed_skills(project)
     named = limits.skills_max
     if len(found) <= named:

@@ -85,14 +85,12 @@ class Outdated(Struct, frozen=True):
 
 
 def grant(project: Project, wanted: str, by: str) -> Parked:
-    """Grant a kept request to the same call, once. Raises: UsageError, ApprovalExpiredError."""
     inbox = open_inbox(project)
     require_current(project, inbox.find(wanted))
     return inbox.grant(wanted, by)
 
 
 def require_current(project: Project, parked: Parked) -> None:
-    """Raises: ApprovalExpiredError: no call can take an answer to it; says what has changed."""
     outdated = find_outdated(project, parked)
     if outdated is not None:
         raise expired_by(parked, outdated)
@@ -128,7 +126,7 @@ def find_outdated(
         judge = PolicyJudge(project.policy_for(lineage[0]), chain)
         if judge.policy_digest != request.policy_digest:
             return _other_policy(judge, request)
-        tool = _find_own(request.tool, chain[0].toolsets)
+        tool = _find(Registry(TOOLS).only(chain[0].toolsets), request.tool)
         if tool is None and _is_taken_away(project, request.tool):
             return Outdated(TOOL_GONE, _tool_hint(project, request.tool))
         if _digest_now(tool, request, judge) != request.digest:
@@ -160,7 +158,6 @@ def _other_policy(judge: PolicyJudge, request: ApprovalRequest) -> Outdated:
 
 
 def _decided_now(judge: PolicyJudge, texts: Sequence[str]) -> Decision | None:
-    """What policy says of these actions; None where their texts do not say them whole."""
     actions: list[Action] = []
     for text in texts:
         try:
@@ -173,10 +170,10 @@ def _decided_now(judge: PolicyJudge, texts: Sequence[str]) -> Decision | None:
     return judge.decide(actions) if actions else None
 
 
-def _find_own(name: str, toolsets: Sequence[str]) -> Tool[Any] | None:
-    """A tool that Paddock brings and this agent has. Code of packages is not run to look."""
+def _find(registry: Registry, name: str) -> Tool[Any] | None:
+    """A tool that Paddock brings. Code of packages is not run to look."""
     try:
-        return Registry(TOOLS).only(toolsets).get(name)
+        return registry.get(name)
     except UnknownToolError:
         return None
 
@@ -187,7 +184,7 @@ def _is_taken_away(project: Project, name: str) -> bool:
     The environment's half of the dual gate is that of each process: whoever answers may stand
     in a shell without it. What Paddock does not bring is known to whoever brings it.
     """
-    tool = _find_any(name)
+    tool = _find(Registry(TOOLS), name)
     if tool is None:
         return False
     gate = project.gate
@@ -195,17 +192,10 @@ def _is_taken_away(project: Project, name: str) -> bool:
 
 
 def _tool_hint(project: Project, name: str) -> str:
-    tool = _find_any(name)
+    tool = _find(Registry(TOOLS), name)
     if tool is not None and tool.spec.toolset == DEVELOPMENT:
         return f"the dual gate is {project.gate}; once it is open, make the call again"
     return "once it has it again, make the call again"
-
-
-def _find_any(name: str) -> Tool[Any] | None:
-    try:
-        return Registry(TOOLS).get(name)
-    except UnknownToolError:
-        return None
 
 
 def _digest_now(tool: Tool[Any] | None, request: ApprovalRequest, judge: PolicyJudge) -> str:
@@ -224,7 +214,6 @@ def _digest_now(tool: Tool[Any] | None, request: ApprovalRequest, judge: PolicyJ
 def _changed_now(
     tool: Tool[Any], request: ApprovalRequest, judge: PolicyJudge, record: AgentRecord
 ) -> Outdated | None:
-    """Whether the call comes to something else by now. Raises: PaddockError: to nothing at all."""
     handler = tool.handler
     arguments, _ = tool.binder.bind(request.arguments)
     with open_workspace_of(record) as workspace:
@@ -320,16 +309,8 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
 def _require_unchanged(project: Project, granted: Parked, judge: PolicyJudge) -> None:
     request = granted.request
     tool = tools_of(project, request.agent).get(request.tool)
-    now = approval_digest(
-        tool=request.tool,
-        arguments=tool.binder.values(request.arguments),
-        agents=Caller(judge.chain, "").chain_json(),
-        policy_digest=judge.policy_digest,
-        target_digest=request.target_digest,
-        # Nothing is resolved anew: what is committed are the changes that were shown.
-        actions=request.actions,
-    )
-    if now != request.digest:
+    # Nothing is resolved anew: what is committed are the changes that were shown.
+    if _digest_now(tool, request, judge) != request.digest:
         raise ApprovalExpiredError(
             "policy or agent have changed since the command ran", hint="run the command again"
         )
@@ -339,8 +320,6 @@ _NEW_FILE_MODE = 0o644
 
 
 class RuleReview(Struct, frozen=True):
-    """What a person looks at before it is saved: these very bytes."""
-
     file: Path
     before: bytes | None
     always: Always
@@ -351,7 +330,6 @@ class AlwaysReview(RuleReview, frozen=True):
 
 
 def review_always(project: Project, parked: Parked) -> AlwaysReview:
-    """Return the rules that let this kept call through. Raises: ConfigError, UsageError."""
     chain, policy = _chain_of(project, parked.request.agent)
     reason = f"always, since {parked.id} was approved"
     return AlwaysReview(
@@ -401,7 +379,6 @@ def _rules(
 
 
 def save_always(project: Project, review: AlwaysReview, by: str) -> None:
-    """As `save_rule`; the kept request is answered by that, and on record with it."""
     answered = answered_later(replace(review.parked, answered_by=by), ALWAYS)
     save_rule(project, review, by, answered)
     open_inbox(project).withdraw(review.parked)

@@ -24,7 +24,6 @@ from paddock.plane.layout import LedgerName
 from paddock.storage.disk import Disk
 from paddock.storage.history import BlobStore, History, Keeper
 from paddock.text.show import quote
-from paddock.tools.spec import Change
 from paddock.values.calls import Json
 from paddock.values.entries import CONTENT_ERASED, DIGEST_PREFIX, TOOL_RESULT, Entry
 from paddock.workspace import Workspace
@@ -49,10 +48,7 @@ def look_at_history(project: Project) -> "StoreReader":
 
 
 def settle_sets(project: Project) -> tuple[str, ...]:
-    """Complete, or undo, every set that a killed process left; what a person is to be told of it.
-
-    Raises: ConfigError, HostError.
-    """
+    """Complete, or undo, every set that a killed process left; return what to tell a person."""
     directory = project.layout.objects / JOURNAL
     if not directory.is_dir() or not any(directory.iterdir()):
         return ()
@@ -64,7 +60,6 @@ def settle_sets(project: Project) -> tuple[str, ...]:
 
 
 def open_journal(project: Project) -> "Journal":
-    """The one journal of the plane's changes. Raises: ConfigError, HostError."""
     from paddock.storage.journal import Journal  # noqa: PLC0415 - for what changes many paths
 
     return Journal(str(project.layout.objects / JOURNAL), Disk())
@@ -109,7 +104,10 @@ class PlaneEarlier(Struct, frozen=True):
         agents = {
             call.agent
             for call in calls
-            if any((path, version) in _stood(change) for change in call.changes)
+            if any(
+                (path, version) in ((c.path, c.before), (c.to or c.path, c.after))
+                for c in call.changes
+            )
         }
         if not agents:
             return False
@@ -124,10 +122,6 @@ class PlaneEarlier(Struct, frozen=True):
         ours, theirs = _workspaces(self.agent, declared), _workspaces(agent, declared)
         # The admin agent of a bare plane has no declaration, and one workspace.
         return ours == theirs and (len(ours) == 1 or (not ours and agent == self.agent))
-
-
-def _stood(change: Change) -> tuple[tuple[str, str | None], ...]:
-    return (change.path, change.before), (change.to or change.path, change.after)
 
 
 def _workspaces(agent: str, declared: tuple[StoredEntry, ...]) -> frozenset[str]:
@@ -189,7 +183,6 @@ def open_blobs(project: Project) -> BlobStore:
 
 
 def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]:
-    """List what entries of this call name, oldest first; from the lines: an index may hide one."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     if not stands(path):
         return ()
@@ -201,19 +194,16 @@ def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]
 
 
 def read_output(project: Project, digest: str) -> bytes | None:
-    """What a command printed, from the history; None where it is not there any more."""
     with look_at_history(project) as store:
         return store.find(f"sha256:{digest}")
 
 
 def has_output(project: Project, digest: str) -> bool:
-    """Whether `read_output` has something to read. Raises: ConfigError, HostError."""
     with look_at_history(project) as store:
         return store.has(f"sha256:{digest}")
 
 
 def require_digest(text: str) -> str:
-    """The salted digest that somebody typed. Raises: UsageError where it is none."""
     digest = text.removeprefix(DIGEST_PREFIX)
     if _DIGEST.fullmatch(digest) is None:
         raise UsageError(
@@ -257,30 +247,14 @@ def _erased(digests: Sequence[str], reason: str) -> Entry:
 
 
 def _named(entry: Entry, seq: int) -> list[NamedContent]:
-    found = _outputs(entry, seq)
-    arguments = entry.metadata.get("arguments")
-    if not isinstance(arguments, dict):
-        return found
-    for name, value in cast("dict[str, Json]", arguments).items():
-        if not isinstance(value, dict):
-            continue
-        kept = cast("dict[str, Json]", value)
-        digest, size = kept.get("salted_sha256"), kept.get("bytes")
-        # One with its salt in the entry was never kept.
-        if isinstance(digest, str) and type(size) is int and "salt" not in kept:
-            found.append(NamedContent(entry.call_id, seq, name, digest, size))
-    return found
-
-
-def _outputs(entry: Entry, seq: int) -> list[NamedContent]:
-    streams = entry.metadata.get("output_kept")
-    if not isinstance(streams, dict):
-        return []
     found: list[NamedContent] = []
-    for name, value in cast("dict[str, Json]", streams).items():
-        kept = cast("dict[str, Json]", value) if isinstance(value, dict) else {}
-        digest, size = kept.get("digest"), kept.get("bytes")
-        if isinstance(digest, str) and type(size) is int:
-            text = digest.removeprefix(DIGEST_PREFIX)
-            found.append(NamedContent(entry.call_id, seq, name, text, size, is_output=True))
+    for member, of_digest in (("output_kept", "digest"), ("arguments", "salted_sha256")):
+        rows = entry.metadata.get(member)
+        for name, value in cast("dict[str, Json]", rows if isinstance(rows, dict) else {}).items():
+            kept = cast("dict[str, Json]", value if isinstance(value, dict) else {})
+            digest, size = kept.get(of_digest), kept.get("bytes")
+            # One with its salt in the entry was never kept.
+            if isinstance(digest, str) and type(size) is int and "salt" not in kept:
+                text, is_output = digest.removeprefix(DIGEST_PREFIX), member == "output_kept"
+                found.append(NamedContent(entry.call_id, seq, name, text, size, is_output))
     return found

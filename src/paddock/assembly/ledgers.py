@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -46,8 +47,6 @@ LEDGER_ABOVE: Final = {
 
 
 class TierAbove(Struct, frozen=True):
-    """The ledger above: a checkpoint becomes an entry there, and is covered there at once."""
-
     ledger: LedgerName
     open: Callable[[], LedgerFile]
 
@@ -102,7 +101,6 @@ def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> A
 
 
 def ledger_settings(environment: Environment) -> LedgerSettings:
-    """What the user's own configuration says of ledgers. Raises: ConfigError."""
     file = read_user_policy(environment)
     if file is None:
         return LedgerSettings()
@@ -148,7 +146,6 @@ HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False
 
 
 def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> LedgerFile:
-    """The ledger `name` of the plane, made with its own key on first use."""
     return open_plane_ledger(project.layout, project.environment, name, pace)
 
 
@@ -169,7 +166,10 @@ def open_plane_ledger(
         is_there = path.exists()
     create = None if is_there else _genesis(layout, environment, name)
     ledger = LedgerFile(str(path), create=create, clock=time.time, randomness=os.urandom)
-    ledger.keeper = _keeper(layout, environment, name, pace)
+    at = (layout, environment, name)
+    ledger.keeper = AutoCheckpoint(
+        checkpointer_of(*at), above_of(*at), time.monotonic, pace, time.time
+    )
     return ledger
 
 
@@ -255,25 +255,8 @@ def above_of(layout: PlaneLayout, environment: Environment, name: LedgerName) ->
     above = LEDGER_ABOVE.get(name)
     if above is None:
         return Outside(layout, environment)
-    return TierAbove(name, _Opening(layout, environment, above).open)
-
-
-def _keeper(
-    layout: PlaneLayout, environment: Environment, name: LedgerName, pace: Pace
-) -> AutoCheckpoint:
-    at = (layout, environment, name)
-    return AutoCheckpoint(checkpointer_of(*at), above_of(*at), time.monotonic, pace, time.time)
-
-
-class _Opening(Struct, frozen=True):
-    """Opens one ledger of a plane for somebody who seals it himself."""
-
-    layout: PlaneLayout
-    environment: Environment
-    name: LedgerName
-
-    def open(self) -> LedgerFile:
-        return open_plane_ledger(self.layout, self.environment, self.name, HOOK_PACE)
+    # It is sealed by whoever opens it.
+    return TierAbove(name, partial(open_plane_ledger, layout, environment, above, HOOK_PACE))
 
 
 def _genesis(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Genesis:

@@ -36,7 +36,6 @@ _LOADED: Final = frozenset(
 
 
 def open_project(start: Path, environment: Environment, override: Path | None = None) -> Project:
-    """As `find_project`; settle a killed install, make the plane if new. Raises: HostError."""
     return _opened(find_project(start, environment, override))
 
 
@@ -80,7 +79,6 @@ def init_project(
 
 
 def record_news(project: Project) -> None:
-    """Put on record what governance does not know yet. Raises: as `open_ledger`."""
     record_in_governance(project, *_news(project))
 
 
@@ -152,7 +150,8 @@ def _config_news(project: Project, governance: Path) -> list[Entry]:
     own = project.files.project
     if own is not None:
         files[own.path.relative_to(root).as_posix()] = own.digest
-    before = _recorded_files(governance)
+    recorded = (_newest(governance, CONFIG_CHANGED) or {}).get("files")
+    before = cast("dict[str, Json]", recorded) if isinstance(recorded, dict) else {}
     read = _LOADED
     if project.root.accepted:
         files |= contract_digests(project.layout.ho1 / "contracts", root)
@@ -161,11 +160,6 @@ def _config_news(project: Project, governance: Path) -> list[Entry]:
     # contracts of a plane that nobody has accepted are not read.
     files = {**{name: each for name, each in before.items() if name not in read}, **files}
     return [] if before == files else [records.config_changed(before, files, config)]
-
-
-def _recorded_files(governance: Path) -> dict[str, Json]:
-    files = (_newest(governance, CONFIG_CHANGED) or {}).get("files")
-    return cast("dict[str, Json]", files) if isinstance(files, dict) else {}
 
 
 def _newest(governance: Path, event: str) -> Mapping[str, Json] | None:

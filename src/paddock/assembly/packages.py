@@ -6,7 +6,7 @@ Gates look at them again: for an operator, and for a model that asks by a tool.
 import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Final
@@ -78,7 +78,6 @@ class ShellAcceptance:
         )
 
     def run(self, acceptance: Acceptance, staged: StagedFiles) -> AcceptanceResult:
-        """Run one command in a stage, thrown away after. Raises: SandboxUnavailableError."""
         laid = {each.path: LaidFile(each.content, each.mode) for each in staged.put}
         line = ShellLine(
             acceptance.command,
@@ -87,7 +86,8 @@ class ShellAcceptance:
             is_dry_run=True,
             laid=dict.fromkeys(staged.removed) | laid,
         )
-        outcome = self._shell.run(self._shell.prepare(line), UNWATCHED)
+        shell = self._shell.open()
+        outcome = shell.run(shell.prepare(line), UNWATCHED)
         return AcceptanceResult(
             command=acceptance.command,
             passed=outcome.ending is Ending.EXITED and outcome.exit_code == 0,
@@ -154,7 +154,6 @@ def settle_packages(project: Project) -> RecoveredChange | None:
 
 
 def plane_packages(project: Project) -> PlanePackages:
-    """What is installed. Raises: UsageError: the project is no bare plane."""
     require_bare(project)
     return PlanePackages(
         project.layout,
@@ -204,8 +203,6 @@ class _Opening(Struct, frozen=True):
 
 
 class _Loading(Struct, frozen=True):
-    """See `Loading`: with the user's own configuration, and the tools that there are."""
-
     project: Project
 
     def load_admin(self, content: bytes) -> None:
@@ -218,7 +215,6 @@ class _Loading(Struct, frozen=True):
 
 
 def require_bare(project: Project, what: str = "packages", command: str = "package") -> None:
-    """Refuse a project that is not a bare plane, where `what` belongs. Raises: UsageError."""
     if project.layout.kind is not PlaneKind.BARE:
         raise UsageError(
             f"{quote(str(project.root.path))} is no bare plane, and {what} belong to one",
@@ -289,10 +285,7 @@ class GateRun(Struct, frozen=True):
 
 
 def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBODY) -> GateRun:
-    """Run these gates for an operator; acceptance commands run in the sandbox, after the others.
-
-    Raises: UsageError, ConfigError, HostError.
-    """
+    """Run these gates for an operator; acceptance commands run in the sandbox, after the others."""
     require_bare(project, "gates", "gate")
     with open_depot(project) as depot:
         ground = _ground(project, depot.workspace, depot.acceptance, watcher)
@@ -300,16 +293,12 @@ def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBOD
             _record_config(project, ground)
             looked = run_gates([name for name in names if name != G4], CHECKS, ground)
         ran = run_gates([name for name in names if name == G4], CHECKS, ground)
-        return _recorded(project, _in_order(names, (*looked, *ran)), ground, OPERATOR)
+        by_name = {result.gate: result for result in (*looked, *ran)}
+        return _recorded(project, tuple(by_name[name] for name in names), ground, OPERATOR)
 
 
 def check_gates_for_model(project: Project, names: Sequence[str], agent: str) -> GateRun:
-    """Run these gates for a model: no acceptance command runs.
-
-    Raises: LedgerBusyError: packages are being changed right now; nothing was looked at; HostError:
-    the plane cannot be opened, or what the gates said cannot be recorded; IntegrityError,
-    LedgerBusyError, LedgerFullError: it cannot be recorded either.
-    """
+    """Run these gates for a model: no acceptance command runs."""
     settle_sets(project)
     with Workspace.open(str(project.layout.root)) as workspace:
         ground = _ground(project, workspace, NoAcceptance(), NOBODY)
@@ -341,11 +330,6 @@ def _ground(
     )
 
 
-def _in_order(names: Sequence[str], results: Sequence[GateResult]) -> tuple[GateResult, ...]:
-    by_name = {result.gate: result for result in results}
-    return tuple(by_name[name] for name in names)
-
-
 def _recorded(
     project: Project, results: tuple[GateResult, ...], ground: GatesGround, by: str
 ) -> GateRun:
@@ -353,7 +337,8 @@ def _recorded(
     run = GateRun(results)
     kept = results if by == OPERATOR else [each for each in results if each.gate != G4]
     try:
-        set_digest = _set_digest(ground)
+        installed = ground.installed
+        set_digest = None if installed.problems else installed.digest
         _record(project, *(gate_entry(result, set_digest, by) for result in kept))
     except PaddockError as error:
         if not run.has_failed:
@@ -375,11 +360,6 @@ def is_governance_gone(project: Project) -> bool:
     return project.layout.kind is PlaneKind.BARE and not path.exists()
 
 
-def _set_digest(ground: GatesGround) -> str | None:
-    installed = ground.installed
-    return None if installed.problems else installed.digest
-
-
 def _record_config(project: Project, ground: GatesGround) -> None:
     config = project.admin
     if config is None:
@@ -395,20 +375,14 @@ def _record_config(project: Project, ground: GatesGround) -> None:
 
 
 def _package_config(ground: GatesGround) -> Mapping[str, Json]:
-    """The digests of all configuration that packages brought, as it stands there."""
     found: dict[str, Json] = {}
     for package in ground.installed.packages.values():
         for asset in package.manifest.assets:
             if not asset.is_config:
                 continue
-            content = _content(ground, asset.path)
-            if content is not None:
-                found[asset.path] = digest_of(content)
+            with suppress(PaddockError):
+                path = ground.layout.root / asset.path
+                content = read_file(path, limits.admin_config_bytes_max)
+                if content is not None:
+                    found[asset.path] = digest_of(content)
     return found
-
-
-def _content(ground: GatesGround, path: str) -> bytes | None:
-    try:
-        return read_file(ground.layout.root / path, limits.admin_config_bytes_max)
-    except PaddockError:
-        return None

@@ -54,7 +54,6 @@ class OperatorDoor(Struct, frozen=True):
     def call(
         self, tool: Tool[Any], arguments: Mapping[str, Json], bounds: Bounds = FREE
     ) -> ToolResult:
-        """Run one call in its own session, asking nobody. Raises: IntegrityError."""
         judge = OperatorJudge(tool.name, self.shown)
         context = Context(
             registry=Registry([tool]),
@@ -102,7 +101,6 @@ def _workspace(stored: StoredEntry) -> str:
 
 
 def past_workspaces(governance: Path, calls: Sequence[PastCall]) -> PastWorkspaces:
-    """What the governance ledger tells of the agents of these calls. Raises: HostError."""
     declared: dict[str, list[StoredEntry]] = {}
     for stored in find_declarations(str(governance)) if stands(governance) else ():
         declared.setdefault(stored.entry.agent, []).append(stored)
@@ -144,16 +142,13 @@ class Past(Struct):
     _judges: dict[str, PolicyJudge] = field(default_factory=dict[str, PolicyJudge])
 
     def find(self, wanted: str) -> PastCall:
-        """The call with this id, or that of its ledger entry. Raises: UsageError."""
         return find_call(self.calls, wanted, self.is_shown)
 
     def require_agent(self, agent: str) -> None:
-        """Refuse a name that no agent has or had. Raises: UsageError, ConfigError."""
         if not any(call.workspace_of == agent for call in self.calls):
             require_past_agent(self.project, agent)
 
     def of_path(self, path: str) -> list[PastCall]:
-        """List calls that changed this path or below: relative to their workspace, or absolute."""
         return [call for call in self.calls if self._touches(call, path)]
 
     def _touches(self, call: PastCall, path: str) -> bool:
@@ -164,7 +159,6 @@ class Past(Struct):
             return call.touches(path)
 
     def standing(self, call: PastCall) -> UndoStanding:
-        """Whether it can still be undone, or why not."""
         try:
             workspace = self.workspace(call.workspace_of)
             if self._left_since(call):
@@ -196,7 +190,6 @@ class Past(Struct):
         return self._judges[call.workspace_of].is_shown(path)
 
     def diff(self, call: PastCall) -> Diffs:
-        """What a call changed. Raises: UsageError."""
         return self._differ(call).of_call(call)
 
     def _differ(self, call: PastCall) -> Differ:
@@ -207,7 +200,6 @@ class Past(Struct):
         return self.then.left_since(call, self._records[call.workspace_of])
 
     def _workspace_of(self, call: PastCall) -> Workspace:
-        """The workspace that a call worked on. Raises: UsageError, ConfigError."""
         workspace = self.workspace(call.workspace_of)
         left = self._left_since(call)
         if left:
@@ -220,7 +212,6 @@ class Past(Struct):
         return workspace
 
     def workspace(self, agent: str) -> Workspace:
-        """An agent's workspace. Raises: UsageError, ConfigError."""
         found = self._workspaces.get(agent)
         if found is None:
             lineage = self.project.agents.lineage(agent)
@@ -233,11 +224,7 @@ class Past(Struct):
         return found
 
     def undo(self, call: PastCall) -> UndoAnswer:
-        """Undo a call, as a call of its own.
-
-        Raises: UsageError, ConfigError: no workspace. HostError, LedgerBusyError, LedgerFullError,
-            IntegrityError; StorageFullError: a killed process left a content that has no room.
-        """
+        """Undo a call, as a call of its own."""
         workspace = self._workspace_of(call)
         self.history.store.recover()
         self.history.notes.tidy(self.ended)
@@ -256,7 +243,6 @@ class Past(Struct):
 
 @contextmanager
 def open_past(project: Project) -> Generator[Past]:
-    """Read what changed something; write nothing before an undo. Raises: HostError, ConfigError."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     with ExitStack() as held:
         seen = held.enter_context(look_at_history(project))

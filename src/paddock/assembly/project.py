@@ -26,7 +26,6 @@ from paddock.values.decisions import Agent, AgentChain, PlaneKind, client_kind
 
 if TYPE_CHECKING:
     from paddock.packages.change import RecoveredChange
-    from paddock.packages.rows import PackageRow, Packages
     from paddock.plane.admin import AdminConfig
     from paddock.plane.records import WhereReport
 
@@ -44,27 +43,18 @@ SHELL: Final = "shell"
 """Of tools that packages bring; see `package_tools`."""
 
 
-def find_gate(root: ProjectRoot, config: "AdminConfig", environment: Environment) -> DualGate:
-    return DualGate(config.tool_profile, environment.risky_tools, root.accepted)
-
-
 def admin_record(config: "AdminConfig", gate: DualGate, layout: PlaneLayout) -> AgentRecord:
-    """Return the admin agent as configuration and gate have it. Raises: ConfigError."""
+    development = (DEVELOPMENT,) if gate.is_open else ()
     agent = Agent(
         name=ADMIN_AGENT,
         profile=ADMIN_PROFILE,
-        toolsets=_toolsets(config, gate),
+        toolsets=(CORE, *development, *((PACKAGE,) if config.package_tools else ())),
         permissions=config.permissions,
         source=str(layout.admin_config),
         declaration=config.text,
     )
     compile_permissions(agent)
     return AgentRecord(agent, layout.root, False, layout.admin_config, config.digest)
-
-
-def _toolsets(config: "AdminConfig", gate: DualGate) -> tuple[str, ...]:
-    development = (DEVELOPMENT,) if gate.is_open else ()
-    return (CORE, *development, *((PACKAGE,) if config.package_tools else ()))
 
 
 class Project(Struct, frozen=True):
@@ -103,7 +93,6 @@ class Project(Struct, frozen=True):
         return policy_of(replace(self.files, kind=PlaneKind.PROJECT, planes_below=below))
 
     def name_of(self, directory: Path) -> str:
-        """A directory by the name that its user has for it, where it is the root or below."""
         if self.name is None or not directory.is_relative_to(self.root.path):
             return str(directory)
         return str(self.name / directory.relative_to(self.root.path))
@@ -126,14 +115,12 @@ def default_agent_of(kind: PlaneKind) -> str:
 
 
 def find_project(start: Path, environment: Environment, override: Path | None) -> Project:
-    """Find the project at or above `start`; make nothing. Raises: UsageError, ConfigError."""
     root = find_root(start, environment, override)
     name = name_of_root(override or environment.plane or start, root.path)
     return read_project(root, environment, name)
 
 
 def read_project(root: ProjectRoot, environment: Environment, name: Path | None = None) -> Project:
-    """Read the project at this root, reached as `name`; make nothing. Raises: ConfigError."""
     layout = plane_for(root, environment)
     files = read_policy_files(root, environment)
     policy = policy_of(files)
@@ -145,7 +132,6 @@ def read_project(root: ProjectRoot, environment: Environment, name: Path | None 
 
 
 def read_agents(root: ProjectRoot, environment: Environment) -> AgentStore:
-    """The agents of the plane of this root. No policy is read. Raises: ConfigError."""
     layout = plane_for(root, environment)
     if root.kind is PlaneKind.PROJECT:
         return AgentStore(layout, environment)
@@ -158,12 +144,11 @@ def _bare_agents(
     from paddock.assembly.bootstrap_sources import load_admin_config  # noqa: PLC0415 - loads every tool
 
     config = load_admin_config(root, layout)
-    gate = find_gate(root, config, environment)
+    gate = DualGate(config.tool_profile, environment.risky_tools, root.accepted)
     return AgentStore(layout, environment, admin_record(config, gate, layout)), config, gate
 
 
 def policy_of(files: PolicyFiles) -> Policy:
-    """The policy that these files make. Raises: ConfigError."""
     project, user = _source(files.project), _source(files.user)
     return load_policy(project, user, files.kind, files.planes_below, files.packages)
 
@@ -189,7 +174,6 @@ class PlaneSite(Struct, frozen=True):
 
 
 def find_site(start: Path, environment: Environment, override: Path | None) -> PlaneSite:
-    """Find root and plane for `start`; make nothing. Raises: UsageError, ConfigError."""
     recorded = root_on_record(override or environment.plane or start, environment)
     root = recorded or find_root(start, environment, override)
     return PlaneSite(root, plane_for(root, environment), environment)
@@ -216,19 +200,6 @@ def report_of(project: Project) -> "WhereReport":
     return replace(project.report(), made_with_dev=is_made_with_dev(project))
 
 
-def packages_of(project: Project) -> "Packages | None":
-    return LazyPackages(project) if project.layout.kind is PlaneKind.BARE else None
-
-
-class LazyPackages(Struct, frozen=True):
-    project: Project
-
-    def list_all(self) -> "tuple[PackageRow, ...]":
-        from paddock.assembly.packages import plane_packages  # noqa: PLC0415 - few calls ask
-
-        return plane_packages(self.project).list_all()
-
-
 def new_session_id() -> str:
     return f"SES-{os.urandom(8).hex()}"
 
@@ -243,7 +214,6 @@ def new_call_id() -> str:
 
 
 def default_chain(agents: AgentStore) -> AgentChain:
-    """The agent of a client's own thread, with its ancestors. Raises: UsageError, ConfigError."""
     root = agents.layout.root
     return tuple(
         # The place alone: a decision shows it to a model, which must see no host path.

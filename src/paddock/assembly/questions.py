@@ -35,7 +35,6 @@ class Candidate(Struct, frozen=True):
     files: PolicyFiles
 
     def policy(self, kind: PlaneKind, planes_below: tuple[str, ...]) -> Policy:
-        """The policy that it makes. Raises: ConfigError."""
         user = self.files.user
         below = None if user is None else PolicySource(user.path.name, user.content)
         own = PolicySource(self.name, self.content)
@@ -50,7 +49,6 @@ class PlanePolicies(Struct, frozen=True):
     _declared: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def policy_for(self, agent: str) -> Policy | None:
-        """The policy on the agent's workspace; None for nobody known. Raises: ConfigError."""
         if agent not in self._met:
             self._met[agent] = self._find(agent)
         return self._met[agent]
@@ -89,7 +87,6 @@ class PlanePolicies(Struct, frozen=True):
 
 
 def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
-    """Read the policy file at `path`, shown as `name`. Raises: UsageError, ConfigError."""
     content = read_file_through_links(path, limits.policy_bytes_max)
     if content is None:
         raise UsageError(f"there is no policy file {quote(name)}", where=str(path))
@@ -97,7 +94,6 @@ def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
 
 
 def own_candidate(files: PolicyFiles) -> Candidate:
-    """The project's own policy file, as if it were trusted. Raises: UsageError: there is none."""
     own = files.project
     if own is None:
         raise UsageError(
@@ -118,19 +114,16 @@ def find_policy_files(start: Path, environment: Environment, override: Path | No
 
 
 def find_agents(start: Path, environment: Environment, override: Path | None) -> AgentStore:
-    """The agents of the plane. No policy is read. Raises: UsageError, ConfigError."""
     return read_agents(find_root(start, environment, override), environment)
 
 
 def find_ledger_paths(
     start: Path, environment: Environment, override: Path | None
 ) -> Mapping[LedgerName, Path]:
-    """The plane's ledgers by name. No policy is read. Raises: UsageError, ConfigError."""
     return plane_for(find_root(start, environment, override), environment).ledger_paths()
 
 
 def require_past_agent(project: Project, agent: str, *others: Path) -> None:
-    """Refuse a name that no agent has or had, in `others` too. Raises: UsageError, ConfigError."""
     names = sorted({*project.agents.names(), project.default_agent})
     paths = (*project.layout.ledger_paths().values(), *others)
     if agent in names or _has_acted(agent, paths):
@@ -143,7 +136,6 @@ def require_past_agent(project: Project, agent: str, *others: Path) -> None:
 
 
 def require_agent_of_site(site: PlaneSite, agent: str) -> None:
-    """As `require_past_agent`, also where no policy loads. Raises: UsageError, ConfigError."""
     try:
         project = read_project(site.root, site.environment)
     except ConfigError:

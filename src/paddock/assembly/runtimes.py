@@ -36,7 +36,6 @@ from paddock.assembly.project import (
     Project,
     new_call_id,
     new_session_id,
-    packages_of,
     read_project,
 )
 from paddock.errors import IntegrityError, PaddockError, SandboxUnavailableError, UsageError
@@ -54,10 +53,10 @@ from paddock.runtime.approvals import (
     ApprovalRequest,
     Approver,
     CallbackApprover,
-    InboxApprover,
     Limited,
     NoApprover,
 )
+from paddock.runtime.asking import InboxApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.prepared import Registry
@@ -72,21 +71,13 @@ from paddock.values.decisions import Action, AgentChain, Held, PlaneKind, client
 from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
-    from paddock.gates.results import GateResult, Gates
+    from paddock.gates.results import GateResult
     from paddock.network.egress import Egress
+    from paddock.packages.rows import PackageRow
     from paddock.sandbox.conversation import NetworkSecrets
     from paddock.sandbox.host.host_facts import HostFacts
-    from paddock.sandbox.sessions.process import Process
-    from paddock.sandbox.sessions.sessions import Sessions
     from paddock.sandbox.shell import SandboxShell
-    from paddock.sandbox.values import (
-        CommandWatch,
-        HeldLine,
-        PreparedLine,
-        Progress,
-        ShellLine,
-        ShellOutcome,
-    )
+    from paddock.sandbox.values import Progress
     from paddock.storage.journal import Journal
 
 
@@ -108,8 +99,6 @@ class ShellGround(Struct, frozen=True):
 
 
 class LazyShell:
-    """See `paddock.tools.ports.Shell`. Safe for threads."""
-
     def __init__(self, ground: ShellGround) -> None:
         self._ground = ground
         self._lock = threading.Lock()
@@ -124,24 +113,6 @@ class LazyShell:
             self._is_closed = True
             self._shell = None
         self._held.close()
-
-    def prepare(self, line: "ShellLine") -> "PreparedLine":
-        return self._open().prepare(line)
-
-    def asks_about_diff(self, prepared: "PreparedLine") -> bool:
-        return self._open().asks_about_diff(prepared)
-
-    def run(self, prepared: "PreparedLine", watch: "CommandWatch") -> "ShellOutcome":
-        return self._open().run(prepared, watch)
-
-    def stage(self, prepared: "PreparedLine", watch: "CommandWatch") -> "HeldLine":
-        return self._open().stage(prepared, watch)
-
-    def start(self, prepared: "PreparedLine", watch: "CommandWatch") -> "Process":
-        return self._open().start(prepared, watch)
-
-    def lasting(self) -> "Sessions":
-        return self._open().lasting()
 
     def changed(self, paths: Iterable[str]) -> None:
         """Tell running commands what a tool has changed; nothing is made for it."""
@@ -160,10 +131,7 @@ class LazyShell:
         """Have what ends by itself concluded by a call."""
         self._call = call
 
-    def keep(self, content: bytes) -> str:
-        return self._open().keep(content)
-
-    def _open(self) -> "SandboxShell":
+    def open(self) -> "SandboxShell":
         with self._lock:
             if self._is_closed:
                 raise UsageError("the runtime was closed", hint="open the workspace anew")
@@ -259,8 +227,6 @@ def _network_secrets(policy: Policy, environment: Environment) -> "NetworkSecret
 
 
 class PolicyNow:
-    """The policy of a runtime as its files have it by now."""
-
     def __init__(self, ground: ShellGround) -> None:
         self._ground = ground
         self._files = ground.project.files
@@ -310,22 +276,19 @@ def record_gate(project: Project, session_id: str, agent: str) -> None:
     record_in_governance(project, records.dual_gate(project.gate, session_id, agent))
 
 
-def gates_of(project: Project, agent: str) -> "Gates | None":
-    return LazyGates(project, agent) if project.layout.kind is PlaneKind.BARE else None
+def _list_packages(project: Project) -> "tuple[PackageRow, ...]":
+    from paddock.assembly.packages import plane_packages  # noqa: PLC0415 - few calls ask
+
+    return plane_packages(project).list_all()
 
 
-class LazyGates(Struct, frozen=True):
-    project: Project
-    agent: str
+def _check_gates(project: Project, agent: str, names: Sequence[str]) -> "tuple[GateResult, ...]":
+    from paddock.assembly.packages import check_gates_for_model  # noqa: PLC0415 - few calls ask
 
-    def check(self, names: Sequence[str]) -> "tuple[GateResult, ...]":
-        from paddock.assembly.packages import check_gates_for_model  # noqa: PLC0415 - few calls ask
-
-        return check_gates_for_model(self.project, names, self.agent).results
+    return check_gates_for_model(project, names, agent).results
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:
-    """The tools that exist for one agent. Raises: UsageError where there is no such agent."""
     lineage = project.agents.lineage(project.agent_named(agent))
     chain = tuple(record.agent for record in lineage)
     return _registry(project, project.policy_for(lineage[0]), chain)[0]
@@ -367,7 +330,6 @@ def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
 def _existing(
     project: Project, toolsets: tuple[str, ...]
 ) -> tuple[Sequence[Tool[Any] | ListedTool], tuple[str, ...]]:
-    """Every tool there is for somebody with these toolsets, and what was not loaded."""
     if PACKAGE not in toolsets:
         return TOOLS, ()
     from paddock.assembly.extensions import load_package_tools  # noqa: PLC0415 - few have one
@@ -377,7 +339,6 @@ def _existing(
 
 
 def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
-    """Name the tools that a work order of this agent may offer. Raises: UsageError."""
     return tuple(tool.name for tool in tools_of(project, agent).list_all())
 
 
@@ -453,7 +414,6 @@ def open_runtime(
 
 
 def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
-    """The agent and those above it, each with lists that can be used. Raises: ConfigError."""
     # The place alone: a decision shows it to a model, which must see no host path.
     root = project.layout.root
     chain = tuple(
@@ -482,13 +442,14 @@ def _after_write(
 
 def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
     project = ground.project
+    is_bare = project.layout.kind is PlaneKind.BARE
     return Ports(
         workspace=ground.workspace,
         shown=judge,
         ledgers=Ledgers(project.layout.ledger_paths()),
-        shell=shell,
-        packages=packages_of(project),
-        gates=gates_of(project, ground.agent),
+        shell=shell.open,
+        packages=partial(_list_packages, project) if is_bare else None,
+        gates=partial(_check_gates, project, ground.agent) if is_bare else None,
         limits=ground.policy.settings.limits,
         earlier=PlaneEarlier(project, ground.agent),
     )
@@ -521,7 +482,6 @@ open_workspace.__qualname__ = "open"
 
 
 def approver_of(approver: Approver | Callable[[ApprovalRequest], bool] | None) -> Approver:
-    """What an embedding program gave, as an approver that answers in time. Raises: UsageError."""
     if approver is None:
         return NoApprover()
     answer = getattr(approver, "answer", approver)

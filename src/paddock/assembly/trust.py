@@ -48,7 +48,6 @@ class TrustReview(Struct, frozen=True):
 def review_trust(
     start: Path, environment: Environment, override: Path | None = None
 ) -> TrustReview:
-    """Return what the project at `start`, or `override`, grants or wants. Raises: ConfigError."""
     directory = real_directory(override or environment.plane or start)
     if is_bare_plane(directory):
         return _review_plane(directory, environment)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict
@@ -75,13 +75,6 @@ PLANE_GATES: Final = (G0B, G1, G1_COMPLETE, G2, G3, G4, G5, G6)
 ALL_GATES: Final = (G0A, *PLANE_GATES)
 
 # Loads no gate: every runtime has it, and few ask.
-
-
-class Gates(Protocol):
-    """Runs gates for a model: no acceptance command runs; G4 is told from its last run."""
-
-    # Run these gates, in order, on record. Raises: LedgerBusyError: ask again; HostError.
-    def check(self, names: Sequence[str]) -> tuple[GateResult, ...]: ...
 
 
 class Tally:

@@ -5,7 +5,7 @@ Loads nothing else of packages: every runtime has the port, and few ask it anyth
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Protocol, cast
+from typing import cast
 
 from msgspec import Struct, to_builtins
 
@@ -100,8 +100,3 @@ class PackageRow(Struct, frozen=True, kw_only=True, rename=_SHOWN_AS):
 
     def as_json(self) -> dict[str, Json]:
         return cast("dict[str, Json]", to_builtins(self))
-
-
-class Packages(Protocol):
-    # By layer and name; each looked at now. Raises: HostError, LedgerDamagedError.
-    def list_all(self) -> tuple[PackageRow, ...]: ...

@@ -22,7 +22,7 @@ from paddock.runtime.records import kept_name
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import StoppedCallError, Tool
 from paddock.values.calls import LeftEffect, Refusal, ToolCall, ToolResult
-from paddock.values.decisions import Decision, RuleMatch, rule_in_brief
+from paddock.values.decisions import Decision, rule_in_brief
 
 WARNING_TURNED_OFF: Final = (
     "[said once a session: warned = [] in [paths] of paddock.toml turns these warnings off]"
@@ -66,7 +66,6 @@ STOPPED: Final = refusal_of(StoppedCallError(LeftEffect.NONE))
 
 
 def refusal_by_host(error: PaddockError) -> Refusal:
-    """Refuse with the host's code; the error may name paths that no model must see."""
     return Refusal(
         StorageFullError.code,
         f"this host could not do it ({type(error).__name__})",
@@ -82,11 +81,14 @@ def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
         return Refusal(decision.code, said, _unmatched_hint(decision.action, call, agent))
     # Threat: a cloned policy may deny, and its reason is text of its own making.
     reason = show_name(decision.reason)
+    hint = f"choose another way, or ask a person to change the rule {rule.said}"
+    if rule.source == "paths.own":
+        hint = "no rule opens Paddock's own files; only a person changes them"
     says_all = rule.source.endswith(".permissions.forbidden")
     return Refusal(
         decision.code,
         reason if says_all else f"{quote(decision.action)} is denied: {reason}",
-        show_name(_denial_hint(rule)),
+        show_name(hint),
         rule_in_brief(rule),
     )
 
@@ -104,12 +106,6 @@ def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
         "no rule allows it; choose another way, or ask a person to look: "
         f"paddock policy explain {asked}"
     )
-
-
-def _denial_hint(rule: RuleMatch) -> str:
-    if rule.source == "paths.own":
-        return "no rule opens Paddock's own files; only a person changes them"
-    return f"choose another way, or ask a person to change the rule {rule.said}"
 
 
 def refusal_for(approval: Approval, decision: Decision) -> Refusal:

@@ -4,26 +4,16 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from msgspec import Struct, field
 
 from paddock import limits
-from paddock.errors import (
-    ApprovalExpiredError,
-    ApprovalRefusedError,
-    ApprovalUnavailableError,
-    CallCancelledError,
-    ConfigError,
-    IntegrityError,
-)
+from paddock.errors import ApprovalRefusedError, ApprovalUnavailableError, IntegrityError
 from paddock.text.show import cut, show_unseen
 from paddock.tools.spec import SCHEMA_VERSION
 from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.entries import digest_of_json
-
-if TYPE_CHECKING:
-    from paddock.runtime.inbox import BrokenRequest, Inbox
 
 
 class Parking(Protocol):
@@ -136,7 +126,6 @@ class Limited(Struct, frozen=True):
 
 
 def _in_time(ask: Callable[[], object], timeout_s: float) -> tuple[object, str]:
-    """What `ask` returns, or why that is nothing; what comes late counts for nothing."""
     said: list[object] = []
     problems: list[str] = []
 
@@ -155,7 +144,6 @@ def _in_time(ask: Callable[[], object], timeout_s: float) -> tuple[object, str]:
 
 
 def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
-    """Return what `approver` says; anything unclear or raised is a no. Raises: IntegrityError."""
     try:
         said = cast("object", approver.answer(request))
     except IntegrityError:
@@ -169,68 +157,6 @@ def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
     return said
 
 
-CANCELLED: Final = "the call was cancelled while it was asked about"
-
-
-class InboxApprover:
-    """Wraps the approver of a door. Every door has one, so that no ask is lost."""
-
-    __slots__ = ("_approver", "_open_inbox")
-
-    def __init__(self, approver: Approver, open_inbox: "Callable[[], Inbox]") -> None:
-        """`open_inbox` is called at each question: most runtimes have none."""
-        self._approver = approver
-        self._open_inbox = open_inbox
-
-    def answer(self, request: ApprovalRequest) -> Approval:
-        """What was answered before, what the approver says, or that it was kept.
-
-        A call that was cancelled is not kept. Raises: HostError, ConfigError: the inbox cannot be
-        used; that is a no. IntegrityError.
-        """
-        inbox = self._open_inbox()
-        try:
-            before = inbox.take(request)
-        except ConfigError:
-            broken = inbox.broken_for(request)
-            if not broken:
-                raise
-            return _held_up(broken[0])
-        if before is not None and before.code != ApprovalExpiredError.code:
-            return before
-        said = answer_of(self._approver, request)
-        if said.is_granted or said.code == ApprovalRefusedError.code:
-            # Nobody has to look any more at what was kept when this was asked before.
-            inbox.forget_waiting(request)
-            return said
-        if said.code != ApprovalUnavailableError.code or not request.can_wait:
-            return said
-        if request.cancel.is_cancelled:
-            # Threat: calls that are made and cancelled would take every place that there is.
-            return Approval(False, said.by, CallCancelledError.code, CANCELLED)
-        if before is not None:
-            said = Approval(
-                False, said.by, ApprovalExpiredError.code, f"{before.note}; {said.note}"
-            )
-        return self._kept(request, said)
-
-    def _kept(self, request: ApprovalRequest, said: Approval) -> Approval:
-        try:
-            parked = self._open_inbox().keep(request)
-        except ApprovalUnavailableError as error:
-            note = f"{said.note}; it is not kept: {error.message}"
-            return Approval(False, said.by, said.code, note, hint=error.hint)
-        note = f"{said.note}; it is kept as {parked.id}"
-        return Approval(False, said.by, said.code, note, parked.id, parked.changes_digest)
-
-
-def _held_up(broken: "BrokenRequest") -> Approval:
-    """A no without the file's place: a model reads it."""
-    note = f"the request {broken.id}, which may be for this call, does not load"
-    hint = f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again"
-    return Approval(False, "inbox", ApprovalUnavailableError.code, note, hint=hint)
-
-
 def filled_in(given: Mapping[str, Json], bound: Mapping[str, Json]) -> dict[str, Json]:
     return {
         name: value
@@ -240,7 +166,6 @@ def filled_in(given: Mapping[str, Json], bound: Mapping[str, Json]) -> dict[str,
 
 
 def shown_digest(request: ApprovalRequest) -> str:
-    """SHA-256 over what is shown of a request and stands in no `approval_digest`."""
     shown = [request.reason, request.rule, list(request.warnings), request.diff]
     return digest_of_json([*shown, dict(request.filled)])
 

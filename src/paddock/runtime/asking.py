@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.errors import CallCancelledError, IntegrityError, PaddockError, ToolError
+from paddock.errors import (
+    ApprovalExpiredError,
+    ApprovalRefusedError,
+    ApprovalUnavailableError,
+    CallCancelledError,
+    ConfigError,
+    IntegrityError,
+    PaddockError,
+    ToolError,
+)
 from paddock.runtime.answers import STOPPED, not_recorded, refusal_for, refusal_of
 from paddock.runtime.approvals import (
     Approval,
@@ -45,6 +54,7 @@ from paddock.values.entries import Entry
 
 if TYPE_CHECKING:
     from paddock.policy.network import Reach
+    from paddock.runtime.inbox import BrokenRequest, Inbox
     from paddock.sandbox.values import HeldLine
 
 E = TypeVar("E")
@@ -75,7 +85,6 @@ class Withheld(Struct, frozen=True):
 
 
 def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Granted | Withheld:
-    """Put the question; return the plan, tied to what was shown. Raises: IntegrityError."""
     handler = question.tool.handler
     judged = Judged(question.decision)
     target_digest = ""
@@ -110,7 +119,6 @@ def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Grante
 def keep_waiting(
     context: Context, question: AskedQuestion, output: ToolOutput
 ) -> ToolOutput | Refusal:
-    """Keep what a call changed for a person, or say why not and let it go. Raises: PaddockError."""
     from paddock.tools.outcome import as_pending  # noqa: PLC0415 - late on purpose
 
     waiting = output.waiting
@@ -209,8 +217,6 @@ def ports_for(context: Context, recorder: Recorder, question: AskedQuestion) -> 
 
 
 class CallNetwork(Struct, frozen=True):
-    """The connections of one call: who is asked about them, and their record."""
-
     context: Context
     recorder: Recorder
     question: AskedQuestion
@@ -241,3 +247,63 @@ class CallNetwork(Struct, frozen=True):
     def _append(self, entry_of: Callable[[ToolCall, E, Bounds], Entry], event: E) -> None:
         question = self.question
         self.context.ledger.append([entry_of(question.call, event, question.bounds)])
+
+
+CANCELLED: Final = "the call was cancelled while it was asked about"
+
+
+class InboxApprover:
+    __slots__ = ("_approver", "_open_inbox")
+
+    def __init__(self, approver: Approver, open_inbox: "Callable[[], Inbox]") -> None:
+        """`open_inbox` is called at each question: most runtimes have none."""
+        self._approver = approver
+        self._open_inbox = open_inbox
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """What was answered before, what the approver says, or that it was kept.
+
+        A call that was cancelled is not kept. Raises: HostError, ConfigError: the inbox cannot be
+        used; that is a no. IntegrityError.
+        """
+        inbox = self._open_inbox()
+        try:
+            before = inbox.take(request)
+        except ConfigError:
+            broken = inbox.broken_for(request)
+            if not broken:
+                raise
+            return _held_up(broken[0])
+        if before is not None and before.code != ApprovalExpiredError.code:
+            return before
+        said = answer_of(self._approver, request)
+        if said.is_granted or said.code == ApprovalRefusedError.code:
+            # Nobody has to look any more at what was kept when this was asked before.
+            inbox.forget_waiting(request)
+            return said
+        if said.code != ApprovalUnavailableError.code or not request.can_wait:
+            return said
+        if request.cancel.is_cancelled:
+            # Threat: calls that are made and cancelled would take every place that there is.
+            return Approval(False, said.by, CallCancelledError.code, CANCELLED)
+        if before is not None:
+            said = Approval(
+                False, said.by, ApprovalExpiredError.code, f"{before.note}; {said.note}"
+            )
+        return self._kept(request, said)
+
+    def _kept(self, request: ApprovalRequest, said: Approval) -> Approval:
+        try:
+            parked = self._open_inbox().keep(request)
+        except ApprovalUnavailableError as error:
+            note = f"{said.note}; it is not kept: {error.message}"
+            return Approval(False, said.by, said.code, note, hint=error.hint)
+        note = f"{said.note}; it is kept as {parked.id}"
+        return Approval(False, said.by, said.code, note, parked.id, parked.changes_digest)
+
+
+def _held_up(broken: "BrokenRequest") -> Approval:
+    """A no without the file's place: a model reads it."""
+    note = f"the request {broken.id}, which may be for this call, does not load"
+    hint = f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again"
+    return Approval(False, "inbox", ApprovalUnavailableError.code, note, hint=hint)

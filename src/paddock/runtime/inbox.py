@@ -44,8 +44,6 @@ from paddock.values.entries import Entry
 
 
 class BrokenRequest(Struct, frozen=True):
-    """A request that does not load: it may hold a no, so its call is refused."""
-
     id: str
     file: Path
     why: str
@@ -165,7 +163,6 @@ class Inbox(Struct, frozen=True):
                 self._forget(name, parked)
 
     def keep(self, request: ApprovalRequest) -> Parked:
-        """Keep a request, unless it is kept already. Raises: ApprovalUnavailableError."""
         make_directories(self.directory)
         require_private(self.directory)
         with locked(self.directory):
@@ -197,16 +194,13 @@ class Inbox(Struct, frozen=True):
         return sorted(current, key=lambda parked: (parked.parked_at, parked.id))
 
     def list_broken(self) -> list[BrokenRequest]:
-        """Every request whose file does not load, by id: its call is refused until it is away."""
         require_private(self.directory)
         return self._broken(self._names())
 
     def broken_for(self, request: ApprovalRequest) -> list[BrokenRequest]:
-        """Those that may be for exactly this: their names say so."""
         return self._broken(self._named_after(request))
 
     def find(self, wanted: str) -> Parked:
-        """Find a request by its id or a unique beginning of it. Raises: UsageError."""
         parked = self._read(self._found(wanted))
         if parked is None:
             raise _not_one("no request has", wanted)
@@ -226,7 +220,6 @@ class Inbox(Struct, frozen=True):
             return aside
 
     def grant(self, wanted: str, by: str) -> Parked:
-        """Grant the next call of this digest, once. Raises: UsageError, ApprovalExpiredError."""
         until = int(self.clock() + limits.approval_granted_s)
         return self._answer(wanted, by, "", GRANTED, until)
 
@@ -255,7 +248,6 @@ class Inbox(Struct, frozen=True):
             return counts
 
     def withdraw(self, parked: Parked) -> None:
-        """Forget a request, whatever its state, and what is kept for it."""
         with locked(self.directory):
             if _name_of(parked) in self._names():
                 self._remove(_name_of(parked))
@@ -313,7 +305,6 @@ class Inbox(Struct, frozen=True):
         return names[0]
 
     def _read(self, name: str) -> Parked | None:
-        """None where it is gone. Raises: ConfigError: it does not load."""
         found = self._look(name)
         if isinstance(found, BrokenRequest):
             raise found.as_error()
@@ -421,7 +412,6 @@ class ChangedSince:
         self._kept = kept
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Always `approval.expired`, with what has changed; nobody is asked, nothing is kept."""
         return Approval(False, "inbox", ApprovalExpiredError.code, _change(self._kept, request))
 
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from msgspec import Struct
 
@@ -76,13 +75,6 @@ class OperatorJudge(PolicyJudge):
         )
 
 
-_NOBODY: Final = NoApprover()
-
-
-def _do_nothing(_: Sequence[str]) -> None:
-    pass
-
-
 class Context(Struct, frozen=True):
     """What a dispatcher works with; all of it given by the host.
 
@@ -98,13 +90,13 @@ class Context(Struct, frozen=True):
     """Puts a question or its answer on record. Raises: PaddockError; then it does not count."""
     caller: Caller
     randomness: Callable[[int], bytes]
-    keeper: Approver = _NOBODY
+    keeper: Approver = NoApprover()
     """Keeps what nobody is asked about now, so that it can be answered."""
     history: History | None = None
     contents: Contents | None = None
     """Where contents of arguments are kept; None: their digests alone are."""
     monotonic_ns: Callable[[], int] = time.monotonic_ns
-    after_write: Callable[[Sequence[str]], None] = _do_nothing
+    after_write: Callable[[Sequence[str]], None] = lambda _: None
     """Called when a call that may write is over and on record, with the paths that it changed.
 
     Not with those that a command changed: its shell knows them."""

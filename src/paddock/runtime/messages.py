@@ -9,7 +9,7 @@ meant, and an SDK completes them silently. One that gives no reason is taken as 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
 
@@ -29,6 +29,7 @@ class Malformed(Struct, frozen=True):
 
 
 Asked = ToolCall | Malformed
+T = TypeVar("T")
 
 
 # What ends a turn whose calls are whole. Whatever else a message says, known or not, is
@@ -44,13 +45,7 @@ class Dialect(Struct, frozen=True):
 
 
 def dialect_of(provider: str) -> Dialect:
-    """The dialect of `anthropic`, `openai` or `openai-responses`. Raises: UsageError."""
-    dialect = _DIALECTS.get(provider)
-    if dialect is None:
-        raise UsageError(
-            f"unknown provider {quote(provider)}", hint=f"one of: {', '.join(sorted(_DIALECTS))}"
-        )
-    return dialect
+    return _known(provider, _DIALECTS)
 
 
 def _get(value: object, name: str) -> Any:
@@ -73,7 +68,6 @@ def _has(value: object, name: str) -> bool:
 
 
 def _items(value: object) -> list[Any]:
-    """What a sequence of any kind holds, one that is made while it is read as well."""
     is_text = isinstance(value, str | bytes | Mapping)
     return list(cast("Iterable[Any]", value)) if isinstance(value, Iterable) and not is_text else []
 
@@ -104,7 +98,6 @@ def _asked(call_id: object, tool: object, arguments: object, refusal: Refusal | 
 
 
 def asked_call(call_id: str, tool: str, arguments: object) -> Asked:
-    """A call with arguments that a program has parsed: whatever a model wrote may be in them."""
     if isinstance(arguments, Mapping):
         return ToolCall(call_id, tool, dict(cast("Mapping[str, Json]", arguments)))
     refusal = Refusal(
@@ -209,13 +202,15 @@ Spec = ToolSpec[Any]
 
 
 def schemas_for(provider: str, specs: Sequence[Spec]) -> list[dict[str, Json]]:
-    """The specs as `provider` wants them in its request. Raises: UsageError."""
-    form = _FORMS.get(provider)
-    if form is None:
-        raise UsageError(
-            f"unknown provider {quote(provider)}", hint=f"one of: {', '.join(sorted(_FORMS))}"
-        )
+    form = _known(provider, _FORMS)
     return [form(spec) for spec in specs]
+
+
+def _known(provider: str, table: Mapping[str, T]) -> T:
+    if provider not in table:
+        hint = f"one of: {', '.join(sorted(table))}"
+        raise UsageError(f"unknown provider {quote(provider)}", hint=hint)
+    return table[provider]
 
 
 def _input_schema(spec: Spec) -> dict[str, Json]:

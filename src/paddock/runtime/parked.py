@@ -119,7 +119,6 @@ _OF_THE_CALL: Final = ("arguments", "filled")
 
 
 def parse_parked(content: bytes, file: str) -> Parked:
-    """The request that a file holds; `file` is for messages. Raises: ConfigError."""
     given = parse_file(content, file)
     # What the call brought may hold half of a surrogate pair, and the rest not.
     brought = {name: given.members.get(name, {}) for name in (*_OF_THE_CALL, "changes")}

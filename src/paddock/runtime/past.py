@@ -70,14 +70,10 @@ class PastCall(Struct, frozen=True):
         )
 
 
-def _nothing_stored(digest: str) -> bytes | None:
-    return None
-
-
 def past_calls(
     effects: FoundEffects,
     notes: Sequence[Note],
-    stored_bytes: Callable[[str], bytes | None] = _nothing_stored,
+    stored_bytes: Callable[[str], bytes | None] = lambda _: None,
 ) -> tuple[PastCall, ...]:
     """Every call that changed something, oldest first by time.
 
@@ -85,7 +81,11 @@ def past_calls(
     where the history has it no more. A note counts while the ledger has no result of its call that
     names the effects.
     """
-    undone = {key: intent for intent in effects.intents for key in _keys_of_intent(intent)}
+    undone = {
+        key: intent
+        for intent in effects.intents
+        for key in (("", intent.id), (intent.entry.session_id, intent.entry.call_id))
+    }
     noted: dict[_Key, list[Note]] = {}
     for note in notes:
         noted.setdefault(_key_of_note(note), []).append(note)
@@ -144,10 +144,6 @@ def _key(stored: StoredEntry) -> _Key:
 def _key_of_note(note: Note) -> _Key:
     call = note.call
     return ("", call.intent) if call.intent else (call.session_id, call.call_id)
-
-
-def _keys_of_intent(intent: StoredEntry) -> tuple[_Key, _Key]:
-    return ("", intent.id), (intent.entry.session_id, intent.entry.call_id)
 
 
 def _of_result(
@@ -216,7 +212,6 @@ def _argument(intent: StoredEntry | None, name: str) -> str:
 
 
 def undos_that_stand(calls: Sequence[PastCall]) -> Mapping[str, str]:
-    """Map each undone call to its undo; several calls of one id are not meant."""
     known = Counter(call.call_id for call in calls)
     found: dict[str, str] = {}
     for call in reversed(calls):
@@ -297,12 +292,10 @@ class Differ(Struct, frozen=True):
 
     def _each(self, call: PastCall, differing: Callable[[Change], str]) -> Diffs:
         # Threat: the policy in force may have made a path secret since.
-        visible = [change for change in call.changes if self._is_shown(change)]
+        shown = self.shown.is_shown
+        visible = [c for c in call.changes if shown(c.path) and shown(c.to or c.path)]
         found = (PathDiff(c.path, c.kind, text) for c in visible if (text := differing(c)))
         return Diffs(tuple(found), len(call.changes) - len(visible))
-
-    def _is_shown(self, change: Change) -> bool:
-        return all(self.shown.is_shown(name) for name in (change.path, change.to or change.path))
 
     def _done(self, change: Change) -> str:
         if change.kind == "moved":

@@ -47,16 +47,12 @@ FREE: Final = Bounds()
 
 
 class Judged(NamedTuple):
-    """A decision as entries keep it: what policy said, and who decided in the end."""
-
     decision: Decision
     approved_by: str = ""
     approval_digest: str = ""
 
 
 class Prepared(NamedTuple):
-    """A call that may run: bound, resolved, decided and, where asked, approved."""
-
     call: ToolCall
     tool: Tool[Any]
     plan: Plan
@@ -104,7 +100,6 @@ class Registry:
         self._tools[tool.name] = tool
 
     def get(self, name: str) -> Tool[Any]:
-        """The tool of that name. Raises: UnknownToolError naming what there is."""
         tool = self._tools.get(name)
         if tool is None:
             raise UnknownToolError(

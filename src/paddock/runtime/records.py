@@ -18,7 +18,7 @@ from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
-from paddock.tools.spec import Change, RefusedPath, Tool, ToolOutput
+from paddock.tools.spec import Change, Tool, ToolOutput
 from paddock.values.calls import (
     ClosedConnection,
     Json,
@@ -65,9 +65,7 @@ _UNDECLARED: Final[Mapping[str, Argument]] = {}
 
 
 class Contents(Protocol):
-    def stand_in(self, content: bytes) -> dict[str, Json]:
-        """Return digest and size for it. Raises: StorageFullError, HostError, ConfigError."""
-        ...
+    def stand_in(self, content: bytes) -> dict[str, Json]: ...
 
     def sync(self) -> None:
         """Wait until what was taken is safe from a power cut; raises as `stand_in`."""
@@ -193,7 +191,8 @@ class Recorder:
             metadata["pending"] = output.pending
         if output.refused:
             metadata["refused"] = [
-                _refused_json(each) for each in output.refused[:effects_listed_max]
+                {"path": clean(path), "code": code, "rule": clean(rule)}
+                for path, code, rule in output.refused[:effects_listed_max]
             ]
             metadata["refused_total"] = len(output.refused) + output.refused_more
         return self._entry(TOOL_RESULT, call, "allow", "", metadata, shared, bounds)
@@ -329,13 +328,11 @@ def _connection_json(event: OpenedConnection) -> dict[str, Json]:
 
 
 def _digest_of(content: str) -> str:
-    """Of the text that a model is told, before what a decision adds to it."""
     # Of every call, so written out: `digest_of` would be one call more.
     return DIGEST_PREFIX + hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
-    """Put the actions; of too many the first, a cut text that is no action, count and digest."""
     if len(actions) <= effects_listed_max:
         metadata["actions"] = actions
         return
@@ -368,11 +365,6 @@ def _change_json(change: Change) -> dict[str, Json]:
     return kept
 
 
-def _refused_json(refused: RefusedPath) -> dict[str, Json]:
-    path, code, rule = refused
-    return {"path": clean(path), "code": code, "rule": clean(rule)}
-
-
 def kept_arguments(
     given: Mapping[str, Json], tool: Tool[Any] | None, contents: Contents
 ) -> dict[str, Json]:
@@ -397,19 +389,12 @@ def kept_arguments(
         elif value is None or type(value) is bool or (type(value) is int and abs(value) < 2**53):
             kept[kept_name(str(name))] = value
             continue
-        kept[kept_name(str(name))] = contents.stand_in(_bytes_of(value))
+        text = value if isinstance(value, str) else text_of(value)
+        stand_in = contents.stand_in(text.encode("utf-8", "surrogatepass"))
+        kept[kept_name(str(name))] = stand_in
     if len(given) > _ARGUMENTS_KEPT_MAX:
         kept["…"] = f"{len(given) - _ARGUMENTS_KEPT_MAX} more arguments"
     return kept
-
-
-def holds_contents(kept: Mapping[str, Json]) -> bool:
-    return dict in map(type, kept.values())
-
-
-def _bytes_of(value: Json) -> bytes:
-    text = value if isinstance(value, str) else text_of(value)
-    return text.encode("utf-8", "surrogatepass")
 
 
 def kept_name(name: str) -> str:
@@ -455,7 +440,8 @@ def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
         answer["code"] = approval.code
     if approval.request_id:
         answer["request"] = approval.request_id
-        answer["answer"] = USED if approval.is_granted else _refused_as(approval)
+        is_no = approval.code == ApprovalRefusedError.code
+        answer["answer"] = USED if approval.is_granted else REFUSED if is_no else KEPT
     if answer.get("answer") == KEPT:
         # Of what was asked, not of what stands in its file by now.
         answer["shown"] = shown_digest(request)
@@ -471,12 +457,7 @@ def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
     )
 
 
-def _refused_as(approval: Approval) -> str:
-    return REFUSED if approval.code == ApprovalRefusedError.code else KEPT
-
-
 def answered_later(parked: "Parked", answer: str) -> Entry:
-    """Somebody answered a kept request, or used the answer; `answer` and until when it counts."""
     request = parked.request
     return Entry(
         event_type=APPROVAL_ANSWERED,

@@ -167,7 +167,6 @@ class Runtime:
         call_after_fork(self, Runtime._after_fork)
 
     def _after_fork(self) -> None:
-        """Only calls of the thread that forked go on in the child."""
         self._lock = threading.Lock()
         self._running = [thread for thread in self._running if thread == threading.get_ident()]
 

@@ -81,7 +81,6 @@ def unkept(changes: Sequence[Change], store: StoreReader) -> tuple[str, ...]:
 
 
 def verify_kept(changes: Sequence[Change], store: StoreReader) -> None:
-    """Read what is to be brought back, before anything is touched. Raises: IntegrityError."""
     for change in changes:
         if _needs_content(change) and change.before is not None:
             store.verify(change.before)
@@ -96,7 +95,6 @@ def is_only_touched(changes: Sequence[Change]) -> bool:
 
 
 def changed_since(changes: Sequence[Change], workspace: Workspace) -> tuple[str, ...]:
-    """Name each path, or its mode, that is not as the call left it. Raises: PathError."""
     left = UndoTree(workspace, leaves_left(changes))
     found: list[str] = []
     for change in changes:
@@ -118,7 +116,6 @@ def _mode_named(change: Change, now: int) -> str:
 
 
 def is_as_before(changes: Sequence[Change], workspace: Workspace) -> bool:
-    """Return whether everything is as it was before the call. Raises: PathError."""
     found = UndoTree(workspace, _leaves_found(changes))
     return all(
         change.kind == "touched"
@@ -160,7 +157,6 @@ class UndoTree(Struct, frozen=True):
         return None if self._is_below_leaf(path) else state_at(self.workspace, path)
 
     def path(self, path: str) -> WorkspacePath:
-        """The path to change; below a leaf the one that is on record. Raises: PathError."""
         if not self._is_below_leaf(path):
             return self.workspace.resolve_entry(path).path
         asked = parse_asked(path, ())
@@ -204,14 +200,15 @@ class UndoPlan(Struct):
     _made: set[str] = field(default_factory=set[str])
 
     def add_all(self, changes: Sequence[Change]) -> None:
-        """Take all of these back. Raises: PathError, FileChangedError, IntegrityError."""
         gone = {change.path for change in changes if change.kind == "created"}
         for change in changes:
             self._add(change)
         self.remove_made(changes, gone)
 
     def remove_made(self, changes: Sequence[Change], gone: set[str]) -> None:
-        for directory in _deepest_first(changes):
+        made = {name for change in changes for name in change.made}
+        # The deepest first.
+        for directory in sorted(made, key=lambda name: (-name.count("/"), name)):
             if self._holds_only(directory, gone):
                 gone.add(directory)
                 self._stage("delete", RemoveDirectory(self.left.path(directory)))
@@ -285,22 +282,10 @@ class UndoPlan(Struct):
         self.actions.append(Action("file", operation, change.path.relative))
 
 
-def _deepest_first(changes: Sequence[Change]) -> list[str]:
-    made = {name for change in changes for name in change.made}
-    return sorted(made, key=lambda name: (-name.count("/"), name))
-
-
 def refusal_of_changed(named: Sequence[str]) -> FileChangedError:
     return FileChangedError(
         f"{_listed(named)} changed since the call",
         hint="undo what came after it first, or edit by hand; nothing was changed",
-    )
-
-
-def refusal_of_unkept(paths: Sequence[str]) -> PathNotFoundError:
-    return PathNotFoundError(
-        f"the history does not have the old content of {_listed([quote(path) for path in paths])}",
-        hint="it was pruned to keep to [history] bytes_max, or only commands write it",
     )
 
 
@@ -386,7 +371,6 @@ class Undo(Struct, frozen=True):
 
 
 def require_undoable(call: PastCall, workspace: Workspace, store: StoreReader) -> None:
-    """Refuse a call that cannot be taken back. Raises: FileChangedError, PathNotFoundError."""
     if not call.changes:
         raise PathNotFoundError(
             f"no change of the call {quote(call.call_id)} is on record",
@@ -407,7 +391,11 @@ def require_undoable(call: PastCall, workspace: Workspace, store: StoreReader) -
         raise refusal_of_changed(changed)
     missing = unkept(call.changes, store)
     if missing:
-        raise refusal_of_unkept(missing)
+        named = _listed([quote(path) for path in missing])
+        raise PathNotFoundError(
+            f"the history does not have the old content of {named}",
+            hint="it was pruned to keep to [history] bytes_max, or only commands write it",
+        )
 
 
 def _move(moved: _Move, ports: Ports) -> Change:
@@ -487,22 +475,25 @@ class CommitParked(Struct, frozen=True):
         return _Commit(tuple(_action(change) for phase in self.parked.phases for change in phase))
 
     def run(self, plan: _Commit, ports: Ports) -> ToolOutput:
-        """Nothing has changed where this raises what follows, and the grant is used up.
-
-        Raises: ApprovalExpiredError: something else stands there; PathError, StorageFullError: a
-        directory stays locked or is closed to us, or there is no space.
-        """
+        """Nothing has changed where this raises what follows, and the grant is used up."""
         del plan
-        running = current_call()
+        running, tree, store = current_call(), ports.workspace, self.history.store
         try:
             receipt = commit_changes(
-                ports.workspace,
+                tree,
                 self.parked.phases,
-                self.history.store,
+                store,
                 self.journal,
                 label="" if running is None else running.mark.call_id,
                 witness=partial(note_changes, self.history),
-                condition=self._footing(ports),
+                condition=Footing(
+                    tree.root_fd,
+                    self.parked.phases,
+                    store,
+                    self.git,
+                    self.parked.above,
+                    tree.resolution,
+                ),
             )
         except _CHANGED as error:
             raise ApprovalExpiredError(
@@ -512,10 +503,6 @@ class CommitParked(Struct, frozen=True):
         except (PathError, StorageFullError) as error:
             raise type(error)(error.message, where=error.where, hint=_USED_UP) from error
         return self._told(receipt)
-
-    def _footing(self, ports: Ports) -> Footing:
-        tree, parked, store = ports.workspace, self.parked, self.history.store
-        return Footing(tree.root_fd, parked.phases, store, self.git, parked.above, tree.resolution)
 
     def _told(self, receipt: ChangeReceipt) -> ToolOutput:
         rows = changes_of(receipt.changes)

@@ -1,7 +1,7 @@
 """`query_ledger`, `list_packages`, `gate_check`: what ledgers, packages and gates say."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,7 +13,6 @@ from paddock.gates.results import (
     ALL_GATES,
     PLANE_GATES,
     GateResult,
-    Gates,
     Status,
     count_of,
     not_applicable,
@@ -225,7 +224,7 @@ class ListPackages:
 
     def run(self, plan: ListPackagesPlan, ports: Ports) -> ToolOutput:
         del plan
-        rows = () if ports.packages is None else ports.packages.list_all()
+        rows = () if ports.packages is None else ports.packages()
         content = "\n".join(map(_line, rows)) or "[no packages are installed]"
         return ToolOutput(
             content, {"count": len(rows), "packages": [_row_list_packages(row) for row in rows]}
@@ -338,10 +337,12 @@ class GateCheck:
         return ToolOutput(content, {"gates": [row.as_json() for row in rows], **counts})
 
 
-def _check(gates: Gates | None, names: Sequence[str]) -> tuple[GateResult, ...]:
+def _check(
+    gates: Callable[[Sequence[str]], tuple[GateResult, ...]] | None, names: Sequence[str]
+) -> tuple[GateResult, ...]:
     if gates is None:
         return tuple(not_applicable(name, "this is no bare plane") for name in names)
-    return gates.check(names)
+    return gates(names)
 
 
 class _Row:

@@ -53,7 +53,7 @@ def shell_of(ports: Ports) -> Shell:
         raise SandboxUnavailableError(
             "this workspace was opened without a shell", hint="do it with the other tools"
         )
-    return ports.shell
+    return ports.shell()
 
 
 class Earlier(Protocol):

@@ -1,6 +1,6 @@
 """What a tool is: name, text, schema, effects, and its two steps."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
@@ -26,10 +26,10 @@ from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath
 
 if TYPE_CHECKING:
     # What a tool asks for is loaded by who provides it: most calls need the workspace alone.
-    from paddock.gates.results import Gates
+    from paddock.gates.results import GateResult
     from paddock.ledger.query import Ledgers
     from paddock.network.decisions import Witness
-    from paddock.packages.rows import Packages
+    from paddock.packages.rows import PackageRow
     from paddock.sandbox.values import HeldLine, OnOutput, WaitingChanges
     from paddock.storage.notes import DoingEntry, DoingKind
     from paddock.tools.ports import Earlier, Shell
@@ -171,9 +171,11 @@ class Ports(Struct, frozen=True):
     shown: Shown
     ledgers: "Ledgers | None" = None
     """To be read; a handler writes to none."""
-    shell: "Shell | None" = None
-    packages: "Packages | None" = None
-    gates: "Gates | None" = None
+    shell: "Callable[[], Shell] | None" = None
+    packages: "Callable[[], tuple[PackageRow, ...]] | None" = None
+    """By layer and name; each looked at now. Raises: HostError, LedgerDamagedError."""
+    gates: "Callable[[Sequence[str]], tuple[GateResult, ...]] | None" = None
+    """Runs these, in order, on record; G4 is told from its last run. Raises: LedgerBusyError."""
     limits: LoweredLimits = FULL_LIMITS
     earlier: "Earlier | None" = None
     cancel: Cancel = NEVER

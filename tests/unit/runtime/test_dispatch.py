@@ -108,11 +108,18 @@ def test_a_read_that_cannot_be_recorded_is_withheld(door, failure):
     assert "secret plan" not in str(result.as_json())
 
 
-@pytest.mark.parametrize("failure", [LedgerFullError("full"), LedgerBusyError("busy")])
-def test_a_write_whose_intent_cannot_be_recorded_does_not_run(door, failure):
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (LedgerFullError("full"), "ledger.full"),
+        (LedgerBusyError("busy"), "ledger.busy"),
+        (HostError("the disk failed"), "storage.full"),
+    ],
+)
+def test_a_write_whose_intent_cannot_be_recorded_does_not_run(door, failure, code):
     door.ledger.fail_with(failure)
     result = door.call("create_file", path="a.txt", content="x")
-    assert (result.refusal.code, door.names()) == (failure.code, [])
+    assert (result.refusal.code, door.names()) == (code, [])
 
 
 @pytest.mark.parametrize(
@@ -133,12 +140,6 @@ def test_what_cannot_be_recorded_says_that_nothing_came_of_the_call(
         LedgerFullError.code, "the ledger cannot commit: no space", told
     )
     assert door.names() == ["a.txt"]
-
-
-def test_a_host_failure_of_the_ledger_is_a_refusal_too(door):
-    door.ledger.fail_with(HostError("the disk failed"))
-    result = door.call("create_file", path="a.txt", content="x")
-    assert (result.refusal.code, door.names()) == ("storage.full", [])
 
 
 def test_a_damaged_ledger_stops_everything(door):
@@ -245,17 +246,15 @@ def test_a_link_does_not_lend_its_name_to_a_protected_target(door):
     assert (door.root / ".git/config").read_bytes() == b"[core]\n"
 
 
-def test_an_ask_without_approver_is_a_no(door):
+@pytest.mark.parametrize(
+    ("approver", "code"),
+    [(None, "approval.unavailable"), (Answers(Approval(False, "test")), "approval.refused")],
+)
+def test_an_ask_without_a_yes_is_a_no(door, approver, code):
     (door.root / "a").write_bytes(b"x")
-    result = door.call("delete_file", path="a")
-    assert (result.refusal.code, door.names()) == ("approval.unavailable", ["a"])
+    result = door.call("delete_file", approver, path="a")
+    assert (result.refusal.code, door.names()) == (code, ["a"])
     assert door.events() == ["TOOL_DENIED"]
-
-
-def test_an_ask_that_is_refused_is_a_no(door):
-    (door.root / "a").write_bytes(b"x")
-    result = door.call("delete_file", Answers(Approval(False, "test")), path="a")
-    assert (result.refusal.code, door.names()) == ("approval.refused", ["a"])
 
 
 def test_an_ask_that_is_granted_runs_and_says_who_granted_it(door):
@@ -268,12 +267,6 @@ def test_an_ask_that_is_granted_runs_and_says_who_granted_it(door):
     assert intent["source"] == "test"
     assert intent["approval"] == {"by": "test", "digest": answers.asked[0].digest}
     assert answers.asked[0].actions == ("tool:file:delete a",)
-
-
-def test_a_question_and_its_answer_are_on_record_before_they_count(door):
-    (door.root / "a").write_bytes(b"x")
-    answers = Answers()
-    door.call("delete_file", answers, path="a")
     digest = answers.asked[0].digest
     assert door.approvals.events == [
         ("APPROVAL_ASKED", digest, "ask"),
@@ -586,12 +579,21 @@ class FailsTheLedger(Fine):
         return ToolOutput("done", {})
 
 
-class _Where(ArgumentType):
-    pass
+DONE = ToolOutput("done", {})
+MAKES = (Action("file", "create", "x"),)
 
 
-class _NoActions(Struct, frozen=True, dict=True):
-    actions: tuple[Action, ...] = (Action("file", "create", "x"),)
+class Does:
+    """A tool that would do just this."""
+
+    def __init__(self, *actions, output=DONE):
+        self.actions, self.output = actions, output
+
+    def resolve(self, arguments, ports):
+        return Plan(self.actions)
+
+    def run(self, plan, ports):
+        return self.output
 
 
 class _HostFails:
@@ -603,7 +605,7 @@ class _HostFails:
     def resolve(self, arguments, ports):
         if self.at == "prepare":
             raise self.error
-        return _NoActions()
+        return Plan(MAKES)
 
     def run(self, plan, ports):
         raise self.error
@@ -618,7 +620,7 @@ def test_a_host_that_fails_is_no_defect_of_ours_and_shows_no_path_of_its_own(
     door, error, at, reads_only
 ):
     effects = READS if reads_only else Effects(reads_only=False)
-    spec = ToolSpec("fails", "f", "f", "workspace", _Where, effects)
+    spec = ToolSpec("fails", "f", "f", "workspace", Nothing, effects)
     dispatcher = door.dispatcher(more=(Tool(spec, _HostFails(error, at)),))
     result = dispatcher.dispatch(ToolCall("C-1", "fails", {}))
     assert result.refusal.code == "storage.full"
@@ -656,7 +658,7 @@ def test_the_notes_of_a_failed_call_are_over_exactly_if_its_entry_names_what_it_
     door, error, is_over
 ):
     history = _Notes()
-    spec = ToolSpec("fails", "f", "f", "workspace", _Where, Effects(reads_only=False))
+    spec = ToolSpec("fails", "f", "f", "workspace", Nothing, Effects(reads_only=False))
     dispatcher = door.dispatcher(more=(Tool(spec, _HostFails(error, "run")),))
     dispatcher._context = replace(dispatcher._context, history=history)
     dispatcher.dispatch(ToolCall("C-1", "fails", {}))
@@ -678,19 +680,6 @@ def test_two_writes_of_one_call_id_are_told_apart_on_record(door):
     assert (results, len(set(results))) == (intents, 2)
 
 
-class _Exits:
-    """A tool that ran a command."""
-
-    def __init__(self, ended):
-        self.ended = ended
-
-    def resolve(self, arguments, ports):
-        return _NoActions((Action("file", "view", "a"),))
-
-    def run(self, plan, ports):
-        return ToolOutput("it ran", {}, exit=self.ended)
-
-
 @pytest.mark.parametrize("effects", [READS, Effects(reads_only=False)])
 @pytest.mark.parametrize(
     ("ended", "kept"),
@@ -702,7 +691,10 @@ class _Exits:
     ],
 )
 def test_how_a_command_ended_is_on_record_where_a_tool_ran_one(door, effects, ended, kept):
-    tool = Tool(ToolSpec("runs", "r", "r", "workspace", _Where, effects), _Exits(ended))
+    tool = Tool(
+        ToolSpec("runs", "r", "r", "workspace", Nothing, effects),
+        Does(Action("file", "view", "a"), output=ToolOutput("it ran", {}, exit=ended)),
+    )
     door.dispatcher(more=(tool,)).dispatch(ToolCall("C-1", "runs", {}))
     assert door.metadata() == {
         "tool": "runs",
@@ -715,21 +707,8 @@ def test_how_a_command_ended_is_on_record_where_a_tool_ran_one(door, effects, en
     }
 
 
-class _Does:
-    """A tool that would do just this."""
-
-    def __init__(self, actions):
-        self.actions = actions
-
-    def resolve(self, arguments, ports):
-        return _NoActions(self.actions)
-
-    def run(self, plan, ports):
-        return ToolOutput("done", {})
-
-
 def does(door, *actions: Action):
-    tool = Tool(ToolSpec("does", "d", "d", "workspace", _Where, Effects(False)), _Does(actions))
+    tool = Tool(ToolSpec("does", "d", "d", "workspace", Nothing, Effects(False)), Does(*actions))
     return door.dispatcher(more=(tool,)).dispatch(ToolCall("C-1", "does", {}))
 
 

@@ -19,14 +19,13 @@ from paddock.errors import (
 )
 from paddock.providers.failures import CancelToken
 from paddock.runtime.approvals import (
-    CANCELLED,
     Approval,
     ApprovalRequest,
-    InboxApprover,
     Limited,
     NoApprover,
     YesApprover,
 )
+from paddock.runtime.asking import CANCELLED, InboxApprover
 from paddock.runtime.inbox import (
     ACTIONS_CHANGED,
     AGENT_CHANGED,

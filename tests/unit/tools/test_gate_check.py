@@ -26,7 +26,7 @@ class Saying:
 @pytest.fixture
 def asking(desk):
     def run(gates, **arguments):
-        here = replace(desk, ports=replace(desk.ports, gates=gates))
+        here = replace(desk, ports=replace(desk.ports, gates=gates and gates.check))
         output = here.run("gate_check", **arguments)
         answer = {"status": "ok", "content": output.content, **output.details}
         jsonschema.Draft202012Validator(GATE_CHECK.output_schema).validate(answer)

@@ -19,18 +19,10 @@ ROW = PackageRow(
 )
 
 
-class Rows:
-    def __init__(self, *rows: PackageRow) -> None:
-        self._rows = rows
-
-    def list_all(self) -> tuple[PackageRow, ...]:
-        return self._rows
-
-
 @pytest.fixture
 def listing(desk):
     def run(*rows: PackageRow):
-        asking = replace(desk, ports=replace(desk.ports, packages=Rows(*rows)))
+        asking = replace(desk, ports=replace(desk.ports, packages=lambda: rows))
         return asking.run("list_packages")
 
     return run

@@ -97,8 +97,9 @@ def ports(tmp_path: Path):
     (tmp_path / "sub/deep").mkdir(parents=True)
     (tmp_path / "hidden").mkdir()
     (tmp_path / "file").write_text("x")
+    shell = TestShell()
     with Workspace.open(str(tmp_path)) as workspace:
-        yield Ports(workspace, Shows(frozenset({"hidden"})), shell=TestShell())
+        yield Ports(workspace, Shows(frozenset({"hidden"})), shell=lambda: shell)
 
 
 def plan_of(tool, ports: Ports, **arguments):
@@ -107,7 +108,7 @@ def plan_of(tool, ports: Ports, **arguments):
 
 
 def run(tool, ports: Ports, outcome: ShellOutcome = OUTCOME, **arguments):
-    ports.shell.outcome = outcome
+    ports.shell().outcome = outcome
     return tool.handler.run(plan_of(tool, ports, **arguments), ports)
 
 
@@ -116,7 +117,7 @@ def test_a_plan_is_the_line_and_what_it_would_be_judged_as(tool, ports):
 
     assert plan.line == ShellLine("git status", "sub", 7, is_dry_run=False)
     assert list(map(str, plan.actions)) == ["tool:shell:run git status"]
-    assert ports.shell.lines == []
+    assert ports.shell().lines == []
 
 
 def test_redirections_are_judged_from_where_the_line_runs(tool, ports):
@@ -303,7 +304,7 @@ def test_long_lists_are_cut_and_that_is_said(tool, ports):
     assert "  [and 1450 more]" in output.content
     assert len(output.changes) == limits.effects_listed_max
     assert (output.stored.digest, output.stored.total) == ("sha256:kept", 1500)
-    [content] = ports.shell.kept
+    [content] = ports.shell().kept
     assert [change.path for change in changes_from_bytes(content)] == [
         row.path.relative for row in rows
     ]
