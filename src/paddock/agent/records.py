@@ -69,7 +69,6 @@ class Scribe(Struct, frozen=True):
         return self._entry(entries.LLM_CALL, exchange.wo_id, metadata, _short(turn.stop_reason))
 
     def unanswered(self, exchange: RecordedExchange, error: BaseException) -> Entry:
-        """Of what is no error of ours no more than its type."""
         kind, said, status = "defect", type(error).__name__, 0
         if isinstance(error, PaddockError):
             kind, said = error.code, error.message
@@ -111,7 +110,6 @@ class Scribe(Struct, frozen=True):
     def planned(
         self, order: WorkOrder, turn: int, contract_digest: str, executor: str, message: str
     ) -> Entry:
-        """`WO_PLANNED`. `message` is what the user said, on the first order of a turn."""
         bounds = order.constraints
         metadata: dict[str, Json] = {
             "wo_id": order.wo_id,

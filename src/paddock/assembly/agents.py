@@ -116,7 +116,6 @@ class AgentPlan(Struct, frozen=True):
         return "\n".join(rows)
 
     def without(self, refused: AbstractSet[str]) -> "AgentPlan":
-        """The plan without these agents, and without those whose parents are left out by that."""
         left, kept = set(refused), list[AgentStep]()
         for step in self.steps:
             if step.new.name in left or step.new.parent in left:

@@ -63,7 +63,6 @@ _USUAL: Final = Audit()
 def audit_ledger(
     layout: PlaneLayout, environment: Environment, name: LedgerName, asked: Audit = _USUAL
 ) -> Verification:
-    """Verify one ledger, remember what is whole; without `full` skip that. Raises: HostError."""
     path = layout.ledger_paths()[name]
     signed = _signed(layout, environment, name)
     anchor = _anchor_of(layout, environment, name, path)
@@ -184,8 +183,6 @@ def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list
 
 
 class _Memory(Struct, frozen=True):
-    """A `Remembered` as its file has it."""
-
     format: int
     files: tuple[tuple[int, ...], ...]
     size: int
@@ -200,7 +197,7 @@ def _read_memory(file: Path) -> Remembered | None:
     try:
         content = read_file(file, _MEMORY_BYTES_MAX)
         kept = None if content is None else convert(read_json(content.decode()), _Memory)
-    except (ConfigError, HostError, BrokenJsonError, ValidationError, UnicodeDecodeError):
+    except (ConfigError, HostError, BrokenJsonError, ValidationError, ValueError):
         return None
     if kept is None or kept.format != _FORMAT:
         return None
@@ -224,7 +221,6 @@ class PlaneWitness(Struct, frozen=True):
         return is_held_elsewhere(self.project.layout, self.project.environment, name)
 
     def knows_plane(self) -> bool:
-        """See `LedgerWitness`. What knows the highest ledger knows the others by its entries."""
         layout, environment = self.project.layout, self.project.environment
         if ledger_settings(environment).signer or self._key_file(LedgerName.GOVERNANCE).exists():
             return True

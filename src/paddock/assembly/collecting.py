@@ -65,7 +65,6 @@ class Push(Struct, frozen=True):
 def push_plane(
     project: Project, store: Store, host: str, told: Callable[[str, int, int], object]
 ) -> Push:
-    """Push every ledger enrolled for `host`; tell `told` each ledger, lines sent, lines in all."""
     enrolled = {each.ledger: each for each in store.progress(host)}
     if not enrolled:
         raise UsageError(

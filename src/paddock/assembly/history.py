@@ -70,8 +70,6 @@ _CHANGES_LOOKED_AT_MAX: Final = 100
 
 
 class PlaneEarlier(Struct, frozen=True):
-    """Of the workspace that `agent` has now; see `paddock.tools.ports.Earlier`."""
-
     project: Project
     agent: str
 
@@ -149,7 +147,6 @@ def open_workspace_of(
 
 @contextmanager
 def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspace]:
-    """As `open_workspace_of`, with a git directory outside: changes of commands name `.git/…`."""
     from paddock.sandbox.host.git_outside import open_git_outside  # noqa: PLC0415 - for commands alone
 
     with open_workspace_of(record, keeper) as workspace:

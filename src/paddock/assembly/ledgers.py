@@ -108,7 +108,6 @@ def ledger_settings(environment: Environment) -> LedgerSettings:
 
 
 def program_variables(environment: Environment) -> list[tuple[str, str]]:
-    """What an anchor or a signer gets: all but what git was told about another repository."""
     return [each for each in environment.variables if not each[0].startswith("GIT_")]
 
 
@@ -150,7 +149,6 @@ def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> 
 
 
 def record_in_governance(project: Project, *entries: Entry) -> None:
-    """Record these in the plane's governance ledger, in one commit; of none it is not opened."""
     if not entries:
         return
     with closing(open_ledger(project, LedgerName.GOVERNANCE)) as ledger:
@@ -160,7 +158,6 @@ def record_in_governance(project: Project, *entries: Entry) -> None:
 def open_plane_ledger(
     layout: PlaneLayout, environment: Environment, name: LedgerName, pace: Pace = USUAL_PACE
 ) -> LedgerFile:
-    """As `open_ledger`, of a plane that may still be in the making."""
     path = layout.ledger_paths()[name]
     with host_errors("looking for", path):
         is_there = path.exists()

@@ -163,7 +163,6 @@ def plane_packages(project: Project) -> PlanePackages:
 
 
 def package_ledger(project: Project) -> PackageLedger:
-    """The packages ledger of a plane, to be told; G6 compares it with what is held elsewhere."""
     return PackageLedger(project.layout.ledger_paths()[LEDGER], _Opening(project).open)
 
 
@@ -237,7 +236,6 @@ _CONTRACTS: Final = "HO1/contracts"
 
 
 def archive_notes(project: Project, archive: Archive) -> tuple[str, ...]:
-    """What a gate, or the next `run`, would meet once it is installed. Raises: HostError."""
     return (*_registry_notes(project, archive), *_contract_notes(archive))
 
 

@@ -43,8 +43,6 @@ from paddock.workspace import Workspace
 
 
 class OperatorDoor(Struct, frozen=True):
-    """The one door, for one tool and on one agent's workspace. What it holds stays the caller's."""
-
     shown: PolicyJudge
     """What the workspace's agent may see; the operator sees no more of it."""
     workspace: Workspace
@@ -111,8 +109,6 @@ def past_workspaces(governance: Path, calls: Sequence[PastCall]) -> PastWorkspac
 
 
 class UndoStanding(StrEnum):
-    """Whether a call can still be undone; the values stand in `paddock history --json`."""
-
     UNDOABLE = "yes"
     OTHER_WORKSPACE = "other workspace"
     NOT_RECORDED = "not recorded"
@@ -177,7 +173,6 @@ class Past(Struct):
         return UndoStanding.NOT_KEPT if unkept(call.changes, self.seen) else UndoStanding.UNDOABLE
 
     def is_shown(self, call: PastCall, change: Change) -> bool:
-        """Whether a change may be told: neither where it was nor where it went is secret by now."""
         # Threat: a content's digest tells those who guess it that they are right.
         names = {change.path, change.to or change.path}
         return all(self._is_path_shown(call, name) for name in names)

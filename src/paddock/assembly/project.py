@@ -188,7 +188,6 @@ def settle_left_packages(project: Project) -> "RecoveredChange | None":
 
 
 def is_made_with_dev(project: Project) -> bool:
-    """Whether nobody approves what changes the plane; see `packages.is_development_plane`."""
     if project.layout.kind is not PlaneKind.BARE:
         return False
     from paddock.assembly.packages import is_development_plane  # noqa: PLC0415 - bare planes only
@@ -223,7 +222,6 @@ def default_chain(agents: AgentStore) -> AgentChain:
 
 
 def planned_default_chain(agents: AgentStore) -> AgentChain:
-    """As `default_chain`; before the plane is made, the one it would be made with."""
     if is_yet_to_be_made(agents):
         return (Agent(default_agent_of(agents.layout.kind), "standard"),)
     return default_chain(agents)
@@ -236,7 +234,6 @@ def is_yet_to_be_made(agents: AgentStore) -> bool:
 
 
 def declared_for(agents: AgentStore, name: str) -> str:
-    """The agent of this plane whose declaration counts for a client's agent of type `name`."""
     is_ours = is_agent_name(name) and name in agents.names()
     return name if is_ours else default_agent_of(agents.layout.kind)
 

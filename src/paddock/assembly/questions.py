@@ -109,7 +109,6 @@ def built_in_candidate(files: PolicyFiles) -> Candidate:
 
 
 def find_policy_files(start: Path, environment: Environment, override: Path | None) -> PolicyFiles:
-    """The files of the policy in force, read and not compiled: a broken one stops nobody here."""
     return read_policy_files(find_root(start, environment, override), environment)
 
 

@@ -259,7 +259,6 @@ def _egress(environment: Environment) -> "Egress":
 
 
 def held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:
-    """How far a line would be held here, as `PreparedLine.held` says it of one that runs."""
     from paddock.sandbox.backends import choose_backend, examine_host  # noqa: PLC0415 - few ask
 
     shell = shell_for(policy, chain, action)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib.util import find_spec
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct, field
 
@@ -434,8 +435,10 @@ def open_recorded(
     tape = _new_tape(file)
 
     def write(line: str) -> None:
-        tape.write(line.encode("utf-8", "surrogatepass"))
-        tape.flush()
+        # Whole: a shorter write is gone on with.
+        left = line.encode("utf-8", "surrogatepass")
+        while left:
+            left = left[tape.write(left) :]
 
     try:
         inner = open_provider(
@@ -451,7 +454,6 @@ def open_recorded(
 def open_played(
     project: Project, model: str | None, variables: Mapping[str, str], file: Path
 ) -> PreparedCassette:
-    """Play `file` by its model's adapter, without key or network; raises as `open_recorded`."""
     settings = _settings(project, model)
     from paddock.providers.transport import (  # noqa: PLC0415 - the HTTP client is an extra
         PlayingTransport,
@@ -497,10 +499,10 @@ def _settings(project: Project, model: str | None) -> ProviderSettings:
     return settings
 
 
-def _new_tape(file: Path) -> BinaryIO:
+def _new_tape(file: Path) -> FileIO:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return os.fdopen(os.open(file, flags, 0o600), "wb")
+        return os.fdopen(os.open(file, flags, 0o600), "wb", buffering=0)
     except FileExistsError:
         said = f"{quote(str(file))} is there already"
         raise UsageError(said, hint="name a new file") from None

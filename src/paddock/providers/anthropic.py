@@ -86,8 +86,6 @@ class _Block(Struct):
 
 
 class MessageAssembly:
-    """message_start, then blocks one after another or beside each other, then the end."""
-
     def __init__(self) -> None:
         self._message: dict[str, Json] | None = None
         self._usage: dict[str, Json] = {}

@@ -278,8 +278,6 @@ def new_call_id() -> str:
 
 
 class BuiltinModel:
-    """Answers at once, from the request alone. It costs nothing, and says so: no tokens."""
-
     name = "builtin"
     model = MODEL
 

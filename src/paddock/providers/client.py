@@ -58,7 +58,6 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, last: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Stop everything, run `last` on the loop, and end the thread. Twice is harmless."""
         with self._lock:
             is_first = not self._is_closed
             self._is_closed = True
@@ -97,7 +96,6 @@ class Exchange:
             self._arrived.put(text)
 
     def wait(self, loop: LoopThread, work: Coroutine[object, object, T]) -> T | None:
-        """None where cancelled. Raises: what `work` or the sink raises; then `work` is stopped."""
         try:
             future = loop.submit(_in_time(work))
         except ProviderError:
@@ -247,8 +245,6 @@ def _number(text: str) -> float | None:
 
 
 class Server(Struct, frozen=True):
-    """Where it is asked. `takes_ambient` sends there what the SDK finds in the environment."""
-
     address: str
     transport: "httpx2.AsyncBaseTransport | None" = None
     takes_ambient: bool = False
@@ -291,34 +287,24 @@ class Client(Struct, frozen=True):
 
 
 class Assembly(Protocol):
-    def feed(self, event: Mapping[str, Json]) -> str:
-        """The text in it, or "". Raises: ProviderError, BROKEN, where it cannot come here."""
-        ...
+    def feed(self, event: Mapping[str, Json]) -> str: ...
 
     @property
     def is_complete(self) -> bool: ...
 
-    def message(self) -> Mapping[str, Json]:
-        """The whole message, as the server sends it when it does not stream."""
-        ...
+    def message(self) -> Mapping[str, Json]: ...
 
 
 class PreparedRequest(Struct, frozen=True):
-    """A request in the wire's words, and the tool name issued for its answer, if any."""
-
     request: ModelRequest
     body: Mapping[str, Json]
     issued: str = ""
 
 
 class Wire(Protocol):
-    """How one API writes requests and replies. Holds no connection and no state."""
-
     def prepare(self, request: ModelRequest) -> PreparedRequest: ...
 
-    def assembly(self) -> Assembly:
-        """For one reply."""
-        ...
+    def assembly(self) -> Assembly: ...
 
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
         """Raises: ProviderError where the message is an error, or none at all."""

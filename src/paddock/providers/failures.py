@@ -68,7 +68,6 @@ class ProviderError(ModelFailedError):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same request may succeed later."""
         return self.kind in TRANSIENT if self.may_retry is None else self.may_retry
 
 

@@ -72,7 +72,6 @@ def request_text(request: ModelRequest) -> str:
 
 
 def request_digest(request: ModelRequest) -> str:
-    """`sha256:…` of the request: equal exactly for equal requests."""
     return digest_of(request_text(request).encode("utf-8", "surrogatepass"))
 
 

@@ -18,8 +18,6 @@ NO_KEY: Final = "no-key"
 
 
 class Key:
-    """A secret. Its text is taken with `reveal`, by the client alone."""
-
     __slots__ = ("_text",)
 
     def __init__(self, text: str) -> None:

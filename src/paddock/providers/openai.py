@@ -173,8 +173,6 @@ def _items(message: Message) -> list[Json]:
 
 
 class ResponseAssembly:
-    """The last event holds the whole response; items are kept in case it comes without."""
-
     def __init__(self) -> None:
         self._items: dict[int, Json] = {}
         self._response: Mapping[str, Json] | None = None
@@ -213,7 +211,6 @@ class ResponsesWire(Struct, frozen=True):
         return _connect(self.server, key, lambda made: made.responses)
 
     def prepare(self, request: ModelRequest) -> PreparedRequest:
-        """The request's body. Structured output is native: no name is issued."""
         return PreparedRequest(request, _response_body(request, self.model))
 
     def assembly(self) -> ResponseAssembly:
@@ -394,7 +391,6 @@ class ChatAssembly:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the reason to stop has come, or what all of it cost: that stands behind it."""
         return self._finish is not None or (self._is_counted and self._has_begun)
 
     def feed(self, event: Mapping[str, Json]) -> str:
@@ -455,7 +451,6 @@ class ChatWire(Struct, frozen=True):
         return _connect(self.server, key, lambda made: made.chat.completions)
 
     def prepare(self, request: ModelRequest) -> PreparedRequest:
-        """The request's body; beside tools, some servers take no schema for the answer."""
         by_call = bool(request.tools) and not self.form.answers_beside_tools
         issued = self.issue() if request.output is not None and by_call else ""
         return PreparedRequest(request, _chat_body(request, self.model, self.form, issued), issued)

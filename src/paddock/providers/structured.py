@@ -187,7 +187,6 @@ def require_schema(output: OutputSchema) -> None:
 
 
 def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
-    """Empty where it fits (JSON Schema 2020-12). Raises: ConfigError, as `require_schema`."""
     require_schema(output)
     # Loaded when the first structured answer arrives: most sessions never need it.
     import jsonschema
@@ -216,7 +215,6 @@ DESCRIPTION: Final = (
 
 
 def issue_name() -> str:
-    """A name that no tool of the user's has, and that no earlier reply can have learnt."""
     return f"answer_{secrets.token_hex(8)}"
 
 
@@ -225,7 +223,6 @@ def answer_tool(name: str, output: OutputSchema) -> ToolSchema:
 
 
 def is_closed(schema: Mapping[str, Json]) -> bool:
-    """Whether every object in the schema has known members only, so that closing it keeps it."""
     return all(
         (each.get("type") != "object" or bool(each.get("properties")))
         and each.get("additionalProperties", False) is False
@@ -235,7 +232,6 @@ def is_closed(schema: Mapping[str, Json]) -> bool:
 
 
 def is_strict(schema: Mapping[str, Json]) -> bool:
-    """Whether every object is closed in so many words and requires all of its members."""
     return all(
         each.get("type") != "object"
         if each.get("properties") is None
@@ -335,7 +331,6 @@ def raw_text(given: Json) -> str:
 
 
 def joined(pieces: Sequence[Json]) -> Json:
-    """The text of arguments that came in pieces; what came where one of them is none."""
     texts = [piece for piece in pieces if isinstance(piece, str)]
     if len(texts) == len(pieces):
         return "".join(texts)

@@ -161,7 +161,6 @@ def not_recorded(error: PaddockError) -> Refusal:
 
 
 def unless_allowed(tool: str, bounds: Bounds) -> Refusal | None:
-    """Why a work order's bounds leave this tool out, whatever the agent has; None if they don't."""
     if bounds.tools is None or tool in bounds.tools:
         return None
     listed = ", ".join(sorted(bounds.tools)) or "none"

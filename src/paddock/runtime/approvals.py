@@ -112,8 +112,6 @@ class CallbackApprover:
 
 
 class Limited(Struct, frozen=True):
-    """Somebody else's approver, which may take for ever: after the time limit it is a no."""
-
     approver: Approver
     timeout_s: float
 

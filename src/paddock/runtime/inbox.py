@@ -154,7 +154,6 @@ class Inbox(Struct, frozen=True):
         return False
 
     def forget_waiting(self, request: ApprovalRequest) -> None:
-        """Forget what waits for exactly this; what an operator answered meanwhile stays."""
         if not self._named_after(request):
             return
         require_private(self.directory)
@@ -207,7 +206,6 @@ class Inbox(Struct, frozen=True):
         return parked
 
     def set_aside(self, wanted: str) -> Path | None:
-        """Move a broken request away; return where to, or None if it loads. Raises: UsageError."""
         require_private(self.directory)
         name = self._found(wanted)
         with locked(self.directory):
@@ -404,8 +402,6 @@ SANDBOX_CHANGED: Final = "what its sandbox would let it do has changed since it 
 
 
 class ChangedSince:
-    """Stands where a kept call is resumed and its grant does not fit any more."""
-
     __slots__ = ("_kept",)
 
     def __init__(self, kept: ApprovalRequest) -> None:

@@ -22,8 +22,6 @@ from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 
 
 class Malformed(Struct, frozen=True):
-    """A call whose arguments do not parse, or whose turn was cut: answered, never run."""
-
     call: ToolCall
     refusal: Refusal
 

@@ -72,7 +72,6 @@ class Failed(Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        """Return whether `changes` is all that it left: not after a defect, nor an unclear stop."""
         return self.refusal.code != InternalError.code and self.effect is not LeftEffect.UNKNOWN
 
 

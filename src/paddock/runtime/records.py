@@ -103,8 +103,6 @@ class KeptContents:
 
 
 class Caller(Struct, frozen=True):
-    """Who calls, as the host knows it; the same for every call of a dispatcher."""
-
     chain: AgentChain
     session_id: str
 
@@ -211,7 +209,6 @@ class Recorder:
         bounds: Bounds = FREE,
         intent: str = "",
     ) -> Entry:
-        """Return the `TOOL_RESULT` of a failed call; effects are unknown where nobody can tell."""
         refusal = failed.refusal
         changes = [_change_json(change) for change in failed.changes]
         metadata: dict[str, Json] = {
@@ -398,7 +395,6 @@ def kept_arguments(
 
 
 def kept_name(name: str) -> str:
-    """A name or an id that somebody gave, fit for a ledger line; a long one cut, which is said."""
     missing = len(name) - _NAME_KEPT_MAX
     if missing <= 0:
         return name if is_plain(name) else clean(name)

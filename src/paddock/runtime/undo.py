@@ -321,7 +321,6 @@ class Undo(Struct, frozen=True):
     journal: Journal
 
     def resolve(self, arguments: UndoArguments, ports: Ports) -> _Ready:
-        """Plan the undo. Raises: FileChangedError, PathNotFoundError (not kept), IntegrityError."""
         call, workspace, store = self.call, ports.workspace, self.history.store
         require_undoable(call, workspace, store)
         verify_kept(call.changes, store)
