@@ -31,7 +31,7 @@ from paddock.packages.bootstrap import (
 )
 from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from paddock.plane.discover import is_bare_plane
-from paddock.plane.dual_gate import ToolProfile
+from paddock.plane.environment import ToolProfile
 from paddock.storage.atomic import replace_file
 from paddock.text.show import show_name
 from paddock.values.calls import Json
