@@ -713,5 +713,16 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "hosts-are-not-verified.toml",
             ),
         ),
+        "G49": Guarantee(
+            tests=("tests/kernel/test_shell_sessions.py", "tests/kernel/test_shell_processes.py"),
+            mutants=(
+                "snapshots-are-not-judged.toml",
+                "loaders-variables-are-kept.toml",
+                "secrets-are-shown-late.toml",
+                "own-changes-are-overwritten.toml",
+                "others-changes-are-taken-back.toml",
+                "sessions-share-a-network.toml",
+            ),
+        ),
     }
 )

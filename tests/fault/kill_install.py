@@ -30,7 +30,7 @@ from msgspec import Struct, field
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from paddock.gates.checks import CHECKS, run_gates
-from paddock.gates.ground import GatesGround, GateTools
+from paddock.gates.ground import GatesGround
 from paddock.gates.results import G3, G6, Status
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
@@ -162,15 +162,16 @@ def make_governance(bench: Bench) -> None:
 def require_gates(bench: Bench) -> None:
     """What the gates say of dependencies, and of ledgers and what is installed."""
     depot = bench.depot
-    tools = GateTools(
-        depot.workspace,
-        depot.ledger,
-        depot.acceptance,
-        NO_WITNESS,
-        depot.clock(),
+    ground = GatesGround(
+        layout=bench.layout,
+        workspace=depot.workspace,
+        ledger=depot.ledger,
+        acceptance=depot.acceptance,
+        witness=NO_WITNESS,
+        now=depot.clock(),
         plane_is_dev=True,
     )
-    for result in run_gates((G3, G6), CHECKS, GatesGround(bench.layout, tools)):
+    for result in run_gates((G3, G6), CHECKS, ground):
         if result.status is Status.FAIL:
             raise Broken(f"the gate {result.gate} fails: {result.failures}")
 

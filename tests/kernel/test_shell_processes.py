@@ -154,7 +154,7 @@ def test_a_terminal_has_its_size_and_is_not_the_hosts(terminal: Terminal):
 def test_interrupt_reaches_what_runs_in_front(terminal: Terminal):
     process = start(terminal, _BASH, tty=True).until("now> ")
 
-    process.type("sleep 1000; echo after-$?\n").until("sleep 1000")
+    process.type("sh -c 'echo u''p; exec sleep 1000'\n").until("\nup")
     process.type("\x03").until("^C").type("echo still-$((40+2))\n").until("still-42")
     process.type("exit\n")
 
@@ -388,7 +388,8 @@ def test_a_process_stands_still_while_its_changes_are_taken(terminal: Terminal):
 
 def test_a_job_that_the_command_stopped_itself_stays_stopped(terminal: Terminal):
     process = start(terminal, _BASH, tty=True).until("now> ")
-    process.type("sleep 1000\n").until("sleep 1000").type("\x1a").until("Stopped")
+    process.type("sh -c 'echo u''p; exec sleep 1000'\n").until("\nup")
+    process.type("\x1a").until("Stopped")
 
     process.sync()
     process.type("jobs -l\n").until("Stopped")

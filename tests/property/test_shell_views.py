@@ -31,8 +31,9 @@ class Expected(Struct):
 
     def tool(self, content: str | None) -> None:
         self.host = content
-        if not self.is_own:
+        if not self.is_own or self.view == content:
             self.view = self.base = content
+            self.is_own = False
 
     def command(self, content: str | None) -> None:
         if (self.view, content) != (None, None):

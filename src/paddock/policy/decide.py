@@ -20,7 +20,7 @@ from paddock.errors import PermissionDeniedError
 from paddock.limits import agent_chain_max
 from paddock.policy.engine import Policy, Writer
 from paddock.policy.pathset import AgentPermissions, compile_permissions
-from paddock.policy.places import quote_toml
+from paddock.policy.places import BUILT_IN, quote_toml
 from paddock.policy.profiles import (
     CompiledProfile,
     Finding,
@@ -82,6 +82,13 @@ def decide(
     if not actions:
         return _refusal(policy, "", "the call names no action")
     return _combined(judge.decide_each(actions, writer))
+
+
+_SAID: Final = "a command that was allowed to begin may be gone on with"
+_GOES_ON: Final = Verdict(
+    Finding(Outcome.ALLOW, RuleMatch(Outcome.ALLOW, _SAID, BUILT_IN, BUILT_IN, 0, _SAID), _SAID, 2)
+)
+"""Of a command in the background, where a profile says of it no more than that it may run."""
 
 
 def writer_of(actions: Sequence[Action]) -> Writer:
@@ -155,7 +162,11 @@ class ChainJudge:
     def verdicts(self, action: Action) -> Iterator[tuple[_Member, Verdict]]:
         for member in self._members:
             for profile in member.profiles:
-                yield member, profile.judge(action)
+                verdict = profile.judge(action)
+                is_unsaid = verdict.finding.rank == 2 and action.category == "shell"
+                if is_unsaid and not profile.closes("shell", "run"):
+                    verdict = _GOES_ON
+                yield member, verdict
 
     def decide_each(self, actions: Sequence[Action], writer: Writer) -> list[Decision]:
         added = frozenset(each.target for each in actions if each.head == "tool:file:create")

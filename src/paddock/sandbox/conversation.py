@@ -554,11 +554,10 @@ def _send(control: socket.socket, order: bytes, *streams: int) -> None:
 
 
 def _read_left(fd: int) -> bytes:
-    """Threat: what a command left there is anything, and as long as it likes."""
+    # Threat: what a command left there is anything, and as long as it likes.
     found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode) or found.st_size > LEFT_BYTES_MAX:
-        return b""
-    return os.pread(fd, LEFT_BYTES_MAX, 0)
+    is_whole = stat.S_ISREG(found.st_mode) and found.st_size <= LEFT_BYTES_MAX
+    return os.pread(fd, LEFT_BYTES_MAX, 0) if is_whole else b""
 
 
 def _exit_code(ending: Ending, report: CommandReport) -> int:

@@ -403,10 +403,7 @@ class Launcher:
         return self._wall.hold(served, partial(running.listen, *spaces[:2]), terms)
 
     def open_session(self, plan: SandboxPlan, terms: "NetworkTerms | None") -> SharedSpace:
-        """Make what a session's commands share; with `terms` its connections are decided by them.
-
-        Raises: HostError, SandboxUnavailableError.
-        """
+        """Make what a session's commands share. Raises: HostError, SandboxUnavailableError."""
         with self._lock:
             running = self._running_now()
         shared = open_space(running, plan)

@@ -504,6 +504,11 @@ def test_tools_are_listed_for_people_and_providers(user):
         "ls",
         "write_output",
         "run_shell",
+        "shell_output",
+        "shell_input",
+        "shell_stop",
+        "shell_sync",
+        "shell_list",
     ]
     assert "str_replace" in user.run("tools").out
     schemas = user.run("tools", "--provider", "anthropic").json
