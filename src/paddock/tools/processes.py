@@ -160,6 +160,9 @@ class ShellList(_OfProcess):
 def _state(process: Process) -> str:
     if process.is_running:
         return "running"
+    if process.failure is not None:
+        # Threat: what failed may name the host's paths. A call says it as calls do.
+        return "failed: shell_stop says why"
     return "ended" if process.outcome is None else f"exit code {process.outcome.exit_code}"
 
 

@@ -17,7 +17,7 @@ from paddock.sandbox.sessions.process import Process
 from paddock.sandbox.sessions.snapshot import NEW, Snapshot, read_snapshot
 from paddock.sandbox.sessions.space import SharedSpace
 from paddock.sandbox.sessions.view import LAID_MAX, LiveView, OpenedStage
-from paddock.sandbox.staged import StagedCommand
+from paddock.sandbox.staged import StagedCommand, host_failures
 from paddock.sandbox.streams import Spooling, Streams
 from paddock.sandbox.values import (
     CommandEnd,
@@ -277,7 +277,8 @@ class Sessions:
                 raise InvalidArgumentsError(
                     f"{process.name} has ended", where="process", hint="shell_output tells how"
                 )
-            copied, ran = view.copy()
+            with host_failures():
+                copied, ran = view.copy()
             ran = replace(ran, on_landed=partial(self.changed, by=process))
             command = StagedCommand(view.place, ran)
             outcome = self._means.conclude(process.prepared, command, _SAID_LATER)

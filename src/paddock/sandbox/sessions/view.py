@@ -36,6 +36,7 @@ from paddock.workspace.workspace import READ_FILE, detect_resolution
 
 LAID_MAX: Final = 5_000
 """Paths of one change that a running command is shown; of more it is told to start anew."""
+_SHOWN_KINDS: Final = (NodeKind.FILE, NodeKind.DIRECTORY, NodeKind.LINK)
 _ANSWER_S: Final = 10.0
 _CHUNK_BYTES: Final = 1 << 24
 _MARKS: Final = "user.overlay."
@@ -44,6 +45,8 @@ _OPAQUE: Final = "user.overlay.opaque"
 Mark = tuple[int, ...]
 """Of an entry: as long as it is the same, nobody has changed it."""
 _WHITEOUT: Final[Mark] = (0,)
+_NEVER: Final[Mark] = (-1,)
+"""Of what somebody else changed after the command did: whatever stands there is a conflict."""
 
 
 class OpenedStage(Struct, frozen=True):
@@ -116,7 +119,8 @@ class LiveView:
             for path in (*here, *(path for path in reversed(found) if found[path] is None)):
                 # Threat: a secret that comes while it runs, and that nothing hides from it.
                 look = None if self._is_closed(path) else found[path]
-                self._lay(door, upper, path, look)
+                if look is None or look.kind in _SHOWN_KINDS:
+                    self._lay(door, upper, path, look)
 
     def _lay(self, door: socket.socket, upper: int, path: str, now: Look | None) -> None:
         seen = _mark_at(upper, path)
@@ -124,8 +128,14 @@ class LiveView:
             # Of a layer: something below it was changed, by the command or for it.
             if now is not None and now.kind is NodeKind.DIRECTORY:
                 return
+        elif now is None and seen == _WHITEOUT:
+            # Both removed it.
+            self._laid[path] = _WHITEOUT
+            self._know(path, None)
+            return
         elif seen != self._laid.get(path) or self._has_own(upper, path):
             self.own.add(path)
+            self._bases.setdefault(path, _NEVER)
             return
         content, laid = self._content(path, now)
         try:
