@@ -306,6 +306,18 @@ def test_one_that_changes_what_it_was_shown_before_somebody_else_does_again_conf
     assert read(terminal, "page.html") == "theirs again\n"
 
 
+def test_more_changes_than_are_shown_are_told_as_unseen(terminal: Terminal):
+    process = start(terminal, "echo ready; read _; ls many | wc -l").until("ready")
+
+    terminal.run("mkdir few && touch few/{1..50}")
+    assert "unseen_changes" not in process.look()
+    terminal.run("mkdir many && touch many/{1..5001}")
+
+    assert len(process.look()["unseen_changes"]) == 20
+    assert "not seen by this command" in terminal.call("shell_output", process=process.name).content
+    process.stop()
+
+
 def test_two_processes_that_change_one_file_conflict_and_the_first_lands(terminal: Terminal):
     one = start(terminal, "echo ready; read _; echo one > page.html").until("ready")
     two = start(terminal, "echo two > page.html; echo ready; read _").until("ready")
@@ -442,10 +454,13 @@ CLINGS = (
 
 @pytest.mark.parametrize("tty", [False, True])
 def test_nothing_goes_on_when_the_runtime_is_closed(tmp_path, tty):
+    # Another worker's commands have another number.
+    mark = f"74{os.getpid() % 10_000:04}"
     with a_terminal(tmp_path) as terminal:
-        start(terminal, f"touch made; {CLINGS}", tty=tty).until("ready")
+        start(terminal, f"touch made; {CLINGS.replace('7331', mark)}", tty=tty).until("ready")
+        assert mark in processes()
 
-    assert "7331" not in processes()
+    assert mark not in processes()
     assert read(terminal, "made") == ""
 
 

@@ -174,8 +174,7 @@ HOME: Final = "/run/home"
 TEMPORARY: Final = "/tmp"  # noqa: S108 - private to the sandbox, gone afterwards
 
 _REPORT_BYTES_MAX: Final = 4096
-LEFT_BYTES_MAX: Final = 1_048_576
-"""Of what a command's shell leaves behind for the next: see `protocol.ENDED_IN`."""
+_LEFT_BYTES_MAX: Final = 1_048_576
 _WRITE_BYTES: Final = 1_048_576
 _PROGRESS_S: Final = 1.0
 _LATE_S: Final = 15.0
@@ -556,8 +555,8 @@ def _send(control: socket.socket, order: bytes, *streams: int) -> None:
 def _read_left(fd: int) -> bytes:
     # Threat: what a command left there is anything, and as long as it likes.
     found = os.fstat(fd)
-    is_whole = stat.S_ISREG(found.st_mode) and found.st_size <= LEFT_BYTES_MAX
-    return os.pread(fd, LEFT_BYTES_MAX, 0) if is_whole else b""
+    is_whole = stat.S_ISREG(found.st_mode) and found.st_size <= _LEFT_BYTES_MAX
+    return os.pread(fd, _LEFT_BYTES_MAX, 0) if is_whole else b""
 
 
 def _exit_code(ending: Ending, report: CommandReport) -> int:

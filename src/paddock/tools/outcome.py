@@ -272,6 +272,7 @@ SHELL_SCHEMA: Final = result_schema(
         "process": {"type": "string", "description": "The id of what runs in the background."},
         "running": {"type": "boolean"},
         "own_changes": {"type": "array", "items": _TEXT},
+        "unseen_changes": {"type": "array", "items": _TEXT},
         "pending": {
             "type": "string",
             "description": "The request under which its changes wait for a person.",

@@ -7,7 +7,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
 from paddock.sandbox.sessions.process import Printed, Process
-from paddock.text.show import show_name
+from paddock.text.show import name_some, show_name
 from paddock.tools.arguments import (
     ArgumentType,
     clamped_integer,
@@ -126,8 +126,13 @@ class ShellSync(_OfProcess):
         process = lasting.process(plan.given.process)
         output = shell_output(lasting.sync(process), shell_of(ports))
         _, _, rest = output.content.partition("\n")
-        content = f"{process.name} goes on\n{rest}{_own_text(process)}"
-        details = {**output.details, "process": process.name, "running": True, **_own(process)}
+        content = f"{process.name} goes on\n{rest}{_differing_text(process)}"
+        details = {
+            **output.details,
+            "process": process.name,
+            "running": True,
+            **_differing(process),
+        }
         return output._replace(content=content, details=details, exit=None)
 
 
@@ -179,27 +184,34 @@ def _printed(process: Process, printed: Printed) -> ToolOutput:
         "output": printed.text,
         "offset": printed.ends,
         "missing_bytes": printed.missing,
-        **_own(process),
+        **_differing(process),
     }
     if process.outcome is not None:
         details["exit_code"] = process.outcome.exit_code
-    return ToolOutput("\n".join(said) + _own_text(process), details)
+    return ToolOutput("\n".join(said) + _differing_text(process), details)
 
 
-def _own_changes(process: Process) -> list[str]:
-    own = () if process.view is None else sorted(process.view.own)
-    return [show_name(path) for path in own[:_SHOWN_MAX]]
+def _differing(process: Process) -> dict[str, Json]:
+    """Return where its view is not the workspace, but for what it changed alone."""
+    view = process.view
+    sets = () if view is None else (("own_changes", view.own), ("unseen_changes", view.unseen))
+    return {
+        name: [show_name(path) for path in sorted(paths)[:_SHOWN_MAX]]
+        for name, paths in sets
+        if paths
+    }
 
 
-def _own(process: Process) -> dict[str, Json]:
-    own = _own_changes(process)
-    return {"own_changes": [*own]} if own else {}
-
-
-def _own_text(process: Process) -> str:
-    own = ", ".join(_own_changes(process))
-    why = "changed by somebody else, and before by this command, which keeps its own"
-    return f"\n[{why}: {own}]" if own else ""
+def _differing_text(process: Process) -> str:
+    view = process.view
+    said = ""
+    if view is not None and view.own:
+        why = "changed by somebody else, and before by this command, which keeps its own"
+        said += f"\n[{why}: {name_some(sorted(view.own))}]"
+    if view is not None and view.unseen:
+        why = "changed by somebody else, and not seen by this command; end it and start it again"
+        said += f"\n[{why}: {name_some(sorted(view.unseen))}]"
+    return said
 
 
 _ID: Final[dict[str, Json]] = {"type": "string"}
@@ -210,6 +222,11 @@ _STATE: Final[dict[str, Json]] = {
         "type": "array",
         "items": {"type": "string"},
         "description": "Paths of which it keeps its own although somebody else changed them.",
+    },
+    "unseen_changes": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Paths that somebody else changed and that it does not see as they are.",
     },
 }
 

@@ -93,7 +93,6 @@ class Process:
         self.prepared = prepared
         self.spooling = spooling
         self.transcript = Transcript()
-        self.started_s = time.monotonic()
         self.turn = threading.Lock()
         """Held by who finishes it, or takes its changes."""
         self.view: LiveView | None = None

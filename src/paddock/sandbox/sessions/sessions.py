@@ -4,7 +4,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -295,21 +295,17 @@ class Sessions:
             if process is by or view is None or not listed:
                 continue
             if len(listed) > LAID_MAX:
-                view.own.update(listed[:1])
-                continue
-            with contextlib.suppress(HostError):
-                # It has ended meanwhile.
-                view.lay(listed)
+                view.unseen.update(listed)
+            else:
+                _lay(view, listed)
 
     def hide(self, closed: Iterable[str]) -> None:
         """Hide from every running command what is closed by now and was not at its start."""
         names = frozenset(closed)
         for process in self.running():
             view = process.view
-            if view is not None and (new := names - view.hidden):
-                with contextlib.suppress(HostError):
-                    view.lay(new)
-                    view.hidden |= new
+            if view is not None and (new := names - view.hidden) and _lay(view, new):
+                view.hidden |= new
 
     def close(self) -> None:
         for process in self.running():
@@ -334,6 +330,19 @@ class Sessions:
         ended = [name for name, each in self._processes.items() if each.outcome is not None]
         for name in ended[:-_ENDED_KEPT]:
             del self._processes[name]
+
+
+def _lay(view: LiveView, paths: Collection[str]) -> bool:
+    """Show a running command what stands there; False where it does not stand still, or has ended.
+
+    Then it says so itself, by `unseen`: what somebody changed is done, whoever sees it.
+    """
+    try:
+        view.lay(paths)
+    except HostError:
+        view.unseen.update(paths)
+        return False
+    return True
 
 
 def _nobody(name: str) -> None:

@@ -75,6 +75,8 @@ class LiveView:
         """What it may not see, as far as that was there."""
         self.own: set[str] = set()
         """What somebody else changed and the command had changed before: it keeps its own."""
+        self.unseen: set[str] = set()
+        """What somebody else changed and could not be changed in the view."""
 
     def ground(self, start: CommandGround) -> CommandGround:
         """Return what its changes are compared with by now."""
@@ -146,7 +148,7 @@ class LiveView:
         is_done = door.recv(16) == b"0"
         made = _mark_at(upper, path)
         if not is_done and not (now is None and made is not None and stat.S_ISDIR(made[0])):
-            self.own.add(path)
+            self.unseen.add(path)
             return
         # A directory that went with the layer below cannot be removed from the view (its place is
         # dead, overlayfs says): it stays there, empty, and is no change of the command's.
@@ -154,6 +156,7 @@ class LiveView:
             self._laid.pop(path, None)
         else:
             self._laid[path] = made
+        self.unseen.discard(path)
         self._know(path, now)
 
     def _content(self, path: str, now: Look | None) -> tuple[int, Laid]:
