@@ -3,7 +3,7 @@
     runtime, lasting              what a program holds, the tools that it adds, a shell that lasts
     dispatch, prepared, answers   the life of one call, step by step
     judge                         what is judged, for a model and for a person
-    awaiting                      calls that run in a thread
+    program, awaiting             bytes and commands for programs; calls that run in a thread
     messages                      the tools that exist, in each provider's words
     approvals, asking             someone's answer, bound to what will run
     inbox, parked                 questions that wait, and what is on record of them

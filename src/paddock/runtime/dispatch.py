@@ -50,6 +50,7 @@ from paddock.tools.spec import Confining, Plan, StoppedCallError, Tool, ToolOutp
 from paddock.values.calls import LeftEffect, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Decision, Outcome, confined
 from paddock.values.entries import Entry, clean
+from paddock.workspace import Workspace
 
 __all__ = ["Context", "Dispatcher"]
 
@@ -68,6 +69,10 @@ class Dispatcher:
         self._has_warned = False
         self._closed_by: Refusal | None = None
         """Set when an outcome could not be recorded: no further call runs."""
+
+    @property
+    def workspace(self) -> Workspace:
+        return self._context.ports.workspace
 
     @property
     def monotonic_ns(self) -> Callable[[], int]:
@@ -125,12 +130,13 @@ class Dispatcher:
             # Nobody is asked any more.
             return self._deny(call, None, (), STOPPED, bounds)
         try:
-            tool = context.registry.get(call.tool)
+            program = bounds.program
+            tool = context.registry.get(call.tool) if program is None else program.tool
         except ToolError as error:
             return self._deny(call, None, (), refusal_of(error), bounds)
         try:
             arguments, clamped = tool.binder.bind(call.arguments, self._lowered)
-            plan: Plan = tool.handler.resolve(arguments, context.ports)
+            plan: Plan = tool.handler.resolve(arguments, bounds.over(context.ports))
         except ToolError as error:
             return self._deny(call, tool, (), refusal_of(error), bounds)
         decision = context.judge.decide(plan.actions)

@@ -14,13 +14,20 @@ from msgspec.structs import replace
 from paddock.errors import ConfigError, InternalError, UnknownToolError
 from paddock.runtime.messages import schemas_for
 from paddock.text.show import quote
-from paddock.tools.spec import Change, Plan, Ports, Tool, ToolOutput
+from paddock.tools.spec import Change, Payload, Plan, Ports, Tool, ToolOutput
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import Decision
 
 if TYPE_CHECKING:
     from paddock.sandbox.values import OnOutput
     from paddock.tools.toolsets import ListedTool
+
+
+class ForProgram(Struct, frozen=True):
+    """A tool that only the embedding program calls: it is in no registry, so no door can ask."""
+
+    tool: Tool[Any]
+    payload: Payload
 
 
 class Bounds(Struct, frozen=True):
@@ -35,11 +42,13 @@ class Bounds(Struct, frozen=True):
     cancel: Cancel = NEVER
     client_call: str = ""
     on_output: "OnOutput | None" = None
+    program: ForProgram | None = None
 
     def over(self, ports: Ports) -> Ports:
-        if self.cancel is NEVER and self.on_output is None:
+        if self.cancel is NEVER and self.on_output is None and self.program is None:
             return ports
-        return replace(ports, cancel=self.cancel, on_output=self.on_output)
+        payload = None if self.program is None else self.program.payload
+        return replace(ports, cancel=self.cancel, on_output=self.on_output, payload=payload)
 
 
 FREE: Final = Bounds()

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, HostError, ToolError, ToolFailedError, UsageError
+from paddock.limits import program_bytes_max
 from paddock.policy.rules import find_judged_as
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, dispatch_all
 from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
@@ -20,6 +21,7 @@ from paddock.values.decisions import Action
 
 if TYPE_CHECKING:
     from paddock.runtime.lasting import LastingShell
+    from paddock.runtime.program import Executed
 
 EmbeddedHandler = Callable[[Any], str | ToolOutput]
 """Takes the bound arguments; returns text for the model, or a whole output."""
@@ -313,6 +315,97 @@ class Runtime:
             is_last = self._is_closed and not self._running
         if is_last:
             self._close()
+
+    # For the embedding program
+
+    @property
+    def root(self) -> str:
+        """The directory of the workspace on the host."""
+        return self._dispatcher.workspace.root
+
+    def names(self, absolute: str) -> bool:
+        """Say whether an absolute path begins with the root, as it was opened or without links."""
+        return self._dispatcher.workspace.names(absolute)
+
+    def read_bytes(self, path: str, *, limit: int = program_bytes_max) -> bytes:
+        """Return the whole content of a file.
+
+        The path is relative to the root, or absolute: in the workspace, or what commands of
+        the program see, such as their private /tmp, which is read by a command.
+
+        Raises: ToolError, as TextTooLargeError where it has over `limit` bytes.
+        """
+        return self._program.read_bytes(self, path, limit)
+
+    def write_bytes(self, path: str, content: bytes) -> ToolResult:
+        """Write a whole file, and make its directories; see `read_bytes`. Raises: ToolError."""
+        return self._program.write_bytes(self, path, content)
+
+    def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str = ".",
+        env: Mapping[str, str] | None = None,
+        timeout: int | None = None,
+        output_limit: int = program_bytes_max,
+    ) -> "Executed":
+        """Run a line of shell, or one literal command, in a session of the program's own.
+
+        Its commands share /tmp and a loopback; no state is kept, and none waits for another.
+        `cwd` may be any directory that a command sees. Policy judges `env` with the line.
+        What either stream prints beyond `output_limit` bytes is dropped.
+
+        Raises: ToolError where it did not run; whatever it exits with is a result.
+        """
+        return self._program.execute(
+            self,
+            command,
+            stdin=stdin,
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            output_limit=output_limit,
+        )
+
+    async def aread_bytes(self, path: str, *, limit: int = program_bytes_max) -> bytes:
+        """`read_bytes`, as `acall`."""
+        return await _awaited(lambda cancel: self._program.read_bytes(self, path, limit, cancel))
+
+    async def awrite_bytes(self, path: str, content: bytes) -> ToolResult:
+        """`write_bytes`, as `acall`."""
+        return await _awaited(lambda cancel: self._program.write_bytes(self, path, content, cancel))
+
+    async def aexec(
+        self,
+        command: str | Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str = ".",
+        env: Mapping[str, str] | None = None,
+        timeout: int | None = None,  # noqa: ASYNC109 - the command's
+        output_limit: int = program_bytes_max,
+    ) -> "Executed":
+        """`exec`, as `acall`: who cancels it ends the command."""
+        return await _awaited(
+            lambda cancel: self._program.execute(
+                self,
+                command,
+                stdin=stdin,
+                cwd=cwd,
+                env=env,
+                timeout=timeout,
+                output_limit=output_limit,
+                cancel=cancel,
+            )
+        )
+
+    @property
+    def _program(self) -> Any:
+        from paddock.runtime import program  # noqa: PLC0415 - few programs need it
+
+        return program
 
     # Typed methods
 

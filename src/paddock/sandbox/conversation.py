@@ -579,7 +579,7 @@ def variables_of(request: CommandRequest) -> dict[str, str]:
 
 
 def _directory_of(request: CommandRequest) -> str:
-    return os.path.normpath(f"{request.plan.workspace}/{request.cwd}")
+    return os.path.normpath(os.path.join(request.plan.workspace, request.cwd))
 
 
 def _start(request: CommandRequest) -> Start:

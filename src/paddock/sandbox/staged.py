@@ -272,7 +272,7 @@ def request_of(prepared: PreparedLine) -> CommandRequest:
         line.cwd,
         float(line.timeout_s),
         OUTPUT_BYTES,
-        line.stdin.encode(),
+        line.stdin,
         line.env,
         line.laid,
         terminal=line.terminal,

@@ -208,13 +208,16 @@ UNWATCHED: Final = CommandWatch()
 
 
 class ShellLine(Struct, frozen=True):
-    """One line for the shell. `cwd` is workspace-relative, resolved, `.` for the root."""
+    """One line for the shell. `cwd` is workspace-relative, resolved, `.` for the root.
+
+    In a session it may be any directory that the command sees: then it is absolute.
+    """
 
     text: str
     cwd: str
     timeout_s: int
     is_dry_run: bool = False
-    stdin: str = ""
+    stdin: bytes = b""
     env: tuple[tuple[str, str], ...] = ()
     laid: Laid = MappingProxyType({})
     """Of a dry run alone: what lands is what was changed of the workspace as it is."""

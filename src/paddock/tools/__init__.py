@@ -6,6 +6,7 @@
     view, listing, grep    tools that look; search_rows: the rows of a search
     write, replace, move   tools that write, move and remove; effects: what they changed
     shell, processes       tools that run commands, and that go on with them; outcome: how it went
+    program                bytes and commands for the embedding program
     plane                  tools that ask about the plane
 
 A tool gets ports (the workspace, what may be shown), never a path of the host.

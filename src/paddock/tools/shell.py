@@ -121,23 +121,8 @@ class ShellPlan(Struct, frozen=True):
     in_background: bool = False
 
 
-class RunShell:
-    """One implementation; the two tools differ in name and in who has them."""
-
-    def resolve(self, arguments: ShellArguments | ShellDevArguments, ports: Ports) -> ShellPlan:
-        """Raises: InvalidArgumentsError (a NUL, or too long to run), PathError (the directory)."""
-        _require_runnable(arguments.command)
-        cwd = _resolve_directory(arguments.cwd, ports)
-        line = ShellLine(arguments.command, cwd, arguments.timeout, arguments.dry_run)
-        if isinstance(arguments, ShellArguments):
-            _require_input(arguments)
-            env = tuple(sorted((arguments.env or {}).items()))
-            line = replace(line, stdin=arguments.stdin, env=env)
-            line = _lasting_line(line, arguments, ports)
-        actions = (Action("shell", "run", line.preamble + line.text), *_writes_from(line))
-        if getattr(arguments, "background", False):
-            return ShellPlan(line, (*actions, Action("shell", "process")), in_background=True)
-        return ShellPlan(line, actions)
+class LineRun:
+    """A planned line, from what holds it to what it came to."""
 
     def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
         prepared = shell_of(ports).prepare(plan.line)
@@ -176,11 +161,30 @@ class RunShell:
             plan.held.close()
 
 
+class RunShell(LineRun):
+    """One implementation; the two tools differ in name and in who has them."""
+
+    def resolve(self, arguments: ShellArguments | ShellDevArguments, ports: Ports) -> ShellPlan:
+        """Raises: InvalidArgumentsError (a NUL, or too long to run), PathError (the directory)."""
+        require_runnable(arguments.command)
+        cwd = resolve_directory(arguments.cwd, ports)
+        line = ShellLine(arguments.command, cwd, arguments.timeout, arguments.dry_run)
+        if isinstance(arguments, ShellArguments):
+            _require_input(arguments)
+            env = tuple(sorted((arguments.env or {}).items()))
+            line = replace(line, stdin=arguments.stdin.encode(), env=env)
+            line = _lasting_line(line, arguments, ports)
+        actions = (Action("shell", "run", line.preamble + line.text), *writes_from(line))
+        if getattr(arguments, "background", False):
+            return ShellPlan(line, (*actions, Action("shell", "process")), in_background=True)
+        return ShellPlan(line, actions)
+
+
 def _watch(ports: Ports) -> CommandWatch:
     return CommandWatch(ports.cancel, ports.on_output, ports.network)
 
 
-def _require_runnable(command: str) -> None:
+def require_runnable(command: str) -> None:
     if "\0" in command:
         raise InvalidArgumentsError(
             "command holds a NUL", where="command", hint="no program takes one in an argument"
@@ -267,7 +271,7 @@ def _stands_in(directory: str, cwd: str, ports: Ports) -> str:
         return cwd
     relative = directory[len(root) + 1 :] or "."
     try:
-        return _resolve_directory(relative, ports)
+        return resolve_directory(relative, ports)
     except PathError:
         # It is gone, and the command says so.
         return cwd
@@ -284,7 +288,7 @@ def _require_not_cancelled(outcome: ShellOutcome) -> None:
         raise StoppedCallError(LeftEffect.NONE if outcome.is_staged else LeftEffect.UNKNOWN)
 
 
-def _resolve_directory(cwd: str, ports: Ports) -> str:
+def resolve_directory(cwd: str, ports: Ports) -> str:
     try:
         path = ports.workspace.resolve_read(cwd).real
     except PathTraversalError as error:
@@ -305,7 +309,7 @@ def _no_directory(cwd: str) -> PathNotADirectoryError:
     )
 
 
-def _writes_from(line: ShellLine) -> list[Action]:
+def writes_from(line: ShellLine) -> list[Action]:
     """The redirections of a line that does not run at the root, where policy takes them from."""
     if line.cwd == ".":
         return []

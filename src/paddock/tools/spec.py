@@ -164,6 +164,13 @@ class Shown(Protocol):
 FULL_LIMITS = LoweredLimits()
 
 
+class Payload(Struct, eq=False):
+    """Bytes that go beside a call of the embedding program."""
+
+    given: bytes = b""
+    taken: bytes = b""
+
+
 class Ports(Struct, frozen=True):
     """What a handler may touch; None is not there. `workspace` is the only way to a file."""
 
@@ -182,6 +189,7 @@ class Ports(Struct, frozen=True):
     on_output: "OnOutput | None" = None
     network: "Witness | None" = None
     """Of the connections of this call, should it open any."""
+    payload: Payload | None = None
 
 
 class Handler(Protocol[Given, P]):

@@ -357,6 +357,10 @@ class Workspace:
 
                 sweep(self, left)
 
+    def names(self, absolute: str) -> bool:
+        """Say whether an absolute path begins with a name of the root."""
+        return any(f"{absolute}/".startswith(f"{root}/") for root in self.root_names)
+
     def open_at(self, path: WorkspacePath, flags: int) -> int:
         return self.resolution.open(self.root_fd, path.relative, flags)
 

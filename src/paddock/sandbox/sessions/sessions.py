@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from paddock.network.decisions import Witness
     from paddock.policy.network import Reach
 
+PROGRAM: Final = "@program"
+"""The session of the embedding program's own commands; no call can name it."""
 PROCESSES_MAX: Final = 16
 _SESSIONS_MAX: Final = 16
 _UNUSED_S: Final = 3600.0
@@ -77,6 +79,8 @@ class LatestWitness:
 class ShellSession:
     """Commands one after another in one network, with one /tmp, each from where the last ended."""
 
+    keeps_state = True
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.turn = threading.Lock()
@@ -105,6 +109,16 @@ class ShellSession:
         return found is not None
 
 
+class ProgramSession(ShellSession):
+    """The commands of the embedding program: each begins anew, and none waits for another."""
+
+    keeps_state = False
+
+    def take(self, end: CommandEnd, request: CommandRequest) -> bool:
+        del end, request
+        return True
+
+
 class Sessions:
     def __init__(self, means: Means) -> None:
         self._means = means
@@ -128,7 +142,8 @@ class Sessions:
         """Hold a session for one command. Raises: SandboxUnavailableError, HostError."""
         line = prepared.line
         session = self._find(line.session)
-        with session.turn:
+        with contextlib.ExitStack() as turn:
+            turn.enter_context(session.turn)
             if line.starts_anew:
                 self._end_processes(session.name)
                 session.close()
@@ -143,7 +158,10 @@ class Sessions:
             elif session.witness is not None and witness is not None:
                 session.witness.now = witness
             session.used_s = time.monotonic()
-            yield session, session.space
+            space = session.space
+            if not session.keeps_state:
+                turn.close()
+            yield session, space
 
     def end(self, name: str) -> None:
         """End a session with all that runs in it. Raises: InvalidArgumentsError."""
@@ -161,7 +179,7 @@ class Sessions:
 
     def names(self) -> list[str]:
         with self._lock:
-            return sorted(self._sessions)
+            return sorted(name for name, each in self._sessions.items() if each.keeps_state)
 
     def _find(self, name: str) -> ShellSession:
         self._end_unused()
@@ -173,7 +191,8 @@ class Sessions:
                         f"there are {_SESSIONS_MAX} sessions already",
                         hint="end one with shell_stop, or go on in one that shell_list names",
                     )
-                session = self._sessions[name] = ShellSession(name)
+                make = ProgramSession if name == PROGRAM else ShellSession
+                session = self._sessions[name] = make(name)
             return session
 
     def _end_unused(self) -> None:
@@ -183,7 +202,8 @@ class Sessions:
             unused = [
                 each
                 for each in self._sessions.values()
-                if now - each.used_s > _UNUSED_S
+                if each.keeps_state
+                and now - each.used_s > _UNUSED_S
                 and each.name not in busy
                 and not each.turn.locked()
             ]

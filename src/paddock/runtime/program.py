@@ -1,0 +1,161 @@
+"""Bytes and commands for the embedding program, by the one door: `Runtime.read_bytes`, `exec`."""
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec import Struct
+
+from paddock import limits
+from paddock.errors import (
+    InvalidArgumentsError,
+    PathError,
+    PathNotAFileError,
+    PathNotFoundError,
+    TextTooLargeError,
+)
+from paddock.runtime.prepared import Bounds, ForProgram
+from paddock.text.show import quote
+from paddock.tools.program import EXEC, READ_BYTES, WRITE_BYTES, exports_of, literal_line
+from paddock.tools.spec import Payload, Tool
+from paddock.values.calls import NEVER, Cancel, Json, ToolResult
+from paddock.values.entries import digest_of
+
+if TYPE_CHECKING:
+    from paddock.runtime.runtime import Runtime
+
+_DIRECTORY: Final = 91
+_MISSING: Final = 92
+_NOT_STARTED: Final = 127
+_READS: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
+if [ ! -e "$1" ]; then exit {_MISSING}; fi
+exec cat -- "$1"
+"""
+_WRITES: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
+mkdir -p -- "$2" && exec cat >"$1"
+"""
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Executed(Struct, frozen=True):
+    """How a command ended, and what it printed."""
+
+    exit_code: int
+    """-1 where it ran out of time, 128 + N for signal N."""
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+    is_cut: bool
+    """More was printed than `output_limit`, of which the first bytes are here."""
+    result: ToolResult
+    """As a model would have it: changed files, refusals, notes."""
+
+
+class _Printed:
+    def __init__(self, most: int) -> None:
+        self.streams = {"stdout": bytearray(), "stderr": bytearray()}
+        self.is_cut = False
+        self._most = most
+
+    def __call__(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
+        kept = self.streams[name]
+        room = self._most - len(kept)
+        self.is_cut |= len(chunk) > room
+        kept += chunk[:room]
+
+
+def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER) -> bytes:
+    """Raises: ToolError."""
+    if not _is_elsewhere(runtime, path):
+        payload = Payload()
+        _call(runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel))
+        return payload.taken
+    done = execute(runtime, ["sh", "-c", _READS, "sh", path], output_limit=limit, cancel=cancel)
+    _require_done(done, path, "read")
+    if done.is_cut:
+        raise TextTooLargeError(f"{quote(path)} has over {limit} bytes", hint="raise the limit")
+    return done.stdout
+
+
+def write_bytes(
+    runtime: "Runtime", path: str, content: bytes, cancel: Cancel = NEVER
+) -> ToolResult:
+    """Raises: ToolError."""
+    if not _is_elsewhere(runtime, path):
+        given: dict[str, Json] = {"path": path, "version": digest_of(content)}
+        return _call(runtime, WRITE_BYTES, given, Payload(content), Bounds(cancel=cancel))
+    argv = ["sh", "-c", _WRITES, "sh", path, posixpath.dirname(path)]
+    done = execute(runtime, argv, stdin=content, cancel=cancel)
+    _require_done(done, path, "write")
+    return done.result
+
+
+def execute(
+    runtime: "Runtime",
+    command: str | Sequence[str],
+    *,
+    stdin: bytes = b"",
+    cwd: str = ".",
+    env: Mapping[str, str] | None = None,
+    timeout: int | None = None,
+    output_limit: int = limits.program_bytes_max,
+    cancel: Cancel = NEVER,
+) -> Executed:
+    """Run one line, or one literal command. Raises: ToolError."""
+    for name, value in (env or {}).items():
+        if _NAME.fullmatch(name) is None or "\0" in value:
+            raise InvalidArgumentsError(
+                f"{quote(name)} is no name of a variable, or its value holds a NUL", where="env"
+            )
+    line = command if isinstance(command, str) else literal_line(tuple(command))
+    # Policy judges the variables with the line: which may be set is said there alone.
+    given: dict[str, Json] = {
+        "command": exports_of(tuple((env or {}).items())) + line,
+        "cwd": cwd,
+    }
+    if timeout is not None:
+        given["timeout"] = timeout
+    if stdin:
+        given["stdin"] = digest_of(stdin)
+    printed = _Printed(output_limit)
+    bounds = Bounds(cancel=cancel, on_output=printed)
+    result = _call(runtime, EXEC, given, Payload(stdin), bounds)
+    exit_code = int(str(result.details["exit_code"]))
+    stderr = bytes(printed.streams["stderr"])
+    if exit_code == _NOT_STARTED and not stderr:
+        # It printed nothing: why it could not be started the sandbox says.
+        stderr = str(result.details["stderr"]).encode()
+    return Executed(
+        exit_code,
+        bytes(printed.streams["stdout"]),
+        stderr,
+        bool(result.details["timed_out"]),
+        printed.is_cut,
+        result,
+    )
+
+
+def _call(
+    runtime: "Runtime", tool: Tool[Any], given: Mapping[str, Json], payload: Payload, bounds: Bounds
+) -> ToolResult:
+    bounds = Bounds(
+        cancel=bounds.cancel, on_output=bounds.on_output, program=ForProgram(tool, payload)
+    )
+    return runtime.call(tool.name, given, bounds=bounds).unwrap()
+
+
+def _is_elsewhere(runtime: "Runtime", path: str) -> bool:
+    """Say whether a path is outside of the workspace: then only a command can get there."""
+    return path.startswith("/") and not runtime.names(path)
+
+
+def _require_done(done: Executed, path: str, act: str) -> None:
+    if done.exit_code == 0:
+        return
+    if done.exit_code == _DIRECTORY:
+        raise PathNotAFileError(f"{quote(path)} is a directory", hint="name a file in it")
+    if done.exit_code == _MISSING:
+        raise PathNotFoundError(f"{quote(path)}: no such file", hint="write it first")
+    why = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    raise PathError(f"cannot {act} {quote(path)}: {why or f'exit code {done.exit_code}'}")

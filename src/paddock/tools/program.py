@@ -1,0 +1,254 @@
+"""Bytes and commands for the embedding program: what a framework's sandbox is built on.
+
+They pass the one door like every call: policy, approvals, record and undo are those of the tools
+that a model has. Bytes, which no model gives or gets, go beside the arguments; the record has
+their digest.
+"""
+
+import errno
+import os
+import shlex
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from paddock import limits
+from paddock.errors import (
+    InvalidArgumentsError,
+    PathNotADirectoryError,
+    PathNotFoundError,
+    TextTooLargeError,
+)
+from paddock.sandbox.sessions.sessions import PROGRAM
+from paddock.sandbox.values import ShellLine
+from paddock.text.show import quote, show_name
+from paddock.tools.arguments import (
+    ArgumentType,
+    clamped_integer,
+    filled_text,
+    needed_text,
+    optional_integer,
+)
+from paddock.tools.effects import change_of_doing, pinned_version
+from paddock.tools.shell import (
+    LineRun,
+    ShellPlan,
+    require_runnable,
+    resolve_directory,
+    writes_from,
+)
+from paddock.tools.spec import (
+    READS,
+    Effects,
+    Payload,
+    Ports,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+    path_actions,
+    pinned,
+)
+from paddock.tools.write import write_whole
+from paddock.values.decisions import Action
+from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath, version_of
+from paddock.workspace.failures import converting
+from paddock.workspace.metadata import status_of
+from paddock.workspace.workspace import PASS
+
+_READ: Final = 4
+_WRITE: Final = 2
+_PASS: Final = 1
+_TOOLSET: Final = "program"
+
+
+def _payload(ports: Ports) -> Payload:
+    if ports.payload is None:
+        raise InvalidArgumentsError("only a program can call this", hint="use the other tools")
+    return ports.payload
+
+
+class ReadBytesArguments(ArgumentType):
+    path: str = needed_text("File to read.")
+    limit: int | None = optional_integer("Bytes that it may have.", None, minimum=0)
+
+
+class ReadBytesPlan(Struct, frozen=True):
+    path: ReadPath
+    limit: int
+    payload: Payload
+    actions: tuple[Action, ...]
+    version: str | None = None
+
+
+class ReadBytes:
+    def resolve(self, arguments: ReadBytesArguments, ports: Ports) -> ReadBytesPlan:
+        path = ports.workspace.resolve_read(arguments.path)
+        most = limits.program_bytes_max if arguments.limit is None else arguments.limit
+        actions = path_actions("file", "view", path)
+        return ReadBytesPlan(path, most, _payload(ports), actions)
+
+    def pin(self, plan: ReadBytesPlan, ports: Ports) -> tuple[ReadBytesPlan, str]:
+        found = ports.workspace.version(plan.path.real)
+        return replace(plan, version=found), found
+
+    def run(self, plan: ReadBytesPlan, ports: Ports) -> ToolOutput:
+        """Raises: PathError, TextTooLargeError."""
+        _require_mode(ports.workspace, plan.path.real, _READ, "read")
+        content = ports.workspace.read_all(plan.path, plan.limit)
+        version = pinned(plan.version, version_of(content), plan.path.real)
+        plan.payload.taken = content
+        shown = show_name(plan.path.asked.relative)
+        return ToolOutput(f"{len(content)} bytes of {shown}", {"version": version})
+
+
+class WriteBytesArguments(ArgumentType):
+    path: str = needed_text("File to write.")
+    version: str = needed_text("Digest of its content.")
+
+
+class WriteBytesPlan(Struct, frozen=True):
+    path: WritePath
+    content: bytes
+    actions: tuple[Action, ...]
+    if_version: str | None = None
+
+
+class WriteBytes:
+    """Creates parents; an existing file is replaced whole, its mode and owner kept."""
+
+    def resolve(self, arguments: WriteBytesArguments, ports: Ports) -> WriteBytesPlan:
+        content = _payload(ports).given
+        if version_of(content) != arguments.version:
+            raise InvalidArgumentsError("version is not that of the content", where="version")
+        if len(content) > limits.program_bytes_max:
+            raise TextTooLargeError(
+                f"content has {len(content)} bytes, {limits.program_bytes_max} are allowed",
+                hint="write it by a command",
+            )
+        path = ports.workspace.resolve_write(arguments.path)
+        return WriteBytesPlan(path, content, path_actions("file", "create", path))
+
+    def pin(self, plan: WriteBytesPlan, ports: Ports) -> tuple[WriteBytesPlan, str]:
+        found = pinned_version(plan.if_version, plan.path, ports)
+        return replace(plan, if_version=found), found
+
+    def run(self, plan: WriteBytesPlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then the old content stands."""
+        _require_mode(ports.workspace, plan.path.real, _WRITE, "write")
+        receipt = write_whole(ports, plan.path, plan.content, plan.if_version)
+        doing = receipt.doing
+        said = f"{doing.kind} {show_name(plan.path.asked.relative)} ({len(plan.content)} bytes)"
+        said = "\n".join((said, *(f"[{note}]" for note in receipt.notes)))
+        details = {"action": doing.kind, "version": doing.after}
+        return ToolOutput(said, details, (change_of_doing(doing),), receipt.bytes_written)
+
+
+def _require_mode(workspace: Workspace, path: WorkspacePath, bits: int, act: str) -> None:
+    """Let mode bits count as they do for a command's user, also where Paddock is root.
+
+    What is not there yet needs a place where it may be made. Raises: PathError.
+    """
+    for above in path.ancestors:
+        if not _has_mode(workspace, above, _PASS, act):
+            return
+    is_there = _has_mode(workspace, path, bits, act)
+    if not is_there and bits == _WRITE:
+        _has_mode(workspace, path.parent, _WRITE | _PASS, act)
+
+
+def _has_mode(workspace: Workspace, path: WorkspacePath, bits: int, act: str) -> bool:
+    """Say whether it is there. Raises: PathError: it is, and not for this user."""
+    try:
+        with converting(path, act):
+            fd = workspace.open_at(path, PASS)
+    except PathNotFoundError:
+        return False
+    try:
+        status = status_of(fd)
+    finally:
+        os.close(fd)
+    is_ours, is_of_group = status.uid == os.geteuid(), status.gid in (os.getegid(), *os.getgroups())
+    mode = status.permissions >> (6 if is_ours else 3 if is_of_group else 0)
+    with converting(path, act):
+        if mode & bits != bits:
+            raise OSError(errno.EACCES, "")
+    return True
+
+
+class ExecArguments(ArgumentType):
+    command: str = needed_text("The line, or one literal command as a line.")
+    timeout: int = clamped_integer(
+        "Seconds.", limits.shell_timeout_default_s, minimum=1, limit="shell_timeout_s"
+    )
+    cwd: str = filled_text("Directory of the workspace, or of the sandbox.", ".")
+    stdin: str = filled_text("Digest of its input.", "none")
+
+
+class Exec(LineRun):
+    """A command of its own in the program's session: nothing of its state is kept but /tmp."""
+
+    def resolve(self, arguments: ExecArguments, ports: Ports) -> ShellPlan:
+        """Raises: InvalidArgumentsError, PathError (the directory)."""
+        require_runnable(arguments.command)
+        cwd = _directory(arguments.cwd, ports)
+        payload = _payload(ports)
+        line = ShellLine(
+            arguments.command, cwd, arguments.timeout, stdin=payload.given, session=PROGRAM
+        )
+        writes = () if cwd.startswith("/") else writes_from(line)
+        return ShellPlan(line, (Action("shell", "run", line.text), *writes))
+
+
+def _directory(cwd: str, ports: Ports) -> str:
+    if not cwd.startswith("/") or ports.workspace.names(cwd):
+        return resolve_directory(cwd, ports)
+    normal = os.path.normpath(cwd)
+    if "\0" in cwd:
+        raise PathNotADirectoryError(f"cwd is not a directory: {quote(cwd)}")
+    # What of the host is there the sandbox says, which shows what may be read.
+    return normal
+
+
+def literal_line(argv: "tuple[str, ...]") -> str:
+    """Return the line that runs just this program with just these words, whatever they hold."""
+    return "exec -- " + " ".join("'" + word.replace("'", "'\\''") + "'" for word in argv)
+
+
+def exports_of(env: "tuple[tuple[str, str], ...]") -> str:
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env)
+
+
+READ_BYTES: Final = Tool(
+    ToolSpec(
+        name="read_bytes",
+        title="Read bytes",
+        description="The whole content of a file, for a program.",
+        toolset=_TOOLSET,
+        arguments=ReadBytesArguments,
+        effects=READS,
+    ),
+    ReadBytes(),
+)
+WRITE_BYTES: Final = Tool(
+    ToolSpec(
+        name="write_bytes",
+        title="Write bytes",
+        description="Write a whole file, for a program.",
+        toolset=_TOOLSET,
+        arguments=WriteBytesArguments,
+        effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
+    ),
+    WriteBytes(),
+)
+EXEC: Final = Tool(
+    ToolSpec(
+        name="exec",
+        title="Run command",
+        description="Run one command, for a program.",
+        toolset=_TOOLSET,
+        arguments=ExecArguments,
+        effects=Effects(reads_only=False, is_destructive=True),
+    ),
+    Exec(),
+)
