@@ -125,6 +125,24 @@ def test_sixteen_run_at_once_and_a_seventeenth_does_not(terminal: Terminal):
         each.stop()
 
 
+def _memory_kb_of(lines: int, terminal: Terminal) -> int:
+    """The most memory that this process has while sixteen commands print so many lines each."""
+    Path("/proc/self/clear_refs").write_text("5")
+    running = [start(terminal, f"yes | head -n {lines}; echo all") for _ in range(16)]
+    for each in running:
+        each.until("all").ended()
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if "VmHWM" in line).split()[1])
+
+
+def test_what_they_pour_out_does_not_pile_up_in_memory(terminal: Terminal):
+    little = _memory_kb_of(3_000_000, terminal)
+
+    much = _memory_kb_of(10_000_000, terminal)
+
+    assert much - little < 16_000, (little, much)
+
+
 def test_one_that_is_asked_to_end_may_do_so_by_itself(terminal: Terminal):
     line = "trap 'echo bye > farewell; exit 5' TERM; echo ready; while :; do sleep 0.01; done"
     process = start(terminal, line).until("ready")
@@ -493,6 +511,16 @@ def test_nothing_goes_on_when_the_runtime_is_killed(tmp_path, round_):
         program.wait()
 
     wait_until(lambda: mark not in processes(), "something goes on")
+
+
+def test_when_a_session_has_ended_what_it_ran_has_landed(terminal: Terminal):
+    for name in ("one", "other"):
+        line = f"echo {name} >{name}; echo ready; sleep 1000"
+        start(terminal, line, session="s").until("ready")
+
+    assert terminal.call("shell_stop", session="s").refusal is None
+
+    assert (read(terminal, "one"), read(terminal, "other")) == ("one\n", "other\n")
 
 
 def test_a_background_is_told_of_in_the_list(terminal: Terminal):

@@ -341,10 +341,12 @@ class Sessions:
             session.close()
 
     def _end_processes(self, session: str) -> None:
-        """Each end is concluded by who hears of it."""
-        for process in self.running():
-            if process.prepared.line.session == session:
-                process.stop()
+        """Each end is concluded by who hears of it, and that is waited for."""
+        ended = [each for each in self.running() if each.prepared.line.session == session]
+        for process in ended:
+            process.stop()
+        for process in ended:
+            process.join()
 
     def _forget_old(self) -> None:
         ended = [name for name, each in self._processes.items() if each.outcome is not None]
