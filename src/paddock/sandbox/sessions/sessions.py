@@ -40,7 +40,7 @@ PROGRAM: Final = "@program"
 PROCESSES_MAX: Final = 16
 _SESSIONS_MAX: Final = 16
 _UNUSED_S: Final = 3600.0
-_ENDED_KEPT: Final = 64
+_ENDED_KEPT: Final = 16
 _SAID_LATER: Final = Stream(""), Stream("")
 """Its output is asked for by itself."""
 
@@ -287,6 +287,8 @@ class Sessions:
                 streams = process.spooling.streams(process.command.end)
                 outcome = self._means.conclude(process.prepared, process.command, streams)
             process.outcome = replace(outcome, changed=(), waiting=None)
+            # Some of what it printed is in it, once more.
+            process.command = None
             return outcome
 
     def sync(self, process: Process) -> ShellOutcome:
