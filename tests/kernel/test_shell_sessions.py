@@ -37,6 +37,8 @@ def one_after_the_other(terminal: Terminal, *lines: str) -> dict[str, object]:
         ("unset LANG PATH_OF_NOBODY; export LC_ALL=C", 'echo "$LC_ALL ${LANG-unset}"', "C unset\n"),
         ('f() { echo "f of $1"; }', "f x", "f of x\n"),
         ("shopt -s expand_aliases; alias hi='echo hi'", "hi you", "hi you\n"),
+        # Of the shell itself nothing is kept: its own variables are those of each shell.
+        ("f() { :; }", 'echo "$BASH_EXECUTION_STRING"', 'echo "$BASH_EXECUTION_STRING"\n'),
         ("set -e", "false; echo on", ""),
         (
             "set -u -o pipefail; shopt -s nullglob",

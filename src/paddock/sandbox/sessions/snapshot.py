@@ -17,22 +17,31 @@ from paddock.sandbox.inside.protocol import ENDED_IN
 
 _LEFT: Final = os.fsdecode(ENDED_IN)
 _NAMES_AT: Final = "/run/names"
+_NOW_AT: Final = "/run/now"
+_EXPORTED_AT: Final = "/run/exported"
+_OURS: Final = "__paddock"
+"""The one variable that this uses: no process is started for what a builtin does."""
 _BEGINS: Final = f"""unset BASH_ENV
 {{ shopt -p; set +o; printf '\\0'; }} >|{_LEFT}
 compgen -v >|{_NAMES_AT}"""
 _LEAVES: Final = f"""trap '{{ shopt -p; set +o; printf "\\0"; command pwd -P; printf "\\0"
 alias -p; declare -f; declare -Fx; printf "\\0"
+compgen -e >|{_EXPORTED_AT}
 if compgen -A function >/dev/null; then
+compgen -v >|{_NOW_AT}
+compgen -e >>{_NAMES_AT}
+IFS= read -rd "" {_OURS} <{_NAMES_AT} || :
 set -- "
-$(<{_NAMES_AT})
-$(compgen -e)
-PIPESTATUS
+${{{_OURS}}}PIPESTATUS
 _
+{_OURS}
 "
-for _ in $(compgen -v); do case $1 in *"
-$_
-"*) ;; *) declare -p "$_";; esac; done; fi; printf "\\0"
-command -p env -0; printf "\\0"; }} >>{_LEFT} 2>/dev/null' EXIT
+while IFS= read -r {_OURS}; do case $1 in *"
+${_OURS}
+"*) ;; *) declare -p "${_OURS}";; esac; done <{_NOW_AT}; fi; printf "\\0"
+while IFS= read -r {_OURS}; do
+[[ -v ${_OURS} ]] && printf "%s=%s\\0" "${_OURS}" "${{!{_OURS}}}"
+done <{_EXPORTED_AT}; printf "\\0"; }} >>{_LEFT} 2>/dev/null' EXIT
 """
 """What a shell leaves, with NULs between: the options that it began with; when it ends those that
 it has, its directory, its definitions, what it exports, and where there are functions the variables
@@ -42,7 +51,9 @@ _PARTS: Final = 5
 _NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _FUNCTION: Final = lazy_pattern(r"BASH_FUNC_[^=]*%%=.*", re.DOTALL)
 _OPTION: Final = lazy_pattern(r"(?:shopt -[su]|set [-+]o) [a-z_0-9-]+")
-_NEVER_KEPT: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "BASH_ENV", "SHELLOPTS", "BASHOPTS"})
+_NEVER_KEPT: Final = frozenset(
+    {"_", _OURS, "SHLVL", "PWD", "OLDPWD", "BASH_ENV", "SHELLOPTS", "BASHOPTS"}
+)
 
 
 class Snapshot(Struct, frozen=True):
