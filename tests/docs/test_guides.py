@@ -38,7 +38,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
         "HOME": str(tmp_path / "home"),
         "PATH": programs,
         "LC_ALL": "C.UTF-8",
-        "VERIFY_LEDGER": str(ROOT / "docs" / "verify_ledger.py"),
     }
 
 

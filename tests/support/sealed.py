@@ -20,11 +20,11 @@ SEED = bytes(range(32))
 
 @functools.cache
 def load_verifier():
-    """docs/verify_ledger.py, which knows nothing of the package.
+    """src/paddock_verify.py, which knows nothing of the package.
 
     It is slow with signatures, and most are asked about again and again: its answers are kept.
     """
-    place = ROOT / "docs" / "verify_ledger.py"
+    place = ROOT / "src" / "paddock_verify.py"
     spec = importlib.util.spec_from_file_location("verify_ledger", place)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -546,7 +546,7 @@ def test_verify_is_of_ledgers_by_name_and_says_what_verifies_a_copy(user):
     assert ran.err.splitlines() == [
         "error[usage]: no ledger of a plane is called 'copy.jsonl'",
         "  where: --ledger",
-        "  hint:  one of: governance, ho2m, ho1m, packages; a copy is verified with python docs/verify_ledger.py COPY.jsonl [CHECKPOINT]",
+        "  hint:  one of: governance, ho2m, ho1m, packages; a copy is verified with paddock-verify COPY.jsonl [CHECKPOINT]",
     ]
     assert user.run("ledger", "verify", "--ledger", "ho1m").status == 0
 

@@ -70,7 +70,7 @@ def test_effects_are_found_in_all_files(sealed):
 
 def test_the_verifier_that_shares_no_code_reads_all_files(sealed, tmp_path):
     sealed.checkpointer.make()
-    program = [sys.executable, str(ROOT / "docs" / "verify_ledger.py"), sealed.path]
+    program = [sys.executable, str(ROOT / "src" / "paddock_verify.py"), sealed.path]
 
     whole = subprocess.run(program, capture_output=True, text=True, check=False)
     os.unlink(sorted(glob.glob(sealed.path.replace(".jsonl", ".*jsonl")))[1])

@@ -176,7 +176,7 @@ def _named(given: str) -> LedgerName:
         f"no ledger of a plane is called {quote(given)}",
         where="--ledger",
         hint=f"one of: {', '.join(_CHOICES)}; a copy is verified with "
-        "python docs/verify_ledger.py COPY.jsonl [CHECKPOINT]",
+        "paddock-verify COPY.jsonl [CHECKPOINT]",
     )
 
 
@@ -262,7 +262,7 @@ COMMAND = Command(
         opt(
             "--ledger",
             None,
-            "default: all that there are; docs/verify_ledger.py verifies a copy",
+            "default: all that there are; paddock-verify verifies a copy",
             type=_named,
             choices=_CHOICES,
         ),

@@ -1,7 +1,9 @@
 """Verify a Paddock ledger with nothing but this file: chain, tree, checkpoints, proofs.
 
-    python verify_ledger.py LEDGER.jsonl [CHECKPOINT...]
-    python verify_ledger.py --proof PROOF.json KEY [LINE]
+    paddock-verify LEDGER.jsonl [CHECKPOINT...]
+    paddock-verify --proof PROOF.json KEY [LINE]
+
+Without an installation: python paddock_verify.py, which is this file.
 
 It shares no code with Paddock; docs/formats/ledger.md says what it goes by. CHECKPOINT
 files are those that you kept elsewhere. PROOF.json is what `paddock ledger proof --json`
@@ -16,6 +18,7 @@ import base64
 import glob
 import hashlib
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -253,5 +256,11 @@ def main(arguments):
     return 4 if found else 0
 
 
-if __name__ == "__main__":
+def console():
+    # Who reads a part of the answer has had enough of it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    console()
