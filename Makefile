@@ -108,6 +108,10 @@ torture: $(STAMP) ## property, fault and kernel tests, long
 reference: $(STAMP) ## write docs/reference/ from the code
 	@$(PY) scripts/make_reference.py
 
+.PHONY: wheel
+wheel: $(STAMP) ## build the package and try it in a clean environment of PYTHON
+	@sh scripts/try-wheel "$$(sh scripts/find-python $(PYTHON))" $(PY)
+
 .PHONY: bench
 bench: $(STAMP) ## measure, and write docs/performance.md
 	@$(PY) bench/page.py --write docs/performance.md

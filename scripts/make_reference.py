@@ -25,7 +25,7 @@ os.environ["NO_COLOR"] = "1"
 
 from python_reference import python_page
 
-from paddock import errors, limits
+from paddock import __version__, errors, limits
 from paddock.apps.cli import main as command_line
 from paddock.apps.console import Console
 from paddock.apps.hook.lean import asked
@@ -54,6 +54,7 @@ def pages() -> dict[str, str]:
         "policy.md": "\n".join(_policy()),
         "errors.md": "\n".join(_errors()),
         "python.md": "\n".join(python_page(MADE)),
+        "paddock.1": "\n".join(_man()) + "\n",
     }
 
 
@@ -135,6 +136,30 @@ def _help_of(*words: str) -> str:
             if end.code:
                 raise
     return printed.getvalue()
+
+
+# --- man page -----------------------------------------------------------------------
+
+
+def _man() -> Iterator[str]:
+    yield f'.TH PADDOCK 1 "" "paddock {__version__}" "User Commands"'
+    yield ".SH NAME\npaddock \\- a workspace with a fence for LLM agents"
+    yield ".SH SYNOPSIS\n.B paddock\n[\\-\\-plane DIR] [\\-\\-json] COMMAND [ARGUMENT ...]"
+    yield ".SH DESCRIPTION"
+    yield "Each command tells more of itself with \\-\\-help; what all of them take is below."
+    yield ".nf\n" + _roff(command_line.help_text().partition("commands:")[2].strip("\n")) + "\n.fi"
+    for name, listed in command_line.COMMANDS.items():
+        yield f".SH {name.upper()}\n.nf\n{_roff(_help_of(name).strip())}\n.fi"
+        for part in listed.parts:
+            yield f".SS {name} {part}\n.nf\n{_roff(_help_of(name, part).strip())}\n.fi"
+    yield ".SH SEE ALSO\n.BR paddock-verify\nverifies a copy of a ledger."
+
+
+def _roff(text: str) -> str:
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return "\n".join(
+        "\\&" + line if line[:1] in {".", "'"} else line for line in escaped.split("\n")
+    )
 
 
 # --- actions ------------------------------------------------------------------------

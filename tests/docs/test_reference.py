@@ -12,7 +12,7 @@ from paddock.values.decisions import OPERATIONS
 from tests.support.repository import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
-PAGES = ("cli.md", "errors.md", "policy.md", "python.md", "tools.md")
+PAGES = ("cli.md", "errors.md", "paddock.1", "policy.md", "python.md", "tools.md")
 
 
 @pytest.fixture(scope="module")
