@@ -3,6 +3,7 @@
     entry        where the program begins, deaf to no signal
     main         finds the command, turns errors into exit codes, reports a defect
     setup, host  init, where, trust, agent and completion; doctor and sandbox
+    planes       the planes of projects, and their removal
     call, run    tools and calls; models and sessions
     policy, approvals      what decides, and who was asked
     network      what commands reach, and the hosts of the user's package clients

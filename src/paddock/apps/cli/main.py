@@ -97,6 +97,7 @@ COMMANDS: Final = {
     "hook": Listed(
         "judge a client's own tools", "hook.command", ("install", "uninstall", "status")
     ),
+    "plane": Listed("list and remove planes of projects", "planes:PLANE", ("list", "remove")),
     "scratch": Listed("make and clean scratch folders", "hook.scratch_command", ("new", "clean")),
     "network": Listed("show and allow what commands reach", "network", ("show", "allow")),
     "sandbox": Listed("show what commands may read, write and reach", "host:SANDBOX", ("plan",)),

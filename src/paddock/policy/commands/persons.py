@@ -32,6 +32,7 @@ READING: Final[dict[str, frozenset[str]]] = {
     "scratch": frozenset({"new"}),
     "sandbox": frozenset({"plan", "caches"}),
     "network": frozenset({"show"}),
+    "plane": frozenset({"list"}),
     **dict.fromkeys(("demo", "init", "trust", "run", "admin", "undo", "mcp"), frozenset[str]()),
 }
 """Every command with the sub-commands that only read; "" is the command without one.

@@ -1,0 +1,142 @@
+"""`paddock plane`: the planes that this user has, and taking one away for good."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from paddock import limits
+from paddock.apps.command import Command, Options, Part, Reply, environment_of, flag, opt
+from paddock.apps.console import EXIT_NO, Console
+from paddock.errors import ConfigError, UsageError
+from paddock.plane.discover import parse_identity
+from paddock.plane.environment import Environment, real_path
+from paddock.plane.layout import PlaneLayout, plane_name
+from paddock.storage import atomic
+from paddock.text.show import quote, show_name
+from paddock.values.calls import Json
+from paddock.values.decisions import PlaneKind
+
+_REMOVED_PREFIX: Final = ".removed-"
+"""Of one whose removal was stopped half-way: the next one goes on with it."""
+
+
+class KeptPlane(Struct, frozen=True):
+    path: Path
+    root: str
+    """Empty where its record cannot be read."""
+    size_bytes: int
+    changed: str
+
+    @property
+    def is_orphan(self) -> bool:
+        return bool(self.root) and not Path(self.root).is_dir()
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "plane": str(self.path),
+            "root": self.root,
+            "root_exists": bool(self.root) and not self.is_orphan,
+            "bytes": self.size_bytes,
+            "changed": self.changed,
+        }
+
+
+def _find_planes(environment: Environment) -> list[KeptPlane]:
+    with atomic.host_errors("listing", environment.planes):
+        try:
+            found = sorted(environment.planes.iterdir())
+        except FileNotFoundError:
+            return []
+        return [_look(path) for path in found if not path.name.startswith(".")]
+
+
+def _look(path: Path) -> KeptPlane:
+    size, changed_ns = 0, 0
+    for directory, _, names in os.walk(path):
+        for name in names:
+            try:
+                status = (Path(directory) / name).lstat()
+            except FileNotFoundError:
+                continue  # It is at work, and has just removed it.
+            size += status.st_size
+            changed_ns = max(changed_ns, status.st_mtime_ns)
+    changed = datetime.fromtimestamp(changed_ns // 10**9, UTC).strftime("%Y-%m-%d")
+    return KeptPlane(path, _root_of(path), size, changed)
+
+
+def _root_of(path: Path) -> str:
+    record = PlaneLayout(path, PlaneKind.PROJECT).record
+    try:
+        content = atomic.read_file(record, limits.plane_record_bytes_max)
+        return "" if content is None else parse_identity(content, str(record)).root
+    except ConfigError:
+        return ""
+
+
+def _list(options: Options, console: Console) -> Reply:
+    del options
+    planes = _find_planes(environment_of(console))
+    return Reply({"planes": [each.as_json() for each in planes]}, _rows(planes))
+
+
+def _rows(planes: list[KeptPlane]) -> Iterator[str]:
+    for each in planes:
+        of = show_name(each.root) if each.root else f"{show_name(each.path.name)}, of no project"
+        note = "  (the project is gone)" if each.is_orphan else ""
+        yield f"{each.changed}  {_size(each.size_bytes):>9}  {of}{note}"
+    if not planes:
+        yield "no project has a plane"
+
+
+def _size(count: int) -> str:
+    return f"{count / 10**6:.1f} MB" if count >= 10**5 else f"{count / 10**3:.1f} kB"
+
+
+def _remove(options: Options, console: Console) -> Reply:
+    environment = environment_of(console)
+    root = real_path(console.directory / options.directory)
+    path = environment.planes / plane_name(root)
+    if not path.is_dir():
+        raise UsageError(
+            f"{quote(str(root))} has no plane",
+            where="DIR",
+            hint="paddock plane list names the projects that have one",
+        )
+    plane = _look(path)
+    console.warn(f"the plane of {quote(str(root))} is {path}")
+    console.warn("with it go its ledgers, its agents, and all that undo could bring back")
+    if not options.yes and not console.agrees(f"remove {_size(plane.size_bytes)}? [y/N] "):
+        return Reply({"status": "error", "removed": None}, "not removed", EXIT_NO)
+    _take_away(path)
+    return Reply({"status": "ok", "removed": plane.as_json()}, f"removed {path}")
+
+
+def _take_away(path: Path) -> None:
+    """Sequence: another name, synced → removed. Nobody meets half a plane, also after a crash."""
+    gone = path.with_name(f"{_REMOVED_PREFIX}{os.urandom(8).hex()}")
+    with atomic.host_errors("removing", path):
+        path.rename(gone)
+        atomic.sync_directory(path.parent)
+        for left in path.parent.glob(f"{_REMOVED_PREFIX}*"):
+            shutil.rmtree(left)
+
+
+PLANE = Command(
+    "List the planes that Paddock keeps for your projects, and remove one.\n"
+    "A plane is where a project's ledgers, agents and history are; the project itself is not\n"
+    "touched. A bare plane is a directory of yours, and not listed.",
+    "  paddock plane list\n  paddock plane remove ~/old/project",
+    Part("list", "every project that has one, its size and last use", _list),
+    Part(
+        "remove",
+        "remove one for good; asks first",
+        _remove,
+        opt("directory", "DIR", "the project, which may be gone"),
+        flag("--yes", "do not ask"),
+    ),
+)
