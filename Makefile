@@ -112,11 +112,20 @@ reference: $(STAMP) ## write docs/reference/ from the code
 wheel: $(STAMP) ## build the package and try it in a clean environment of PYTHON
 	@sh scripts/try-wheel "$$(sh scripts/find-python $(PYTHON))" $(PY)
 
+.PHONY: site
+site: .site/.ready ## the documents as a site in site/, every link looked at
+	@NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --quiet --strict --site-dir site
+
+.site/.ready: requirements/docs.lock | $(STAMP)
+	@$(PY) -m venv --clear .site
+	@.site/bin/python -m pip --disable-pip-version-check install -qq --no-deps --require-hashes --requirement $<
+	@touch $@
+
 .PHONY: bench
 bench: $(STAMP) ## measure, and write docs/performance.md
 	@$(PY) bench/page.py --write docs/performance.md
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .site site build dist htmlcov .coverage .coverage.* .hypothesis .pytest_cache .ruff_cache
 	@find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
