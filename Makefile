@@ -112,6 +112,10 @@ reference: $(STAMP) ## write docs/reference/ from the code
 wheel: $(STAMP) ## build the package and try it in a clean environment of PYTHON
 	@sh scripts/try-wheel "$$(sh scripts/find-python $(PYTHON))" $(PY)
 
+.PHONY: session
+session: $(STAMP) ## draw docs/images/session.svg from a session that really runs
+	@$(PY) scripts/make_session.py
+
 .PHONY: site
 site: .site/.ready ## the documents as a site in site/, every link looked at
 	@NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --quiet --strict --site-dir site
