@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
+    from paddock.runtime.own_tools import CallContext as Context
     from paddock.runtime.runtime import Runtime
     from paddock.tools.arguments import (
         ArgumentType,
@@ -53,6 +54,7 @@ _HOMES: Final = {
     "Approver": "paddock.runtime.approvals",
     "ArgumentType": "paddock.tools.arguments",
     "ConfigError": "paddock.errors",
+    "Context": "paddock.runtime.own_tools",
     "Decision": "paddock.values.decisions",
     "Effects": "paddock.tools.spec",
     "HostError": "paddock.errors",
@@ -74,7 +76,11 @@ _HOMES: Final = {
     "optional_text": "paddock.tools.arguments",
     "plain_text": "paddock.tools.arguments",
 }
-_OTHER_NAMES: Final = {"open": "open_workspace", "open_session": "open_session_at"}
+_OTHER_NAMES: Final = {
+    "Context": "CallContext",
+    "open": "open_workspace",
+    "open_session": "open_session_at",
+}
 """Public name → name at home, where that would hide another."""
 
 __all__ = [
@@ -83,6 +89,7 @@ __all__ = [
     "Approver",
     "ArgumentType",
     "ConfigError",
+    "Context",
     "Decision",
     "Effects",
     "HostError",

@@ -61,10 +61,10 @@ from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller, KeptContents
-from paddock.runtime.runtime import Runtime, has_to_be_awaited
+from paddock.runtime.runtime import Runtime
 from paddock.storage.history import History
 from paddock.storage.locks import Late
-from paddock.tools.spec import HEADS, Ports, Tool
+from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain, Held, PlaneKind, client_kind
@@ -310,12 +310,7 @@ def _registry(
         for tool in tools
         if tool.toolset in toolsets and (kept is None or tool.toolset != CORE or tool.name in kept)
     ]
-    withheld = {
-        tool.name
-        for tool in held
-        if not all(may_ever(policy, chain, *head) for head in HEADS.get(tool.name, ()))
-    }
-    return Registry(held, frozenset(withheld)), not_loaded
+    return Registry(held, partial(may_ever, policy, chain)), not_loaded
 
 
 def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
@@ -451,6 +446,7 @@ def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
         gates=partial(_check_gates, project, ground.agent) if is_bare else None,
         limits=ground.policy.settings.limits,
         earlier=PlaneEarlier(project, ground.agent),
+        agent=ground.agent,
     )
 
 
@@ -483,6 +479,8 @@ open_workspace.__qualname__ = "open"
 def approver_of(approver: Approver | Callable[[ApprovalRequest], bool] | None) -> Approver:
     if approver is None:
         return NoApprover()
+    from paddock.runtime.own_tools import has_to_be_awaited  # noqa: PLC0415 - for programs alone
+
     answer = getattr(approver, "answer", approver)
     if not callable(answer) or has_to_be_awaited(answer):
         why = "has to be awaited" if callable(answer) else f"is {type(answer).__name__}"

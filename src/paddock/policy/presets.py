@@ -15,7 +15,7 @@ from paddock.policy.rules import Profile, Rule, parse_otherwise, parse_pattern
 from paddock.policy.settings import ShellChanges
 from paddock.values.decisions import Outcome, PlaneKind
 
-BUILT_IN_VERSION: Final = "5"
+BUILT_IN_VERSION: Final = "6"
 
 NOTHING_ELSE: Final[Mapping[str, Outcome]] = {}
 
@@ -151,6 +151,7 @@ def presets() -> tuple[Profile, ...]:
         "tool:shell:*": Outcome.CONFINE,
         "tool:mcp:*": Outcome.ASK,
         "tool:client:*": Outcome.ASK,
+        "tool:own:*": Outcome.ASK,
     }
     reading = ("tool:file:view", "tool:search:grep", "tool:search:find", "tool:search:ls")
     governing = ("tool:ledger:*", "tool:package:*", "tool:gate:*", "tool:shell:*")

@@ -69,7 +69,7 @@ def find_judged_as(tool: str) -> tuple[str, ...]:
 
 
 ANY: Final = "*"
-NAMES_BY_OPERATION: Final = frozenset({"client"})
+NAMES_BY_OPERATION: Final = frozenset({"client", "own"})
 """Categories that take any operation: it is a name that somebody else gave."""
 
 

@@ -1,111 +1,23 @@
 """What an embedding program holds: one agent's tools on one workspace."""
 
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.errors import ConfigError, HostError, ToolError, ToolFailedError, UsageError
-from paddock.policy.rules import find_judged_as
+from paddock.errors import UsageError
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, dispatch_all
 from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
 from paddock.runtime.prepared import FREE, Bounds, Registry
 from paddock.storage.locks import call_after_fork
-from paddock.text.show import quote
-from paddock.tools.spec import Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import Tool, ToolSpec
 from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
-from paddock.values.decisions import Action
 
 if TYPE_CHECKING:
     from paddock.runtime.lasting import LastingShell
 
-EmbeddedHandler = Callable[[Any], str | ToolOutput]
-"""Takes the bound arguments; returns text for the model, or a whole output."""
-
-_HINT: Final = (
-    "it is a tool of the program that runs you, and may have done part of it: look before you "
-    "call it again"
-)
-
-
-class EmbeddedPlan(Struct, frozen=True):
-    arguments: Any
-    actions: tuple[Action, ...]
-
-
-class EmbeddedTool:
-    def __init__(self, name: str, handler: EmbeddedHandler) -> None:
-        self._actions = (Action("client", name),)
-        self._handler = handler
-
-    def resolve(self, arguments: Any, ports: Ports) -> EmbeddedPlan:
-        del ports
-        return EmbeddedPlan(arguments, self._actions)
-
-    def run(self, plan: EmbeddedPlan, ports: Ports) -> ToolOutput:
-        """Call the function. Raises: ToolError, ConfigError, HostError, ToolFailedError."""
-        del ports
-        try:
-            said = cast("object", self._handler(plan.arguments))
-        except (ToolError, ConfigError, HostError):
-            raise
-        except Exception as error:  # The embedding program's code: whatever it raises is its own.
-            # Not its text, which may name what no model must see.
-            raise self._failed(type(error).__name__) from error
-        if isinstance(said, str):
-            return ToolOutput(said, {})
-        if isinstance(said, ToolOutput) and type(said.content) is str:
-            return said
-        returned = type(said).__name__
-        if isinstance(said, Coroutine):
-            said.close()
-        raise self._failed(f"its handler returned {returned}, not text")
-
-    def _failed(self, why: str) -> ToolFailedError:
-        return ToolFailedError(f"{quote(self._actions[0].operation)} failed: {why}", hint=_HINT)
-
-
-def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
-    name = spec.name
-    if not (
-        0 < len(name) <= 64
-        and name.isascii()
-        and name.replace("_", "a").replace("-", "a").isalnum()
-    ):
-        raise ConfigError(
-            f"{quote(name)} is no name for a tool",
-            hint="1 to 64 letters, digits, underscores or hyphens",
-        )
-    if find_judged_as(name):
-        # Threat: no rule can name `tool:client:Bash`, for that is not how a client's is judged.
-        raise ConfigError(
-            f"{quote(name)} is no name for a tool: a client's tool of that name is judged"
-            f" as {find_judged_as(name)[0]}",
-            hint="give it a name that policy can speak of",
-        )
-    if has_to_be_awaited(handler):
-        raise ConfigError(
-            f"the handler of {quote(name)} is async, and nobody awaits it",
-            hint="give a plain function: it has the thread of its call, and may wait",
-        )
-    try:
-        return Tool(spec, EmbeddedTool(name, handler))
-    except TypeError:
-        raise ConfigError(
-            f"the argument type of {quote(name)} cannot be used",
-            hint="a subclass of ArgumentType, its fields made with needed_text and its kin",
-        ) from None
-
-
-def has_to_be_awaited(function: Callable[..., object]) -> bool:
-    """Whether a function of the program, or an object that is called as one, is async."""
-    import inspect  # noqa: PLC0415 - for the functions of programs
-
-    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
-
-
+Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
 
 OnText = Callable[[Literal["stdout", "stderr"], str], None]
@@ -127,12 +39,30 @@ class Tools:
         """Schemas for anthropic, openai, openai-responses or mcp. Raises: UsageError."""
         return self._registry.for_provider(provider)
 
-    def register(self, spec: ToolSpec[Any], handler: EmbeddedHandler) -> None:
-        """Add a tool of the embedding program; judged as `tool:client:<name>`.
+    def add(
+        self,
+        function: Callable[..., Any],
+        *,
+        permission: str = "",
+        reads_only: bool = False,
+        name: str = "",
+    ) -> None:
+        """Add a function of the program as a tool; see `Runtime.tool`. Raises: ConfigError."""
+        from paddock.runtime.own_tools import function_tool  # noqa: PLC0415 - for who has one
 
-        Raises: ConfigError where the name is taken or unusable.
+        self._registry.add(
+            function_tool(function, name=name, permission=permission, reads_only=reads_only)
+        )
+
+    def register(self, spec: ToolSpec[Any], handler: Callable[[Any], Any]) -> None:
+        """Add a tool by a spec; `handler` takes its bound arguments. See `add` for the usual way.
+
+        It is judged as `tool:client:<name>`. Raises: ConfigError where the name is taken or
+        unusable.
         """
-        self._registry.add(embedded_tool(spec, handler))
+        from paddock.runtime.own_tools import registered_tool  # noqa: PLC0415 - for who has one
+
+        self._registry.add(registered_tool(spec, handler))
 
 
 class Runtime:
@@ -313,6 +243,41 @@ class Runtime:
             is_last = self._is_closed and not self._running
         if is_last:
             self._close()
+
+    @overload
+    def tool(self, function: Function, /) -> Function: ...
+    @overload
+    def tool(
+        self, *, permission: str = "", reads_only: bool = False, name: str = ""
+    ) -> Callable[[Function], Function]: ...
+    def tool(
+        self,
+        function: Function | None = None,
+        /,
+        *,
+        permission: str = "",
+        reads_only: bool = False,
+        name: str = "",
+    ) -> Function | Callable[[Function], Function]:
+        """Make a function a tool of this runtime, as a decorator; the function stays what it is.
+
+            @runtime.tool(permission="tool:own:weather", reads_only=True)
+            async def weather(city: str, days: Annotated[int, Meta(ge=1, le=7)] = 1) -> Report: ...
+
+        The schema that a model sees comes from the annotations and the docstring, whose section
+        `Args:` describes each parameter. `permission` is the action that policy judges, by
+        default `tool:own:<name>`. A tool that `reads_only` runs beside others. A first parameter
+        of the type `paddock.Context` is told of the call. The function returns text, a value
+        that is written as JSON, or a ToolOutput; if it is async, it is cancelled with its call.
+
+        Raises: ConfigError, which names the parameter that no schema can say, and why.
+        """
+
+        def add(function: Function) -> Function:
+            self.tools.add(function, permission=permission, reads_only=reads_only, name=name)
+            return function
+
+        return add if function is None else add(function)
 
     # Typed methods
 
