@@ -21,7 +21,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from paddock.assembly.runtimes import open_workspace as open  # noqa: A004 - the name a reader expects
+    from paddock.agent.events import (
+        TurnListener,
+    )
+    from paddock.agent.sessions import (
+        Session,
+    )
+    from paddock.assembly.program import (
+        check,
+    )
+    from paddock.assembly.program import open_workspace as open  # noqa: A004 - the name a reader expects
     from paddock.assembly.sessions import open_session_at as open_session
     from paddock.errors import (
         ConfigError,
@@ -31,9 +40,34 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
-    from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
+    from paddock.plane.agents import (
+        AgentSpec,
+    )
+    from paddock.policy.engine import (
+        Policy,
+    )
+    from paddock.policy.rules import (
+        format_action,
+    )
+    from paddock.providers.gateway import (
+        Provider,
+    )
+    from paddock.runtime.approvals import (
+        Approval,
+        ApprovalRequest,
+        Approver,
+    )
+    from paddock.runtime.lasting import (
+        LastingShell,
+    )
     from paddock.runtime.own_tools import CallContext as Context
-    from paddock.runtime.runtime import Runtime
+    from paddock.runtime.prepared import (
+        Bounds,
+    )
+    from paddock.runtime.runtime import (
+        Runtime,
+        Tools,
+    )
     from paddock.tools.arguments import (
         ArgumentType,
         flag,
@@ -42,35 +76,67 @@ if TYPE_CHECKING:
         optional_text,
         plain_text,
     )
-    from paddock.tools.spec import Effects, ToolOutput, ToolSpec
-    from paddock.values.calls import ToolCall, ToolResult
-    from paddock.values.decisions import Decision, Outcome
+    from paddock.tools.spec import (
+        Change,
+        Effects,
+        Tool,
+        ToolOutput,
+        ToolSpec,
+    )
+    from paddock.values.calls import (
+        Refusal,
+        ToolCall,
+        ToolResult,
+    )
+    from paddock.values.decisions import (
+        Action,
+        Decision,
+        Outcome,
+        Permissions,
+        RuleMatch,
+    )
 
 __version__: Final = "0.1.0"
 
 _HOMES: Final = {
+    "Action": "paddock.values.decisions",
+    "AgentSpec": "paddock.plane.agents",
     "Approval": "paddock.runtime.approvals",
     "ApprovalRequest": "paddock.runtime.approvals",
     "Approver": "paddock.runtime.approvals",
     "ArgumentType": "paddock.tools.arguments",
+    "Bounds": "paddock.runtime.prepared",
+    "Change": "paddock.tools.spec",
     "ConfigError": "paddock.errors",
     "Context": "paddock.runtime.own_tools",
     "Decision": "paddock.values.decisions",
     "Effects": "paddock.tools.spec",
     "HostError": "paddock.errors",
     "IntegrityError": "paddock.errors",
+    "LastingShell": "paddock.runtime.lasting",
     "Outcome": "paddock.values.decisions",
     "PaddockError": "paddock.errors",
+    "Permissions": "paddock.values.decisions",
+    "Policy": "paddock.policy.engine",
+    "Provider": "paddock.providers.gateway",
+    "Refusal": "paddock.values.calls",
+    "RuleMatch": "paddock.values.decisions",
     "Runtime": "paddock.runtime.runtime",
+    "Session": "paddock.agent.sessions",
+    "Tool": "paddock.tools.spec",
     "ToolCall": "paddock.values.calls",
     "ToolError": "paddock.errors",
     "ToolOutput": "paddock.tools.spec",
     "ToolResult": "paddock.values.calls",
     "ToolSpec": "paddock.tools.spec",
+    "Tools": "paddock.runtime.runtime",
+    "TurnListener": "paddock.agent.events",
     "UsageError": "paddock.errors",
+    "check": "paddock.assembly.program",
     "flag": "paddock.tools.arguments",
+    "format_action": "paddock.policy.rules",
     "needed_text": "paddock.tools.arguments",
-    "open": "paddock.assembly.runtimes",
+    "open": "paddock.assembly.program",
     "open_session": "paddock.assembly.sessions",
     "optional_integer": "paddock.tools.arguments",
     "optional_text": "paddock.tools.arguments",
@@ -84,26 +150,42 @@ _OTHER_NAMES: Final = {
 """Public name → name at home, where that would hide another."""
 
 __all__ = [
+    "Action",
+    "AgentSpec",
     "Approval",
     "ApprovalRequest",
     "Approver",
     "ArgumentType",
+    "Bounds",
+    "Change",
     "ConfigError",
     "Context",
     "Decision",
     "Effects",
     "HostError",
     "IntegrityError",
+    "LastingShell",
     "Outcome",
     "PaddockError",
+    "Permissions",
+    "Policy",
+    "Provider",
+    "Refusal",
+    "RuleMatch",
     "Runtime",
+    "Session",
+    "Tool",
     "ToolCall",
     "ToolError",
     "ToolOutput",
     "ToolResult",
     "ToolSpec",
+    "Tools",
+    "TurnListener",
     "UsageError",
+    "check",
     "flag",
+    "format_action",
     "needed_text",
     "open",
     "open_session",

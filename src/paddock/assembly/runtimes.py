@@ -10,12 +10,11 @@ from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from paddock import limits
 from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import open_inbox
 from paddock.assembly.history import (
@@ -27,7 +26,7 @@ from paddock.assembly.history import (
     settle_sets,
 )
 from paddock.assembly.ledgers import open_ledger, record_in_governance
-from paddock.assembly.opening import open_given
+from paddock.assembly.opening import record_given
 from paddock.assembly.project import (
     ADMIN_AGENT,
     CORE,
@@ -42,26 +41,20 @@ from paddock.errors import IntegrityError, PaddockError, SandboxUnavailableError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
 from paddock.plane.agents import AgentRecord
-from paddock.plane.environment import Environment, process_environment
+from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
 from paddock.plane.trust import read_packages, read_policy_files
 from paddock.policy.decide import may_ever, names_line, shell_for
 from paddock.policy.engine import Policy
 from paddock.policy.pathset import compile_permissions
-from paddock.runtime.approvals import (
-    ApprovalRequest,
-    Approver,
-    CallbackApprover,
-    Limited,
-    NoApprover,
-)
+from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.asking import InboxApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller, KeptContents
-from paddock.runtime.runtime import Runtime
+from paddock.runtime.runtime import Notices, Runtime
 from paddock.storage.history import History
 from paddock.storage.locks import Late
 from paddock.tools.spec import Ports, Tool
@@ -96,6 +89,8 @@ class ShellGround(Struct, frozen=True):
     history: History
     progress: "Progress | None" = None
     on_directory: Callable[[str], None] | None = None
+    on_shell: Callable[[], None] = lambda: None
+    """Called before the first command."""
 
 
 class LazyShell:
@@ -151,6 +146,7 @@ class LazyShell:
         )
 
         ground = self._ground
+        ground.on_shell()
         place = CommitPlace(ground.workspace, ground.history, self._open_journal, ground.policy)
         environment = ground.project.environment
         staging = environment.paddock_home / STAGING
@@ -241,8 +237,9 @@ class PolicyNow:
         try:
             files = read_policy_files(project.root, project.environment)
             if files != self._files:
-                now = read_project(project.root, project.environment)
-                (record, *_) = now.agents.lineage(self._ground.agent)
+                now = replace(read_project(project.root, project.environment), given=project.given)
+                agents = replace(now.agents, given=project.agents.given)
+                (record, *_) = agents.lineage(self._ground.agent)
                 self._files, self._policy = files, now.policy_for(record)
         except PaddockError:
             return None
@@ -345,15 +342,17 @@ def open_runtime(
     progress: "Progress | None" = None,
     on_directory: Callable[[str], None] | None = None,
     kind: str = "",
+    of_commands: Callable[[], tuple[str, ...]] | None = None,
 ) -> Runtime:
     """One agent's tools on its workspace; `kind`, a client's kind of agent, never exceeds it.
 
     `session_id` is that of the session whose calls these are; else they get one of their own,
     and that the dual gate is open for it is on record before the first. Where `approver` cannot
     be asked, what was asked is kept in the inbox. `progress` hears of commands while they run,
-    `on_directory` where their shell ended. Raises: UsageError, ConfigError, HostError.
+    `on_directory` where their shell ended, `of_commands` looks what to say of them besides.
+    Raises: UsageError, ConfigError, HostError.
     """
-    notices = (*project.notices, *settle_sets(project))
+    said = (*project.notices, *settle_sets(project))
     lineage = project.agents.lineage(project.agent_named(agent))
     note_agents(project, lineage)
     session = session_id or new_session_id()
@@ -362,7 +361,9 @@ def open_runtime(
     chain = _chain_of(project, lineage)
     chain = client_kind(chain, kind) if kind else chain
     policy = project.policy_for(lineage[0])
+    record_given(project, policy.digest)
     registry, not_loaded = _registry(project, policy, chain)
+    notices = Notices((*said, *not_loaded), of_commands)
     judge = PolicyJudge(policy, chain)
     with ExitStack() as held:
         # Last in, first out: commands end before what they work on is let go.
@@ -383,16 +384,19 @@ def open_runtime(
             history,
             progress,
             on_directory,
+            notices.log_of_commands,
         )
         shell = held.enter_context(closing(LazyShell(ground)))
         inbox = partial(open_inbox, project)
+        # What a program says itself is known to nobody who would answer later.
+        is_kept = project.given is None and project.agents.given is None
         context = Context(
             registry=registry,
             judge=judge,
             ports=_ports(ground, judge, shell),
             ledger=ledger,
-            approver=InboxApprover(approver, inbox),
-            keeper=InboxApprover(NoApprover(), inbox),
+            approver=InboxApprover(approver, inbox) if is_kept else approver,
+            keeper=InboxApprover(NoApprover(), inbox) if is_kept else NoApprover(),
             record_approval=partial(record_in_governance, project),
             caller=Caller(chain, session),
             randomness=os.urandom,
@@ -401,7 +405,6 @@ def open_runtime(
             after_write=_after_write(project, policy, workspace.root, shell),
         )
         close = held.pop_all().close
-    notices = (*notices, *not_loaded)
     runtime = Runtime(Dispatcher(context), registry, new_call_id, close, notices, shell.end)
     shell.on_end(runtime.call)
     return runtime
@@ -448,46 +451,3 @@ def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
         earlier=PlaneEarlier(project, ground.agent),
         agent=ground.agent,
     )
-
-
-def open_workspace(
-    path: str | os.PathLike[str] | None = None,
-    *,
-    agent: str | None = None,
-    approver: Approver | Callable[[ApprovalRequest], bool] | None = None,
-) -> Runtime:
-    """Open the project at `path` for one agent; the plane is made on first use.
-
-    Without `path` it is the one that `PADDOCK_PLANE` names, else that of the current directory.
-    `approver` answers where policy asks: a function (`True` is yes), an Approver,
-    or None, and then what is asked about is refused and kept for an operator.
-
-    Raises:
-        UsageError: no such directory or agent, or what cannot be asked as an approver.
-        ConfigError: a policy or agent file does not load.
-        HostError: something of the host is missing.
-    """
-    asked = approver_of(approver)
-    project = open_given(path, process_environment())
-    return open_runtime(project, agent=agent, approver=asked)
-
-
-# Python's own errors name a function so: by what was called, `paddock.open`.
-open_workspace.__qualname__ = "open"
-
-
-def approver_of(approver: Approver | Callable[[ApprovalRequest], bool] | None) -> Approver:
-    if approver is None:
-        return NoApprover()
-    from paddock.runtime.own_tools import has_to_be_awaited  # noqa: PLC0415 - for programs alone
-
-    answer = getattr(approver, "answer", approver)
-    if not callable(answer) or has_to_be_awaited(answer):
-        why = "has to be awaited" if callable(answer) else f"is {type(answer).__name__}"
-        raise UsageError(
-            f"the approver {why}, and is to be called",
-            hint="give a plain function that returns True or False; it has a thread of its own",
-        )
-    if hasattr(approver, "answer"):
-        return Limited(cast("Approver", approver), limits.approval_timeout_s)
-    return CallbackApprover(cast("Callable[[ApprovalRequest], bool]", approver))

@@ -20,6 +20,7 @@ BUILT_IN_VERSION: Final = "6"
 NOTHING_ELSE: Final[Mapping[str, Outcome]] = {}
 
 LOCKED: Final = "locked"
+STANDARD: Final = "standard"
 
 PROTECTED: Final = (".git/", "*.pem")
 GENERATED: Final = ("node_modules/", "package-lock.json", "yarn.lock")
@@ -160,7 +161,7 @@ def presets() -> tuple[Profile, ...]:
     thrown_away = ShellChanges(commit="none")
     return (
         _preset("open", ("tool:*",)),
-        _preset("standard", (*files, *client), otherwise),
+        _preset(STANDARD, (*files, *client), otherwise),
         _preset("reviewer", (*reading, *drafts, *client), otherwise, thrown_away),
         _preset("readonly-commands", commands),
         _preset(LOCKED, (*reading, *client)),

@@ -10,7 +10,7 @@ from paddock.errors import UsageError
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, dispatch_all
 from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
 from paddock.runtime.prepared import FREE, Bounds, Registry
-from paddock.storage.locks import call_after_fork
+from paddock.storage.locks import Late, call_after_fork
 from paddock.tools.spec import Tool, ToolSpec
 from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 
@@ -65,6 +65,44 @@ class Tools:
         self._registry.add(registered_tool(spec, handler))
 
 
+class Notices:
+    """What a person should be told of an opening: read, or else a warning in the log.
+
+    What concerns commands takes a moment to find out: it is looked for when it is read, or when
+    the first command comes.
+    """
+
+    def __init__(
+        self, said: tuple[str, ...], of_commands: Callable[[], tuple[str, ...]] | None = None
+    ) -> None:
+        """Without `of_commands` a door says what there is to say, and nothing is logged."""
+        self._said = said
+        self._of_commands = Late(of_commands or tuple)
+        self._is_read = of_commands is None
+        self._is_logged = not said
+
+    def read(self) -> tuple[str, ...]:
+        self._is_read = True
+        return (*self._said, *self._of_commands.get())
+
+    def log(self) -> None:
+        if not self._is_read and not self._is_logged:
+            self._is_logged = True
+            _log(self._said)
+
+    def log_of_commands(self) -> None:
+        if not self._is_read:
+            _log(self._of_commands.get())
+
+
+def _log(said: tuple[str, ...]) -> None:
+    if said:
+        import logging  # noqa: PLC0415 - for what is seldom
+
+        for each in said:
+            logging.getLogger("paddock").warning("%s", each)
+
+
 class Runtime:
     """One agent on one workspace. A context manager; closing lets go of the workspace.
 
@@ -79,13 +117,12 @@ class Runtime:
         registry: Registry,
         new_id: Callable[[], str],
         close: Callable[[], None],
-        notices: tuple[str, ...] = (),
+        notices: Notices | None = None,
         end: Callable[[Callable[[str, Mapping[str, Json]], object]], None] | None = None,
     ) -> None:
         """`end` ends, by calls, what would go on running when this is closed."""
         self.tools = Tools(registry)
-        self.notices = notices
-        """What a person should be told once, such as what an untrusted policy did not get."""
+        self._notices = notices or Notices(())
         self._dispatcher = dispatcher
         self._new_id = new_id
         self._close = close
@@ -119,6 +156,15 @@ class Runtime:
             self._is_closed = True
         if is_last:
             self._close()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person should know: a policy that is not trusted, no wall, tracked secrets.
+
+        What nobody has read when the first call comes, or the first command, is a warning of the
+        logger `paddock`.
+        """
+        return self._notices.read()
 
     @property
     def is_closed(self) -> bool:
@@ -236,6 +282,7 @@ class Runtime:
             if self._is_closed:
                 raise UsageError("the runtime was closed", hint="open the workspace anew")
             self._running.append(threading.get_ident())
+        self._notices.log()
 
     def _leave(self) -> None:
         with self._lock:
@@ -245,7 +292,7 @@ class Runtime:
             self._close()
 
     @overload
-    def tool(self, function: Function, /) -> Function: ...
+    def tool(self, function: Function) -> Function: ...
     @overload
     def tool(
         self, *, permission: str = "", reads_only: bool = False, name: str = ""
@@ -253,7 +300,6 @@ class Runtime:
     def tool(
         self,
         function: Function | None = None,
-        /,
         *,
         permission: str = "",
         reads_only: bool = False,
@@ -293,9 +339,34 @@ class Runtime:
 
     def view(self, path: str, *, offset: int | None = None, limit: int | None = None) -> ToolResult:
         """Numbered lines of a file, or a directory's listing. Raises: ToolError."""
-        window = {"offset": offset, "limit": limit}
-        given = {name: value for name, value in window.items() if value is not None}
-        return self.call("view", {"path": path, **given}).unwrap()
+        return self._ask("view", path=path, offset=offset, limit=limit)
+
+    def ls(self, path: str = ".", *, limit: int | None = None) -> ToolResult:
+        """List one directory. Raises: ToolError."""
+        return self._ask("ls", path=path, limit=limit)
+
+    def find(self, pattern: str, path: str = ".", *, limit: int | None = None) -> ToolResult:
+        """Find files by a glob. Raises: ToolError."""
+        return self._ask("find", pattern=pattern, path=path, limit=limit)
+
+    def grep(
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        glob: str | None = None,
+        ignore_case: bool = False,
+        literal: bool = False,
+        context: int | None = None,
+        limit: int | None = None,
+    ) -> ToolResult:
+        """Search contents by a regular expression, or a `literal` text. Raises: ToolError."""
+        how = {"ignoreCase": ignore_case, "literal": literal, "context": context, "limit": limit}
+        return self._ask("grep", pattern=pattern, path=path, glob=glob, **how)
+
+    def write_output(self, name: str, content: str) -> ToolResult:
+        """Write a new file of results, by a name that is free. Raises: ToolError."""
+        return self._ask("write_output", name=name, content=content)
 
     def move_file(self, path: str, to: str, *, if_version: str | None = None) -> ToolResult:
         """Give a file another name. Raises: ToolError."""
@@ -338,7 +409,10 @@ class Runtime:
         return LastingShell(self, session or f"python-{self._new_id()}")
 
     def _do(self, tool: str, if_version: str | None, **arguments: str) -> ToolResult:
-        given = arguments if if_version is None else {**arguments, "if_version": if_version}
+        return self._ask(tool, if_version=if_version, **arguments)
+
+    def _ask(self, tool: str, **arguments: Json) -> ToolResult:
+        given = {name: value for name, value in arguments.items() if value is not None}
         return self.call(tool, given).unwrap()
 
 
