@@ -21,16 +21,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from paddock.agent.events import (
-        TurnListener,
-    )
-    from paddock.agent.sessions import (
-        Session,
-    )
-    from paddock.assembly.program import (
-        check,
-    )
-    from paddock.assembly.program import open_workspace as open  # noqa: A004 - the name a reader expects
+    from paddock.agent.events import TurnListener
+    from paddock.agent.sessions import Session
+    from paddock.assembly.runtimes import check
+    from paddock.assembly.runtimes import open_workspace as open  # noqa: A004 - the name a reader expects
     from paddock.assembly.sessions import open_session_at as open_session
     from paddock.errors import (
         ConfigError,
@@ -40,34 +34,15 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
-    from paddock.plane.agents import (
-        AgentSpec,
-    )
-    from paddock.policy.engine import (
-        Policy,
-    )
-    from paddock.policy.rules import (
-        format_action,
-    )
-    from paddock.providers.gateway import (
-        Provider,
-    )
-    from paddock.runtime.approvals import (
-        Approval,
-        ApprovalRequest,
-        Approver,
-    )
-    from paddock.runtime.lasting import (
-        LastingShell,
-    )
+    from paddock.plane.agents import AgentSpec
+    from paddock.policy.engine import Policy
+    from paddock.policy.rules import format_action
+    from paddock.providers.gateway import Provider
+    from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
+    from paddock.runtime.lasting import LastingShell
     from paddock.runtime.own_tools import CallContext as Context
-    from paddock.runtime.prepared import (
-        Bounds,
-    )
-    from paddock.runtime.runtime import (
-        Runtime,
-        Tools,
-    )
+    from paddock.runtime.prepared import Bounds
+    from paddock.runtime.runtime import Runtime, Tools
     from paddock.tools.arguments import (
         ArgumentType,
         flag,
@@ -76,71 +51,36 @@ if TYPE_CHECKING:
         optional_text,
         plain_text,
     )
-    from paddock.tools.spec import (
-        Change,
-        Effects,
-        Tool,
-        ToolOutput,
-        ToolSpec,
-    )
-    from paddock.values.calls import (
-        Refusal,
-        ToolCall,
-        ToolResult,
-    )
-    from paddock.values.decisions import (
-        Action,
-        Decision,
-        Outcome,
-        Permissions,
-        RuleMatch,
-    )
+    from paddock.tools.spec import Change, Effects, Tool, ToolOutput, ToolSpec
+    from paddock.values.calls import Refusal, ToolCall, ToolResult
+    from paddock.values.decisions import Action, Decision, Outcome, Permissions, RuleMatch
 
 __version__: Final = "0.1.0"
 
 _HOMES: Final = {
-    "Action": "paddock.values.decisions",
-    "AgentSpec": "paddock.plane.agents",
-    "Approval": "paddock.runtime.approvals",
-    "ApprovalRequest": "paddock.runtime.approvals",
-    "Approver": "paddock.runtime.approvals",
-    "ArgumentType": "paddock.tools.arguments",
-    "Bounds": "paddock.runtime.prepared",
-    "Change": "paddock.tools.spec",
-    "ConfigError": "paddock.errors",
-    "Context": "paddock.runtime.own_tools",
-    "Decision": "paddock.values.decisions",
-    "Effects": "paddock.tools.spec",
-    "HostError": "paddock.errors",
-    "IntegrityError": "paddock.errors",
-    "LastingShell": "paddock.runtime.lasting",
-    "Outcome": "paddock.values.decisions",
-    "PaddockError": "paddock.errors",
-    "Permissions": "paddock.values.decisions",
-    "Policy": "paddock.policy.engine",
-    "Provider": "paddock.providers.gateway",
-    "Refusal": "paddock.values.calls",
-    "RuleMatch": "paddock.values.decisions",
-    "Runtime": "paddock.runtime.runtime",
-    "Session": "paddock.agent.sessions",
-    "Tool": "paddock.tools.spec",
-    "ToolCall": "paddock.values.calls",
-    "ToolError": "paddock.errors",
-    "ToolOutput": "paddock.tools.spec",
-    "ToolResult": "paddock.values.calls",
-    "ToolSpec": "paddock.tools.spec",
-    "Tools": "paddock.runtime.runtime",
-    "TurnListener": "paddock.agent.events",
-    "UsageError": "paddock.errors",
-    "check": "paddock.assembly.program",
-    "flag": "paddock.tools.arguments",
-    "format_action": "paddock.policy.rules",
-    "needed_text": "paddock.tools.arguments",
-    "open": "paddock.assembly.program",
-    "open_session": "paddock.assembly.sessions",
-    "optional_integer": "paddock.tools.arguments",
-    "optional_text": "paddock.tools.arguments",
-    "plain_text": "paddock.tools.arguments",
+    name: f"paddock.{home}"
+    for home, names in {
+        "agent.events": "TurnListener",
+        "agent.sessions": "Session",
+        "assembly.runtimes": "check open",
+        "assembly.sessions": "open_session",
+        "errors": "ConfigError HostError IntegrityError PaddockError ToolError UsageError",
+        "plane.agents": "AgentSpec",
+        "policy.engine": "Policy",
+        "policy.rules": "format_action",
+        "providers.gateway": "Provider",
+        "runtime.approvals": "Approval ApprovalRequest Approver",
+        "runtime.lasting": "LastingShell",
+        "runtime.own_tools": "Context",
+        "runtime.prepared": "Bounds",
+        "runtime.runtime": "Runtime Tools",
+        "tools.arguments": "ArgumentType flag needed_text optional_integer optional_text"
+        " plain_text",
+        "tools.spec": "Change Effects Tool ToolOutput ToolSpec",
+        "values.calls": "Refusal ToolCall ToolResult",
+        "values.decisions": "Action Decision Outcome Permissions RuleMatch",
+    }.items()
+    for name in names.split()
 }
 _OTHER_NAMES: Final = {
     "Context": "CallContext",
@@ -149,50 +89,17 @@ _OTHER_NAMES: Final = {
 }
 """Public name → name at home, where that would hide another."""
 
+# fmt: off
 __all__ = [
-    "Action",
-    "AgentSpec",
-    "Approval",
-    "ApprovalRequest",
-    "Approver",
-    "ArgumentType",
-    "Bounds",
-    "Change",
-    "ConfigError",
-    "Context",
-    "Decision",
-    "Effects",
-    "HostError",
-    "IntegrityError",
-    "LastingShell",
-    "Outcome",
-    "PaddockError",
-    "Permissions",
-    "Policy",
-    "Provider",
-    "Refusal",
-    "RuleMatch",
-    "Runtime",
-    "Session",
-    "Tool",
-    "ToolCall",
-    "ToolError",
-    "ToolOutput",
-    "ToolResult",
-    "ToolSpec",
-    "Tools",
-    "TurnListener",
-    "UsageError",
-    "check",
-    "flag",
-    "format_action",
-    "needed_text",
-    "open",
-    "open_session",
-    "optional_integer",
-    "optional_text",
-    "plain_text",
+    "Action", "AgentSpec", "Approval", "ApprovalRequest", "Approver", "ArgumentType",
+    "Bounds", "Change", "ConfigError", "Context", "Decision", "Effects", "HostError",
+    "IntegrityError", "LastingShell", "Outcome", "PaddockError", "Permissions", "Policy",
+    "Provider", "Refusal", "RuleMatch", "Runtime", "Session", "Tool", "ToolCall", "ToolError",
+    "ToolOutput", "ToolResult", "ToolSpec", "Tools", "TurnListener", "UsageError", "check",
+    "flag", "format_action", "needed_text", "open", "open_session", "optional_integer",
+    "optional_text", "plain_text",
 ]
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.plane.agents import AgentRecord, AgentStore, is_agent_name
+from paddock import limits
+from paddock.errors import UsageError
+from paddock.plane.agents import AgentRecord, AgentSpec, AgentStore, is_agent_name
 from paddock.plane.create import MAIN_AGENT
 from paddock.plane.discover import (
     ProjectRoot,
@@ -23,6 +25,8 @@ from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
 from paddock.policy.decide import beside
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.pathset import compile_permissions
+from paddock.storage.atomic import read_file_through_links
+from paddock.text.show import quote
 from paddock.values.decisions import Agent, AgentChain, PlaneKind, client_kind
 
 if TYPE_CHECKING:
@@ -169,10 +173,36 @@ def policy_with(given: PolicyFile, files: PolicyFiles, workspace: Path) -> Polic
     if files.user is not None or files.project is not cloned:
         policy = beside(policy_of(files), policy)
     place = real_path(given.path)
-    if not place.is_relative_to(workspace):
+    # A text that was never a file has a name alone.
+    if not given.path.is_absolute() or not place.is_relative_to(workspace):
         return policy
     # Threat: an agent rewrites what would govern it when the program is started again.
     return policy.with_own(place.relative_to(workspace).as_posix())
+
+
+def with_given(
+    project: Project,
+    policy: str | os.PathLike[str] | Policy | None,
+    agent: str | AgentSpec | None,
+) -> tuple[Project, str | None]:
+    if policy is not None:
+        project = replace(project, given=_given_policy(policy))
+    if not isinstance(agent, AgentSpec):
+        return project, agent
+    if agent.workspace is None and project.layout.kind is PlaneKind.PROJECT:
+        agent = replace(agent, workspace=project.root.path)
+    return replace(project, agents=project.agents.with_given(agent)), agent.name
+
+
+def _given_policy(policy: str | os.PathLike[str] | Policy) -> PolicyFile:
+    if isinstance(policy, Policy):
+        (source,) = filter(None, policy.sources)
+        return PolicyFile(Path(source.name), source.text, trusted=True)
+    path = Path(policy).absolute()
+    content = read_file_through_links(path, limits.policy_bytes_max)
+    if content is None:
+        raise UsageError(f"there is no policy file {quote(str(policy))}", where=str(path))
+    return PolicyFile(path, content, trusted=True)
 
 
 def _source(file: PolicyFile | None) -> PolicySource | None:

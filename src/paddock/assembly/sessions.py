@@ -37,9 +37,8 @@ from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.extensions import skill_facts
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_given
-from paddock.assembly.program import approver_of
 from paddock.assembly.project import ADMIN_AGENT, Project, new_session_id
-from paddock.assembly.runtimes import open_runtime, record_gate, tools_allowed
+from paddock.assembly.runtimes import approver_of, open_runtime, record_gate, tools_allowed
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.append import Ledger
 from paddock.ledger.query import Ledgers

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, field, to_builtins
-from msgspec.structs import replace
+from msgspec import Struct, field, structs, to_builtins
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
@@ -320,10 +319,9 @@ _OPTIONS: Final = ("workspace", "parent", "toolsets")
 
 
 class AgentSpec(Struct, frozen=True):
-    """An agent as a person or a program wants it.
+    """An agent as it is wanted. `toolsets` None: the default ones that the parent has too.
 
-    Without a `workspace` it works in a directory of its own, or, of a program, in the project's
-    root. `toolsets` None: the default ones that the parent has too.
+    Without a `workspace` it has one of its own or, of a program, the project's root.
     """
 
     name: str
@@ -351,7 +349,7 @@ class AgentStore(Struct, frozen=True):
     admin: AgentRecord | None = None
     """Of a bare plane: the agent that its configuration declares, and no `agent.json`."""
     given: AgentRecord | None = None
-    """The agent of the program that opened the workspace, while it is open."""
+    """Of the program that opened the workspace, while it is open."""
 
     def names(self) -> tuple[str, ...]:
         self._require_private()
@@ -391,12 +389,11 @@ class AgentStore(Struct, frozen=True):
         return self._lineage_of(record)
 
     def with_given(self, spec: AgentSpec) -> "AgentStore":
-        """Return this store with a program's agent in it. Raises: UsageError, ConfigError."""
         record, _ = self.draft(spec)
         if self.is_known(spec.name):
             raise _exists(spec.name, record.file)
         self._lineage_of(record)
-        return replace(self, given=record)
+        return structs.replace(self, given=record)
 
     def create(self, new: AgentSpec) -> AgentRecord:
         """Declare an agent, durably; its own workspace is made where it is given none.
@@ -495,7 +492,7 @@ class AgentStore(Struct, frozen=True):
 
     def _find(self, name: str) -> AgentRecord | None:
         self._require_private(name)
-        if self.given is not None and name == self.given.agent.name:
+        if self.given and name == self.given.agent.name:
             return self.given
         if self._is_admin(name):
             self._is_declared(name)
