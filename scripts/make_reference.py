@@ -186,6 +186,7 @@ MEANINGS = {
     "tool:net:connect": "a command's connection; the target is HOST:PORT",
     "tool:net:request": "a command's HTTPS request; the target is METHOD HOST[:PORT]/PATH",
     "tool:client:NAME": "call a client's own tool that is none of the above, by its name",
+    "tool:own:NAME": "call a tool of the program that embeds Paddock, by the name it gives",
 }
 """What each action is, in the words of this page: an action without a row stops it."""
 

@@ -12,18 +12,35 @@ import paddock
 
 ORDER = (
     "open",
-    "open_session",
+    "AgentSpec",
+    "Permissions",
+    "Policy",
+    "check",
+    "format_action",
     "Runtime",
+    "Tools",
+    "LastingShell",
+    "open_session",
+    "Session",
+    "Provider",
+    "TurnListener",
     "ToolCall",
     "ToolResult",
+    "Refusal",
+    "Bounds",
     "Approver",
     "ApprovalRequest",
     "Approval",
+    "Action",
     "Decision",
     "Outcome",
+    "RuleMatch",
+    "Context",
+    "ToolOutput",
+    "Change",
+    "Tool",
     "ToolSpec",
     "Effects",
-    "ToolOutput",
     "ArgumentType",
     "needed_text",
     "plain_text",
@@ -124,8 +141,8 @@ def _prose(text: str | None) -> str:
     parts = []
     for paragraph in cleandoc(text or "").split("\n\n"):
         head, *rows = paragraph.split("\n")
-        if head == "Raises:":
-            parts.append("Raises:\n\n" + "\n".join(_raised(rows)))
+        if head in ("Args:", "Raises:"):
+            parts.append(f"{head}\n\n" + "\n".join(_raised(rows)))
         elif paragraph.startswith("    "):
             parts.append(f"```python\n{textwrap.dedent(paragraph)}\n```")
         else:

@@ -21,6 +21,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from paddock.agent.events import TurnListener
+    from paddock.agent.sessions import Session
+    from paddock.assembly.runtimes import check
     from paddock.assembly.runtimes import open_workspace as open  # noqa: A004 - the name a reader expects
     from paddock.assembly.sessions import open_session_at as open_session
     from paddock.errors import (
@@ -31,8 +34,15 @@ if TYPE_CHECKING:
         ToolError,
         UsageError,
     )
+    from paddock.plane.agents import AgentSpec
+    from paddock.policy.engine import Policy
+    from paddock.policy.rules import format_action
+    from paddock.providers.gateway import Provider
     from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
-    from paddock.runtime.runtime import Runtime
+    from paddock.runtime.lasting import LastingShell
+    from paddock.runtime.own_tools import CallContext as Context
+    from paddock.runtime.prepared import Bounds
+    from paddock.runtime.runtime import Runtime, Tools
     from paddock.tools.arguments import (
         ArgumentType,
         flag,
@@ -41,69 +51,55 @@ if TYPE_CHECKING:
         optional_text,
         plain_text,
     )
-    from paddock.tools.spec import Effects, ToolOutput, ToolSpec
-    from paddock.values.calls import ToolCall, ToolResult
-    from paddock.values.decisions import Decision, Outcome
+    from paddock.tools.spec import Change, Effects, Tool, ToolOutput, ToolSpec
+    from paddock.values.calls import Refusal, ToolCall, ToolResult
+    from paddock.values.decisions import Action, Decision, Outcome, Permissions, RuleMatch
 
 __version__: Final = "0.1.0"
 
 _HOMES: Final = {
-    "Approval": "paddock.runtime.approvals",
-    "ApprovalRequest": "paddock.runtime.approvals",
-    "Approver": "paddock.runtime.approvals",
-    "ArgumentType": "paddock.tools.arguments",
-    "ConfigError": "paddock.errors",
-    "Decision": "paddock.values.decisions",
-    "Effects": "paddock.tools.spec",
-    "HostError": "paddock.errors",
-    "IntegrityError": "paddock.errors",
-    "Outcome": "paddock.values.decisions",
-    "PaddockError": "paddock.errors",
-    "Runtime": "paddock.runtime.runtime",
-    "ToolCall": "paddock.values.calls",
-    "ToolError": "paddock.errors",
-    "ToolOutput": "paddock.tools.spec",
-    "ToolResult": "paddock.values.calls",
-    "ToolSpec": "paddock.tools.spec",
-    "UsageError": "paddock.errors",
-    "flag": "paddock.tools.arguments",
-    "needed_text": "paddock.tools.arguments",
-    "open": "paddock.assembly.runtimes",
-    "open_session": "paddock.assembly.sessions",
-    "optional_integer": "paddock.tools.arguments",
-    "optional_text": "paddock.tools.arguments",
-    "plain_text": "paddock.tools.arguments",
+    name: f"paddock.{home}"
+    for home, names in {
+        "agent.events": "TurnListener",
+        "agent.sessions": "Session",
+        "assembly.runtimes": "check open",
+        "assembly.sessions": "open_session",
+        "errors": "ConfigError HostError IntegrityError PaddockError ToolError UsageError",
+        "plane.agents": "AgentSpec",
+        "policy.engine": "Policy",
+        "policy.rules": "format_action",
+        "providers.gateway": "Provider",
+        "runtime.approvals": "Approval ApprovalRequest Approver",
+        "runtime.lasting": "LastingShell",
+        "runtime.own_tools": "Context",
+        "runtime.prepared": "Bounds",
+        "runtime.runtime": "Runtime Tools",
+        "tools.arguments": "ArgumentType flag needed_text optional_integer optional_text"
+        " plain_text",
+        "tools.spec": "Change Effects Tool ToolOutput ToolSpec",
+        "values.calls": "Refusal ToolCall ToolResult",
+        "values.decisions": "Action Decision Outcome Permissions RuleMatch",
+    }.items()
+    for name in names.split()
 }
-_OTHER_NAMES: Final = {"open": "open_workspace", "open_session": "open_session_at"}
+_OTHER_NAMES: Final = {
+    "Context": "CallContext",
+    "open": "open_workspace",
+    "open_session": "open_session_at",
+}
 """Public name → name at home, where that would hide another."""
 
+# fmt: off
 __all__ = [
-    "Approval",
-    "ApprovalRequest",
-    "Approver",
-    "ArgumentType",
-    "ConfigError",
-    "Decision",
-    "Effects",
-    "HostError",
-    "IntegrityError",
-    "Outcome",
-    "PaddockError",
-    "Runtime",
-    "ToolCall",
-    "ToolError",
-    "ToolOutput",
-    "ToolResult",
-    "ToolSpec",
-    "UsageError",
-    "flag",
-    "needed_text",
-    "open",
-    "open_session",
-    "optional_integer",
-    "optional_text",
-    "plain_text",
+    "Action", "AgentSpec", "Approval", "ApprovalRequest", "Approver", "ArgumentType",
+    "Bounds", "Change", "ConfigError", "Context", "Decision", "Effects", "HostError",
+    "IntegrityError", "LastingShell", "Outcome", "PaddockError", "Permissions", "Policy",
+    "Provider", "Refusal", "RuleMatch", "Runtime", "Session", "Tool", "ToolCall", "ToolError",
+    "ToolOutput", "ToolResult", "ToolSpec", "Tools", "TurnListener", "UsageError", "check",
+    "flag", "format_action", "needed_text", "open", "open_session", "optional_integer",
+    "optional_text", "plain_text",
 ]
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:

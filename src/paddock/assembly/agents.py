@@ -16,7 +16,7 @@ from paddock.assembly.project import Project, default_agent_of
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.ledger.query import Filter, LedgerSearch
 from paddock.plane import records
-from paddock.plane.agents import AgentRecord, AgentStore, NewAgent, RemovedAgent
+from paddock.plane.agents import AgentRecord, AgentSpec, AgentStore, RemovedAgent
 from paddock.plane.discover import contains
 from paddock.plane.environment import real_path
 from paddock.plane.layout import LedgerName
@@ -29,7 +29,7 @@ from paddock.values.entries import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
 _DECLARATIONS: Final = (AGENT_CREATED, AGENT_CHANGED, AGENT_REMOVED)
 
 
-def create_agent(project: Project, new: NewAgent) -> AgentRecord:
+def create_agent(project: Project, new: AgentSpec) -> AgentRecord:
     if new.profile not in project.policy.profiles:
         raise UsageError(
             f"there is no profile {quote(new.profile)}",
@@ -85,7 +85,7 @@ def _recorded_digest(search: LedgerSearch, name: str) -> str:
 
 
 class AgentStep(Struct, frozen=True):
-    new: NewAgent
+    new: AgentSpec
     workspace: Path
     is_there: bool
     is_outside: bool
@@ -153,7 +153,7 @@ def plan_agents(policy: Policy, agents: AgentStore, root: Path, file: str) -> Ag
             raise _wrong(file, name, f"there is no directory {quote(str(workspace))}")
         toolsets = None if before is None else before.agent.toolsets
         permissions, parent = binding.permissions, binding.parent or None
-        new = NewAgent(name, binding.profile, workspace, parent, toolsets, permissions, file)
+        new = AgentSpec(name, binding.profile, workspace, parent, toolsets, permissions, file)
         if before is not None and _as_new(before) == new:
             continue
         steps.append(AgentStep(new, workspace, agents.is_known(name), is_outside))
@@ -205,10 +205,10 @@ def _read(agents: AgentStore, name: str) -> AgentRecord | None:
         return None
 
 
-def _as_new(record: AgentRecord) -> NewAgent:
+def _as_new(record: AgentRecord) -> AgentSpec:
     agent = record.agent
     lists, where = agent.permissions, record.declared_in
-    return NewAgent(
+    return AgentSpec(
         agent.name, agent.profile, record.workspace, agent.parent, agent.toolsets, lists, where
     )
 

@@ -24,6 +24,7 @@ from paddock.values.decisions import PlaneKind
 from paddock.values.entries import (
     CONFIG_CHANGED,
     PLANE_CREATED,
+    POLICY_GIVEN,
     POLICY_LOADED,
     POLICY_TRUSTED,
     Entry,
@@ -45,14 +46,30 @@ def open_root(root: ProjectRoot, environment: Environment) -> Project:
 
 
 def open_given(path: str | os.PathLike[str] | None, environment: Environment) -> Project:
-    """As `open_project`, for a program that imports Paddock: at `path` where it gives one.
+    """As `open_project`, for a program that imports Paddock: at `path` where it gives one."""
+    return open_project(*start_of(path, environment))
+
+
+def start_of(
+    path: str | os.PathLike[str] | None, environment: Environment
+) -> tuple[Path, Environment]:
+    """Return where a program begins to look for its project.
 
     Threat: `PADDOCK_PLANE` stands in for the current directory and for nothing else. A
     directory that a program names is that directory.
     """
     if path is None:
-        return open_project(Path().absolute(), environment)
-    return open_project(Path(path).absolute(), replace(environment, plane=None))
+        return Path().absolute(), environment
+    return Path(path).absolute(), replace(environment, plane=None)
+
+
+def record_given(project: Project, policy_digest: str) -> None:
+    """Put the policy of a program on record where it is another than the last one."""
+    if project.given is None:
+        return
+    known = _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], POLICY_GIVEN) or {}
+    if known.get("policy_digest") != policy_digest:
+        record_in_governance(project, records.policy_given(project.given, policy_digest))
 
 
 def _opened(found: Project) -> Project:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.plane.agents import AgentRecord, AgentStore, is_agent_name
+from paddock import limits
+from paddock.errors import UsageError
+from paddock.plane.agents import AgentRecord, AgentSpec, AgentStore, is_agent_name
 from paddock.plane.create import MAIN_AGENT
 from paddock.plane.discover import (
     ProjectRoot,
@@ -20,8 +22,11 @@ from paddock.plane.discover import (
 from paddock.plane.environment import DualGate, Environment, real_path
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
+from paddock.policy.decide import beside
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.pathset import compile_permissions
+from paddock.storage.atomic import read_file_through_links
+from paddock.text.show import quote
 from paddock.values.decisions import Agent, AgentChain, PlaneKind, client_kind
 
 if TYPE_CHECKING:
@@ -72,6 +77,8 @@ class Project(Struct, frozen=True):
     admin: "AdminConfig | None" = None
     gate: DualGate = field(default_factory=DualGate)
     """What the dual gate found; on a project it is closed."""
+    given: PolicyFile | None = None
+    """The policy of the program that opened it: see `policy_of`."""
 
     def report(self) -> "WhereReport":
         from paddock.plane.records import where_report  # noqa: PLC0415 - few commands ask
@@ -85,12 +92,14 @@ class Project(Struct, frozen=True):
         Elsewhere than on a bare plane's root there is no `HOT/config` below: the file holds as a
         project's would.
         """
-        if record.workspace == self.root.path:
-            return self.policy
-        below = bare_planes_below(real_path(record.workspace), self.environment)
-        if self.layout.kind is PlaneKind.PROJECT and below == self.files.planes_below:
-            return self.policy
-        return policy_of(replace(self.files, kind=PlaneKind.PROJECT, planes_below=below))
+        files = self.files
+        if record.workspace != self.root.path:
+            below = bare_planes_below(real_path(record.workspace), self.environment)
+            if self.layout.kind is not PlaneKind.PROJECT or below != files.planes_below:
+                files = replace(files, kind=PlaneKind.PROJECT, planes_below=below)
+        if self.given is not None:
+            return policy_with(self.given, files, record.workspace)
+        return self.policy if files is self.files else policy_of(files)
 
     def name_of(self, directory: Path) -> str:
         if self.name is None or not directory.is_relative_to(self.root.path):
@@ -151,6 +160,49 @@ def _bare_agents(
 def policy_of(files: PolicyFiles) -> Policy:
     project, user = _source(files.project), _source(files.user)
     return load_policy(project, user, files.kind, files.planes_below, files.packages)
+
+
+def policy_with(given: PolicyFile, files: PolicyFiles, workspace: Path) -> Policy:
+    """Return the policy with one that a program gives beside it: the stricter answer counts.
+
+    Where nobody but it has a policy, it holds over what is built in; a file that is not trusted
+    tightens it too.
+    """
+    cloned = None if files.project is None or files.project.trusted else files.project
+    policy = policy_of(replace(files, project=cloned, user=given))
+    if files.user is not None or files.project is not cloned:
+        policy = beside(policy_of(files), policy)
+    place = real_path(given.path)
+    # A text that was never a file has a name alone.
+    if not given.path.is_absolute() or not place.is_relative_to(workspace):
+        return policy
+    # Threat: an agent rewrites what would govern it when the program is started again.
+    return policy.with_own(place.relative_to(workspace).as_posix())
+
+
+def with_given(
+    project: Project,
+    policy: str | os.PathLike[str] | Policy | None,
+    agent: str | AgentSpec | None,
+) -> tuple[Project, str | None]:
+    if policy is not None:
+        project = replace(project, given=_given_policy(policy))
+    if not isinstance(agent, AgentSpec):
+        return project, agent
+    if agent.workspace is None and project.layout.kind is PlaneKind.PROJECT:
+        agent = replace(agent, workspace=project.root.path)
+    return replace(project, agents=project.agents.with_given(agent)), agent.name
+
+
+def _given_policy(policy: str | os.PathLike[str] | Policy) -> PolicyFile:
+    if isinstance(policy, Policy):
+        (source,) = filter(None, policy.sources)
+        return PolicyFile(Path(source.name), source.text, trusted=True)
+    path = Path(policy).absolute()
+    content = read_file_through_links(path, limits.policy_bytes_max)
+    if content is None:
+        raise UsageError(f"there is no policy file {quote(str(policy))}", where=str(path))
+    return PolicyFile(path, content, trusted=True)
 
 
 def _source(file: PolicyFile | None) -> PolicySource | None:
@@ -225,6 +277,16 @@ def planned_default_chain(agents: AgentStore) -> AgentChain:
     if is_yet_to_be_made(agents):
         return (Agent(default_agent_of(agents.layout.kind), "standard"),)
     return default_chain(agents)
+
+
+def planned_lineage(project: Project, name: str | None) -> tuple[AgentRecord, ...]:
+    """Return an agent's records; the default one's also before the first use makes it."""
+    named = project.agent_named(name)
+    if named == project.default_agent and is_yet_to_be_made(project.agents):
+        (agent,) = planned_default_chain(project.agents)
+        file = project.layout.agent_file(named)
+        return (AgentRecord(agent, project.root.path, False, file, ""),)
+    return project.agents.lineage(named)
 
 
 def is_yet_to_be_made(agents: AgentStore) -> bool:

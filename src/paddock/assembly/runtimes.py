@@ -27,28 +27,32 @@ from paddock.assembly.history import (
     settle_sets,
 )
 from paddock.assembly.ledgers import open_ledger, record_in_governance
-from paddock.assembly.opening import open_given
+from paddock.assembly.opening import open_given, policy_notices, record_given, start_of
 from paddock.assembly.project import (
     ADMIN_AGENT,
     CORE,
     PACKAGE,
     SHELL,
     Project,
+    find_project,
     new_call_id,
     new_session_id,
+    planned_lineage,
     read_project,
+    with_given,
 )
 from paddock.errors import IntegrityError, PaddockError, SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
-from paddock.plane.agents import AgentRecord
+from paddock.plane.agents import AgentRecord, AgentSpec
 from paddock.plane.environment import Environment, process_environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
 from paddock.plane.trust import read_packages, read_policy_files
-from paddock.policy.decide import may_ever, names_line, shell_for
+from paddock.policy.decide import decide, may_ever, names_line, shell_for, writer_of
 from paddock.policy.engine import Policy
 from paddock.policy.pathset import compile_permissions
+from paddock.policy.rules import parse_action
 from paddock.runtime.approvals import (
     ApprovalRequest,
     Approver,
@@ -61,13 +65,23 @@ from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller, KeptContents
-from paddock.runtime.runtime import Runtime, has_to_be_awaited
+from paddock.runtime.runtime import Notices, Runtime
 from paddock.storage.history import History
 from paddock.storage.locks import Late
-from paddock.tools.spec import HEADS, Ports, Tool
+from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
 from paddock.values.calls import Json
-from paddock.values.decisions import Action, AgentChain, Held, PlaneKind, client_kind
+from paddock.values.decisions import (
+    HELD_WHOLE,
+    Action,
+    AgentChain,
+    Decision,
+    Held,
+    Outcome,
+    PlaneKind,
+    client_kind,
+    confined,
+)
 from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -96,6 +110,8 @@ class ShellGround(Struct, frozen=True):
     history: History
     progress: "Progress | None" = None
     on_directory: Callable[[str], None] | None = None
+    on_shell: Callable[[], None] = lambda: None
+    """Called before the first command."""
 
 
 class LazyShell:
@@ -151,6 +167,7 @@ class LazyShell:
         )
 
         ground = self._ground
+        ground.on_shell()
         place = CommitPlace(ground.workspace, ground.history, self._open_journal, ground.policy)
         environment = ground.project.environment
         staging = environment.paddock_home / STAGING
@@ -241,8 +258,9 @@ class PolicyNow:
         try:
             files = read_policy_files(project.root, project.environment)
             if files != self._files:
-                now = read_project(project.root, project.environment)
-                (record, *_) = now.agents.lineage(self._ground.agent)
+                now = replace(read_project(project.root, project.environment), given=project.given)
+                agents = replace(now.agents, given=project.agents.given)
+                (record, *_) = agents.lineage(self._ground.agent)
                 self._files, self._policy = files, now.policy_for(record)
         except PaddockError:
             return None
@@ -310,12 +328,7 @@ def _registry(
         for tool in tools
         if tool.toolset in toolsets and (kept is None or tool.toolset != CORE or tool.name in kept)
     ]
-    withheld = {
-        tool.name
-        for tool in held
-        if not all(may_ever(policy, chain, *head) for head in HEADS.get(tool.name, ()))
-    }
-    return Registry(held, frozenset(withheld)), not_loaded
+    return Registry(held, partial(may_ever, policy, chain)), not_loaded
 
 
 def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
@@ -350,15 +363,17 @@ def open_runtime(
     progress: "Progress | None" = None,
     on_directory: Callable[[str], None] | None = None,
     kind: str = "",
+    of_commands: Callable[[], tuple[str, ...]] | None = None,
 ) -> Runtime:
     """One agent's tools on its workspace; `kind`, a client's kind of agent, never exceeds it.
 
     `session_id` is that of the session whose calls these are; else they get one of their own,
     and that the dual gate is open for it is on record before the first. Where `approver` cannot
     be asked, what was asked is kept in the inbox. `progress` hears of commands while they run,
-    `on_directory` where their shell ended. Raises: UsageError, ConfigError, HostError.
+    `on_directory` where their shell ended, `of_commands` looks what to say of them besides.
+    Raises: UsageError, ConfigError, HostError.
     """
-    notices = (*project.notices, *settle_sets(project))
+    said = (*project.notices, *settle_sets(project))
     lineage = project.agents.lineage(project.agent_named(agent))
     note_agents(project, lineage)
     session = session_id or new_session_id()
@@ -367,7 +382,9 @@ def open_runtime(
     chain = _chain_of(project, lineage)
     chain = client_kind(chain, kind) if kind else chain
     policy = project.policy_for(lineage[0])
+    record_given(project, policy.digest)
     registry, not_loaded = _registry(project, policy, chain)
+    notices = Notices((*said, *not_loaded), of_commands)
     judge = PolicyJudge(policy, chain)
     with ExitStack() as held:
         # Last in, first out: commands end before what they work on is let go.
@@ -388,16 +405,19 @@ def open_runtime(
             history,
             progress,
             on_directory,
+            notices.log_of_commands,
         )
         shell = held.enter_context(closing(LazyShell(ground)))
         inbox = partial(open_inbox, project)
+        # What a program says itself is known to nobody who would answer later.
+        is_kept = project.given is None and project.agents.given is None
         context = Context(
             registry=registry,
             judge=judge,
             ports=_ports(ground, judge, shell),
             ledger=ledger,
-            approver=InboxApprover(approver, inbox),
-            keeper=InboxApprover(NoApprover(), inbox),
+            approver=InboxApprover(approver, inbox) if is_kept else approver,
+            keeper=InboxApprover(NoApprover(), inbox) if is_kept else NoApprover(),
             record_approval=partial(record_in_governance, project),
             caller=Caller(chain, session),
             randomness=os.urandom,
@@ -406,7 +426,6 @@ def open_runtime(
             after_write=_after_write(project, policy, workspace.root, shell),
         )
         close = held.pop_all().close
-    notices = (*notices, *not_loaded)
     runtime = Runtime(Dispatcher(context), registry, new_call_id, close, notices, shell.end)
     shell.on_end(runtime.call)
     return runtime
@@ -451,38 +470,113 @@ def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
         gates=partial(_check_gates, project, ground.agent) if is_bare else None,
         limits=ground.policy.settings.limits,
         earlier=PlaneEarlier(project, ground.agent),
+        agent=ground.agent,
     )
 
 
+# What a program opens and asks, by a policy and an agent of its own.
+
+AnyPath = str | os.PathLike[str]
+Asked = Approver | Callable[[ApprovalRequest], bool] | None
+
+
 def open_workspace(
-    path: str | os.PathLike[str] | None = None,
+    path: AnyPath | None = None,
     *,
-    agent: str | None = None,
-    approver: Approver | Callable[[ApprovalRequest], bool] | None = None,
+    agent: str | AgentSpec | None = None,
+    policy: AnyPath | Policy | None = None,
+    approver: Asked = None,
 ) -> Runtime:
     """Open the project at `path` for one agent; the plane is made on first use.
 
-    Without `path` it is the one that `PADDOCK_PLANE` names, else that of the current directory.
-    `approver` answers where policy asks: a function (`True` is yes), an Approver,
-    or None, and then what is asked about is refused and kept for an operator.
+        with paddock.open("path/to/project", policy="policy.toml", approver=ask_me) as runtime:
+            runtime.view("README.md")
+
+    Args:
+        path: A directory of the project. Without it, the one that `PADDOCK_PLANE` names, else the
+            current one.
+        agent: The name of a declared agent, or an AgentSpec: an agent of the program alone.
+            Without it, the project's own.
+        policy: A policy file, or a Policy. It is trusted, and stands beside the project's: of
+            both answers the stricter counts. Where the project and the user have none, it
+            holds over what is built in.
+        approver: Answers where policy asks: a function (`True` is yes) or an Approver. Without
+            it, what is asked about is refused, and kept for an operator where the project's own
+            policy and agents asked.
 
     Raises:
-        UsageError: no such directory or agent, or what cannot be asked as an approver.
+        UsageError: no such directory, file or agent, or what cannot be asked as an approver.
         ConfigError: a policy or agent file does not load.
         HostError: something of the host is missing.
     """
     asked = approver_of(approver)
-    project = open_given(path, process_environment())
-    return open_runtime(project, agent=agent, approver=asked)
+    project, name = with_given(open_given(path, process_environment()), policy, agent)
+    said = tuple(dict.fromkeys((*policy_notices(project), *project.notices)))
+    return open_runtime(
+        replace(project, notices=said),
+        agent=name,
+        approver=asked,
+        of_commands=lambda: _of_commands(project, name),
+    )
+
+
+def _of_commands(project: Project, name: str | None) -> tuple[str, ...]:
+    from paddock.policy.questions.lint import describe_tracked, find_tracked_secrets  # noqa: PLC0415 - for few
+    from paddock.sandbox.git.tracked import list_tracked  # noqa: PLC0415 - loads the sandbox
+
+    lineage = project.agents.lineage(project.agent_named(name))
+    policy, chain = project.policy_for(lineage[0]), tuple(record.agent for record in lineage)
+    if not may_ever(policy, chain, "shell", "run"):
+        return ()
+    said: list[str] = []
+    tracked = find_tracked_secrets(policy, list_tracked(lineage[0].workspace))
+    if tracked:
+        said.append(f"{describe_tracked(tracked)}; paddock policy lint")
+    held = held_here(project, policy, chain, Action("shell", "run", "true"))
+    if held != HELD_WHOLE:
+        how = "nothing holds commands" if held == "none" else "commands are not held whole"
+        said.append(f"{how} here, so each that would be confined is asked about; paddock doctor")
+    return tuple(said)
 
 
 # Python's own errors name a function so: by what was called, `paddock.open`.
 open_workspace.__qualname__ = "open"
 
 
-def approver_of(approver: Approver | Callable[[ApprovalRequest], bool] | None) -> Approver:
+def check(
+    action: str | Action,
+    path: AnyPath | None = None,
+    *,
+    agent: str | AgentSpec | None = None,
+    policy: AnyPath | Policy | None = None,
+) -> Decision:
+    """Decide one action as it would be decided now; nothing runs, and nothing is recorded.
+
+        paddock.check("tool:file:create docs/a.md", agent="writer").outcome is Outcome.ALLOW
+
+    `action` is as in rules: `format_action` makes it. `path`, `agent` and `policy` are as of
+    `open`. What is to be confined is so only where this host holds a command whole: `comes_to`
+    says what it is here.
+
+    Raises: UsageError: no such action, directory, file or agent. ConfigError.
+    """
+    asked = parse_action(action) if isinstance(action, str) else action
+    found = find_project(*start_of(path, process_environment()), None)
+    project, name = with_given(found, policy, agent)
+    lineage = planned_lineage(project, name)
+    chain = tuple(record.agent for record in lineage)
+    judged = project.policy_for(lineage[0])
+    decision = decide(judged, chain, [asked], writer_of([asked]))
+    if decision.outcome is not Outcome.CONFINE:
+        return decision
+    return confined(decision, held_here(project, judged, chain, asked))
+
+
+def approver_of(approver: Asked) -> Approver:
     if approver is None:
         return NoApprover()
+    from paddock.runtime.own_tools import has_to_be_awaited  # noqa: PLC0415 - for programs alone
+
     answer = getattr(approver, "answer", approver)
     if not callable(answer) or has_to_be_awaited(answer):
         why = "has to be awaited" if callable(answer) else f"is {type(answer).__name__}"

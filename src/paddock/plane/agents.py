@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, field, structs, to_builtins
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
@@ -318,8 +318,11 @@ _OPTIONS: Final = ("workspace", "parent", "toolsets")
 """Fields of a declaration that `paddock agent create` takes as options of their names."""
 
 
-class NewAgent(Struct, frozen=True):
-    """What a person asks for. `toolsets` None: the default ones that the parent has too."""
+class AgentSpec(Struct, frozen=True):
+    """An agent as it is wanted. `toolsets` None: the default ones that the parent has too.
+
+    Without a `workspace` it has one of its own or, of a program, the project's root.
+    """
 
     name: str
     profile: str = "standard"
@@ -345,6 +348,8 @@ class AgentStore(Struct, frozen=True):
     environment: Environment
     admin: AgentRecord | None = None
     """Of a bare plane: the agent that its configuration declares, and no `agent.json`."""
+    given: AgentRecord | None = None
+    """Of the program that opened the workspace, while it is open."""
 
     def names(self) -> tuple[str, ...]:
         self._require_private()
@@ -383,7 +388,14 @@ class AgentStore(Struct, frozen=True):
             raise UsageError(f"there is no agent {quote(name)}", hint="see: paddock agent list")
         return self._lineage_of(record)
 
-    def create(self, new: NewAgent) -> AgentRecord:
+    def with_given(self, spec: AgentSpec) -> "AgentStore":
+        record, _ = self.draft(spec)
+        if self.is_known(spec.name):
+            raise _exists(spec.name, record.file)
+        self._lineage_of(record)
+        return structs.replace(self, given=record)
+
+    def create(self, new: AgentSpec) -> AgentRecord:
         """Declare an agent, durably; its own workspace is made where it is given none.
 
         Sequence: directories → `agent.json`, exclusively. Of several that create
@@ -411,7 +423,7 @@ class AgentStore(Struct, frozen=True):
                 raise _exists(new.name, file)
         return record
 
-    def change(self, new: NewAgent) -> AgentRecord:
+    def change(self, new: AgentSpec) -> AgentRecord:
         """Declare anew, durably; the token and the own directory stay."""
         record, content = self.draft(new)
         with locked(self.layout.agents):
@@ -446,7 +458,7 @@ class AgentStore(Struct, frozen=True):
                 atomic.sync_directory(file.parent)
         return RemovedAgent(name, kept)
 
-    def draft(self, new: NewAgent) -> tuple[AgentRecord, bytes]:
+    def draft(self, new: AgentSpec) -> tuple[AgentRecord, bytes]:
         agent, workspace = self._plan(new)
         if self._is_admin(new.name):
             raise _exists(new.name, self.layout.admin_config)
@@ -461,7 +473,7 @@ class AgentStore(Struct, frozen=True):
                 require_new_workspace(record, self.environment)
         return record, content
 
-    def _plan(self, new: NewAgent) -> tuple[Agent, Path | None]:
+    def _plan(self, new: AgentSpec) -> tuple[Agent, Path | None]:
         _require_name(new.name)
         problem = profile_problem(new.profile)
         if problem:
@@ -480,6 +492,8 @@ class AgentStore(Struct, frozen=True):
 
     def _find(self, name: str) -> AgentRecord | None:
         self._require_private(name)
+        if self.given and name == self.given.agent.name:
+            return self.given
         if self._is_admin(name):
             self._is_declared(name)
             return self.admin
@@ -546,7 +560,7 @@ class AgentStore(Struct, frozen=True):
             atomic.require_private(self.layout.agent_directory(name))
 
 
-def _toolsets(new: NewAgent, parent: AgentRecord | None) -> tuple[str, ...]:
+def _toolsets(new: AgentSpec, parent: AgentRecord | None) -> tuple[str, ...]:
     if new.toolsets is not None:
         return new.toolsets
     if parent is None:

@@ -103,7 +103,10 @@ _BODY: Final = b"""\
 #     "tool:client:Grep", "tool:client:LS", "tool:client:ListAgents",
 #     "tool:client:AskUserQuestion", "tool:client:EnterPlanMode", "tool:client:ExitPlanMode",
 # ]
-# otherwise = { "tool:shell:*" = "confine", "tool:mcp:*" = "ask", "tool:client:*" = "ask" }
+# otherwise."tool:shell:*"  = "confine"
+# otherwise."tool:mcp:*"    = "ask"
+# otherwise."tool:client:*" = "ask"
+# otherwise."tool:own:*"    = "ask"
 #
 # In its place, to add to it:
 #

@@ -24,6 +24,7 @@ from paddock.values.entries import (
     CONFIG_CHANGED,
     DUAL_GATE,
     PLANE_CREATED,
+    POLICY_GIVEN,
     POLICY_LOADED,
     POLICY_TRUSTED,
     Entry,
@@ -51,6 +52,14 @@ def policy_loaded(files: PolicyFiles, policy_digest: str) -> Entry:
             "project": _file(files.project),
             "user": _file(files.user),
         },
+    )
+
+
+def policy_given(given: PolicyFile, policy_digest: str) -> Entry:
+    return Entry(
+        event_type=POLICY_GIVEN,
+        reason="a program opened the workspace with a policy of its own",
+        metadata={"policy_digest": policy_digest, "program": _file(given)},
     )
 
 

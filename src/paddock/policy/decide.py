@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import asdict, astuple, replace
 
 from paddock.errors import PermissionDeniedError
 from paddock.limits import agent_chain_max
-from paddock.policy.engine import Policy, Writer
+from paddock.policy.engine import PATH_LISTS, PathGuards, Policy, Writer, assemble
 from paddock.policy.pathset import AgentPermissions, compile_permissions
 from paddock.policy.places import BUILT_IN, quote_toml
 from paddock.policy.profiles import (
@@ -36,7 +36,9 @@ from paddock.policy.settings import (
     NETWORKS,
     ConfineMax,
     Git,
+    LoweredLimits,
     Network,
+    ShellChanges,
     ShellSettings,
     covers,
 )
@@ -50,6 +52,7 @@ from paddock.values.decisions import (
     Outcome,
     RuleMatch,
 )
+from paddock.values.entries import digest_of
 
 if TYPE_CHECKING:
     from paddock.policy.commands import SimpleCommand
@@ -107,12 +110,7 @@ class _Member:
     def __init__(self, policy: Policy, agent: Agent, position: int) -> None:
         self.agent = agent
         self.permissions: AgentPermissions = compile_permissions(agent)
-        names = [agent.profile]
-        bound = policy.settings.profile_for(agent.name)
-        if bound is not None:
-            names.append(bound)
-        names += [each.profile for each in policy.also_bound if each.name == agent.name]
-        self.profiles = tuple(map(policy.compiled_profile, dict.fromkeys(names)))
+        self.profiles = tuple(policy.profiles_of(agent))
         self.title = f"the parent agent {quote_toml(agent.name)}: " if position else ""
 
 
@@ -293,10 +291,54 @@ def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -
         return policy.settings.shell
     line = judge_line(action) if action is not None else None
     shells = [_profile_shell(policy, profile, line) for profile in profiles]
-    is_protected = policy.guards.find_protected(".git/HEAD") is not None
+    return _strictest_shell(policy.guards, shells)
+
+
+def _strictest_shell(guards: PathGuards, shells: Sequence[ShellSettings]) -> ShellSettings:
+    is_protected = guards.find_protected(".git/HEAD") is not None
     gits = GITS_STRICTEST_FIRST if is_protected else GITS_WHERE_UNPROTECTED
     git = _strictest(gits, *(shell.git for shell in shells))
     return replace(reduce(_stricter, shells), git=git)
+
+
+def beside(policy: Policy, given: Policy) -> Policy:
+    """Return both as one that gives the stricter of their answers; `given` is a program's.
+
+    Path lists are joined, of `[shell]` and `[limits]` the stricter counts, and each agent has its
+    profile of both. The tables that decide nothing are those of `policy`.
+    """
+    guards = policy.guards
+    layers = {
+        # Paddock's own state is closed once.
+        name: (
+            *getattr(guards, name),
+            *(each for each in getattr(given.guards, name) if each is not given.guards.ours.state),
+        )
+        for name in PATH_LISTS
+    }
+    both, others = policy.settings, given.settings
+    joined = assemble(guards.ours, layers)
+    return replace(
+        _with_whole_shells(policy),
+        digest=digest_of(f"{policy.digest} {given.digest}".encode()),
+        guards=joined,
+        settings=replace(
+            both,
+            shell=_strictest_shell(joined, (both.shell, others.shell)),
+            limits=LoweredLimits(*map(min, astuple(both.limits), astuple(others.limits))),
+        ),
+        given=replace(_with_whole_shells(given), note="the policy that the program gives"),
+    )
+
+
+def _with_whole_shells(policy: Policy) -> Policy:
+    """Have each profile say all of its `[shell]`, which then is over no other policy's."""
+    base = policy.settings.shell
+    table = tuple(
+        replace(each, shell=ShellChanges(**asdict(each.shell.over(base) if each.shell else base)))
+        for each in policy.profile_table
+    )
+    return replace(policy, profile_table=table, compiled={})
 
 
 def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:

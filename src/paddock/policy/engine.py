@@ -42,6 +42,7 @@ from paddock.policy.compiled import (
     is_safe,
     source_of,
 )
+from paddock.policy.globs import Glob
 from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
 from paddock.policy.pathset import (
     CACHED_PATHS,
@@ -58,6 +59,7 @@ from paddock.policy.presets import (
     INSTALLED_FOLDERS,
     LOCKED,
     MIXED_FOLDERS,
+    STANDARD,
     built_in_paths,
     own_lists,
     presets,
@@ -66,8 +68,8 @@ from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete
 from paddock.policy.settings import AgentBinding, PackageRule, Settings, lay_over
 from paddock.values.calls import Json
-from paddock.values.decisions import Outcome, PlaneKind, RuleMatch
-from paddock.values.entries import DIGEST_PREFIX
+from paddock.values.decisions import Agent, Outcome, PlaneKind, RuleMatch
+from paddock.values.entries import DIGEST_PREFIX, digest_of
 
 # A list may have several layers: what an untrusted file adds never touches the
 # layer under it, so that no `!` in it can take out what stood there before. A
@@ -270,7 +272,20 @@ class Policy(Struct, frozen=True, eq=False):
     """The bare planes that stand below the workspace, relative to it."""
     packages: tuple[PackageRule, ...] = ()
     """What package clients reach, whether or not `[network]` allows it."""
+    given: "Policy | None" = None
+    """One that holds besides, of the program that opened the workspace: see `beside`."""
+    note: str = ""
+    """Said with every answer of its profiles."""
     compiled: dict[str, CompiledProfile] = field(default_factory=dict[str, CompiledProfile])
+
+    @classmethod
+    def parse(cls, text: str | bytes, name: str = "policy.toml") -> "Policy":
+        """Return the policy of a file's text, for `paddock.open`; JSON if the name ends so.
+
+        Raises: ConfigError, which names each mistake with its line.
+        """
+        source = text.encode() if isinstance(text, str) else text
+        return load_policy(None, PolicySource(name, source))
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -284,16 +299,32 @@ class Policy(Struct, frozen=True, eq=False):
         known = self.compiled.get(name)
         if known is not None:
             return known
-        profile, note = self.find_profile(name), ""
+        profile, note = self.find_profile(name), self.note
         if profile is None:
             # Threat: an agent whose profile was taken away must not fall back to more.
             note = f"the profile {name!r} is unknown, so {LOCKED} holds"
             profile = self.find_profile(LOCKED) or Profile(LOCKED)
         overlay = next((each for each in self.overlays if each.name == profile.name), None)
         made = CompiledProfile(profile, overlay, note)
-        if not note:
+        if note == self.note:
             self.compiled[name] = made
         return made
+
+    def profiles_of(self, agent: Agent, others: tuple[str, ...] = ()) -> list[CompiledProfile]:
+        """Return all that hold for an agent: its own, those that `[agents]` gives it, those beside.
+
+        Of `others`, which the policy beside this one has, those unknown here are `standard`.
+        """
+        others = others if self.given is None else self.given.profiles
+        names = [agent.profile, *filter(None, [self.settings.profile_for(agent.name)])]
+        names += [each.profile for each in self.also_bound if each.name == agent.name]
+        held = [
+            self.compiled_profile(
+                STANDARD if name in others and name not in self.profiles else name
+            )
+            for name in dict.fromkeys(names)
+        ]
+        return held if self.given is None else held + self.given.profiles_of(agent, self.profiles)
 
     def with_profile(self, profile: Profile) -> "Policy":
         """Return this policy with `profile` in place of the one of its name: for a "what if"."""
@@ -314,6 +345,19 @@ class Policy(Struct, frozen=True, eq=False):
         if self.untrusted is not None:
             guards = tighten(guards, self.untrusted.paths)
         return replace(self, guards=guards)
+
+    def with_own(self, path: str) -> "Policy":
+        """Return this policy with a file of the workspace among Paddock's own, which none opens."""
+        glob = Glob(f"/{path}", False, False, False, tuple((name,) for name in path.split("/")))
+        guards, ours = self.guards, self.guards.ours
+        files = PathList((*ours.files.patterns, PathPattern(glob)), Comparison.GUARDING)
+        layers = {name: getattr(guards, name) for name in PATH_LISTS}
+        return replace(
+            self,
+            digest=digest_of(f"{self.digest} {path}".encode()),
+            guards=assemble(replace(ours, files=files), layers),
+            compiled={},
+        )
 
     def _trusted_tables(self) -> tuple[PathsTable, ...]:
         return tuple(each.paths for each in self.documents if each is not self.untrusted)

@@ -15,11 +15,12 @@ from paddock.policy.rules import Profile, Rule, parse_otherwise, parse_pattern
 from paddock.policy.settings import ShellChanges
 from paddock.values.decisions import Outcome, PlaneKind
 
-BUILT_IN_VERSION: Final = "5"
+BUILT_IN_VERSION: Final = "6"
 
 NOTHING_ELSE: Final[Mapping[str, Outcome]] = {}
 
 LOCKED: Final = "locked"
+STANDARD: Final = "standard"
 
 PROTECTED: Final = (".git/", "*.pem")
 GENERATED: Final = ("node_modules/", "package-lock.json", "yarn.lock")
@@ -151,6 +152,7 @@ def presets() -> tuple[Profile, ...]:
         "tool:shell:*": Outcome.CONFINE,
         "tool:mcp:*": Outcome.ASK,
         "tool:client:*": Outcome.ASK,
+        "tool:own:*": Outcome.ASK,
     }
     reading = ("tool:file:view", "tool:search:grep", "tool:search:find", "tool:search:ls")
     governing = ("tool:ledger:*", "tool:package:*", "tool:gate:*", "tool:shell:*")
@@ -159,7 +161,7 @@ def presets() -> tuple[Profile, ...]:
     thrown_away = ShellChanges(commit="none")
     return (
         _preset("open", ("tool:*",)),
-        _preset("standard", (*files, *client), otherwise),
+        _preset(STANDARD, (*files, *client), otherwise),
         _preset("reviewer", (*reading, *drafts, *client), otherwise, thrown_away),
         _preset("readonly-commands", commands),
         _preset(LOCKED, (*reading, *client)),

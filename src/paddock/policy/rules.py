@@ -69,7 +69,7 @@ def find_judged_as(tool: str) -> tuple[str, ...]:
 
 
 ANY: Final = "*"
-NAMES_BY_OPERATION: Final = frozenset({"client"})
+NAMES_BY_OPERATION: Final = frozenset({"client", "own"})
 """Categories that take any operation: it is a name that somebody else gave."""
 
 
@@ -177,6 +177,17 @@ def parse_action(text: str) -> Action:
         return parse_concrete(text)
     except PatternError as problem:
         raise UsageError(problem.message, hint=problem.hint) from problem
+
+
+def format_action(category: str, operation: str, target: str = "") -> str:
+    """Return an action as rules and `check` have it: `tool:file:create docs/a.md`.
+
+    Raises: UsageError: no call has it, or its text would name another target.
+    """
+    if target != target.strip():
+        said = f"the target {quote_toml(target)} begins or ends with white space"
+        raise UsageError(said, hint="as text it would name another; give check an Action")
+    return str(parse_action(str(Action(category, operation, target))))
 
 
 def parse_concrete(text: str) -> Action:

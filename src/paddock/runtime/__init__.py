@@ -1,6 +1,7 @@
 """The one door: a call is bound, resolved, decided, approved, recorded, run, recorded.
 
-    runtime, lasting              what a program holds, the tools that it adds, a shell that lasts
+    runtime, lasting              what a program holds, a shell that lasts
+    own_tools                     functions of a program as tools: signature, docstring, call
     dispatch, prepared, answers   the life of one call, step by step
     judge                         what is judged, for a model and for a person
     program, awaiting             bytes and commands for programs; calls that run in a thread

@@ -210,7 +210,7 @@ def _request(
 
 
 def ports_for(context: Context, recorder: Recorder, question: AskedQuestion) -> Ports:
-    ports = question.bounds.over(context.ports)
+    ports = question.bounds.over(context.ports, question.call.id)
     if question.tool.reads_only or not isinstance(question.tool.handler, Confining):
         return ports
     return replace(ports, network=CallNetwork(context, recorder, question))

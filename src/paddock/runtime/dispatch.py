@@ -136,7 +136,7 @@ class Dispatcher:
             return self._deny(call, None, (), refusal_of(error), bounds)
         try:
             arguments, clamped = tool.binder.bind(call.arguments, self._lowered)
-            plan: Plan = tool.handler.resolve(arguments, bounds.over(context.ports))
+            plan: Plan = tool.handler.resolve(arguments, bounds.over(context.ports, call.id))
         except ToolError as error:
             return self._deny(call, tool, (), refusal_of(error), bounds)
         decision = context.judge.decide(plan.actions)

@@ -5,7 +5,7 @@
 All calls of one turn are prepared before any of them runs (`dispatch_all`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from paddock.errors import ConfigError, InternalError, UnknownToolError
 from paddock.runtime.messages import schemas_for
 from paddock.text.show import quote
-from paddock.tools.spec import Change, Payload, Plan, Ports, Tool, ToolOutput
+from paddock.tools.spec import HEADS, Change, Payload, Plan, Ports, Tool, ToolOutput
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import Decision
 
@@ -44,11 +44,12 @@ class Bounds(Struct, frozen=True):
     on_output: "OnOutput | None" = None
     program: ForProgram | None = None
 
-    def over(self, ports: Ports) -> Ports:
-        if self.cancel is NEVER and self.on_output is None and self.program is None:
-            return ports
+    def over(self, ports: Ports, call_id: str) -> Ports:
         payload = None if self.program is None else self.program.payload
-        return replace(ports, cancel=self.cancel, on_output=self.on_output, payload=payload)
+        on_output = self.on_output
+        return replace(
+            ports, cancel=self.cancel, on_output=on_output, call_id=call_id, payload=payload
+        )
 
 
 FREE: Final = Bounds()
@@ -88,14 +89,19 @@ Ran = ToolOutput | Failed
 
 
 class Registry:
-    __slots__ = ("_tools", "_withheld")
+    __slots__ = ("_may_ever", "_tools")
 
     def __init__(
-        self, tools: "Iterable[Tool[Any] | ListedTool]" = (), withheld: frozenset[str] = frozenset()
+        self,
+        tools: "Iterable[Tool[Any] | ListedTool]" = (),
+        may_ever: Callable[[str, str], bool] = lambda category, operation: True,
     ) -> None:
-        """`withheld` are names that policy would deny at every call: known, and not offered."""
+        """`may_ever` says of a category and operation whether policy would not always deny it.
+
+        A tool that needs one which it would is known, and not offered.
+        """
         self._tools: dict[str, Tool[Any] | ListedTool] = {}
-        self._withheld = withheld
+        self._may_ever = may_ever
         for tool in tools:
             self.add(tool)
 
@@ -119,7 +125,13 @@ class Registry:
         return tool
 
     def list_all(self) -> list[Tool[Any]]:
-        return [self.get(name) for name in self._tools if name not in self._withheld]
+        return [self.get(name) for name, tool in self._tools.items() if self._is_offered(tool)]
+
+    def _is_offered(self, tool: "Tool[Any] | ListedTool") -> bool:
+        heads = HEADS.get(tool.name, ())
+        if isinstance(tool, Tool):
+            heads = getattr(tool.handler, "heads", heads)
+        return all(self._may_ever(*head) for head in heads)
 
     def for_provider(self, provider: str) -> list[dict[str, Json]]:
         return schemas_for(provider, [tool.spec for tool in self.list_all()])

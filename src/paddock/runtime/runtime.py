@@ -1,119 +1,33 @@
 """What an embedding program holds: one agent's tools on one workspace."""
 
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.errors import ConfigError, HostError, ToolError, ToolFailedError, UsageError
+from paddock.errors import UsageError
 from paddock.limits import program_bytes_max
-from paddock.policy.rules import find_judged_as
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, dispatch_all
 from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
 from paddock.runtime.prepared import FREE, Bounds, Registry
-from paddock.storage.locks import call_after_fork
-from paddock.text.show import quote
-from paddock.tools.spec import Ports, Tool, ToolOutput, ToolSpec
+from paddock.storage.locks import Late, call_after_fork
+from paddock.tools.spec import Tool, ToolSpec
 from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
-from paddock.values.decisions import Action
 
 if TYPE_CHECKING:
     from paddock.runtime.lasting import LastingShell
     from paddock.runtime.program import Executed
 
-EmbeddedHandler = Callable[[Any], str | ToolOutput]
-"""Takes the bound arguments; returns text for the model, or a whole output."""
-
-_HINT: Final = (
-    "it is a tool of the program that runs you, and may have done part of it: look before you "
-    "call it again"
-)
-
-
-class EmbeddedPlan(Struct, frozen=True):
-    arguments: Any
-    actions: tuple[Action, ...]
-
-
-class EmbeddedTool:
-    def __init__(self, name: str, handler: EmbeddedHandler) -> None:
-        self._actions = (Action("client", name),)
-        self._handler = handler
-
-    def resolve(self, arguments: Any, ports: Ports) -> EmbeddedPlan:
-        del ports
-        return EmbeddedPlan(arguments, self._actions)
-
-    def run(self, plan: EmbeddedPlan, ports: Ports) -> ToolOutput:
-        """Call the function. Raises: ToolError, ConfigError, HostError, ToolFailedError."""
-        del ports
-        try:
-            said = cast("object", self._handler(plan.arguments))
-        except (ToolError, ConfigError, HostError):
-            raise
-        except Exception as error:  # The embedding program's code: whatever it raises is its own.
-            # Not its text, which may name what no model must see.
-            raise self._failed(type(error).__name__) from error
-        if isinstance(said, str):
-            return ToolOutput(said, {})
-        if isinstance(said, ToolOutput) and type(said.content) is str:
-            return said
-        returned = type(said).__name__
-        if isinstance(said, Coroutine):
-            said.close()
-        raise self._failed(f"its handler returned {returned}, not text")
-
-    def _failed(self, why: str) -> ToolFailedError:
-        return ToolFailedError(f"{quote(self._actions[0].operation)} failed: {why}", hint=_HINT)
-
-
-def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
-    name = spec.name
-    if not (
-        0 < len(name) <= 64
-        and name.isascii()
-        and name.replace("_", "a").replace("-", "a").isalnum()
-    ):
-        raise ConfigError(
-            f"{quote(name)} is no name for a tool",
-            hint="1 to 64 letters, digits, underscores or hyphens",
-        )
-    if find_judged_as(name):
-        # Threat: no rule can name `tool:client:Bash`, for that is not how a client's is judged.
-        raise ConfigError(
-            f"{quote(name)} is no name for a tool: a client's tool of that name is judged"
-            f" as {find_judged_as(name)[0]}",
-            hint="give it a name that policy can speak of",
-        )
-    if has_to_be_awaited(handler):
-        raise ConfigError(
-            f"the handler of {quote(name)} is async, and nobody awaits it",
-            hint="give a plain function: it has the thread of its call, and may wait",
-        )
-    try:
-        return Tool(spec, EmbeddedTool(name, handler))
-    except TypeError:
-        raise ConfigError(
-            f"the argument type of {quote(name)} cannot be used",
-            hint="a subclass of ArgumentType, its fields made with needed_text and its kin",
-        ) from None
-
-
-def has_to_be_awaited(function: Callable[..., object]) -> bool:
-    """Whether a function of the program, or an object that is called as one, is async."""
-    import inspect  # noqa: PLC0415 - for the functions of programs
-
-    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
-
-
+Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
 
 OnText = Callable[[Literal["stdout", "stderr"], str], None]
 
 
 class Tools:
+    """The tools of a runtime, as `runtime.tools`: what its agent has, and the program's own."""
+
     __slots__ = ("_registry",)
 
     def __init__(self, registry: Registry) -> None:
@@ -129,12 +43,68 @@ class Tools:
         """Schemas for anthropic, openai, openai-responses or mcp. Raises: UsageError."""
         return self._registry.for_provider(provider)
 
-    def register(self, spec: ToolSpec[Any], handler: EmbeddedHandler) -> None:
-        """Add a tool of the embedding program; judged as `tool:client:<name>`.
+    def add(
+        self,
+        function: Callable[..., Any],
+        *,
+        permission: str = "",
+        reads_only: bool = False,
+        name: str = "",
+    ) -> None:
+        """Add a function of the program as a tool; see `Runtime.tool`. Raises: ConfigError."""
+        from paddock.runtime.own_tools import function_tool  # noqa: PLC0415 - for who has one
 
-        Raises: ConfigError where the name is taken or unusable.
+        self._registry.add(
+            function_tool(function, name=name, permission=permission, reads_only=reads_only)
+        )
+
+    def register(self, spec: ToolSpec[Any], handler: Callable[[Any], Any]) -> None:
+        """Add a tool by a spec; `handler` takes its bound arguments. See `add` for the usual way.
+
+        It is judged as `tool:client:<name>`. Raises: ConfigError where the name is taken or
+        unusable.
         """
-        self._registry.add(embedded_tool(spec, handler))
+        from paddock.runtime.own_tools import registered_tool  # noqa: PLC0415 - for who has one
+
+        self._registry.add(registered_tool(spec, handler))
+
+
+class Notices:
+    """What a person should be told of an opening: read, or else a warning in the log.
+
+    What concerns commands takes a moment to find out: it is looked for when it is read, or when
+    the first command comes.
+    """
+
+    def __init__(
+        self, said: tuple[str, ...], of_commands: Callable[[], tuple[str, ...]] | None = None
+    ) -> None:
+        """Without `of_commands` a door says what there is to say, and nothing is logged."""
+        self._said = said
+        self._of_commands = Late(of_commands or tuple)
+        self._is_read = of_commands is None
+        self._is_logged = not said
+
+    def read(self) -> tuple[str, ...]:
+        self._is_read = True
+        return (*self._said, *self._of_commands.get())
+
+    def log(self) -> None:
+        if not self._is_read and not self._is_logged:
+            self._is_logged = True
+            _log(self._said)
+
+    def log_of_commands(self) -> None:
+        if not self._is_read:
+            _log(self._of_commands.get())
+
+
+def _log(said: tuple[str, ...]) -> None:
+    if said:
+        import logging  # noqa: PLC0415 - for what is seldom
+
+        for each in said:
+            logging.getLogger("paddock").warning("%s", each)
 
 
 class Runtime:
@@ -151,13 +121,12 @@ class Runtime:
         registry: Registry,
         new_id: Callable[[], str],
         close: Callable[[], None],
-        notices: tuple[str, ...] = (),
+        notices: Notices | None = None,
         end: Callable[[Callable[[str, Mapping[str, Json]], object]], None] | None = None,
     ) -> None:
         """`end` ends, by calls, what would go on running when this is closed."""
         self.tools = Tools(registry)
-        self.notices = notices
-        """What a person should be told once, such as what an untrusted policy did not get."""
+        self._notices = notices or Notices(())
         self._dispatcher = dispatcher
         self._new_id = new_id
         self._close = close
@@ -191,6 +160,15 @@ class Runtime:
             self._is_closed = True
         if is_last:
             self._close()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person should know: a policy that is not trusted, no wall, tracked secrets.
+
+        What nobody has read when the first call comes, or the first command, is a warning of the
+        logger `paddock`.
+        """
+        return self._notices.read()
 
     @property
     def is_closed(self) -> bool:
@@ -308,6 +286,7 @@ class Runtime:
             if self._is_closed:
                 raise UsageError("the runtime was closed", hint="open the workspace anew")
             self._running.append(threading.get_ident())
+        self._notices.log()
 
     def _leave(self) -> None:
         with self._lock:
@@ -407,6 +386,40 @@ class Runtime:
 
         return program
 
+    @overload
+    def tool(self, function: Function) -> Function: ...
+    @overload
+    def tool(
+        self, *, permission: str = "", reads_only: bool = False, name: str = ""
+    ) -> Callable[[Function], Function]: ...
+    def tool(
+        self,
+        function: Function | None = None,
+        *,
+        permission: str = "",
+        reads_only: bool = False,
+        name: str = "",
+    ) -> Function | Callable[[Function], Function]:
+        """Make a function a tool of this runtime, as a decorator; the function stays what it is.
+
+            @runtime.tool(permission="tool:own:weather", reads_only=True)
+            async def weather(city: str, days: Annotated[int, Meta(ge=1, le=7)] = 1) -> Report: ...
+
+        The schema that a model sees comes from the annotations and the docstring, whose section
+        `Args:` describes each parameter. `permission` is the action that policy judges, by
+        default `tool:own:<name>`. A tool that `reads_only` runs beside others. A first parameter
+        of the type `paddock.Context` is told of the call. The function returns text, a value
+        that is written as JSON, or a ToolOutput; if it is async, it is cancelled with its call.
+
+        Raises: ConfigError, which names the parameter that no schema can say, and why.
+        """
+
+        def add(function: Function) -> Function:
+            self.tools.add(function, permission=permission, reads_only=reads_only, name=name)
+            return function
+
+        return add if function is None else add(function)
+
     # Typed methods
 
     def create_file(self, path: str, content: str, *, if_version: str | None = None) -> ToolResult:
@@ -421,9 +434,34 @@ class Runtime:
 
     def view(self, path: str, *, offset: int | None = None, limit: int | None = None) -> ToolResult:
         """Numbered lines of a file, or a directory's listing. Raises: ToolError."""
-        window = {"offset": offset, "limit": limit}
-        given = {name: value for name, value in window.items() if value is not None}
-        return self.call("view", {"path": path, **given}).unwrap()
+        return self._ask("view", path=path, offset=offset, limit=limit)
+
+    def ls(self, path: str = ".", *, limit: int | None = None) -> ToolResult:
+        """List one directory. Raises: ToolError."""
+        return self._ask("ls", path=path, limit=limit)
+
+    def find(self, pattern: str, path: str = ".", *, limit: int | None = None) -> ToolResult:
+        """Find files by a glob. Raises: ToolError."""
+        return self._ask("find", pattern=pattern, path=path, limit=limit)
+
+    def grep(
+        self,
+        pattern: str,
+        path: str = ".",
+        *,
+        glob: str | None = None,
+        ignore_case: bool = False,
+        literal: bool = False,
+        context: int | None = None,
+        limit: int | None = None,
+    ) -> ToolResult:
+        """Search contents by a regular expression, or a `literal` text. Raises: ToolError."""
+        how = {"ignoreCase": ignore_case, "literal": literal, "context": context, "limit": limit}
+        return self._ask("grep", pattern=pattern, path=path, glob=glob, **how)
+
+    def write_output(self, name: str, content: str) -> ToolResult:
+        """Write a new file of results, by a name that is free. Raises: ToolError."""
+        return self._ask("write_output", name=name, content=content)
 
     def move_file(self, path: str, to: str, *, if_version: str | None = None) -> ToolResult:
         """Give a file another name. Raises: ToolError."""
@@ -466,7 +504,10 @@ class Runtime:
         return LastingShell(self, session or f"python-{self._new_id()}")
 
     def _do(self, tool: str, if_version: str | None, **arguments: str) -> ToolResult:
-        given = arguments if if_version is None else {**arguments, "if_version": if_version}
+        return self._ask(tool, if_version=if_version, **arguments)
+
+    def _ask(self, tool: str, **arguments: Json) -> ToolResult:
+        given = {name: value for name, value in arguments.items() if value is not None}
         return self.call(tool, given).unwrap()
 
 

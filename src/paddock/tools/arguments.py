@@ -1,14 +1,17 @@
 """From a model's JSON to a typed value, or to an error that names the field.
 
 An argument type is an `ArgumentType` whose fields are made with `needed_text`,
-`optional_integer`, `flag` and the like. From it come the JSON Schema that a model
-sees and the binder that checks what the model sent: `msgspec` converts, strictly, and
-what it does not look at is looked at here (characters, ranges, limits of a policy).
+`optional_integer`, `flag` and the like, or from a function's signature. From it come
+the JSON Schema that a model sees and the binder that checks what the model sent:
+`msgspec` makes the one and converts, strictly, and what it does not look at is looked
+at here (characters, ranges, limits of a policy).
 Nothing is coerced: a wrong type, an unknown name, a missing or empty text is an error;
 a number out of range is an error unless its field is clamped.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
 from types import MappingProxyType
 from typing import (
     Annotated,
@@ -22,8 +25,9 @@ from typing import (
     dataclass_transform,
 )
 
-from msgspec import Meta, Struct, StructMeta, ValidationError, convert, field
-from msgspec.structs import asdict, force_setattr
+from msgspec import Meta, Struct, StructMeta, ValidationError, convert, field, to_builtins
+from msgspec.json import encode, schema_components
+from msgspec.structs import force_setattr
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
@@ -31,13 +35,14 @@ from paddock.text.json import JSON_NAMES, json_name
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
-_SCHEMA_TYPES: Final = {str: "string", int: "integer", bool: "boolean", dict: "object"}
+_PLAIN: Final = (str, int, bool, dict)
+"""Kinds that are the exact Python types of their JSON values; of `dict` the members are texts."""
 
 
 class Argument(Struct, frozen=True):
-    """What one field accepts. `kind` is the exact Python type of its JSON value."""
+    """What one field accepts. `kind` is one of the plain ones, or any that `msgspec` converts."""
 
-    kind: type
+    kind: Any
     description: str
     default: object = ...
     """`...` where the field is required."""
@@ -145,7 +150,10 @@ class _ArgumentMeta(StructMeta):
     ) -> Any:
         own = {name: each for name, each in namespace.items() if isinstance(each, Argument)}
         fields = {
-            name: field() if each.is_required else field(default=each.default)
+            name: field()
+            if each.is_required
+            # One for each call: a function may change what it is given.
+            else field(default_factory=partial(deepcopy, each.default))
             for name, each in own.items()
         }
         made: Any = super().__new__(mcls, name, bases, {**namespace, **fields}, **options)
@@ -166,6 +174,14 @@ class ArgumentType(Struct, frozen=True, forbid_unknown_fields=True, metaclass=_A
     declared_arguments: ClassVar[Mapping[str, Argument]]
 
 
+def made_type(name: str, arguments: dict[str, Argument]) -> type[ArgumentType]:
+    """Return an argument type of these. Raises: TypeError: what a type can't be said with."""
+    fields = {"__annotations__": dict.fromkeys(arguments, Any), **arguments}
+    made = _ArgumentMeta(name, (ArgumentType,), fields, kw_only=True)
+    Binder(made)
+    return made
+
+
 A = TypeVar("A")
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
@@ -183,12 +199,7 @@ class Binder(Generic[A]):
         self.declared: Mapping[str, Argument] = type_.declared_arguments
         if tuple(self.declared) != type_.__struct_fields__:
             raise TypeError(f"a field of {type_.__name__} is not described")
-        self.schema: dict[str, Json] = {
-            "type": "object",
-            "properties": {name: _schema_of(each) for name, each in self.declared.items()},
-            "required": [name for name, each in self.declared.items() if each.is_required],
-            "additionalProperties": False,
-        }
+        self.schema = _schema_of(self.declared)
 
     def bind(
         self, given: Mapping[str, Json], lowered: Mapping[str, int] = _NOTHING
@@ -201,13 +212,16 @@ class Binder(Generic[A]):
         Raises: UnknownArgumentError, InvalidArgumentsError.
         """
         try:
-            bound = convert(given, self._type)
-        except (ValidationError, UnicodeEncodeError):
+            bound = convert(given, self._type, dec_hook=from_model)
+        except (ValidationError, UnicodeEncodeError, RecursionError):
             raise self._fault(given) from None
         clamped: dict[str, int] = {}
         for name, declared in self.declared.items():
             value = getattr(bound, name)
             if name in given:
+                if declared.kind not in _PLAIN:
+                    _require_json(name, given[name])
+                    continue
                 if type(given[name]) is not declared.kind:  # an enum of a program, say
                     raise _mistyped(name, declared, given[name])
                 _require_characters(name, value)
@@ -226,7 +240,7 @@ class Binder(Generic[A]):
 
     def values(self, given: Mapping[str, Json]) -> dict[str, Json]:
         """The arguments as `bind` types them, by name, defaults filled in; raises as it does."""
-        return asdict(cast("Struct", self.bind(given)[0]))
+        return to_builtins(self.bind(given)[0], enc_hook=as_model)
 
     def _fault(self, given: Mapping[str, Json]) -> InvalidArgumentsError:
         for name, declared in self.declared.items():
@@ -236,6 +250,13 @@ class Binder(Generic[A]):
                 # A misspelt name is both unknown and missing; the former says more.
                 return self._unknown(given) or self._missing(name)
             value = given[name]
+            if declared.kind not in _PLAIN:
+                try:
+                    convert(value, declared.kind, dec_hook=from_model)
+                except (ValidationError, RecursionError) as error:
+                    return _unfit(name, error)
+                _require_json(name, value)
+                continue
             if type(value) is not declared.kind:
                 return _mistyped(name, declared, value)
             if value == "" and not declared.may_be_empty:
@@ -285,6 +306,33 @@ def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsErr
     )
 
 
+_AT: Final = " - at "
+"""Between what is wrong and where, as `msgspec` says it."""
+
+
+def _unfit(name: str, error: Exception) -> InvalidArgumentsError:
+    """Say what `msgspec` says, with the place in the argument: `tags[1]`, `report.days`."""
+    said, *inwards = show_name(str(error).replace("`", "")).split(_AT)
+    where = name + "".join(path.removeprefix("key in ")[1:] for path in reversed(inwards))
+    return InvalidArgumentsError(
+        f"{where}: {said[:1].lower()}{said[1:]}",
+        where=where,
+        hint=f"give {name} as its schema says",
+    )
+
+
+def _require_json(name: str, value: Json) -> None:
+    try:
+        encode(value)
+    except UnicodeEncodeError:
+        said, hint = "has half of a surrogate pair in it", "send whole Unicode characters"
+    except (TypeError, RecursionError) as error:
+        said, hint = f"is not JSON: {show_name(str(error))}", "send what JSON can hold"
+    else:
+        return
+    raise InvalidArgumentsError(f"{name} {said}", where=name, hint=hint)
+
+
 def _not_text(name: str, key: object, value: Json) -> InvalidArgumentsError:
     return InvalidArgumentsError(
         f"{name} must hold texts alone: {quote(str(key))} is {json_name(value)}",
@@ -328,13 +376,31 @@ def _out_of_range(name: str, low: int, high: int | None, value: int) -> InvalidA
     )
 
 
-def _schema_of(declared: Argument) -> dict[str, Json]:
-    schema: dict[str, Json] = {"type": _SCHEMA_TYPES[declared.kind]}
+def _schema_of(declared: Mapping[str, Argument]) -> dict[str, Json]:
+    """Raises: TypeError, what a type can't be said with."""
+    named = [each.converted for each in declared.values()]
+    own: dict[str, Json] = {}
+    kinds, common = schema_components(
+        named, schema_hook=partial(_model_schema, own), ref_template=f"{_DEFINITIONS}{{name}}"
+    )
+    schema: dict[str, Json] = {
+        "type": "object",
+        "properties": {
+            name: _described(each, kind)
+            for (name, each), kind in zip(declared.items(), kinds, strict=True)
+        },
+        "required": [name for name, each in declared.items() if each.is_required],
+        "additionalProperties": False,
+    }
+    for name in own.keys() & common.keys():
+        raise TypeError(f"two different types have the name {name}")
+    if own or common:
+        schema["$defs"] = {**common, **own}
+    return schema
+
+
+def _described(declared: Argument, schema: dict[str, Json]) -> dict[str, Json]:
     description = declared.description
-    if declared.kind is dict:
-        schema["additionalProperties"] = {"type": "string"}
-    if not declared.may_be_empty:
-        schema["minLength"] = 1
     if declared.choices:
         schema["enum"] = list(declared.choices)
     if declared.out_of_range == "clamped":
@@ -344,9 +410,45 @@ def _schema_of(declared: Argument) -> dict[str, Json]:
             schema["minimum"] = declared.minimum
         if declared.maximum is not None:
             schema["maximum"] = declared.maximum
-    schema["description"] = description
+    if description:
+        schema["description"] = description
     if declared.default is not ... and declared.default is not None:
-        schema["default"] = declared.default
+        schema["default"] = to_builtins(declared.default, enc_hook=as_model)
+    return schema
+
+
+# Models of pydantic, which a program has loaded that has one.
+
+_DEFINITIONS: Final = "#/$defs/"
+
+
+def from_model(kind: Any, value: object) -> Any:
+    if not hasattr(kind, "model_validate_json"):
+        raise NotImplementedError
+    # By its JSON: strict, and yet a text is what a date or a member of an enum is sent as.
+    source = encode(value)
+    try:
+        return kind.model_validate_json(source, strict=True)
+    except ValueError as error:
+        first = cast("Any", error).errors()[0]
+        path = "".join(f"[{e}]" if isinstance(e, int) else f".{e}" for e in first["loc"])
+        raise ValueError(f"{first['msg']}{_AT}${path}") from None
+
+
+def as_model(value: Any) -> Any:
+    if not hasattr(value, "model_dump"):
+        raise NotImplementedError(f"{type(value).__name__} is not JSON")
+    return value.model_dump(mode="json")
+
+
+def _model_schema(common: dict[str, Json], kind: Any) -> dict[str, Json]:
+    if not hasattr(kind, "model_json_schema"):
+        raise NotImplementedError
+    lead = f"{kind.__name__}_"
+    schema = kind.model_json_schema(ref_template=f"{_DEFINITIONS}{lead}{{model}}")
+    for name, each in schema.pop("$defs", {}).items():
+        if common.setdefault(lead + name, each) != each:
+            raise TypeError(f"two different models have the name {name}")
     return schema
 
 

@@ -187,6 +187,9 @@ class Ports(Struct, frozen=True):
     earlier: "Earlier | None" = None
     cancel: Cancel = NEVER
     on_output: "OnOutput | None" = None
+    agent: str = ""
+    call_id: str = ""
+    """Of the call that runs; empty before it does."""
     network: "Witness | None" = None
     """Of the connections of this call, should it open any."""
     payload: Payload | None = None

@@ -171,11 +171,13 @@ OPERATIONS: Final = MappingProxyType(
         "gate": frozenset({"check"}),
         "mcp": frozenset({"call"}),
         "net": frozenset({"connect", "request"}),
-        # A client's own tool, named by its operation: any name is known here.
+        # A tool of a client, or of the program that embeds us, named by its operation: any name
+        # is known here.
         "client": frozenset[str](),
+        "own": frozenset[str](),
     }
 )
-"""Categories and their operations. `client` takes any tool name as operation."""
+"""Categories and their operations. `client` and `own` take any tool name as operation."""
 
 PATH_CATEGORIES: Final = frozenset({"file", "search", "output"})
 """Categories whose target is a workspace-relative path."""

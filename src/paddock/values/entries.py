@@ -89,6 +89,8 @@ NET_REFUSED: Final = "NET_REFUSED"
 
 PLANE_CREATED: Final = "PLANE_CREATED"
 POLICY_LOADED: Final = "POLICY_LOADED"
+POLICY_GIVEN: Final = "POLICY_GIVEN"
+"""A program opened the workspace with a policy of its own."""
 POLICY_TRUSTED: Final = "POLICY_TRUSTED"
 CONFIG_CHANGED: Final = "CONFIG_CHANGED"
 DUAL_GATE: Final = "DUAL_GATE"
@@ -153,6 +155,7 @@ EVENT_TYPES: Final = frozenset(
         NET_REFUSED,
         PLANE_CREATED,
         POLICY_LOADED,
+        POLICY_GIVEN,
         POLICY_TRUSTED,
         CONFIG_CHANGED,
         DUAL_GATE,

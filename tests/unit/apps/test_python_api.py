@@ -717,14 +717,28 @@ def test_a_tool_whose_arguments_cannot_be_bound_is_not_registered(runtime, kind)
         runtime.tools.register(spec, count)
 
 
-@pytest.mark.parametrize("returned", [None, {"a": 1}, paddock.ToolOutput(None, {})])
-def test_a_tool_that_returns_no_text_is_an_error_result_on_record(place, returned):
+@pytest.mark.parametrize(
+    ("returned", "why"),
+    [
+        (1j, "its handler returned complex, which is neither text nor JSON"),
+        ({"a": object()}, "its handler returned dict, which is neither text nor JSON"),
+        (paddock.ToolOutput(None, {}), "the content that its handler returned is not text"),
+    ],
+)
+def test_a_tool_that_returns_no_text_and_no_json_is_an_error_result_on_record(place, returned, why):
     with opened_with(place, lambda _: returned, lambda _: True) as opened:
         refused = opened.call("count_words", {"text": "a"}).refusal
-    kind = type(returned).__name__
-    said = f"'count_words' failed: its handler returned {kind}, not text"
-    assert (refused.code, refused.error) == ("tool.failed", said)
+    assert (refused.code, refused.error) == ("tool.failed", f"'count_words' failed: {why}")
     assert [row["event"] for row in entries(place)][1:] == ["TOOL_INTENT", "TOOL_RESULT"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"), [(None, "null"), ({"a": 1}, '{"a":1}'), ((1, "é"), '[1,"é"]')]
+)
+def test_a_value_that_a_tool_returns_is_json_for_the_model(place, returned, said):
+    with opened_with(place, lambda _: returned, lambda _: True) as opened:
+        result = opened.call("count_words", {"text": "a"})
+    assert (result.content, result.details) == (said, {"value": json.loads(said)})
 
 
 async def count_later(arguments: CountArguments) -> str:
@@ -737,20 +751,18 @@ class CountsLater:
 
 
 @pytest.mark.parametrize(
-    "handler", [count_later, CountsLater(), CountsLater().__call__, partial(count_later)]
+    "handler",
+    [
+        count_later,
+        CountsLater(),
+        CountsLater().__call__,
+        partial(count_later),
+        lambda arguments: count_later(replace(arguments)),
+    ],
 )
-def test_a_function_that_has_to_be_awaited_is_not_registered(runtime, handler):
-    with pytest.raises(paddock.ConfigError, match="is async, and nobody awaits it"):
-        runtime.tools.register(COUNT, handler)
-
-
-def test_what_has_to_be_awaited_is_not_left_behind(place):
-    def hands_on(arguments: CountArguments) -> object:
-        return count_later(arguments)
-
-    with opened_with(place, hands_on, lambda _: True) as opened:
-        refused = opened.call("count_words", {"text": "a"}).refusal
-    assert refused.error == "'count_words' failed: its handler returned coroutine, not text"
+def test_a_function_that_has_to_be_awaited_is_awaited(place, handler):
+    with opened_with(place, handler, lambda _: True) as opened:
+        assert opened.call("count_words", {"text": "a b"}).content == "2 words"
 
 
 def test_what_a_tool_says_of_its_own_error_is_what_the_model_reads(place):

@@ -26,7 +26,7 @@ from paddock.assembly.project import Project
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.plane.admin import BudgetTable
-from paddock.plane.agents import NewAgent
+from paddock.plane.agents import AgentSpec
 from paddock.plane.environment import read_environment
 from paddock.providers.failures import FailureKind
 from paddock.providers.scripted import Say, ScriptedCall, ScriptedFailure, ScriptedModel
@@ -240,7 +240,7 @@ def test_a_turn_during_which_the_session_is_closed_comes_to_its_end(place):
 
 
 def test_an_order_during_which_the_session_is_closed_comes_to_its_end(place):
-    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+    create_agent(place.project(), AgentSpec("helper", parent="main", workspace=place.root))
     model = Held(Say("seen"))
     session = place.open(provider=model)
 
@@ -437,7 +437,7 @@ def test_without_contents_the_orders_that_were_not_accepted_are_missed_aloud(pla
 
 
 def test_a_resumed_session_has_spent_what_it_spent_before(place):
-    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+    create_agent(place.project(), AgentSpec("helper", parent="main", workspace=place.root))
     too_large = ScriptedFailure(FailureKind.TOO_LARGE)
     with place.open(*[too_large] * 3, Say("seen", usage=None)) as session:
         session.handle_turn("hello")
@@ -483,7 +483,7 @@ def test_a_session_that_is_open_is_not_opened_a_second_time(place):
 
 def test_a_session_belongs_to_its_agent(place):
     session_id = first_turn(place)
-    create_agent(place.project(), NewAgent("helper", parent="main"))
+    create_agent(place.project(), AgentSpec("helper", parent="main"))
 
     with pytest.raises(UsageError):
         place.open(resume=session_id, agent="helper")
@@ -507,7 +507,7 @@ def test_an_export_holds_every_entry_of_the_session_and_no_other(place):
 
 
 def test_a_child_does_the_task_and_only_its_answer_comes_back(place):
-    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+    create_agent(place.project(), AgentSpec("helper", parent="main", workspace=place.root))
 
     with place.open(Say(calls=(VIEW,)), Say("it says alpha")) as session:
         order = session.delegate("helper", "look at a.txt", 50_000)
@@ -522,7 +522,7 @@ def test_a_child_does_the_task_and_only_its_answer_comes_back(place):
 
 @pytest.mark.parametrize("budget", [0, -1, True, 1.5, "many"])
 def test_a_child_is_given_a_number_of_tokens_or_nothing_is_begun(place, budget):
-    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+    create_agent(place.project(), AgentSpec("helper", parent="main", workspace=place.root))
 
     with place.open() as session, pytest.raises(UsageError, match=f"budget is {budget!r}"):
         session.delegate("helper", "look at a.txt", budget)
@@ -534,7 +534,7 @@ def test_a_child_has_no_more_than_its_parent_may_do(place):
     place.configure(
         '[profiles.standard]\nallow = ["tool:file:*"]\ndeny = ["tool:file:create secret/**"]\n'
     )
-    new = NewAgent("helper", "open", parent="main", workspace=place.root)
+    new = AgentSpec("helper", "open", parent="main", workspace=place.root)
     create_agent(place.project(), new)
 
     with place.open(Say(calls=(write("secret/x"),)), Say("no")) as session:
@@ -545,7 +545,7 @@ def test_a_child_has_no_more_than_its_parent_may_do(place):
 
 
 def test_a_child_has_only_tools_that_both_have(place):
-    new = NewAgent("helper", parent="main", workspace=place.root, toolsets=("search",))
+    new = AgentSpec("helper", parent="main", workspace=place.root, toolsets=("search",))
     create_agent(place.project(), new)
     model = ScriptedModel((Say(calls=(write("b.txt"),)), Say("no")))
 
@@ -557,7 +557,7 @@ def test_a_child_has_only_tools_that_both_have(place):
 
 
 def test_a_childs_tokens_are_the_sessions(place):
-    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+    create_agent(place.project(), AgentSpec("helper", parent="main", workspace=place.root))
 
     with place.open(Say("one")) as session:
         session.delegate("helper", "go", 50_000)
@@ -569,7 +569,7 @@ def test_a_childs_tokens_are_the_sessions(place):
 
 
 def test_what_was_delegated_stands_in_the_sessions_cost(place):
-    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+    create_agent(place.project(), AgentSpec("helper", parent="main", workspace=place.root))
     model = ScriptedModel((*[Say("seen", usage=Usage(100, 50))] * 8, Say("done")))
 
     with place.open(provider=model) as session:
@@ -595,7 +595,7 @@ def test_what_was_delegated_stands_in_the_sessions_cost(place):
 def test_children_side_by_side_each_do_their_part(place):
     names = ["ada", "bea", "cleo"]
     for name in names:
-        create_agent(place.project(), NewAgent(name, parent="main", workspace=place.root))
+        create_agent(place.project(), AgentSpec(name, parent="main", workspace=place.root))
     orders = {}
 
     with open_session(place.project(), SessionWish(listener=place.heard)) as session:
@@ -632,7 +632,7 @@ def test_a_damaged_ledger_shows_no_sessions(place):
 
 @pytest.mark.parametrize("agent", ["main", "stranger", "nobody", "../x"])
 def test_only_a_descendant_is_delegated_to(place, agent):
-    create_agent(place.project(), NewAgent("stranger", "open", workspace=place.root))
+    create_agent(place.project(), AgentSpec("stranger", "open", workspace=place.root))
 
     with place.open() as session, pytest.raises(UsageError):
         session.delegate(agent, "go")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError, PaddockError, UsageError
-from paddock.plane.agents import AgentRecord, AgentStore, NewAgent, RemovedAgent
+from paddock.plane.agents import AgentRecord, AgentSpec, AgentStore, RemovedAgent
 from paddock.plane.create import open_plane
 from paddock.plane.discover import ProjectRoot, register_bare_plane
 from paddock.plane.layout import PlaneLayout
@@ -31,7 +31,7 @@ def declare(store: AgentStore, name: str, /, **fields: object) -> Path:
 
 def test_an_agent_that_was_created_is_read_back_as_it_is(store, project):
     permissions = Permissions(read=("docs/**",), write=(), forbidden=("docs/secret*",))
-    new = NewAgent("writer", "careful", project, "main", ("workspace", "search"), permissions)
+    new = AgentSpec("writer", "careful", project, "main", ("workspace", "search"), permissions)
     record = store.create(new)
     assert record.agent == Agent(
         name="writer",
@@ -49,7 +49,7 @@ def test_an_agent_that_was_created_is_read_back_as_it_is(store, project):
 
 
 def test_an_agent_without_a_workspace_has_its_own_in_the_plane(store):
-    record = store.create(NewAgent("helper"))
+    record = store.create(AgentSpec("helper"))
     assert record.workspace == store.layout.agent_workspace("helper")
     assert record.owns_workspace
     assert record.workspace.is_dir()
@@ -64,8 +64,8 @@ def test_what_a_declaration_leaves_out_has_its_default(store):
 
 
 def test_the_chain_names_the_agent_first_and_the_eldest_last(store):
-    store.create(NewAgent("child", parent="main"))
-    store.create(NewAgent("grandchild", parent="child"))
+    store.create(AgentSpec("child", parent="main"))
+    store.create(AgentSpec("grandchild", parent="child"))
     assert [agent.name for agent in store.chain("grandchild")] == ["grandchild", "child", "main"]
     assert [agent.name for agent in store.chain("main")] == ["main"]
 
@@ -76,7 +76,7 @@ def test_the_chain_names_the_agent_first_and_the_eldest_last(store):
 )
 def test_a_name_that_is_none_is_refused_and_nothing_is_made(store, name):
     before = sorted(os.listdir(store.layout.agents))
-    for act in (lambda: store.create(NewAgent(name)), lambda: store.read(name)):
+    for act in (lambda: store.create(AgentSpec(name)), lambda: store.read(name)):
         with pytest.raises(UsageError, match="not an agent's name"):
             act()
     with pytest.raises(UsageError, match="not an agent's name"):
@@ -86,13 +86,13 @@ def test_a_name_that_is_none_is_refused_and_nothing_is_made(store, name):
 
 @pytest.mark.parametrize("name", ["a", "0", "a.b_c-d", "a" * 64])
 def test_a_name_that_fits_is_accepted(store, name):
-    assert store.create(NewAgent(name)).agent.name == name
+    assert store.create(AgentSpec(name)).agent.name == name
 
 
 def test_an_agent_is_never_replaced(store):
-    store.create(NewAgent("one", "first"))
+    store.create(AgentSpec("one", "first"))
     with pytest.raises(UsageError, match="already"):
-        store.create(NewAgent("one", "second"))
+        store.create(AgentSpec("one", "second"))
     assert store.read("one").agent.profile == "first"
 
 
@@ -103,7 +103,7 @@ def test_of_many_that_create_one_name_exactly_one_wins(store):
     def create(profile: str) -> None:
         start.wait()
         try:
-            answers.append(store.create(NewAgent("one", profile)).agent.profile)
+            answers.append(store.create(AgentSpec("one", profile)).agent.profile)
         except UsageError:
             answers.append("")
 
@@ -119,13 +119,13 @@ def test_of_many_that_create_one_name_exactly_one_wins(store):
 @pytest.mark.parametrize(
     ("new", "message"),
     [
-        (NewAgent("x", toolsets=("shell", "nuclear")), "unknown toolset 'nuclear'"),
-        (NewAgent("x", toolsets=("core",)), "'core' is never declared"),
-        (NewAgent("x", toolsets=("development",)), "never declared"),
-        (NewAgent("x", profile=""), "not a profile's name"),
-        (NewAgent("x", profile="a\nb"), "not a profile's name"),
-        (NewAgent("x", parent="nobody"), "there is no agent 'nobody'"),
-        (NewAgent("x", workspace=Path("/does/not/exist")), "there is no directory"),
+        (AgentSpec("x", toolsets=("shell", "nuclear")), "unknown toolset 'nuclear'"),
+        (AgentSpec("x", toolsets=("core",)), "'core' is never declared"),
+        (AgentSpec("x", toolsets=("development",)), "never declared"),
+        (AgentSpec("x", profile=""), "not a profile's name"),
+        (AgentSpec("x", profile="a\nb"), "not a profile's name"),
+        (AgentSpec("x", parent="nobody"), "there is no agent 'nobody'"),
+        (AgentSpec("x", workspace=Path("/does/not/exist")), "there is no directory"),
     ],
 )
 def test_what_cannot_be_is_refused_and_leaves_nothing(store, new, message):
@@ -138,11 +138,11 @@ def test_the_root_of_a_bare_plane_is_a_workspace_and_its_inside_is_none(tmp_path
     store = AgentStore(PlaneLayout(tmp_path / "bare", PlaneKind.BARE), environment)
     store.layout.config.mkdir(parents=True)
     store.layout.agents.mkdir()
-    record = store.create(NewAgent("ops", workspace=store.layout.root))
+    record = store.create(AgentSpec("ops", workspace=store.layout.root))
     assert store.read("ops") == record
     for inside in (store.layout.config, store.layout.agents, store.layout.hot):
         with pytest.raises(ConfigError, match="overlap"):
-            store.create(NewAgent("spy", workspace=inside))
+            store.create(AgentSpec("spy", workspace=inside))
 
 
 @pytest.mark.parametrize("toolset", ["core", "development"])
@@ -150,7 +150,7 @@ def test_on_a_bare_plane_too_no_agent_declares_the_admins_toolsets(tmp_path, env
     store = AgentStore(PlaneLayout(tmp_path / "bare", PlaneKind.BARE), environment)
     store.layout.agents.mkdir(parents=True)
     with pytest.raises(UsageError, match="is never declared"):
-        store.create(NewAgent("spy", toolsets=(toolset,)))
+        store.create(AgentSpec("spy", toolsets=(toolset,)))
     declare(store, "spy", toolsets=[toolset])
     with pytest.raises(ConfigError, match="is never declared"):
         store.read("spy")
@@ -165,11 +165,11 @@ def test_the_admin_of_a_bare_plane_comes_from_its_configuration_alone(tmp_path, 
     layout = PlaneLayout(tmp_path / "bare", PlaneKind.BARE)
     layout.agents.mkdir(parents=True)
     store = AgentStore(layout, environment, admin_of(layout))
-    store.create(NewAgent("zoe"))
+    store.create(AgentSpec("zoe"))
     assert store.names() == ("admin", "zoe")
     assert store.read("admin") == admin_of(layout)
     with pytest.raises(UsageError, match="there is an agent 'admin' already"):
-        store.create(NewAgent("admin"))
+        store.create(AgentSpec("admin"))
     assert os.listdir(layout.agents) == ["zoe"]
 
 
@@ -200,12 +200,12 @@ def test_a_workspace_that_overlaps_paddocks_own_files_is_refused(store, environm
     )
     for place in places:
         with pytest.raises(ConfigError):
-            store.create(NewAgent("spy", workspace=place))
+            store.create(AgentSpec("spy", workspace=place))
         declare(store, "spy", workspace=str(place))
         with pytest.raises(ConfigError):
             store.read("spy")
         store.layout.agent_file("spy").unlink()
-    assert store.create(NewAgent("fine", workspace=project)).workspace == project
+    assert store.create(AgentSpec("fine", workspace=project)).workspace == project
 
 
 def test_a_workspace_in_another_bare_plane_is_refused(store, environment, project, tmp_path):
@@ -213,18 +213,18 @@ def test_a_workspace_in_another_bare_plane_is_refused(store, environment, projec
     other = tmp_path / "other"
     (other / "HOT").mkdir(parents=True)
     (tmp_path / "link").symlink_to(other / "HOT")
-    assert store.create(NewAgent("before", workspace=other)).workspace == other
+    assert store.create(AgentSpec("before", workspace=other)).workspace == other
     register_bare_plane(other, environment)
     for place in (other, other / "HOT", tmp_path / "link"):
         with pytest.raises(ConfigError, match="lies in the bare plane"):
-            store.create(NewAgent("spy", workspace=place))
+            store.create(AgentSpec("spy", workspace=place))
         declare(store, "spy", workspace=str(place))
         with pytest.raises(ConfigError, match="lies in the bare plane"):
             store.read("spy")
         store.layout.agent_file("spy").unlink()
     with pytest.raises(ConfigError, match="lies in the bare plane"):
         store.read("before")
-    assert store.create(NewAgent("fine", workspace=project)).workspace == project
+    assert store.create(AgentSpec("fine", workspace=project)).workspace == project
 
 
 def test_a_new_workspace_is_none_in_what_looks_like_a_plane(store, tmp_path):
@@ -233,7 +233,7 @@ def test_a_new_workspace_is_none_in_what_looks_like_a_plane(store, tmp_path):
     (config / "admin_config.json").write_bytes(b"{}")
     for place in (tmp_path / "other", config):
         with pytest.raises(ConfigError, match="lies in the bare plane"):
-            store.create(NewAgent("spy", workspace=place))
+            store.create(AgentSpec("spy", workspace=place))
     # An agent that is there stays: anybody who can write a file could take it away.
     declare(store, "mine", workspace=str(tmp_path / "other"))
     assert store.read("mine").workspace == tmp_path / "other"
@@ -242,22 +242,22 @@ def test_a_new_workspace_is_none_in_what_looks_like_a_plane(store, tmp_path):
 def test_a_new_workspace_holds_no_plane_and_one_that_is_there_may(store, environment, project):
     register_bare_plane(project / "sub" / "plane", environment)
     with pytest.raises(ConfigError, match="plane' lies in the workspace"):
-        store.create(NewAgent("spy", workspace=project))
+        store.create(AgentSpec("spy", workspace=project))
     assert store.read("main").workspace == project
-    assert store.create(NewAgent("child", workspace=project, parent="main")).workspace == project
+    assert store.create(AgentSpec("child", workspace=project, parent="main")).workspace == project
 
 
 def test_a_workspace_that_a_link_leads_into_the_plane_is_refused(store, project):
     (project / "link").symlink_to(store.layout.hot)
     with pytest.raises(ConfigError):
-        store.create(NewAgent("spy", workspace=project / "link"))
+        store.create(AgentSpec("spy", workspace=project / "link"))
     declare(store, "spy", workspace=str(project / "link"))
     with pytest.raises(ConfigError):
         store.read("spy")
 
 
 def test_an_own_workspace_that_is_a_link_elsewhere_is_refused(store):
-    record = store.create(NewAgent("x"))
+    record = store.create(AgentSpec("x"))
     record.workspace.rmdir()
     record.workspace.symlink_to(store.layout.hot)
     with pytest.raises(ConfigError, match="overlap"):
@@ -270,7 +270,7 @@ def test_a_declared_workspace_whose_place_a_link_took_is_refused(store, tmp_path
     for name in ("work", "other"):
         (tmp_path / name / "place").mkdir(parents=True)
     workspace = tmp_path / "work" / "place"
-    record = store.create(NewAgent("x", workspace=workspace))
+    record = store.create(AgentSpec("x", workspace=workspace))
     assert store.read("x") == record
     (tmp_path / swapped).rename(tmp_path / "aside")
     target = tmp_path / swapped.replace("work", "other")
@@ -284,7 +284,7 @@ def test_a_declared_workspace_whose_place_a_link_took_is_refused(store, tmp_path
 
 
 def test_an_own_workspace_in_whose_place_stands_a_link_to_anothers_is_refused(store):
-    record, other = store.create(NewAgent("x")), store.create(NewAgent("y"))
+    record, other = store.create(AgentSpec("x")), store.create(AgentSpec("y"))
     record.workspace.rmdir()
     record.workspace.symlink_to(other.workspace)
     with pytest.raises(ConfigError, match="is reached through a link, and is"):
@@ -294,7 +294,7 @@ def test_an_own_workspace_in_whose_place_stands_a_link_to_anothers_is_refused(st
 
 def test_a_link_to_a_workspace_is_resolved_when_its_agent_is_made(store, project, tmp_path):
     (tmp_path / "link").symlink_to(project)
-    assert store.create(NewAgent("x", workspace=tmp_path / "link")).workspace == project
+    assert store.create(AgentSpec("x", workspace=tmp_path / "link")).workspace == project
     assert store.read("x").workspace == project
 
 
@@ -309,7 +309,7 @@ def test_a_clients_folder_is_no_workspace(store, project, environment, place, wh
     agents = AgentStore(store.layout, given)
     (base / place).mkdir(parents=True)
     with pytest.raises(ConfigError, match="where a coding agent's client keeps its settings"):
-        agents.create(NewAgent("spy", workspace=base / place))
+        agents.create(AgentSpec("spy", workspace=base / place))
     declare(agents, "spy", workspace=str(base / place))
     with pytest.raises(ConfigError, match="where a coding agent's client keeps its settings"):
         agents.read("spy")
@@ -319,38 +319,38 @@ def test_a_work_tree_that_a_client_made_in_its_folder_is_a_workspace(store, envi
     for base in (environment.home / ".codex", project / ".claude"):
         tree = base / "worktrees" / "one"
         tree.mkdir(parents=True)
-        assert store.create(NewAgent(base.name[1:], workspace=tree)).workspace == tree
+        assert store.create(AgentSpec(base.name[1:], workspace=tree)).workspace == tree
 
 
 def test_a_client_whose_folder_holds_the_home_closes_no_project(store, environment, project):
     named = str(environment.home.parent)
     given = replace(environment, variables=(("CLAUDE_CONFIG_DIR", named), ("CODEX_HOME", "work")))
-    made = AgentStore(store.layout, given).create(NewAgent("fine", workspace=project))
+    made = AgentStore(store.layout, given).create(AgentSpec("fine", workspace=project))
     assert made.workspace == project
 
 
 def test_two_agents_may_share_one_workspace(store):
-    first = store.create(NewAgent("first"))
-    second = store.create(NewAgent("second", workspace=first.workspace))
+    first = store.create(AgentSpec("first"))
+    second = store.create(AgentSpec("second", workspace=first.workspace))
     assert second.workspace == first.workspace
 
 
 def test_a_childs_workspace_is_its_parents_or_its_own(store, project, tmp_path):
     (tmp_path / "project-evil").mkdir()
     (tmp_path / "link").symlink_to(project)
-    store.create(NewAgent("same", workspace=project, parent="main"))
-    store.create(NewAgent("linked", workspace=tmp_path / "link", parent="main"))
-    store.create(NewAgent("own", parent="main"))
+    store.create(AgentSpec("same", workspace=project, parent="main"))
+    store.create(AgentSpec("linked", workspace=tmp_path / "link", parent="main"))
+    store.create(AgentSpec("own", parent="main"))
     with pytest.raises(ConfigError, match="is not that of its parent"):
-        store.create(NewAgent("out", workspace=tmp_path / "project-evil", parent="main"))
-    assert store.create(NewAgent("out", workspace=tmp_path / "project-evil")).agent.parent is None
+        store.create(AgentSpec("out", workspace=tmp_path / "project-evil", parent="main"))
+    assert store.create(AgentSpec("out", workspace=tmp_path / "project-evil")).agent.parent is None
 
 
 def test_a_child_works_in_no_part_of_its_parents_workspace(store, project):
     # What a pattern of the parent's policy says of `sub/keep.md` would not be about `keep.md`.
     (project / "sub").mkdir()
     with pytest.raises(ConfigError, match="is not that of its parent") as caught:
-        store.create(NewAgent("inside", workspace=project / "sub", parent="main"))
+        store.create(AgentSpec("inside", workspace=project / "sub", parent="main"))
     assert caught.value.where == "--workspace"
     assert caught.value.hint.startswith("give it the parent's workspace, or none")
     assert store.names() == ("main",)
@@ -362,11 +362,11 @@ def test_a_child_works_in_no_part_of_its_parents_workspace(store, project):
 
 
 def test_a_child_has_no_toolset_that_its_parent_lacks(store):
-    store.create(NewAgent("reader", toolsets=("search",)))
+    store.create(AgentSpec("reader", toolsets=("search",)))
     with pytest.raises(ConfigError, match="lacks: shell") as caught:
-        store.create(NewAgent("child", parent="reader", toolsets=("search", "shell")))
+        store.create(AgentSpec("child", parent="reader", toolsets=("search", "shell")))
     assert caught.value.where == "--toolsets"
-    assert store.create(NewAgent("child", parent="reader")).agent.toolsets == ("search",)
+    assert store.create(AgentSpec("child", parent="reader")).agent.toolsets == ("search",)
     declare(store, "other", parent="reader", toolsets=["shell"])
     with pytest.raises(ConfigError, match="lacks: shell"):
         store.chain("other")
@@ -457,11 +457,11 @@ def test_a_chain_has_an_end(store):
         declare(store, f"a{number + 1}", **({"parent": f"a{number}"} if number else {}))
     assert len(store.chain(f"a{limits.agent_chain_max}")) == limits.agent_chain_max
     with pytest.raises(ConfigError, match="ancestors"):
-        store.create(NewAgent("last", parent=f"a{limits.agent_chain_max}"))
+        store.create(AgentSpec("last", parent=f"a{limits.agent_chain_max}"))
 
 
 def test_a_removed_agent_is_gone_and_its_files_are_not(store):
-    record = store.create(NewAgent("x", "first"))
+    record = store.create(AgentSpec("x", "first"))
     (record.workspace / "notes.md").write_text("mine")
     declaration = record.file.read_bytes()
     kept = record.file.with_name("agent.removed-1.json")
@@ -469,26 +469,26 @@ def test_a_removed_agent_is_gone_and_its_files_are_not(store):
     assert store.names() == ("main",)
     assert kept.read_bytes() == declaration
     assert (record.workspace / "notes.md").read_text() == "mine"
-    assert store.create(NewAgent("x", "second")).agent.profile == "second"
+    assert store.create(AgentSpec("x", "second")).agent.profile == "second"
     assert store.remove("x").kept == record.file.with_name("agent.removed-2.json")
     assert kept.read_bytes() == declaration
 
 
 def test_the_token_of_a_removed_agent_is_void_and_is_not_the_next_ones(store):
     place = (store.layout, store.environment)
-    store.create(NewAgent("x", "first"))
+    store.create(AgentSpec("x", "first"))
     tokens = {name: make_token(*place, name) for name in ("x", "main")}
     store.remove("x")
     found = [find_bearer(*place, tokens[name]).agent for name in ("x", "main")]
     assert found == [None, "main"]
     # One that is left over, as by a declaration that was removed by hand.
     left = make_token(*place, "x")
-    store.create(NewAgent("x", "second"))
+    store.create(AgentSpec("x", "second"))
     assert find_bearer(*place, left).agent is None
 
 
 def test_a_parent_cannot_be_removed_before_its_children(store):
-    store.create(NewAgent("child", parent="main"))
+    store.create(AgentSpec("child", parent="main"))
     with pytest.raises(UsageError, match="is the parent of child"):
         store.remove("main")
     assert store.names() == ("child", "main")
@@ -509,7 +509,11 @@ def test_a_directory_that_is_a_link_declares_nobody(store, project):
     evil.mkdir()
     (evil / "agent.json").write_text('{"name": "evil", "profile": "open"}')
     (store.layout.agents / "evil").symlink_to(evil)
-    for act in (lambda: store.read("evil"), store.read_all, lambda: store.create(NewAgent("evil"))):
+    for act in (
+        lambda: store.read("evil"),
+        store.read_all,
+        lambda: store.create(AgentSpec("evil")),
+    ):
         with pytest.raises(ConfigError, match="is not a directory"):
             act()
 
@@ -524,7 +528,7 @@ def test_agents_that_is_a_link_declares_nobody_and_a_real_one_does(store, projec
         store.names,
         store.read_all,
         lambda: store.read("kid"),
-        lambda: store.create(NewAgent("new")),
+        lambda: store.create(AgentSpec("new")),
         lambda: store.remove("kid"),
     ):
         with pytest.raises(ConfigError, match="is not a directory"):

@@ -110,7 +110,7 @@ def test_a_rule_that_is_stricter_in_a_part_alone_is_a_grant(rule, said):
 STANDARD = (
     """[profiles.standard]
 allow = [RULES]
-otherwise = { "tool:mcp:*" = "ask", "tool:shell:*" = "confine", "tool:client:*" = "ask" }
+otherwise = { "tool:mcp:*" = "ask", "tool:shell:*" = "confine", "tool:client:*" = "ask", "tool:own:*" = "ask" }
 """
 ).replace("RULES", ", ".join(f'"{rule.pattern.text}"' for rule in presets()[1].rules))
 

@@ -30,7 +30,7 @@ from paddock.apps.command import (
 from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.project import is_made_with_dev, read_project, report_of
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.agents import AgentRecord, NewAgent
+from paddock.plane.agents import AgentRecord, AgentSpec
 from paddock.plane.create import PACKAGES_TEMPLATE, POLICY_TEMPLATE
 from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import ToolProfile, operator_key_path
@@ -255,7 +255,7 @@ def _create(options: Options, console: Console) -> Reply:
         workspace = Path(console.directory / options.workspace)
     if options.toolsets is not None:
         toolsets = tuple(part.strip() for part in options.toolsets.split(","))
-    new = NewAgent(options.name, options.profile, workspace, options.parent, toolsets)
+    new = AgentSpec(options.name, options.profile, workspace, options.parent, toolsets)
     record = create_agent(project, new)
     said = f"made agent {record.agent.name}; it works in {record.workspace}"
     return Reply({"status": "ok", "agent": _json(record)}, said)

@@ -20,7 +20,7 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.errors import HostError
-from paddock.plane.agents import NewAgent
+from paddock.plane.agents import AgentSpec
 from tests.support.admin_program import SANDBOXES
 from tests.support.admin_shells import RISKY, Site, new_plane
 from tests.support.wire_server import Hang, WireServer
@@ -204,7 +204,7 @@ class Learner(PlainKeyboard):
 
 def test_a_resumed_session_is_shown_and_completed_as_its_own_agent(project):
     opened = open_project(project.here, project.environment())
-    create_agent(opened, NewAgent("loose", toolsets=("search",)))
+    create_agent(opened, AgentSpec("loose", toolsets=("search",)))
     variables = project.variables()
     with open_session(opened, SessionWish(agent="loose", variables=variables)) as session:
         before = session.session_id

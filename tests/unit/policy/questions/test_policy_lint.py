@@ -483,9 +483,15 @@ otherwise = {{ {} }}"""
     [
         ('extends = "standard"\ndeny = ["tool:file:delete"]', None),
         ('allow = ["tool:*"]', None),
-        (ASKS.format("tool:file:*", '"tool:shell:*" = "ask"'), "'otherwise ask tool:mcp:*'"),
         (
-            ASKS.format("tool:file:view", '"tool:shell:*" = "ask", "tool:mcp:*" = "ask"'),
+            ASKS.format("tool:file:*", '"tool:shell:*" = "ask", "tool:own:*" = "ask"'),
+            "'otherwise ask tool:mcp:*'",
+        ),
+        (
+            ASKS.format(
+                "tool:file:view",
+                '"tool:shell:*" = "ask", "tool:mcp:*" = "ask", "tool:own:*" = "ask"',
+            ),
             "'tool:file:*'",
         ),
     ],
