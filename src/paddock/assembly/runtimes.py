@@ -62,6 +62,7 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller, KeptContents
 from paddock.runtime.runtime import Runtime, has_to_be_awaited
+from paddock.storage.atomic import make_directories
 from paddock.storage.history import History
 from paddock.storage.locks import Late
 from paddock.tools.spec import HEADS, Ports, Tool
@@ -197,6 +198,23 @@ class LazyShell:
             if self._journal is None:
                 self._journal = self._held.enter_context(open_journal(self._ground.project))
             return self._journal
+
+
+class LazyMemory:
+    """What an agent remembers, in the plane: a directory of its own, made at its first use."""
+
+    def __init__(self, project: Project, agent: str) -> None:
+        directory = project.layout.agent_memories(agent)
+
+        def open_it() -> Workspace:
+            make_directories(directory)
+            return Workspace.open(str(directory))
+
+        self.opened = Late(open_it)
+
+    def close(self) -> None:
+        if self.opened.made is not None:
+            self.opened.made.close()
 
 
 def _nobody(tool: str, arguments: Mapping[str, Json]) -> None:
@@ -390,11 +408,12 @@ def open_runtime(
             on_directory,
         )
         shell = held.enter_context(closing(LazyShell(ground)))
+        memory = held.enter_context(closing(LazyMemory(project, ground.agent)))
         inbox = partial(open_inbox, project)
         context = Context(
             registry=registry,
             judge=judge,
-            ports=_ports(ground, judge, shell),
+            ports=_ports(ground, judge, shell, memory),
             ledger=ledger,
             approver=InboxApprover(approver, inbox),
             keeper=InboxApprover(NoApprover(), inbox),
@@ -439,7 +458,9 @@ def _after_write(
     return after_write
 
 
-def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
+def _ports(
+    ground: ShellGround, judge: PolicyJudge, shell: LazyShell, memory: "LazyMemory"
+) -> Ports:
     project = ground.project
     is_bare = project.layout.kind is PlaneKind.BARE
     return Ports(
@@ -451,6 +472,7 @@ def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
         gates=partial(_check_gates, project, ground.agent) if is_bare else None,
         limits=ground.policy.settings.limits,
         earlier=PlaneEarlier(project, ground.agent),
+        memory=memory.opened.get,
     )
 
 

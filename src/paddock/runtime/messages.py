@@ -8,7 +8,7 @@ knows has no call that runs: the arguments of the last one may be half of what w
 meant, and an SDK completes them silently. One that gives no reason is taken as whole.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
@@ -37,6 +37,49 @@ _CHAT_ENDS: Final = frozenset({"tool_calls", "function_call", "stop"})
 _COMPLETED: Final = frozenset({"completed"})
 
 
+class NativeName(Struct, frozen=True):
+    """A tool type of a provider; `output` is the type of the block that answers its calls."""
+
+    provider: str
+    schema: Mapping[str, Json]
+    output: str
+    becomes: tuple[str, ...]
+    """Tools of ours; it is offered to an agent that has one of them."""
+
+
+_EDITOR: Final = {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}
+NATIVE_CALLS: Final[Mapping[str, NativeName]] = {
+    "str_replace_based_edit_tool": NativeName(
+        "anthropic", _EDITOR, "tool_result", ("view", "create_file", "str_replace", "insert_text")
+    ),
+    "bash": NativeName(
+        "anthropic", {"type": "bash_20250124", "name": "bash"}, "tool_result", ("run_shell",)
+    ),
+    "memory": NativeName(
+        "anthropic", {"type": "memory_20250818", "name": "memory"}, "tool_result", ("memory_view",)
+    ),
+    "apply_patch_call": NativeName(
+        "openai-responses",
+        {"type": "apply_patch"},
+        "apply_patch_call_output",
+        ("create_file", "patch_file", "delete_file"),
+    ),
+    "shell_call": NativeName(
+        "openai-responses",
+        {"type": "shell", "environment": {"type": "local"}},
+        "shell_call_output",
+        ("run_shell",),
+    ),
+}
+"""By the name in a message: of a tool, or of a type of item; see `runtime.native`."""
+_NATIVE_ITEMS: Final = {
+    "apply_patch_call": ("operation", ("type", "path", "diff")),
+    "shell_call": ("action", ("commands", "timeout_ms", "max_output_length")),
+}
+# The client does the work, so such an item may be in progress when its turn is complete.
+_AWAITED: Final = frozenset({"completed", "in_progress"})
+
+
 class Dialect(Struct, frozen=True):
     read: Callable[[object], list[Asked]]
     write: Callable[[list[ToolResult]], list[dict[str, Json]]]
@@ -44,6 +87,10 @@ class Dialect(Struct, frozen=True):
 
 def dialect_of(provider: str) -> Dialect:
     return _known(provider, _DIALECTS)
+
+
+def call_of(asked: Asked) -> ToolCall:
+    return asked.call if isinstance(asked, Malformed) else asked
 
 
 def _get(value: object, name: str) -> Any:
@@ -167,16 +214,22 @@ def _read_responses(message: object) -> list[Asked]:
     refusal = _why_not(message, "status", _COMPLETED)
     if refusal is None and any(_has_refusal(item) for item in items):
         refusal = _dropped("the model declined")
-    return [
-        _asked(
-            _get(item, "call_id"),
-            _get(item, "name"),
-            _get(item, "arguments"),
-            refusal or _why_not(item, "status", _COMPLETED),
-        )
-        for item in items
-        if _get(item, "type") == "function_call"
-    ]
+    asked: list[Asked] = []
+    for item in items:
+        kind, call_id = _get(item, "type"), _get(item, "call_id")
+        if kind == "function_call":
+            why = refusal or _why_not(item, "status", _COMPLETED)
+            asked.append(_asked(call_id, _get(item, "name"), _get(item, "arguments"), why))
+        elif kind in _NATIVE_ITEMS:
+            why = refusal or _why_not(item, "status", _AWAITED)
+            asked.append(_asked(call_id, kind, _native_arguments(item, kind), why))
+    return asked
+
+
+def _native_arguments(item: object, kind: str) -> dict[str, Json]:
+    holder, names = _NATIVE_ITEMS[kind]
+    given = {name: _get(_get(item, holder), name) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _has_refusal(item: object) -> bool:
@@ -202,6 +255,21 @@ Spec = ToolSpec[Any]
 def schemas_for(provider: str, specs: Sequence[Spec]) -> list[dict[str, Json]]:
     form = _known(provider, _FORMS)
     return [form(spec) for spec in specs]
+
+
+def native_names(provider: str) -> frozenset[str]:
+    return frozenset(name for name, each in NATIVE_CALLS.items() if each.provider == provider)
+
+
+def native_schemas(provider: str, tools: Collection[str]) -> list[dict[str, Json]]:
+    """The provider's own tool types for an agent that has `tools`. Raises: UsageError."""
+    native = [each for each in NATIVE_CALLS.values() if each.provider == provider]
+    if not native:
+        known = sorted({each.provider for each in NATIVE_CALLS.values()})
+        raise UsageError(
+            f"{quote(provider)} has no tools of its own here", hint=f"one of: {', '.join(known)}"
+        )
+    return [dict(each.schema) for each in native if any(name in tools for name in each.becomes)]
 
 
 def _known(provider: str, table: Mapping[str, T]) -> T:

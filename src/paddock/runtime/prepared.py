@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, InternalError, UnknownToolError
-from paddock.runtime.messages import schemas_for
+from paddock.runtime.messages import native_schemas, schemas_for
 from paddock.text.show import quote
 from paddock.tools.spec import Change, Plan, Ports, Tool, ToolOutput
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
@@ -79,13 +79,14 @@ Ran = ToolOutput | Failed
 
 
 class Registry:
-    __slots__ = ("_tools", "_withheld")
+    __slots__ = ("_tools", "_unlisted", "_withheld")
 
     def __init__(
         self, tools: "Iterable[Tool[Any] | ListedTool]" = (), withheld: frozenset[str] = frozenset()
     ) -> None:
         """`withheld` are names that policy would deny at every call: known, and not offered."""
         self._tools: dict[str, Tool[Any] | ListedTool] = {}
+        self._unlisted: set[str] = set()
         self._withheld = withheld
         for tool in tools:
             self.add(tool)
@@ -97,6 +98,8 @@ class Registry:
                 hint="every tool needs a name of its own",
             )
         self._tools[tool.name] = tool
+        if not getattr(tool, "is_offered", True):
+            self._unlisted.add(tool.name)
 
     def get(self, name: str) -> Tool[Any]:
         tool = self._tools.get(name)
@@ -110,10 +113,22 @@ class Registry:
         return tool
 
     def list_all(self) -> list[Tool[Any]]:
-        return [self.get(name) for name in self._tools if name not in self._withheld]
+        hidden = self._withheld | self._unlisted
+        return [self.get(name) for name in self._tools if name not in hidden]
 
-    def for_provider(self, provider: str) -> list[dict[str, Json]]:
-        return schemas_for(provider, [tool.spec for tool in self.list_all()])
+    def for_provider(self, provider: str, *, native: bool = False) -> list[dict[str, Json]]:
+        tools = self.list_all()
+        if not native:
+            return schemas_for(provider, [tool.spec for tool in tools])
+        from paddock.tools.toolsets import TOOLS  # noqa: PLC0415 - for who asks for it
+
+        ours = {tool.name for tool in TOOLS}
+        own = [tool.spec for tool in tools if tool.name not in ours]
+        have = self._tools.keys() - self._withheld
+        return [*native_schemas(provider, have), *schemas_for(provider, own)]
+
+    def has(self, name: str) -> bool:
+        return name in self._tools
 
     def only(self, toolsets: Iterable[str]) -> "Registry":
         wanted = frozenset(toolsets)

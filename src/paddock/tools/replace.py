@@ -5,7 +5,7 @@ sent. Where the places are and what is spliced is `text`'s business.
 """
 
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.errors import (
     AmbiguousMatchError,
+    InvalidArgumentsError,
     PathNotFoundError,
     StringNotFoundError,
     TextEncodingError,
+    TextTooLargeError,
     TextUnchangedError,
 )
 from paddock.text.edit import (
@@ -38,6 +40,7 @@ from paddock.tools.arguments import (
     WORKSPACE_FAILURE,
     ArgumentType,
     flag,
+    needed_integer,
     needed_text,
     optional_text,
     plain_text,
@@ -211,6 +214,9 @@ class StrReplacePlan(Struct, frozen=True):
     if_version: str | None
     actions: tuple[Action, ...]
 
+    def edit(self, name: str, *, may_view: bool) -> Replacement:
+        return Replacement(name, self.old, self.new, _WORDING, may_view=may_view)
+
 
 _WORDING: Final = Wording(
     not_found="old_str not found in {name}",
@@ -219,31 +225,25 @@ _WORDING: Final = Wording(
 )
 
 
-class StrReplace:
-    """Exactly one match or an error; every byte that is not named stays."""
+class _EditsOneFile:
+    """What the tools have in common whose plan makes an edit; it says what it did in a snippet."""
 
-    def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> StrReplacePlan:
-        old, new = require_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
-        path = ports.workspace.resolve_write(arguments.path)
-        actions = path_actions("file", "str_replace", path)
-        return StrReplacePlan(path, old, new, arguments.if_version, actions)
-
-    def pin(self, plan: StrReplacePlan, ports: Ports) -> tuple[StrReplacePlan, str]:
+    def pin(self, plan: Any, ports: Ports) -> tuple[Any, str]:
         found = pinned_file(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 
-    def run(self, plan: StrReplacePlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: "StrReplacePlan | InsertPlan | PatchPlan", ports: Ports) -> ToolOutput:
         name = plan.path.asked.relative
         # Threat: an agent that may edit a file and not view it would read it in the answer.
         may_view = ports.shown.may_view(plan.path.real.relative)
-        edit = Replacement(name, plan.old, plan.new, _WORDING, may_view=may_view)
+        edit = plan.edit(name, may_view=may_view)
         with telling_what_changed(plan.if_version, plan.path.real, ports):
             receipt = edit_file(ports.workspace, plan.path, edit, if_version=plan.if_version)
         spliced = edit.spliced
         snippet = "[its neighbourhood is not yours to view]"
-        if may_view and spliced is not None:
-            snippet = snippet_around(spliced)
-        said = [f"edited {show_name(name)}", *(f"[{note}]" for note in receipt.notes), snippet]
+        if may_view:
+            snippet = "" if spliced is None else snippet_around(spliced)
+        said = [f"edited {show_name(name)}", *(f"[{note}]" for note in receipt.notes)]
         details = {
             "path": absolute(ports.workspace, plan.path.asked),
             "action": "edited",
@@ -253,9 +253,20 @@ class StrReplace:
             "success": True,
             "error": None,
         }
+        content = "\n".join([*said, *filter(None, (snippet,))])
         return ToolOutput(
-            "\n".join(said), details, (change_of_doing(receipt.doing),), receipt.bytes_written
+            content, details, (change_of_doing(receipt.doing),), receipt.bytes_written
         )
+
+
+class StrReplace(_EditsOneFile):
+    """Exactly one match or an error; every byte that is not named stays."""
+
+    def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> StrReplacePlan:
+        old, new = require_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
+        path = ports.workspace.resolve_write(arguments.path)
+        actions = path_actions("file", "str_replace", path)
+        return StrReplacePlan(path, old, new, arguments.if_version, actions)
 
 
 STR_REPLACE: Final = ToolSpec(
@@ -387,3 +398,151 @@ EDIT_FILE_DEV: Final = ToolSpec(
 
 def edit_file_dev_tool() -> Tool[EditFileDevArguments]:
     return Tool(EDIT_FILE_DEV, EditFileDev())
+
+
+# What the tools of providers do besides; see `runtime.native`.
+
+
+class _ByPlace(Struct):
+    name: str
+    spliced: Spliced | None = None
+
+    def require_editable(self, content: bytes, *given: bytes) -> None:
+        """Raises: TextError unless it is UTF-8, or what comes is ASCII, between whole lines."""
+        try:
+            require_text(content, self.name)
+        except TextEncodingError:
+            if not all(map(bytes.isascii, given)):
+                raise
+            require_apart(content, (), self.name)
+
+
+class Insertion(_ByPlace, kw_only=True):
+    """Text behind line `after`, on lines of its own; its newlines become those of the file."""
+
+    after: int
+    text: bytes
+
+    def apply(self, content: bytes) -> Pieces:
+        """Raises: TextError, InvalidArgumentsError: there are not so many lines."""
+        self.require_editable(content, self.text)
+        total = content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
+        if not 0 <= self.after <= total:
+            raise InvalidArgumentsError(
+                f"Invalid `insert_line` parameter: {self.after}. It should be within the range of "
+                f"lines of the file: [0, {total}]",
+                where="insert_line",
+                hint="0 is the beginning of the file; nothing was changed",
+            )
+        at = 0
+        for _ in range(self.after):
+            at = content.find(b"\n", at) + 1 or len(content)
+        text = self.text
+        if at and content[at - 1 : at] != b"\n":
+            text = b"\n" + text
+        elif at < len(content) and not text.endswith(b"\n"):
+            text += b"\n"
+        self.spliced = splice(content, Span(at, at), b"", text)
+        return self.spliced.pieces
+
+
+class InsertArguments(ArgumentType):
+    path: str = needed_text("File to edit, relative to the workspace root.")
+    insert_line: int = needed_integer("The line behind which to insert; 0 is the beginning.")
+    insert_text: str = needed_text("The text to insert, on lines of its own.", is_content=True)
+    if_version: str | None = optional_text(IF_VERSION)
+
+
+class InsertPlan(Struct, frozen=True):
+    path: WritePath
+    after: int
+    text: bytes
+    if_version: str | None
+    actions: tuple[Action, ...]
+
+    def edit(self, name: str, *, may_view: bool) -> Insertion:
+        del may_view
+        return Insertion(name, after=self.after, text=self.text)
+
+
+class InsertText(_EditsOneFile):
+    def resolve(self, arguments: InsertArguments, ports: Ports) -> InsertPlan:
+        text = require_content(arguments.insert_text, "insert_text")
+        path = ports.workspace.resolve_write(arguments.path)
+        actions = path_actions("file", "str_replace", path)
+        return InsertPlan(path, arguments.insert_line, text, arguments.if_version, actions)
+
+
+def insert_text_tool() -> Tool[InsertArguments]:
+    spec = ToolSpec(
+        name="insert_text",
+        title="Insert text",
+        description="Insert text behind a line of a UTF-8 file. Every byte of the file stays.",
+        toolset="workspace",
+        arguments=InsertArguments,
+        effects=Effects(reads_only=False),
+        output_schema=written_schema(["edited"]),
+        failure_details=WORKSPACE_FAILURE,
+    )
+    return Tool(spec, InsertText())
+
+
+class Patch(_ByPlace, kw_only=True):
+    """All hunks of a V4A diff, or none."""
+
+    diff: bytes
+
+    def apply(self, content: bytes) -> Pieces:
+        """Raises: TextError, InvalidArgumentsError: no diff, no place, or nothing would change."""
+        from paddock.text.v4a import patched_content  # noqa: PLC0415 - for who patches
+
+        self.require_editable(content, self.diff)
+        changed = patched_content(content, self.diff)
+        if len(changed) > limits.edited_file_bytes_max:
+            raise TextTooLargeError(
+                f"the file would have {len(changed)} bytes, {limits.edited_file_bytes_max} are "
+                "allowed",
+                hint="nothing was changed",
+            )
+        if changed == content:
+            raise _unchanged(self.name)
+        return (changed,)
+
+
+class PatchArguments(ArgumentType):
+    path: str = needed_text("File to edit, relative to the workspace root.")
+    diff: str = needed_text("Its hunks, as a V4A diff.", is_content=True)
+    if_version: str | None = optional_text(IF_VERSION)
+
+
+class PatchPlan(Struct, frozen=True):
+    path: WritePath
+    diff: bytes
+    if_version: str | None
+    actions: tuple[Action, ...]
+
+    def edit(self, name: str, *, may_view: bool) -> Patch:
+        del may_view
+        return Patch(name, diff=self.diff)
+
+
+class PatchFile(_EditsOneFile):
+    def resolve(self, arguments: PatchArguments, ports: Ports) -> PatchPlan:
+        diff = require_content(arguments.diff, "diff")
+        path = ports.workspace.resolve_write(arguments.path)
+        actions = path_actions("file", "str_replace", path)
+        return PatchPlan(path, diff, arguments.if_version, actions)
+
+
+def patch_file_tool() -> Tool[PatchArguments]:
+    spec = ToolSpec(
+        name="patch_file",
+        title="Patch file",
+        description="Apply the hunks of a V4A diff to a UTF-8 file: all of them, or none.",
+        toolset="workspace",
+        arguments=PatchArguments,
+        effects=Effects(reads_only=False, is_destructive=True),
+        output_schema=written_schema(["edited"]),
+        failure_details=WORKSPACE_FAILURE,
+    )
+    return Tool(spec, PatchFile())
