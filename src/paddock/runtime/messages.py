@@ -8,7 +8,7 @@ knows has no call that runs: the arguments of the last one may be half of what w
 meant, and an SDK completes them silently. One that gives no reason is taken as whole.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
@@ -37,41 +37,11 @@ _CHAT_ENDS: Final = frozenset({"tool_calls", "function_call", "stop"})
 _COMPLETED: Final = frozenset({"completed"})
 
 
-class NativeName(Struct, frozen=True):
-    """A tool type of a provider; `output` is the type of the block that answers its calls."""
-
-    provider: str
-    schema: Mapping[str, Json]
-    output: str
-    becomes: tuple[str, ...]
-    """Tools of ours; it is offered to an agent that has one of them."""
-
-
-_EDITOR: Final = {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}
-NATIVE_CALLS: Final[Mapping[str, NativeName]] = {
-    "str_replace_based_edit_tool": NativeName(
-        "anthropic", _EDITOR, "tool_result", ("view", "create_file", "str_replace", "insert_text")
-    ),
-    "bash": NativeName(
-        "anthropic", {"type": "bash_20250124", "name": "bash"}, "tool_result", ("run_shell",)
-    ),
-    "memory": NativeName(
-        "anthropic", {"type": "memory_20250818", "name": "memory"}, "tool_result", ("memory_view",)
-    ),
-    "apply_patch_call": NativeName(
-        "openai-responses",
-        {"type": "apply_patch"},
-        "apply_patch_call_output",
-        ("create_file", "patch_file", "delete_file"),
-    ),
-    "shell_call": NativeName(
-        "openai-responses",
-        {"type": "shell", "environment": {"type": "local"}},
-        "shell_call_output",
-        ("run_shell",),
-    ),
+NATIVE_NAMES: Final[Mapping[str, frozenset[str]]] = {
+    "anthropic": frozenset({"str_replace_based_edit_tool", "bash", "memory"}),
+    "openai-responses": frozenset({"apply_patch_call", "shell_call"}),
 }
-"""By the name in a message: of a tool, or of a type of item; see `runtime.native`."""
+"""Of the providers' own tools, or of the items that call them; see `runtime.native`."""
 _NATIVE_ITEMS: Final = {
     "apply_patch_call": ("operation", ("type", "path", "diff")),
     "shell_call": ("action", ("commands", "timeout_ms", "max_output_length")),
@@ -255,21 +225,6 @@ Spec = ToolSpec[Any]
 def schemas_for(provider: str, specs: Sequence[Spec]) -> list[dict[str, Json]]:
     form = _known(provider, _FORMS)
     return [form(spec) for spec in specs]
-
-
-def native_names(provider: str) -> frozenset[str]:
-    return frozenset(name for name, each in NATIVE_CALLS.items() if each.provider == provider)
-
-
-def native_schemas(provider: str, tools: Collection[str]) -> list[dict[str, Json]]:
-    """The provider's own tool types for an agent that has `tools`. Raises: UsageError."""
-    native = [each for each in NATIVE_CALLS.values() if each.provider == provider]
-    if not native:
-        known = sorted({each.provider for each in NATIVE_CALLS.values()})
-        raise UsageError(
-            f"{quote(provider)} has no tools of its own here", hint=f"one of: {', '.join(known)}"
-        )
-    return [dict(each.schema) for each in native if any(name in tools for name in each.becomes)]
 
 
 def _known(provider: str, table: Mapping[str, T]) -> T:

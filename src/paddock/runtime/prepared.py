@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, InternalError, UnknownToolError
-from paddock.runtime.messages import native_schemas, schemas_for
+from paddock.runtime.messages import schemas_for
 from paddock.text.show import quote
 from paddock.tools.spec import Change, Plan, Ports, Tool, ToolOutput
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
@@ -120,7 +120,8 @@ class Registry:
         tools = self.list_all()
         if not native:
             return schemas_for(provider, [tool.spec for tool in tools])
-        from paddock.tools.toolsets import TOOLS  # noqa: PLC0415 - for who asks for it
+        from paddock.runtime.native import native_schemas  # noqa: PLC0415 - for who asks for it
+        from paddock.tools.toolsets import TOOLS  # noqa: PLC0415 - the same
 
         ours = {tool.name for tool in TOOLS}
         own = [tool.spec for tool in tools if tool.name not in ours]

@@ -11,12 +11,12 @@ from paddock.errors import ConfigError, HostError, ToolError, ToolFailedError, U
 from paddock.policy.rules import find_judged_as
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, dispatch_all
 from paddock.runtime.messages import (
+    NATIVE_NAMES,
     Asked,
     Malformed,
     asked_call,
     call_of,
     dialect_of,
-    native_names,
     text_of,
 )
 from paddock.runtime.prepared import FREE, Bounds, Registry
@@ -286,11 +286,13 @@ class Runtime:
     def _answer(self, provider: str, message: object, bounds: Bounds) -> list[dict[str, Json]]:
         dialect = dialect_of(provider)
         asked = dialect.read(message)
-        if native_names(provider).isdisjoint(call_of(each).tool for each in asked):
+        native = NATIVE_NAMES.get(provider, frozenset())
+        if native.isdisjoint(call_of(each).tool for each in asked):
             return dialect.write([each.result for each in self.call_all(asked, bounds)])
         from paddock.runtime.native import NativeTurn  # noqa: PLC0415 - for who offers them
 
-        turn = NativeTurn(provider, asked, self._dispatcher.root_names, self.tools.has)
+        native = frozenset(name for name in native if not self.tools.has(name))
+        turn = NativeTurn(native, asked, self._dispatcher.root_names)
         done = self.call_all(turn.asked, bounds)
         return turn.write([each.result for each in done], dialect.write)
 

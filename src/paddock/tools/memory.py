@@ -5,8 +5,9 @@ workspace: nothing else is in it, and no name leads out of it. Each step is judg
 `tool:memory:OPERATION /memories/…`. What was replaced is not kept, so nothing is undone.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,6 @@ from paddock import limits
 from paddock.errors import (
     InvalidPathError,
     PathExistsError,
-    PathNotFoundError,
     SandboxUnavailableError,
     ToolError,
     ToolFailedError,
@@ -41,13 +41,10 @@ from paddock.workspace.listing import DirectoryEntry, is_directory, list_directo
 
 ENTRIES_MAX: Final = 1_000
 """So many files and directories are listed, moved or deleted by one call."""
-_LISTED_DEPTH: Final = 2
-_UNITS: Final = "BKMG"
 
 
-class _Step(Struct, frozen=True):
-    handler: Handler[Any, Any]
-    plan: Plan
+_Step: TypeAlias = tuple[Handler[Any, Any], Plan]
+_Steps: TypeAlias = Iterator[_Step]
 
 
 class MemoryPlan(Struct, frozen=True):
@@ -63,7 +60,7 @@ class _ShownMemories(Struct, frozen=True):
         return True
 
     def may_view(self, relative: str) -> bool:
-        return self.allows(Action("memory", "view", relative))
+        return self.allows(Action("file", "view", relative))
 
     def allows(self, action: Action) -> bool:
         return self.shown.allows(_judged(action))
@@ -71,180 +68,142 @@ class _ShownMemories(Struct, frozen=True):
 
 def _judged(action: Action) -> Action:
     # Threat: a rule about the workspace's `notes.md` must say nothing about the memory's.
-    return Action("memory", action.operation, name_of(action.target))
+    return Action("memory", action.operation, _name_of(action.target))
 
 
-def name_of(relative: str) -> str:
-    return MEMORIES if relative in ("", ".") else f"{MEMORIES}/{relative}"
+def _name_of(relative: str) -> str:
+    return MEMORIES if relative == "." else f"{MEMORIES}/{relative}"
 
 
 def _within(ports: Ports) -> Ports:
     if ports.memory is None:
-        raise SandboxUnavailableError(
-            "this workspace was opened without a memory", hint="keep it in a file"
-        )
+        hint = "keep it in a file"
+        raise SandboxUnavailableError("this workspace was opened without a memory", hint=hint)
     shown = _ShownMemories(ports.shown)
     return replace(ports, workspace=ports.memory(), shown=shown, earlier=None)
 
 
 class InMemory:
-    """A tool for files, on the memory."""
+    """A tool for files, on the memory; of a directory, a step for each thing that is in it."""
 
     def __init__(self, handler: Handler[Any, Any]) -> None:
         self._handler = handler
 
-    def steps(self, arguments: Any, ports: Ports) -> Iterator[_Step]:
-        yield _Step(self._handler, self._handler.resolve(arguments, ports))
+    def steps(self, arguments: Any, ports: Ports) -> _Steps:
+        yield self._handler, self._handler.resolve(arguments, ports)
 
     def resolve(self, arguments: Any, ports: Ports) -> MemoryPlan:
         steps = tuple(self.steps(arguments, _within(ports)))
-        actions = (_judged(action) for step in steps for action in step.plan.actions)
+        actions = (_judged(action) for _, plan in steps for action in plan.actions)
         return MemoryPlan(steps, tuple(dict.fromkeys(actions)))
 
     def run(self, plan: MemoryPlan, ports: Ports) -> ToolOutput:
         within, outputs = _within(ports), list[ToolOutput]()
-        for step in plan.steps:
+        for handler, step in plan.steps:
             try:
-                outputs.append(step.handler.run(step.plan, within))
+                outputs.append(handler.run(step, within))
             except ToolError as error:
                 if not outputs:
                     raise
-                raise ToolFailedError(
-                    f"{len(outputs)} of {len(plan.steps)} steps were done: {error.message}",
-                    hint="view the memory before going on",
-                ) from error
-        # Of a path of the workspace the changes would speak to whoever undoes.
+                said = f"{len(outputs)} of {len(plan.steps)} steps were done: {error.message}"
+                raise ToolFailedError(said, hint="view the memory before going on") from error
+        # As changes of the workspace they would be undone there.
         return outputs[-1]._replace(changes=())
 
 
 class _Creating(InMemory):
-    """Never overwrites."""
-
-    def steps(self, arguments: CreateFileArguments, ports: Ports) -> Iterator[_Step]:
-        plan = self._handler.resolve(arguments, ports)
+    def steps(self, arguments: CreateFileArguments, ports: Ports) -> _Steps:
+        plan = CreateFile().resolve(arguments, ports)
         if plan.path.exists:
-            raise PathExistsError(
-                f"{plan.path.asked.shown} exists already", hint="edit it, or use another path"
-            )
-        yield _Step(self._handler, replace(plan, if_version=plan.if_version or ABSENT))
+            raise PathExistsError(f"{plan.path.asked.shown} exists already", hint="edit it")
+        yield self._handler, replace(plan, if_version=plan.if_version or ABSENT)
 
 
 class _Deleting(InMemory):
-    """With all that is below."""
-
-    def steps(self, arguments: DeleteFileArguments, ports: Ports) -> Iterator[_Step]:
+    def steps(self, arguments: DeleteFileArguments, ports: Ports) -> _Steps:
         path = ports.workspace.resolve_entry(arguments.path).path
-        below = _below(ports.workspace, path, "deleted")
-        for each in (*(entry.path for entry in reversed(below)), path):
-            version = arguments.if_version if each == path else None
-            given = DeleteFileArguments(path=each.relative, if_version=version)
-            yield _Step(self._handler, self._handler.resolve(given, ports))
+        for each in _below(ports.workspace, path):
+            given = DeleteFileArguments(path=each.path.relative)
+            yield self._handler, self._handler.resolve(given, ports)
+        yield from super().steps(arguments, ports)
 
 
 class _Renaming(InMemory):
-    """With all that is below: each file by itself, then what is empty by then goes."""
-
-    def steps(self, arguments: MoveFileArguments, ports: Ports) -> Iterator[_Step]:
+    def steps(self, arguments: MoveFileArguments, ports: Ports) -> _Steps:
         path = ports.workspace.resolve_entry(arguments.path).path
         to = ports.workspace.resolve_write(arguments.to)
-        below = _below(ports.workspace, path, "renamed")
-        if to.exists:
-            raise PathExistsError(f"{to.asked.shown} exists already", hint="nothing is overwritten")
-        if to.real.parts[: len(path.parts)] == path.parts:
-            raise InvalidPathError(f"{path.shown} cannot be moved into itself")
-        full = {entry.path.parent for entry in below}
-        delete = DeleteFile()
-        for each in (*(entry.path for entry in reversed(below)), path):
-            if each in full:
-                continue
-            target = to.real.relative + each.relative[len(path.relative) :]
-            version = arguments.if_version if each == path else None
-            given = MoveFileArguments(path=each.relative, to=target, if_version=version)
-            yield _Step(self._handler, self._handler.resolve(given, ports))
-        for each in sorted(full, key=lambda each: -len(each.parts)):
-            plan = delete.resolve(DeleteFileArguments(path=each.relative), ports)
-            yield _Step(delete, plan)
+        below = _below(ports.workspace, path)
+        if to.exists or (below and to.real.parts[: len(path.parts)] == path.parts):
+            raise PathExistsError(f"{to.asked.shown} exists already, or is below it")
+        for each in below:
+            if each.kind is not EntryKind.DIRECTORY:
+                target = to.real.relative + each.path.relative[len(path.relative) :]
+                given = MoveFileArguments(path=each.path.relative, to=target)
+                yield self._handler, self._handler.resolve(given, ports)
+        for each in (each for each in below if each.kind is EntryKind.DIRECTORY):
+            delete = DeleteFileArguments(path=each.path.relative)
+            yield DeleteFile(), DeleteFile().resolve(delete, ports)
+        if below:
+            delete = DeleteFileArguments(path=path.relative)
+            yield DeleteFile(), DeleteFile().resolve(delete, ports)
+        else:
+            yield from super().steps(arguments, ports)
 
 
-def _below(workspace: Workspace, path: WorkspacePath, done: str) -> Sequence[DirectoryEntry]:
+def _below(workspace: Workspace, path: WorkspacePath) -> list[DirectoryEntry]:
+    """What is in a directory, the deepest first."""
     if path.is_root:
-        raise InvalidPathError(f"the {MEMORIES} directory itself is not {done}")
-    if not workspace.resolve_entry(path.relative).exists:
-        raise PathNotFoundError(f"{path.shown} does not exist")
+        raise InvalidPathError(f"the {MEMORIES} directory itself stays")
     if not is_directory(workspace, path):
-        return ()
+        return []
     listing = list_directory(workspace, path, limits.path_depth_max, ENTRIES_MAX)
-    if listing.total > ENTRIES_MAX or listing.unreadable:
-        raise InvalidPathError(
-            f"{path.shown} holds {listing.total} entries, {ENTRIES_MAX} are {done} at once",
-            hint="begin with the directories below it",
-        )
-    return listing.entries
+    if listing.total > len(listing.entries) or listing.unreadable:
+        said = f"{path.shown} holds {listing.total} entries, {ENTRIES_MAX} are changed at once"
+        raise InvalidPathError(said, hint="begin with the directories below it")
+    return list(reversed(listing.entries))
 
 
 class _Viewing(View):
-    """Of a directory the sizes and names below it, as the provider documents them."""
+    """Of a directory the sizes and names two levels deep, as the provider documents them."""
 
     def run(self, plan: ViewPlan, ports: Ports) -> ToolOutput:
-        directory = plan.path.real
-        if not is_directory(ports.workspace, directory):
+        path = plan.path.real
+        if not is_directory(ports.workspace, path):
             return super().run(plan, ports)
-        listing = list_directory(ports.workspace, directory, limits.path_depth_max, ENTRIES_MAX)
-        above = 0 if directory.is_root else len(directory.parts)
-        shown = [
-            entry
-            for entry in listing.entries
-            if len(entry.path.parts) - above <= _LISTED_DEPTH and not _is_hidden(entry.path, above)
-        ]
-        rows = [_row(directory, EntryKind.DIRECTORY, listing.entries)]
-        rows += [_row(entry.path, entry.kind, listing.entries) for entry in shown]
-        if listing.total > len(listing.entries):
+        listing = list_directory(ports.workspace, path, limits.path_depth_max, ENTRIES_MAX)
+        rows = [_row(_name_of(path.relative), path, listing.entries)]
+        above = len(path.parts)
+        for entry in listing.entries:
+            parts = entry.path.parts[above:]
+            is_hidden = any(part.startswith(".") or part == "node_modules" for part in parts)
+            if len(parts) <= 2 and not is_hidden:
+                slash = "/" if entry.kind is EntryKind.DIRECTORY else ""
+                name = show_name(_name_of(entry.path.relative)) + slash
+                rows.append(_row(name, entry.path, listing.entries))
+        if listing.total > ENTRIES_MAX:
             rows.append(f"[of {listing.total} entries the first {ENTRIES_MAX} were looked at]")
-        details = {"entries_total": listing.total, "truncated": listing.total > ENTRIES_MAX}
-        return ToolOutput("\n".join(rows), details)
+        return ToolOutput("\n".join(rows), {"entries_total": listing.total})
 
 
-def _is_hidden(path: WorkspacePath, above: int) -> bool:
-    return any(part.startswith(".") or part == "node_modules" for part in path.parts[above:])
-
-
-def _row(path: WorkspacePath, kind: EntryKind, entries: Sequence[DirectoryEntry]) -> str:
+def _row(name: str, path: WorkspacePath, entries: Sequence[DirectoryEntry]) -> str:
     depth = len(path.parts)
-    own = (entry for entry in entries if entry.path.parts[:depth] == path.parts)
-    slash = "/" if kind is EntryKind.DIRECTORY and not path.is_root else ""
-    return f"{_size(sum(each.size_bytes for each in own))}\t{show_name(name_of(str(path)))}{slash}"
+    own = (each.size_bytes for each in entries if each.path.parts[:depth] == path.parts)
+    size, unit = float(sum(own)), 0
+    while size >= 1024 and unit < 3:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.1f}".removesuffix(".0") + f"{'BKMG'[unit]}\t{name}"
 
 
-def _size(size_bytes: int) -> str:
-    unit = min(max(0, size_bytes.bit_length() - 1) // 10, len(_UNITS) - 1)
-    size = size_bytes / 1024**unit
-    return f"{size:.0f}{_UNITS[unit]}" if size == int(size) else f"{size:.1f}{_UNITS[unit]}"
+def _tool(name: str, of: Callable[[], Tool[Any]], handler: Handler[Any, Any]) -> Tool[Any]:
+    spec = of().spec
+    return Tool(replace(spec, name=name, title=f"Memory: {spec.title.lower()}"), handler)
 
 
-def _tool(name: str, of: Tool[Any], handler: Handler[Any, Any]) -> Tool[Any]:
-    spec = replace(of.spec, name=name, title=f"Memory: {of.spec.title.lower()}")
-    return Tool(spec, handler)
-
-
-def memory_view_tool() -> Tool[Any]:
-    return _tool("memory_view", view_tool(), InMemory(_Viewing()))
-
-
-def memory_create_tool() -> Tool[Any]:
-    return _tool("memory_create", create_file_tool(), _Creating(CreateFile()))
-
-
-def memory_str_replace_tool() -> Tool[Any]:
-    return _tool("memory_str_replace", str_replace_tool(), InMemory(StrReplace()))
-
-
-def memory_insert_tool() -> Tool[Any]:
-    return _tool("memory_insert", insert_text_tool(), InMemory(InsertText()))
-
-
-def memory_delete_tool() -> Tool[Any]:
-    return _tool("memory_delete", delete_file_tool(), _Deleting(DeleteFile()))
-
-
-def memory_rename_tool() -> Tool[Any]:
-    return _tool("memory_rename", move_file_tool(), _Renaming(MoveFile()))
+memory_view_tool = partial(_tool, "memory_view", view_tool, InMemory(_Viewing()))
+memory_create_tool = partial(_tool, "memory_create", create_file_tool, _Creating(CreateFile()))
+memory_str_replace_tool = partial(
+    _tool, "memory_str_replace", str_replace_tool, InMemory(StrReplace())
+)
+memory_insert_tool = partial(_tool, "memory_insert", insert_text_tool, InMemory(InsertText()))
+memory_delete_tool = partial(_tool, "memory_delete", delete_file_tool, _Deleting(DeleteFile()))
+memory_rename_tool = partial(_tool, "memory_rename", move_file_tool, _Renaming(MoveFile()))

@@ -4,8 +4,10 @@ A tool brings its own words, so that a message names the argument that the model
 sent. Where the places are and what is spliced is `text`'s business.
 """
 
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +19,6 @@ from paddock.errors import (
     PathNotFoundError,
     StringNotFoundError,
     TextEncodingError,
-    TextTooLargeError,
     TextUnchangedError,
 )
 from paddock.text.edit import (
@@ -207,15 +208,15 @@ class StrReplaceArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION)
 
 
-class StrReplacePlan(Struct, frozen=True):
+_Make: TypeAlias = Callable[[str, bool], "Replacement | Insertion | Patch"]
+"""By the file's name, and whether its content may be shown."""
+
+
+class EditPlan(Struct, frozen=True):
     path: WritePath
-    old: bytes
-    new: bytes
+    edit: _Make
     if_version: str | None
     actions: tuple[Action, ...]
-
-    def edit(self, name: str, *, may_view: bool) -> Replacement:
-        return Replacement(name, self.old, self.new, _WORDING, may_view=may_view)
 
 
 _WORDING: Final = Wording(
@@ -226,24 +227,30 @@ _WORDING: Final = Wording(
 
 
 class _EditsOneFile:
-    """What the tools have in common whose plan makes an edit; it says what it did in a snippet."""
+    def plan(
+        self,
+        given: "StrReplaceArguments | InsertArguments | PatchArguments",
+        ports: Ports,
+        edit: _Make,
+    ) -> EditPlan:
+        path = ports.workspace.resolve_write(given.path)
+        return EditPlan(path, edit, given.if_version, path_actions("file", "str_replace", path))
 
-    def pin(self, plan: Any, ports: Ports) -> tuple[Any, str]:
+    def pin(self, plan: EditPlan, ports: Ports) -> tuple[EditPlan, str]:
         found = pinned_file(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 
-    def run(self, plan: "StrReplacePlan | InsertPlan | PatchPlan", ports: Ports) -> ToolOutput:
+    def run(self, plan: EditPlan, ports: Ports) -> ToolOutput:
         name = plan.path.asked.relative
         # Threat: an agent that may edit a file and not view it would read it in the answer.
         may_view = ports.shown.may_view(plan.path.real.relative)
-        edit = plan.edit(name, may_view=may_view)
+        edit = plan.edit(name, may_view)
         with telling_what_changed(plan.if_version, plan.path.real, ports):
             receipt = edit_file(ports.workspace, plan.path, edit, if_version=plan.if_version)
-        spliced = edit.spliced
         snippet = "[its neighbourhood is not yours to view]"
-        if may_view:
-            snippet = "" if spliced is None else snippet_around(spliced)
-        said = [f"edited {show_name(name)}", *(f"[{note}]" for note in receipt.notes)]
+        if may_view and edit.spliced is not None:
+            snippet = snippet_around(edit.spliced)
+        said = [f"edited {show_name(name)}", *(f"[{note}]" for note in receipt.notes), snippet]
         details = {
             "path": absolute(ports.workspace, plan.path.asked),
             "action": "edited",
@@ -253,20 +260,18 @@ class _EditsOneFile:
             "success": True,
             "error": None,
         }
-        content = "\n".join([*said, *filter(None, (snippet,))])
         return ToolOutput(
-            content, details, (change_of_doing(receipt.doing),), receipt.bytes_written
+            "\n".join(said), details, (change_of_doing(receipt.doing),), receipt.bytes_written
         )
 
 
 class StrReplace(_EditsOneFile):
     """Exactly one match or an error; every byte that is not named stays."""
 
-    def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> StrReplacePlan:
+    def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> EditPlan:
         old, new = require_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
-        path = ports.workspace.resolve_write(arguments.path)
-        actions = path_actions("file", "str_replace", path)
-        return StrReplacePlan(path, old, new, arguments.if_version, actions)
+        make = partial(Replacement, old=old, new=new, wording=_WORDING)
+        return self.plan(arguments, ports, lambda name, may_view: make(name, may_view=may_view))
 
 
 STR_REPLACE: Final = ToolSpec(
@@ -403,30 +408,30 @@ def edit_file_dev_tool() -> Tool[EditFileDevArguments]:
 # What the tools of providers do besides; see `runtime.native`.
 
 
-class _ByPlace(Struct):
+class _BetweenLines(Struct):
     name: str
+    given: bytes
     spliced: Spliced | None = None
 
-    def require_editable(self, content: bytes, *given: bytes) -> None:
-        """Raises: TextError unless it is UTF-8, or what comes is ASCII, between whole lines."""
+    def require_editable(self, content: bytes) -> None:
+        """Raises: TextError unless it is UTF-8, or what is given is ASCII."""
         try:
             require_text(content, self.name)
         except TextEncodingError:
-            if not all(map(bytes.isascii, given)):
+            if not self.given.isascii():
                 raise
             require_apart(content, (), self.name)
 
 
-class Insertion(_ByPlace, kw_only=True):
-    """Text behind line `after`, on lines of its own; its newlines become those of the file."""
+class Insertion(_BetweenLines, kw_only=True):
+    """What is given, on lines of its own behind line `after`; its newlines become the file's."""
 
     after: int
-    text: bytes
 
     def apply(self, content: bytes) -> Pieces:
         """Raises: TextError, InvalidArgumentsError: there are not so many lines."""
-        self.require_editable(content, self.text)
-        total = content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
+        self.require_editable(content)
+        total = content.count(b"\n") + (content[-1:] not in (b"", b"\n"))
         if not 0 <= self.after <= total:
             raise InvalidArgumentsError(
                 f"Invalid `insert_line` parameter: {self.after}. It should be within the range of "
@@ -434,15 +439,29 @@ class Insertion(_ByPlace, kw_only=True):
                 where="insert_line",
                 hint="0 is the beginning of the file; nothing was changed",
             )
-        at = 0
+        at, text = 0, self.given
         for _ in range(self.after):
             at = content.find(b"\n", at) + 1 or len(content)
-        text = self.text
-        if at and content[at - 1 : at] != b"\n":
+        if at and content[at - 1] != ord("\n"):
             text = b"\n" + text
         elif at < len(content) and not text.endswith(b"\n"):
             text += b"\n"
         self.spliced = splice(content, Span(at, at), b"", text)
+        return self.spliced.pieces
+
+
+class Patch(_BetweenLines):
+    """All hunks of a V4A diff, or none."""
+
+    def apply(self, content: bytes) -> Pieces:
+        """Raises: TextError, InvalidArgumentsError: no diff, no place, or nothing would change."""
+        from paddock.text.v4a import patched_content  # noqa: PLC0415 - for who patches
+
+        self.require_editable(content)
+        changed = patched_content(content, self.given)
+        if changed == content:
+            raise _unchanged(self.name)
+        self.spliced = splice(content, Span(0, len(content)), content, changed)
         return self.spliced.pieces
 
 
@@ -453,96 +472,35 @@ class InsertArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION)
 
 
-class InsertPlan(Struct, frozen=True):
-    path: WritePath
-    after: int
-    text: bytes
-    if_version: str | None
-    actions: tuple[Action, ...]
-
-    def edit(self, name: str, *, may_view: bool) -> Insertion:
-        del may_view
-        return Insertion(name, after=self.after, text=self.text)
-
-
-class InsertText(_EditsOneFile):
-    def resolve(self, arguments: InsertArguments, ports: Ports) -> InsertPlan:
-        text = require_content(arguments.insert_text, "insert_text")
-        path = ports.workspace.resolve_write(arguments.path)
-        actions = path_actions("file", "str_replace", path)
-        return InsertPlan(path, arguments.insert_line, text, arguments.if_version, actions)
-
-
-def insert_text_tool() -> Tool[InsertArguments]:
-    spec = ToolSpec(
-        name="insert_text",
-        title="Insert text",
-        description="Insert text behind a line of a UTF-8 file. Every byte of the file stays.",
-        toolset="workspace",
-        arguments=InsertArguments,
-        effects=Effects(reads_only=False),
-        output_schema=written_schema(["edited"]),
-        failure_details=WORKSPACE_FAILURE,
-    )
-    return Tool(spec, InsertText())
-
-
-class Patch(_ByPlace, kw_only=True):
-    """All hunks of a V4A diff, or none."""
-
-    diff: bytes
-
-    def apply(self, content: bytes) -> Pieces:
-        """Raises: TextError, InvalidArgumentsError: no diff, no place, or nothing would change."""
-        from paddock.text.v4a import patched_content  # noqa: PLC0415 - for who patches
-
-        self.require_editable(content, self.diff)
-        changed = patched_content(content, self.diff)
-        if len(changed) > limits.edited_file_bytes_max:
-            raise TextTooLargeError(
-                f"the file would have {len(changed)} bytes, {limits.edited_file_bytes_max} are "
-                "allowed",
-                hint="nothing was changed",
-            )
-        if changed == content:
-            raise _unchanged(self.name)
-        return (changed,)
-
-
 class PatchArguments(ArgumentType):
     path: str = needed_text("File to edit, relative to the workspace root.")
     diff: str = needed_text("Its hunks, as a V4A diff.", is_content=True)
     if_version: str | None = optional_text(IF_VERSION)
 
 
-class PatchPlan(Struct, frozen=True):
-    path: WritePath
-    diff: bytes
-    if_version: str | None
-    actions: tuple[Action, ...]
-
-    def edit(self, name: str, *, may_view: bool) -> Patch:
-        del may_view
-        return Patch(name, diff=self.diff)
+class InsertText(_EditsOneFile):
+    def resolve(self, arguments: InsertArguments, ports: Ports) -> EditPlan:
+        text, after = require_content(arguments.insert_text, "insert_text"), arguments.insert_line
+        return self.plan(arguments, ports, lambda name, _: Insertion(name, text, after=after))
 
 
 class PatchFile(_EditsOneFile):
-    def resolve(self, arguments: PatchArguments, ports: Ports) -> PatchPlan:
+    def resolve(self, arguments: PatchArguments, ports: Ports) -> EditPlan:
         diff = require_content(arguments.diff, "diff")
-        path = ports.workspace.resolve_write(arguments.path)
-        actions = path_actions("file", "str_replace", path)
-        return PatchPlan(path, diff, arguments.if_version, actions)
+        return self.plan(arguments, ports, lambda name, _: Patch(name, diff))
+
+
+def _between_lines(base: ToolSpec[Any], arguments: type[Any], **said: str) -> ToolSpec[Any]:
+    return replace(base, arguments=arguments, **said)
+
+
+def insert_text_tool() -> Tool[InsertArguments]:
+    said = "Insert text behind a line of a UTF-8 file. Every byte of the file stays."
+    told = {"name": "insert_text", "title": "Insert text", "description": said}
+    return Tool(_between_lines(STR_REPLACE, InsertArguments, **told), InsertText())
 
 
 def patch_file_tool() -> Tool[PatchArguments]:
-    spec = ToolSpec(
-        name="patch_file",
-        title="Patch file",
-        description="Apply the hunks of a V4A diff to a UTF-8 file: all of them, or none.",
-        toolset="workspace",
-        arguments=PatchArguments,
-        effects=Effects(reads_only=False, is_destructive=True),
-        output_schema=written_schema(["edited"]),
-        failure_details=WORKSPACE_FAILURE,
-    )
-    return Tool(spec, PatchFile())
+    said = "Apply the hunks of a V4A diff to a UTF-8 file: all of them, or none."
+    told = {"name": "patch_file", "title": "Patch file", "description": said}
+    return Tool(_between_lines(STR_REPLACE, PatchArguments, **told), PatchFile())
