@@ -66,6 +66,7 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller, KeptContents
 from paddock.runtime.runtime import Notices, Runtime
+from paddock.storage.atomic import make_directories
 from paddock.storage.history import History
 from paddock.storage.locks import Late
 from paddock.tools.spec import Ports, Tool
@@ -214,6 +215,23 @@ class LazyShell:
             if self._journal is None:
                 self._journal = self._held.enter_context(open_journal(self._ground.project))
             return self._journal
+
+
+class LazyMemory:
+    """What an agent remembers, in the plane: a directory of its own, made at its first use."""
+
+    def __init__(self, project: Project, agent: str) -> None:
+        directory = project.layout.agent_memories(agent)
+
+        def open_it() -> Workspace:
+            make_directories(directory)
+            return Workspace.open(str(directory))
+
+        self.opened = Late(open_it)
+
+    def close(self) -> None:
+        if self.opened.made is not None:
+            self.opened.made.close()
 
 
 def _nobody(tool: str, arguments: Mapping[str, Json]) -> None:
@@ -408,13 +426,14 @@ def open_runtime(
             notices.log_of_commands,
         )
         shell = held.enter_context(closing(LazyShell(ground)))
+        memory = held.enter_context(closing(LazyMemory(project, ground.agent)))
         inbox = partial(open_inbox, project)
         # What a program says itself is known to nobody who would answer later.
         is_kept = project.given is None and project.agents.given is None
         context = Context(
             registry=registry,
             judge=judge,
-            ports=_ports(ground, judge, shell),
+            ports=_ports(ground, judge, shell, memory),
             ledger=ledger,
             approver=InboxApprover(approver, inbox) if is_kept else approver,
             keeper=InboxApprover(NoApprover(), inbox) if is_kept else NoApprover(),
@@ -458,7 +477,9 @@ def _after_write(
     return after_write
 
 
-def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
+def _ports(
+    ground: ShellGround, judge: PolicyJudge, shell: LazyShell, memory: "LazyMemory"
+) -> Ports:
     project = ground.project
     is_bare = project.layout.kind is PlaneKind.BARE
     return Ports(
@@ -471,6 +492,7 @@ def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
         limits=ground.policy.settings.limits,
         earlier=PlaneEarlier(project, ground.agent),
         agent=ground.agent,
+        memory=memory.opened.get,
     )
 
 

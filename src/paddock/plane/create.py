@@ -95,7 +95,7 @@ _BODY: Final = b"""\
 #
 # [profiles.standard]
 # allow = [
-#     "tool:file:*", "tool:search:*", "tool:output:*",
+#     "tool:file:*", "tool:search:*", "tool:output:*", "tool:memory:*",
 #     "tool:client:Agent", "tool:client:Task", "tool:client:TaskCreate",
 #     "tool:client:TaskGet", "tool:client:TaskList", "tool:client:TaskOutput",
 #     "tool:client:TaskStop", "tool:client:TaskUpdate", "tool:client:Skill",

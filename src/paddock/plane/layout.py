@@ -89,6 +89,9 @@ class PlaneLayout(Struct, frozen=True):
     def agent_workspace(self, name: str) -> Path:
         return self.agent_directory(name) / "workspace"
 
+    def agent_memories(self, name: str) -> Path:
+        return self.agent_directory(name) / "memories"
+
     def ledger_paths(self) -> Mapping[LedgerName, Path]:
         return {
             LedgerName.GOVERNANCE: self.hot / "ledger" / "governance.jsonl",

@@ -147,7 +147,7 @@ def own_lists(
 @cache
 def presets() -> tuple[Profile, ...]:
     client = tuple(f"tool:client:{name}" for name in CLIENT_TOOLS)
-    files = ("tool:file:*", "tool:search:*", "tool:output:*")
+    files = ("tool:file:*", "tool:search:*", "tool:output:*", "tool:memory:*")
     otherwise = {
         "tool:shell:*": Outcome.CONFINE,
         "tool:mcp:*": Outcome.ASK,

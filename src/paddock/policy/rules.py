@@ -53,6 +53,9 @@ JUDGED_AS: Final[Mapping[str, tuple[str, ...]]] = {
 MCP_PREFIX: Final = "mcp__"
 """Of a client's name for a tool of another MCP server, judged as `tool:mcp:call NAME`."""
 
+MEMORIES: Final = "/memories"
+"""Where an agent's memory begins, in its own names."""
+
 LEDGERS: Final = ("governance", "ho2m", "ho1m")
 GATES: Final = ("all", "G0A", "G0B", "G1", "G1-COMPLETE", "G2", "G3", "G4", "G5", "G6")
 
@@ -271,6 +274,10 @@ def _target_problem(category: str, operation: str, name: NamePattern) -> str:
         may_be = lead.startswith(MCP_PREFIX) or (star != "" and MCP_PREFIX.startswith(lead))
         hint = f"its target begins with {MCP_PREFIX}, as in {head} {MCP_PREFIX}server__*"
         return "" if may_be else hint
+    if category == "memory":
+        lead, star, _ = name.text.partition(ANY)
+        may_be = lead.startswith(MEMORIES) or (star != "" and MEMORIES.startswith(lead))
+        return "" if may_be else f"its target begins with {MEMORIES}, as in {head} {MEMORIES}/*"
     if (category, operation) == ("package", "run"):
         may_be = ANY in name.text or "/" in name.text
         return "" if may_be else f"its target is PACKAGE/TOOL, as in {head} {name.text}/*"

@@ -37,6 +37,19 @@ _CHAT_ENDS: Final = frozenset({"tool_calls", "function_call", "stop"})
 _COMPLETED: Final = frozenset({"completed"})
 
 
+NATIVE_NAMES: Final[Mapping[str, frozenset[str]]] = {
+    "anthropic": frozenset({"str_replace_based_edit_tool", "bash", "memory"}),
+    "openai-responses": frozenset({"apply_patch_call", "shell_call"}),
+}
+"""Of the providers' own tools, or of the items that call them; see `runtime.native`."""
+_NATIVE_ITEMS: Final = {
+    "apply_patch_call": ("operation", ("type", "path", "diff")),
+    "shell_call": ("action", ("commands", "timeout_ms", "max_output_length")),
+}
+# The client does the work, so such an item may be in progress when its turn is complete.
+_AWAITED: Final = frozenset({"completed", "in_progress"})
+
+
 class Dialect(Struct, frozen=True):
     read: Callable[[object], list[Asked]]
     write: Callable[[list[ToolResult]], list[dict[str, Json]]]
@@ -44,6 +57,10 @@ class Dialect(Struct, frozen=True):
 
 def dialect_of(provider: str) -> Dialect:
     return _known(provider, _DIALECTS)
+
+
+def call_of(asked: Asked) -> ToolCall:
+    return asked.call if isinstance(asked, Malformed) else asked
 
 
 def _get(value: object, name: str) -> Any:
@@ -167,16 +184,22 @@ def _read_responses(message: object) -> list[Asked]:
     refusal = _why_not(message, "status", _COMPLETED)
     if refusal is None and any(_has_refusal(item) for item in items):
         refusal = _dropped("the model declined")
-    return [
-        _asked(
-            _get(item, "call_id"),
-            _get(item, "name"),
-            _get(item, "arguments"),
-            refusal or _why_not(item, "status", _COMPLETED),
-        )
-        for item in items
-        if _get(item, "type") == "function_call"
-    ]
+    asked: list[Asked] = []
+    for item in items:
+        kind, call_id = _get(item, "type"), _get(item, "call_id")
+        if kind == "function_call":
+            why = refusal or _why_not(item, "status", _COMPLETED)
+            asked.append(_asked(call_id, _get(item, "name"), _get(item, "arguments"), why))
+        elif kind in _NATIVE_ITEMS:
+            why = refusal or _why_not(item, "status", _AWAITED)
+            asked.append(_asked(call_id, kind, _native_arguments(item, kind), why))
+    return asked
+
+
+def _native_arguments(item: object, kind: str) -> dict[str, Json]:
+    holder, names = _NATIVE_ITEMS[kind]
+    given = {name: _get(_get(item, holder), name) for name in names}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _has_refusal(item: object) -> bool:

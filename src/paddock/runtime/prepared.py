@@ -89,7 +89,7 @@ Ran = ToolOutput | Failed
 
 
 class Registry:
-    __slots__ = ("_may_ever", "_tools")
+    __slots__ = ("_may_ever", "_tools", "_unlisted")
 
     def __init__(
         self,
@@ -102,6 +102,7 @@ class Registry:
         """
         self._tools: dict[str, Tool[Any] | ListedTool] = {}
         self._may_ever = may_ever
+        self._unlisted: set[str] = set()
         for tool in tools:
             self.add(tool)
 
@@ -112,6 +113,8 @@ class Registry:
                 hint="every tool needs a name of its own",
             )
         self._tools[tool.name] = tool
+        if not getattr(tool, "is_offered", True):
+            self._unlisted.add(tool.name)
 
     def get(self, name: str) -> Tool[Any]:
         tool = self._tools.get(name)
@@ -125,7 +128,11 @@ class Registry:
         return tool
 
     def list_all(self) -> list[Tool[Any]]:
-        return [self.get(name) for name, tool in self._tools.items() if self._is_offered(tool)]
+        return [
+            self.get(name)
+            for name, tool in self._tools.items()
+            if name not in self._unlisted and self._is_offered(tool)
+        ]
 
     def _is_offered(self, tool: "Tool[Any] | ListedTool") -> bool:
         heads = HEADS.get(tool.name, ())
@@ -133,8 +140,20 @@ class Registry:
             heads = getattr(tool.handler, "heads", heads)
         return all(self._may_ever(*head) for head in heads)
 
-    def for_provider(self, provider: str) -> list[dict[str, Json]]:
-        return schemas_for(provider, [tool.spec for tool in self.list_all()])
+    def for_provider(self, provider: str, *, native: bool = False) -> list[dict[str, Json]]:
+        tools = self.list_all()
+        if not native:
+            return schemas_for(provider, [tool.spec for tool in tools])
+        from paddock.runtime.native import native_schemas  # noqa: PLC0415 - for who asks for it
+        from paddock.tools.toolsets import TOOLS  # noqa: PLC0415 - the same
+
+        ours = {tool.name for tool in TOOLS}
+        own = [tool.spec for tool in tools if tool.name not in ours]
+        have = {name for name, tool in self._tools.items() if self._is_offered(tool)}
+        return [*native_schemas(provider, have), *schemas_for(provider, own)]
+
+    def has(self, name: str) -> bool:
+        return name in self._tools
 
     def only(self, toolsets: Iterable[str]) -> "Registry":
         wanted = frozenset(toolsets)

@@ -9,7 +9,15 @@ from msgspec.structs import replace
 from paddock.errors import UsageError
 from paddock.limits import program_bytes_max
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, dispatch_all
-from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
+from paddock.runtime.messages import (
+    NATIVE_NAMES,
+    Asked,
+    Malformed,
+    asked_call,
+    call_of,
+    dialect_of,
+    text_of,
+)
 from paddock.runtime.prepared import FREE, Bounds, Registry
 from paddock.storage.locks import Late, call_after_fork
 from paddock.tools.spec import Tool, ToolSpec
@@ -39,9 +47,16 @@ class Tools:
     def list_all(self) -> list[Tool[Any]]:
         return self._registry.list_all()
 
-    def for_provider(self, provider: str) -> list[dict[str, Json]]:
-        """Schemas for anthropic, openai, openai-responses or mcp. Raises: UsageError."""
-        return self._registry.for_provider(provider)
+    def for_provider(self, provider: str, *, native: bool = False) -> list[dict[str, Json]]:
+        """Schemas for anthropic, openai, openai-responses or mcp. Raises: UsageError.
+
+        With `native`, of anthropic and openai-responses: the provider's own tool types in place
+        of ours. `Runtime.answer` knows the calls of both.
+        """
+        return self._registry.for_provider(provider, native=native)
+
+    def has(self, name: str) -> bool:
+        return self._registry.has(name)
 
     def add(
         self,
@@ -250,8 +265,16 @@ class Runtime:
 
     def _answer(self, provider: str, message: object, bounds: Bounds) -> list[dict[str, Json]]:
         dialect = dialect_of(provider)
-        done = self.call_all(dialect.read(message), bounds)
-        return dialect.write([each.result for each in done])
+        asked = dialect.read(message)
+        native = NATIVE_NAMES.get(provider, frozenset())
+        if native.isdisjoint(call_of(each).tool for each in asked):
+            return dialect.write([each.result for each in self.call_all(asked, bounds)])
+        from paddock.runtime.native import NativeTurn  # noqa: PLC0415 - for who offers them
+
+        native = frozenset(name for name in native if not self.tools.has(name))
+        turn = NativeTurn(native, asked, self._dispatcher.root_names)
+        done = self.call_all(turn.asked, bounds)
+        return turn.write([each.result for each in done], dialect.write)
 
     def call_all(
         self, asked: Sequence[Asked], bounds: Bounds = FREE, watcher: CallWatcher = NOBODY

@@ -94,6 +94,11 @@ def content_text(description: str) -> Any:
     return Argument(str, description, "", is_content=True)
 
 
+def needed_integer(description: str) -> Any:
+    """A required integer; whoever uses it says what is out of range."""
+    return Argument(int, description)
+
+
 def optional_integer(
     description: str,
     default: int | None,

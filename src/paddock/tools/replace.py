@@ -4,8 +4,10 @@ A tool brings its own words, so that a message names the argument that the model
 sent. Where the places are and what is spliced is `text`'s business.
 """
 
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.errors import (
     AmbiguousMatchError,
+    InvalidArgumentsError,
     PathNotFoundError,
     StringNotFoundError,
     TextEncodingError,
@@ -38,6 +41,7 @@ from paddock.tools.arguments import (
     WORKSPACE_FAILURE,
     ArgumentType,
     flag,
+    needed_integer,
     needed_text,
     optional_text,
     plain_text,
@@ -204,10 +208,13 @@ class StrReplaceArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION)
 
 
-class StrReplacePlan(Struct, frozen=True):
+_Make: TypeAlias = Callable[[str, bool], "Replacement | Insertion | Patch"]
+"""By the file's name, and whether its content may be shown."""
+
+
+class EditPlan(Struct, frozen=True):
     path: WritePath
-    old: bytes
-    new: bytes
+    edit: _Make
     if_version: str | None
     actions: tuple[Action, ...]
 
@@ -219,30 +226,30 @@ _WORDING: Final = Wording(
 )
 
 
-class StrReplace:
-    """Exactly one match or an error; every byte that is not named stays."""
+class _EditsOneFile:
+    def plan(
+        self,
+        given: "StrReplaceArguments | InsertArguments | PatchArguments",
+        ports: Ports,
+        edit: _Make,
+    ) -> EditPlan:
+        path = ports.workspace.resolve_write(given.path)
+        return EditPlan(path, edit, given.if_version, path_actions("file", "str_replace", path))
 
-    def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> StrReplacePlan:
-        old, new = require_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
-        path = ports.workspace.resolve_write(arguments.path)
-        actions = path_actions("file", "str_replace", path)
-        return StrReplacePlan(path, old, new, arguments.if_version, actions)
-
-    def pin(self, plan: StrReplacePlan, ports: Ports) -> tuple[StrReplacePlan, str]:
+    def pin(self, plan: EditPlan, ports: Ports) -> tuple[EditPlan, str]:
         found = pinned_file(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 
-    def run(self, plan: StrReplacePlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: EditPlan, ports: Ports) -> ToolOutput:
         name = plan.path.asked.relative
         # Threat: an agent that may edit a file and not view it would read it in the answer.
         may_view = ports.shown.may_view(plan.path.real.relative)
-        edit = Replacement(name, plan.old, plan.new, _WORDING, may_view=may_view)
+        edit = plan.edit(name, may_view)
         with telling_what_changed(plan.if_version, plan.path.real, ports):
             receipt = edit_file(ports.workspace, plan.path, edit, if_version=plan.if_version)
-        spliced = edit.spliced
         snippet = "[its neighbourhood is not yours to view]"
-        if may_view and spliced is not None:
-            snippet = snippet_around(spliced)
+        if may_view and edit.spliced is not None:
+            snippet = snippet_around(edit.spliced)
         said = [f"edited {show_name(name)}", *(f"[{note}]" for note in receipt.notes), snippet]
         details = {
             "path": absolute(ports.workspace, plan.path.asked),
@@ -256,6 +263,15 @@ class StrReplace:
         return ToolOutput(
             "\n".join(said), details, (change_of_doing(receipt.doing),), receipt.bytes_written
         )
+
+
+class StrReplace(_EditsOneFile):
+    """Exactly one match or an error; every byte that is not named stays."""
+
+    def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> EditPlan:
+        old, new = require_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
+        make = partial(Replacement, old=old, new=new, wording=_WORDING)
+        return self.plan(arguments, ports, lambda name, may_view: make(name, may_view=may_view))
 
 
 STR_REPLACE: Final = ToolSpec(
@@ -387,3 +403,104 @@ EDIT_FILE_DEV: Final = ToolSpec(
 
 def edit_file_dev_tool() -> Tool[EditFileDevArguments]:
     return Tool(EDIT_FILE_DEV, EditFileDev())
+
+
+# What the tools of providers do besides; see `runtime.native`.
+
+
+class _BetweenLines(Struct):
+    name: str
+    given: bytes
+    spliced: Spliced | None = None
+
+    def require_editable(self, content: bytes) -> None:
+        """Raises: TextError unless it is UTF-8, or what is given is ASCII."""
+        try:
+            require_text(content, self.name)
+        except TextEncodingError:
+            if not self.given.isascii():
+                raise
+            require_apart(content, (), self.name)
+
+
+class Insertion(_BetweenLines, kw_only=True):
+    """What is given, on lines of its own behind line `after`; its newlines become the file's."""
+
+    after: int
+
+    def apply(self, content: bytes) -> Pieces:
+        """Raises: TextError, InvalidArgumentsError: there are not so many lines."""
+        self.require_editable(content)
+        total = content.count(b"\n") + (content[-1:] not in (b"", b"\n"))
+        if not 0 <= self.after <= total:
+            raise InvalidArgumentsError(
+                f"Invalid `insert_line` parameter: {self.after}. It should be within the range of "
+                f"lines of the file: [0, {total}]",
+                where="insert_line",
+                hint="0 is the beginning of the file; nothing was changed",
+            )
+        at, text = 0, self.given
+        for _ in range(self.after):
+            at = content.find(b"\n", at) + 1 or len(content)
+        if at and content[at - 1] != ord("\n"):
+            text = b"\n" + text
+        elif at < len(content) and not text.endswith(b"\n"):
+            text += b"\n"
+        self.spliced = splice(content, Span(at, at), b"", text)
+        return self.spliced.pieces
+
+
+class Patch(_BetweenLines):
+    """All hunks of a V4A diff, or none."""
+
+    def apply(self, content: bytes) -> Pieces:
+        """Raises: TextError, InvalidArgumentsError: no diff, no place, or nothing would change."""
+        from paddock.text.v4a import patched_content  # noqa: PLC0415 - for who patches
+
+        self.require_editable(content)
+        changed = patched_content(content, self.given)
+        if changed == content:
+            raise _unchanged(self.name)
+        self.spliced = splice(content, Span(0, len(content)), content, changed)
+        return self.spliced.pieces
+
+
+class InsertArguments(ArgumentType):
+    path: str = needed_text("File to edit, relative to the workspace root.")
+    insert_line: int = needed_integer("The line behind which to insert; 0 is the beginning.")
+    insert_text: str = needed_text("The text to insert, on lines of its own.", is_content=True)
+    if_version: str | None = optional_text(IF_VERSION)
+
+
+class PatchArguments(ArgumentType):
+    path: str = needed_text("File to edit, relative to the workspace root.")
+    diff: str = needed_text("Its hunks, as a V4A diff.", is_content=True)
+    if_version: str | None = optional_text(IF_VERSION)
+
+
+class InsertText(_EditsOneFile):
+    def resolve(self, arguments: InsertArguments, ports: Ports) -> EditPlan:
+        text, after = require_content(arguments.insert_text, "insert_text"), arguments.insert_line
+        return self.plan(arguments, ports, lambda name, _: Insertion(name, text, after=after))
+
+
+class PatchFile(_EditsOneFile):
+    def resolve(self, arguments: PatchArguments, ports: Ports) -> EditPlan:
+        diff = require_content(arguments.diff, "diff")
+        return self.plan(arguments, ports, lambda name, _: Patch(name, diff))
+
+
+def _between_lines(base: ToolSpec[Any], arguments: type[Any], **said: str) -> ToolSpec[Any]:
+    return replace(base, arguments=arguments, **said)
+
+
+def insert_text_tool() -> Tool[InsertArguments]:
+    said = "Insert text behind a line of a UTF-8 file. Every byte of the file stays."
+    told = {"name": "insert_text", "title": "Insert text", "description": said}
+    return Tool(_between_lines(STR_REPLACE, InsertArguments, **told), InsertText())
+
+
+def patch_file_tool() -> Tool[PatchArguments]:
+    said = "Apply the hunks of a V4A diff to a UTF-8 file: all of them, or none."
+    told = {"name": "patch_file", "title": "Patch file", "description": said}
+    return Tool(_between_lines(STR_REPLACE, PatchArguments, **told), PatchFile())

@@ -185,6 +185,8 @@ class Ports(Struct, frozen=True):
     """Runs these, in order, on record; G4 is told from its last run. Raises: LedgerBusyError."""
     limits: LoweredLimits = FULL_LIMITS
     earlier: "Earlier | None" = None
+    memory: "Callable[[], Workspace] | None" = None
+    """What the agent remembers between its sessions. Raises: HostError."""
     cancel: Cancel = NEVER
     on_output: "OnOutput | None" = None
     agent: str = ""
@@ -292,6 +294,14 @@ HEADS: Final[Mapping[str, tuple[Head, ...]]] = MappingProxyType(
         "create_file": (("file", "create"),),
         "str_replace": (("file", "str_replace"),),
         "view": (("file", "view"),),
+        "insert_text": (("file", "str_replace"),),
+        "patch_file": (("file", "str_replace"),),
+        "memory_view": (("memory", "view"),),
+        "memory_create": (("memory", "create"),),
+        "memory_str_replace": (("memory", "str_replace"),),
+        "memory_insert": (("memory", "str_replace"),),
+        "memory_delete": (("memory", "delete"),),
+        "memory_rename": (("memory", "delete"), ("memory", "create")),
         "move_file": (("file", "delete"), ("file", "create")),
         "delete_file": (("file", "delete"),),
         "grep": (("search", "grep"),),

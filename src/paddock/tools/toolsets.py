@@ -10,6 +10,8 @@ class ListedTool(NamedTuple):
     name: str
     toolset: str
     module: str
+    is_offered: bool = True
+    """False: only as a tool of a provider, which has its own name and schema."""
 
     def load(self) -> Tool[Any]:
         """Return the tool: its module has one function for each, named after it."""
@@ -30,6 +32,14 @@ TOOLS: Final = (
     ListedTool("create_file", "workspace", "write"),
     ListedTool("str_replace", "workspace", "replace"),
     ListedTool("view", "workspace", "view"),
+    ListedTool("insert_text", "workspace", "replace", is_offered=False),
+    ListedTool("patch_file", "workspace", "replace", is_offered=False),
+    ListedTool("memory_view", "workspace", "memory", is_offered=False),
+    ListedTool("memory_create", "workspace", "memory", is_offered=False),
+    ListedTool("memory_str_replace", "workspace", "memory", is_offered=False),
+    ListedTool("memory_insert", "workspace", "memory", is_offered=False),
+    ListedTool("memory_delete", "workspace", "memory", is_offered=False),
+    ListedTool("memory_rename", "workspace", "memory", is_offered=False),
     ListedTool("move_file", "workspace", "move"),
     ListedTool("delete_file", "workspace", "move"),
     ListedTool("grep", "search", "grep"),

@@ -165,6 +165,7 @@ OPERATIONS: Final = MappingProxyType(
         "file": frozenset({"create", "str_replace", "view", "delete", "link", "mode"}),
         "search": frozenset({"grep", "find", "ls"}),
         "output": frozenset({"write"}),
+        "memory": frozenset({"view", "create", "str_replace", "delete"}),
         "shell": frozenset({"run", "process", "input"}),
         "ledger": frozenset({"query"}),
         "package": frozenset({"list", "run"}),
@@ -200,7 +201,8 @@ class Action(NamedTuple):
 
     `target` is a workspace-relative path with `/` between components and no
     leading slash (`.` is the root), a command line for `shell:run`, HOST:PORT or
-    METHOD HOST:PORT/PATH for `net`, a name otherwise; empty where there is no target.
+    METHOD HOST:PORT/PATH for `net`, a name from `/memories` on for `memory`, a name otherwise;
+    empty where there is no target.
     """
 
     category: str

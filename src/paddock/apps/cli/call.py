@@ -157,8 +157,10 @@ class PromptApprover:
 
 def _tools(options: Options, console: Console) -> Reply:
     registry = tools_of(use_project(options, console), options.agent)
+    if options.native and options.provider is None:
+        raise errors.UsageError("--native needs --provider", hint="as in --provider anthropic")
     if options.provider is not None:
-        schemas = registry.for_provider(options.provider)
+        schemas = registry.for_provider(options.provider, native=options.native)
         return Reply(schemas, json.dumps(schemas, ensure_ascii=True))
     specs = [tool.spec for tool in registry.list_all()]
     rows: list[Json] = [
@@ -198,7 +200,7 @@ CALL = Command(
 )
 TOOLS = Command(
     "List the tools that an agent has, or print them as a provider's schemas.",
-    "  paddock tools\n  paddock tools --provider anthropic",
+    "  paddock tools\n  paddock tools --provider anthropic --native",
     opt("--agent", "NAME", "whose tools (default: main, or admin)"),
     opt(
         "--provider",
@@ -206,5 +208,6 @@ TOOLS = Command(
         "print that one's schemas",
         choices=("anthropic", "openai", "openai-responses", "mcp"),
     ),
+    flag("--native", "that provider's own tool types instead of ours"),
     do=_tools,
 )

@@ -20,6 +20,7 @@ from paddock.policy.rules import (
     ANY,
     CLOSED_TARGETS,
     MCP_PREFIX,
+    MEMORIES,
     NAMES_BY_OPERATION,
     HeadPattern,
     Profile,
@@ -191,7 +192,11 @@ _SAFE_IN_SHELL: Final = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./"
 )
 _SAMPLE_COMMANDS: Final = (FILL, f"{FILL} --flag", 'eval "$given"')
-_SAMPLE_NAMES: Final = {"package": (ANY, f"{FILL}/{FILL}"), "mcp": (f"{MCP_PREFIX}{FILL}",)}
+_SAMPLE_NAMES: Final = {
+    "package": (ANY, f"{FILL}/{FILL}"),
+    "mcp": (f"{MCP_PREFIX}{FILL}",),
+    "memory": (f"{MEMORIES}/{FILL}",),
+}
 _CLIENT_TOOL: Final = "ExampleTool"
 
 

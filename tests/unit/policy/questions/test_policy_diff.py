@@ -309,8 +309,8 @@ def test_rules_of_a_persons_own_are_a_row_each_and_those_built_in_are_one() -> N
     ]
     (row,) = (row for row in rows(compared(BASE, "")) if "tool:client:Agent" in row[0])
     assert row[0].startswith(
-        "newly denied (allow → deny): tool:client:Agent, tool:output:write example, "
-        "tool:search:find example, tool:client:AskUserQuestion, and "
+        "newly denied (allow → deny): tool:client:Agent, tool:memory:create /memories/example, "
+        "tool:output:write example, tool:search:find example, and "
     )
     assert all(f"tool:client:{name}" in row[1] for name in CLIENT_TOOLS)
     assert row[2:] == ["  new: no rule; unknown is no", "  for: profile standard"]

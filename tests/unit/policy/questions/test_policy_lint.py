@@ -474,7 +474,7 @@ def test_secret_names_that_git_tracks_are_found_by_the_pattern_that_closes_them(
     assert "lint.secret_tracked" not in [each.code for each in lint(policy(text), ["a.txt"])]
 
 
-ASKS = """allow = ["{}", "tool:search:*", "tool:output:*", "tool:client:*"]
+ASKS = """allow = ["{}", "tool:search:*", "tool:output:*", "tool:memory:*", "tool:client:*"]
 otherwise = {{ {} }}"""
 
 

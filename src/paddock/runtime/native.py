@@ -1,0 +1,428 @@
+"""The providers' own tool types, as calls of ours and back.
+
+    str_replace_based_edit_tool  text_editor_20250728   view, create_file, str_replace, insert_text
+    bash                         bash_20250124          run_shell in one session, shell_stop
+    memory                       memory_20250818        memory_view, memory_create, …
+    apply_patch_call             apply_patch            create_file, patch_file, delete_file
+    shell_call                   shell                  run_shell, a call for each command
+
+A native call is judged, run and recorded as the calls that it becomes. Only its words are the
+provider's, as its documentation has them, so that models know them; the reason of a refusal, and
+what to do next, stand below them. An absolute path is one from the workspace's root.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
+from typing import Final, TypeAlias, cast
+
+from msgspec import Struct
+
+from paddock.errors import (
+    AmbiguousMatchError,
+    FileChangedError,
+    InvalidArgumentsError,
+    PathExistsError,
+    PathNotAFileError,
+    PathNotFoundError,
+    StringNotFoundError,
+    UsageError,
+)
+from paddock.policy.rules import MEMORIES
+from paddock.runtime.messages import NATIVE_NAMES, Asked, Malformed, call_of
+from paddock.text.show import quote
+from paddock.tools.effects import ABSENT
+from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
+
+Given: TypeAlias = Mapping[str, Json]
+Results: TypeAlias = Sequence[ToolResult]
+Roots: TypeAlias = tuple[str, ...]
+_BASH: Final = "bash"
+"""The session of Anthropic's bash, of which a model has one."""
+
+
+class NativeTool(Struct, frozen=True):
+    schema: Given
+    becomes: tuple[str, ...]
+    """An agent that has one of these tools is offered it."""
+    ask: Callable[[ToolCall, Roots], Sequence[ToolCall]]
+    """The calls that it becomes. Raises: InvalidArgumentsError."""
+    answer: Callable[[Given, Results], dict[str, Json]]
+    """What the block has besides its type and id."""
+
+
+def native_schemas(provider: str, tools: Collection[str]) -> list[dict[str, Json]]:
+    """The provider's own tool types for an agent that has `tools`. Raises: UsageError."""
+    if provider not in NATIVE_NAMES:
+        hint = f"one of: {', '.join(sorted(NATIVE_NAMES))}"
+        raise UsageError(f"{quote(provider)} has no tools of its own here", hint=hint)
+    native = [each for name, each in _TOOLS.items() if name in NATIVE_NAMES[provider]]
+    return [dict(each.schema) for each in native if any(name in tools for name in each.becomes)]
+
+
+class NativeTurn:
+    """The calls of one message, of which some have a `native` name; `roots` name the workspace."""
+
+    def __init__(self, native: frozenset[str], asked: Sequence[Asked], roots: Roots) -> None:
+        self._native = native
+        self._parts = [
+            (each, _become(each, roots) if call_of(each).tool in native else [each])
+            for each in asked
+        ]
+
+    @property
+    def asked(self) -> list[Asked]:
+        return [each for _, become in self._parts for each in become]
+
+    def write(
+        self, results: Results, plain: Callable[[list[ToolResult]], list[dict[str, Json]]]
+    ) -> list[dict[str, Json]]:
+        left, blocks = iter(results), list[dict[str, Json]]()
+        for asked, become in self._parts:
+            own, call = list(islice(left, len(become))), call_of(asked)
+            if call.tool not in self._native:
+                blocks += plain(own)
+                continue
+            tool = _TOOLS[call.tool]
+            is_use = "name" in tool.schema
+            head = {"tool_use_id": call.id} if is_use else {"call_id": call.id}
+            kind = "tool_result" if is_use else f"{call.tool}_output"
+            blocks.append({"type": kind, **head, **tool.answer(call.arguments, own)})
+        return blocks
+
+
+def _become(asked: Asked, roots: Roots) -> list[Asked]:
+    if isinstance(asked, Malformed):
+        return [asked]
+    try:
+        return [*_TOOLS[asked.tool].ask(asked, roots)]
+    except InvalidArgumentsError as error:
+        # Not with what it was given: which of it is content is known of our tools alone.
+        refusal = Refusal(error.code, error.message, error.hint)
+        return [Malformed(ToolCall(asked.id, asked.tool, {}), refusal)]
+
+
+def _taken(given: Given, **ours: str) -> dict[str, Json]:
+    """What it is given under our names; what is null was left out, what is unknown is for ours."""
+    return {
+        ours.get(name, name): value
+        for name, value in given.items()
+        if value is not None and name not in ("command", "type", "view_range")
+    }
+
+
+def _window(bounds: Json) -> dict[str, Json]:
+    """`view_range` as our offset and limit. Raises: InvalidArgumentsError."""
+    match bounds:
+        case None:
+            return {}
+        case [int(first), -1] if first >= 1:
+            return {"offset": first}
+        case [int(first), int(last)] if 1 <= first <= last:
+            return {"offset": first, "limit": last - first + 1}
+        case _:
+            raise _invalid("view_range", bounds, "give two lines, as [1, 20]; -1 is the last")
+
+
+def _invalid(name: str, value: Json, hint: str) -> InvalidArgumentsError:
+    said = f"Invalid `{name}` parameter: {quote(value)}"
+    return InvalidArgumentsError(said, where=name, hint=hint)
+
+
+def _rooted(path: Json, roots: Roots) -> Json:
+    """An absolute path as one from the root; the workspace's own names for it stay as they are."""
+    # Only chooses how the text is read: where it leads is resolved, and judged, afterwards.
+    if not isinstance(path, str) or any(f"{path}/".startswith(f"{root}/") for root in roots):
+        return path
+    return path.lstrip("/") or "." if path.startswith("/") else path
+
+
+def _remembered(path: Json) -> Json:
+    """A path from /memories on as one in the memory. Raises: InvalidArgumentsError."""
+    if not isinstance(path, str):
+        return path
+    # Threat: `/memories-of-others`, or a path of the workspace.
+    if not f"{path}/".startswith(f"{MEMORIES}/"):
+        said = f"Path must start with {MEMORIES}, got: {quote(path)}"
+        raise InvalidArgumentsError(said, where="path", hint=f"as in {MEMORIES}/notes.md")
+    return path.removeprefix(MEMORIES).lstrip("/") or "."
+
+
+_FOUND: Final = re.compile(r"found (?:over )?(\d+) times .*, at lines ([\d, ]*\d.*)\Z", re.DOTALL)
+
+
+class _Words(dict[str, str]):
+    """A provider's messages by our codes; `{path}` and others are what the call was given."""
+
+    def of(self, refusal: Refusal, given: Given, key: str = "") -> str:
+        found = _FOUND.search(refusal.error)
+        values = {"count": found[1], "lines": found[2]} if found else {}
+        is_denied = refusal.code.startswith("policy.")
+        if key in self:
+            return self[key].format_map(given)
+        said = self.get("policy" if is_denied else refusal.code)
+        text = said.format_map({**given, **values}) if said else f"Error: {refusal.error}"
+        reason = refusal.error if said and is_denied else ""
+        return "\n".join(filter(None, (text, reason, refusal.hint)))
+
+
+def _remarks(result: ToolResult) -> list[str]:
+    """The lines in brackets that stand below an output: notes and warnings, no cut of a snippet."""
+    ours = (line for line in result.content.split("\n")[1:] if line.startswith("["))
+    snippet = result.details.get("content_snippet")
+    return [line for line in ours if line != snippet and not line.startswith("[...")]
+
+
+_CUT: Final = re.compile(
+    r"^(\[lines \S+ of \d+ shown).* use offset=(\d+) to go on\]$", re.MULTILINE
+)
+
+
+def _viewed(result: ToolResult) -> str:
+    return _CUT.sub(r"\1; use view_range=[\2, -1] to go on]", result.content)
+
+
+def _block(results: Results, *said: str) -> dict[str, Json]:
+    return {"content": "\n".join(said), "is_error": results[0].refusal is not None}
+
+
+_FILE_COMMANDS: Final = {
+    "view": "view",
+    "create": "create_file",
+    "str_replace": "str_replace",
+    "insert": "insert_text",
+}
+_DONE: Final = {
+    "create": "File created successfully at: {path}",
+    "str_replace": "Successfully replaced text at exactly one location.",
+    "insert": "The file {path} has been edited.",
+    "delete": "Successfully deleted {path}",
+    "rename": "Successfully renamed {old_path} to {new_path}",
+}
+_EDITOR: Final = _Words(
+    {
+        PathNotFoundError.code: "Error: File not found",
+        StringNotFoundError.code: "Error: No match found for replacement. Please check your text "
+        "and try again.",
+        AmbiguousMatchError.code: "Error: Found {count} matches for replacement text. Please "
+        "provide more context to make a unique match.",
+        "policy": "Error: Permission denied. Cannot write to file.",
+    }
+)
+
+
+def _command_of(given: Given, known: Collection[str]) -> str:
+    command = given.get("command")
+    if isinstance(command, str) and command in known:
+        return command
+    raise _invalid("command", command, f"the commands are: {', '.join(known)}")
+
+
+def _ask_editor(call: ToolCall, roots: Roots) -> list[ToolCall]:
+    command = _command_of(call.arguments, _FILE_COMMANDS)
+    taken = _taken(call.arguments, file_text="content") | _window(call.arguments.get("view_range"))
+    if "path" in taken:
+        taken["path"] = _rooted(taken["path"], roots)
+    return [ToolCall(call.id, _FILE_COMMANDS[command], taken)]
+
+
+def _answer_editor(given: Given, results: Results) -> dict[str, Json]:
+    (result,) = results
+    if result.refusal is not None:
+        return _block(results, _EDITOR.of(result.refusal, given))
+    if given["command"] != "view":
+        return _block(results, _DONE[given["command"]].format_map(given), *_remarks(result))
+    if "entries_total" in result.details:
+        return _block(results, result.content)
+    return _block(results, re.sub(r"(?m)^ *(\d+)\t", r"\1: ", _viewed(result)))
+
+
+_NO_PATH: Final = "The path {path} does not exist. Please provide a valid path."
+_MEMORY: Final = _Words(
+    {
+        PathNotFoundError.code: _NO_PATH,
+        PathNotAFileError.code: _NO_PATH,
+        PathExistsError.code: "Error: File {path} already exists",
+        StringNotFoundError.code: "No replacement was performed, old_str `{old_str}` did not "
+        "appear verbatim in {path}.",
+        AmbiguousMatchError.code: "No replacement was performed. Multiple occurrences of old_str "
+        "`{old_str}` in lines: {lines}. Please ensure it is unique",
+        "delete path.not_found": "Error: The path {path} does not exist",
+        "rename path.not_found": "Error: The path {old_path} does not exist",
+        "rename path.exists": "Error: The destination {new_path} already exists",
+    }
+)
+_LISTED: Final = (
+    "Here're the files and directories up to 2 levels deep in {path}, excluding hidden items and "
+    "node_modules:"
+)
+_REMEMBERED: Final = (
+    "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
+)
+
+
+def _ask_memory(call: ToolCall, roots: Roots) -> list[ToolCall]:
+    del roots
+    command = _command_of(call.arguments, ("view", *_DONE))
+    taken = _taken(call.arguments, file_text="content", old_path="path", new_path="to")
+    taken |= {name: _remembered(taken[name]) for name in ("path", "to") if name in taken}
+    taken |= _window(call.arguments.get("view_range"))
+    return [ToolCall(call.id, f"memory_{command}", taken)]
+
+
+def _answer_memory(given: Given, results: Results) -> dict[str, Json]:
+    (result,) = results
+    command, details = str(given.get("command")), result.details
+    if result.refusal is not None:
+        key = f"{command} {result.refusal.code}"
+        return _block(results, _MEMORY.of(result.refusal, given, key))
+    if command == "str_replace":
+        return _block(results, _REMEMBERED, str(details["content_snippet"]))
+    if command != "view":
+        return _block(results, _DONE[command].format_map(given))
+    if "entries_total" in details:
+        return _block(results, _LISTED.format_map(given), result.content)
+    said = f"Here's the content of {given['path']} with line numbers:"
+    return _block(results, said, _viewed(result))
+
+
+def _ask_bash(call: ToolCall, roots: Roots) -> list[ToolCall]:
+    del roots
+    if call.arguments.get("restart") is True:
+        return [ToolCall(call.id, "shell_stop", {"session": _BASH})]
+    taken = {name: value for name, value in call.arguments.items() if name != "restart"}
+    return [ToolCall(call.id, "run_shell", {**taken, "session": _BASH})]
+
+
+def _answer_bash(given: Given, results: Results) -> dict[str, Json]:
+    (result,) = results
+    refusal, details = result.refusal, result.details
+    # Where nothing ran yet there is no session to end.
+    is_anew = refusal is None or refusal.code == InvalidArgumentsError.code
+    if given.get("restart") is True and is_anew:
+        return {"content": "Bash session restarted", "is_error": False}
+    if refusal is not None:
+        return _block(results, refusal.as_text())
+    said = [str(details[name]).removesuffix("\n") for name in ("stdout", "stderr")]
+    if details["exit_code"] and not details["timed_out"]:
+        said.append(f"[exit code {details['exit_code']}]")
+    said += details.get("remarks", ())
+    return {"content": "\n".join(filter(None, said)), "is_error": details["exit_code"] != 0}
+
+
+_OPERATIONS: Final = {
+    "create_file": ("create_file", "Created"),
+    "update_file": ("patch_file", "Updated"),
+    "delete_file": ("delete_file", "Deleted"),
+}
+_PATCH: Final = _Words(
+    {
+        PathNotFoundError.code: "Error: File not found at path '{path}'",
+        f"create_file {FileChangedError.code}": "Error: apply_patch cannot create {path} because "
+        "it already exists. Use an update_file operation to change an existing file.",
+    }
+)
+
+
+def _ask_patch(call: ToolCall, roots: Roots) -> list[ToolCall]:
+    kind = call.arguments.get("type")
+    if not isinstance(kind, str) or kind not in _OPERATIONS:
+        raise _invalid("type", kind, f"the operations are: {', '.join(_OPERATIONS)}")
+    taken = _taken(call.arguments)
+    taken["path"] = _rooted(taken.get("path"), roots)
+    if kind == "create_file":
+        from paddock.text.v4a import created_content  # noqa: PLC0415 - for who creates by a patch
+
+        diff = taken.pop("diff", None)
+        # Threat: what stands there already was not shown to the model, and would be gone.
+        taken["if_version"] = ABSENT
+        taken["content"] = created_content(diff) if isinstance(diff, str) else diff
+    return [ToolCall(call.id, _OPERATIONS[kind][0], taken)]
+
+
+def _answer_patch(given: Given, results: Results) -> dict[str, Json]:
+    (result,) = results
+    kind, refusal = str(given.get("type")), result.refusal
+    if refusal is not None:
+        return {"status": "failed", "output": _PATCH.of(refusal, given, f"{kind} {refusal.code}")}
+    said = [f"{_OPERATIONS[kind][1]} {given['path']}", *_remarks(result)]
+    return {"status": "completed", "output": "\n".join(said)}
+
+
+def _ask_shell(call: ToolCall, roots: Roots) -> list[ToolCall]:
+    del roots
+    commands, milliseconds = map(call.arguments.get, ("commands", "timeout_ms"))
+    if not isinstance(commands, list) or not commands:
+        raise _invalid("commands", commands, 'give a list with at least one, as ["ls"]')
+    more: dict[str, Json] = {} if milliseconds is None else {"timeout": milliseconds}
+    if type(milliseconds) is int:
+        # Ours counts in seconds: never less than what was asked for.
+        more["timeout"] = -(-milliseconds // 1000)
+    listed = cast("list[Json]", commands)
+    ids = [call.id] if len(listed) == 1 else [f"{call.id}.{n + 1}" for n in range(len(listed))]
+    return [
+        ToolCall(each, "run_shell", {"command": command, **more})
+        for each, command in zip(ids, listed, strict=True)
+    ]
+
+
+def _answer_shell(given: Given, results: Results) -> dict[str, Json]:
+    rows, most = [_ran(result) for result in results], given.get("max_output_length")
+    if type(most) is not int:
+        return {"output": rows}
+    left, missing = max(0, most), 0
+    for row in rows:
+        for name in ("stdout", "stderr"):
+            text = row[name]
+            row[name] = text[:left]
+            missing, left = missing + max(0, len(text) - left), max(0, left - len(text))
+    if missing:
+        rows[-1]["stderr"] += f"[{missing} more characters: max_output_length is {most}]"
+    return {"max_output_length": most, "output": rows}
+
+
+def _ran(result: ToolResult) -> dict[str, Json]:
+    details, refusal = result.details, result.refusal
+    if refusal is not None:
+        outcome = {"type": "exit", "exit_code": 1}
+        return {"stdout": "", "stderr": refusal.as_text(), "outcome": outcome}
+    said = [str(details["stderr"]).removesuffix("\n"), *details.get("remarks", ())]
+    is_late = details["timed_out"]
+    return {
+        "stdout": details["stdout"],
+        "stderr": "".join(f"{line}\n" for line in said if line),
+        "outcome": {"type": "timeout"}
+        if is_late
+        else {"type": "exit", "exit_code": details["exit_code"]},
+    }
+
+
+_TOOLS: Final = {
+    "str_replace_based_edit_tool": NativeTool(
+        {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+        (*_FILE_COMMANDS.values(),),
+        _ask_editor,
+        _answer_editor,
+    ),
+    "bash": NativeTool(
+        {"type": "bash_20250124", "name": "bash"}, ("run_shell",), _ask_bash, _answer_bash
+    ),
+    "memory": NativeTool(
+        {"type": "memory_20250818", "name": "memory"},
+        ("memory_view", "memory_create"),
+        _ask_memory,
+        _answer_memory,
+    ),
+    "apply_patch_call": NativeTool(
+        {"type": "apply_patch"},
+        tuple(tool for tool, _ in _OPERATIONS.values()),
+        _ask_patch,
+        _answer_patch,
+    ),
+    "shell_call": NativeTool(
+        {"type": "shell", "environment": {"type": "local"}},
+        ("run_shell",),
+        _ask_shell,
+        _answer_shell,
+    ),
+}

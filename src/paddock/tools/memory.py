@@ -1,0 +1,209 @@
+"""`memory_view`, `memory_create` and others: what an agent remembers, in its own directory.
+
+The tools for files do the work, on the plane's directory of that agent in the place of the
+workspace: nothing else is in it, and no name leads out of it. Each step is judged as
+`tool:memory:OPERATION /memories/…`. What was replaced is not kept, so nothing is undone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from paddock import limits
+from paddock.errors import (
+    InvalidPathError,
+    PathExistsError,
+    SandboxUnavailableError,
+    ToolError,
+    ToolFailedError,
+)
+from paddock.policy.rules import MEMORIES
+from paddock.text.show import show_name
+from paddock.tools.effects import ABSENT
+from paddock.tools.move import (
+    DeleteFile,
+    DeleteFileArguments,
+    MoveFile,
+    MoveFileArguments,
+    delete_file_tool,
+    move_file_tool,
+)
+from paddock.tools.replace import InsertText, StrReplace, insert_text_tool, str_replace_tool
+from paddock.tools.spec import Handler, Plan, Ports, Shown, Tool, ToolOutput
+from paddock.tools.view import View, ViewPlan, view_tool
+from paddock.tools.write import CreateFile, CreateFileArguments, create_file_tool
+from paddock.values.decisions import Action
+from paddock.workspace import EntryKind, Workspace, WorkspacePath
+from paddock.workspace.listing import DirectoryEntry, is_directory, list_directory
+
+ENTRIES_MAX: Final = 1_000
+"""So many files and directories are listed, moved or deleted by one call."""
+
+
+_Step: TypeAlias = tuple[Handler[Any, Any], Plan]
+_Steps: TypeAlias = Iterator[_Step]
+
+
+class MemoryPlan(Struct, frozen=True):
+    steps: tuple[_Step, ...]
+    actions: tuple[Action, ...]
+
+
+class _ShownMemories(Struct, frozen=True):
+    shown: Shown
+
+    def is_shown(self, relative: str) -> bool:
+        del relative
+        return True
+
+    def may_view(self, relative: str) -> bool:
+        return self.allows(Action("file", "view", relative))
+
+    def allows(self, action: Action) -> bool:
+        return self.shown.allows(_judged(action))
+
+
+def _judged(action: Action) -> Action:
+    # Threat: a rule about the workspace's `notes.md` must say nothing about the memory's.
+    return Action("memory", action.operation, _name_of(action.target))
+
+
+def _name_of(relative: str) -> str:
+    return MEMORIES if relative == "." else f"{MEMORIES}/{relative}"
+
+
+def _within(ports: Ports) -> Ports:
+    if ports.memory is None:
+        hint = "keep it in a file"
+        raise SandboxUnavailableError("this workspace was opened without a memory", hint=hint)
+    shown = _ShownMemories(ports.shown)
+    return replace(ports, workspace=ports.memory(), shown=shown, earlier=None)
+
+
+class InMemory:
+    """A tool for files, on the memory; of a directory, a step for each thing that is in it."""
+
+    def __init__(self, handler: Handler[Any, Any]) -> None:
+        self._handler = handler
+
+    def steps(self, arguments: Any, ports: Ports) -> _Steps:
+        yield self._handler, self._handler.resolve(arguments, ports)
+
+    def resolve(self, arguments: Any, ports: Ports) -> MemoryPlan:
+        steps = tuple(self.steps(arguments, _within(ports)))
+        actions = (_judged(action) for _, plan in steps for action in plan.actions)
+        return MemoryPlan(steps, tuple(dict.fromkeys(actions)))
+
+    def run(self, plan: MemoryPlan, ports: Ports) -> ToolOutput:
+        within, outputs = _within(ports), list[ToolOutput]()
+        for handler, step in plan.steps:
+            try:
+                outputs.append(handler.run(step, within))
+            except ToolError as error:
+                if not outputs:
+                    raise
+                said = f"{len(outputs)} of {len(plan.steps)} steps were done: {error.message}"
+                raise ToolFailedError(said, hint="view the memory before going on") from error
+        # As changes of the workspace they would be undone there.
+        return outputs[-1]._replace(changes=())
+
+
+class _Creating(InMemory):
+    def steps(self, arguments: CreateFileArguments, ports: Ports) -> _Steps:
+        plan = CreateFile().resolve(arguments, ports)
+        if plan.path.exists:
+            raise PathExistsError(f"{plan.path.asked.shown} exists already", hint="edit it")
+        yield self._handler, replace(plan, if_version=plan.if_version or ABSENT)
+
+
+class _Deleting(InMemory):
+    def steps(self, arguments: DeleteFileArguments, ports: Ports) -> _Steps:
+        path = ports.workspace.resolve_entry(arguments.path).path
+        for each in _below(ports.workspace, path):
+            given = DeleteFileArguments(path=each.path.relative)
+            yield self._handler, self._handler.resolve(given, ports)
+        yield from super().steps(arguments, ports)
+
+
+class _Renaming(InMemory):
+    def steps(self, arguments: MoveFileArguments, ports: Ports) -> _Steps:
+        path = ports.workspace.resolve_entry(arguments.path).path
+        to = ports.workspace.resolve_write(arguments.to)
+        below = _below(ports.workspace, path)
+        if to.exists or (below and to.real.parts[: len(path.parts)] == path.parts):
+            raise PathExistsError(f"{to.asked.shown} exists already, or is below it")
+        for each in below:
+            if each.kind is not EntryKind.DIRECTORY:
+                target = to.real.relative + each.path.relative[len(path.relative) :]
+                given = MoveFileArguments(path=each.path.relative, to=target)
+                yield self._handler, self._handler.resolve(given, ports)
+        for each in (each for each in below if each.kind is EntryKind.DIRECTORY):
+            delete = DeleteFileArguments(path=each.path.relative)
+            yield DeleteFile(), DeleteFile().resolve(delete, ports)
+        if below:
+            delete = DeleteFileArguments(path=path.relative)
+            yield DeleteFile(), DeleteFile().resolve(delete, ports)
+        else:
+            yield from super().steps(arguments, ports)
+
+
+def _below(workspace: Workspace, path: WorkspacePath) -> list[DirectoryEntry]:
+    """What is in a directory, the deepest first."""
+    if path.is_root:
+        raise InvalidPathError(f"the {MEMORIES} directory itself stays")
+    if not is_directory(workspace, path):
+        return []
+    listing = list_directory(workspace, path, limits.path_depth_max, ENTRIES_MAX)
+    if listing.total > len(listing.entries) or listing.unreadable:
+        said = f"{path.shown} holds {listing.total} entries, {ENTRIES_MAX} are changed at once"
+        raise InvalidPathError(said, hint="begin with the directories below it")
+    return list(reversed(listing.entries))
+
+
+class _Viewing(View):
+    """Of a directory the sizes and names two levels deep, as the provider documents them."""
+
+    def run(self, plan: ViewPlan, ports: Ports) -> ToolOutput:
+        path = plan.path.real
+        if not is_directory(ports.workspace, path):
+            return super().run(plan, ports)
+        listing = list_directory(ports.workspace, path, limits.path_depth_max, ENTRIES_MAX)
+        rows = [_row(_name_of(path.relative), path, listing.entries)]
+        above = len(path.parts)
+        for entry in listing.entries:
+            parts = entry.path.parts[above:]
+            is_hidden = any(part.startswith(".") or part == "node_modules" for part in parts)
+            if len(parts) <= 2 and not is_hidden:
+                slash = "/" if entry.kind is EntryKind.DIRECTORY else ""
+                name = show_name(_name_of(entry.path.relative)) + slash
+                rows.append(_row(name, entry.path, listing.entries))
+        if listing.total > ENTRIES_MAX:
+            rows.append(f"[of {listing.total} entries the first {ENTRIES_MAX} were looked at]")
+        return ToolOutput("\n".join(rows), {"entries_total": listing.total})
+
+
+def _row(name: str, path: WorkspacePath, entries: Sequence[DirectoryEntry]) -> str:
+    depth = len(path.parts)
+    own = (each.size_bytes for each in entries if each.path.parts[:depth] == path.parts)
+    size, unit = float(sum(own)), 0
+    while size >= 1024 and unit < 3:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.1f}".removesuffix(".0") + f"{'BKMG'[unit]}\t{name}"
+
+
+def _tool(name: str, of: Callable[[], Tool[Any]], handler: Handler[Any, Any]) -> Tool[Any]:
+    spec = of().spec
+    return Tool(replace(spec, name=name, title=f"Memory: {spec.title.lower()}"), handler)
+
+
+memory_view_tool = partial(_tool, "memory_view", view_tool, InMemory(_Viewing()))
+memory_create_tool = partial(_tool, "memory_create", create_file_tool, _Creating(CreateFile()))
+memory_str_replace_tool = partial(
+    _tool, "memory_str_replace", str_replace_tool, InMemory(StrReplace())
+)
+memory_insert_tool = partial(_tool, "memory_insert", insert_text_tool, InMemory(InsertText()))
+memory_delete_tool = partial(_tool, "memory_delete", delete_file_tool, _Deleting(DeleteFile()))
+memory_rename_tool = partial(_tool, "memory_rename", move_file_tool, _Renaming(MoveFile()))
