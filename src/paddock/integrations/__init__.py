@@ -1,7 +1,7 @@
 """Paddock in other people's frameworks: same policy, same record, same undo, no rewrite.
 
     claude_agent_sdk   the permission callback, and the tools as an MCP server in the process
-    openai_agents      a client of sandboxes, the executor of ShellTool, the editor of ApplyPatchTool
+    openai_agents      a client of sandboxes, and what runs ShellTool and ApplyPatchTool
     pydantic_ai        a toolset
     strands            a sandbox
 
