@@ -174,3 +174,24 @@ def test_they_are_on_record_by_digest_and_can_be_taken_back(terminal: Terminal):
     taken_back = [terminal.yard.cli("undo", call["call"]).status for call in calls]
     left = (terminal.yard.root / "a").read_text(), (terminal.yard.root / "b").exists()
     assert (taken_back, left) == ([0, 0], ("a\n", False))
+
+
+def test_a_command_is_heard_while_it_runs(terminal: Terminal):
+    heard: list[tuple[str, str]] = []
+    terminal.runtime.exec(
+        "printf a; printf é >&2", on_output=lambda stream, text: heard.append((stream, text))
+    )
+
+    assert sorted(heard) == [("stderr", "é"), ("stdout", "a")]
+
+
+def test_what_the_fence_says_of_a_command_stands_behind_its_errors(terminal: Terminal):
+    refused = terminal.runtime.exec("d=locked; echo oops >&2; echo c >$d/c")
+    kept = terminal.runtime.exec("echo oops >&2; echo c >unlocked")
+
+    assert refused.stderr_and_notes == (
+        b"oops\npaddock: not changed: locked/c: tool:file:create locked/** "
+        b"(profiles.standard.deny, paddock.toml:4)\n"
+    )
+    assert (refused.exit_status, kept.exit_status) == (0, 0)
+    assert (kept.stderr_and_notes, kept.stderr) == (b"oops\n", b"oops\n")

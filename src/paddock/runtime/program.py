@@ -16,14 +16,16 @@ from paddock.errors import (
     TextTooLargeError,
 )
 from paddock.runtime.prepared import Bounds, ForProgram
+from paddock.sandbox.streams import Decoding
 from paddock.text.show import quote
+from paddock.tools.outcome import last_words
 from paddock.tools.program import EXEC, READ_BYTES, WRITE_BYTES, exports_of, literal_line
 from paddock.tools.spec import Payload, Tool
 from paddock.values.calls import NEVER, Cancel, Json, ToolResult
 from paddock.values.entries import digest_of
 
 if TYPE_CHECKING:
-    from paddock.runtime.runtime import Runtime
+    from paddock.runtime.runtime import OnText, Runtime
 
 _DIRECTORY: Final = 91
 _MISSING: Final = 92
@@ -51,15 +53,29 @@ class Executed(Struct, frozen=True):
     result: ToolResult
     """As a model would have it: changed files, refusals, notes."""
 
+    @property
+    def exit_status(self) -> int:
+        """The exit code, and 1 where it is 0 and nothing was kept of what the command changed."""
+        return self.exit_code or int(not {"conflict", "pending"}.isdisjoint(self.result.details))
+
+    @property
+    def stderr_and_notes(self) -> bytes:
+        """`stderr`, and what the fence says of the command, which it did not print itself."""
+        said = "".join(f"{line}\n" for line in last_words(self.result.details))
+        return self.stderr + said.encode("utf-8", "replace")
+
 
 class _Printed:
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, on_output: "OnText | None") -> None:
+        self.decoding = None if on_output is None else Decoding(on_output)
         self.streams = {"stdout": bytearray(), "stderr": bytearray()}
         self.is_cut = False
         self._most = most
 
     def __call__(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
         kept = self.streams[name]
+        if self.decoding is not None:
+            self.decoding(name, chunk)
         room = self._most - len(kept)
         self.is_cut |= len(chunk) > room
         kept += chunk[:room]
@@ -100,6 +116,7 @@ def execute(
     env: Mapping[str, str] | None = None,
     timeout: int | None = None,
     output_limit: int = limits.program_bytes_max,
+    on_output: "OnText | None" = None,
     cancel: Cancel = NEVER,
 ) -> Executed:
     """Run one line, or one literal command. Raises: ToolError."""
@@ -118,9 +135,11 @@ def execute(
         given["timeout"] = timeout
     if stdin:
         given["stdin"] = digest_of(stdin)
-    printed = _Printed(output_limit)
+    printed = _Printed(output_limit, on_output)
     bounds = Bounds(cancel=cancel, on_output=printed)
     result = _call(runtime, EXEC, given, Payload(stdin), bounds)
+    if printed.decoding is not None:
+        printed.decoding.finish()
     exit_code = int(str(result.details["exit_code"]))
     stderr = bytes(printed.streams["stderr"])
     if exit_code == _NOT_STARTED and not stderr:

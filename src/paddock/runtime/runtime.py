@@ -350,12 +350,14 @@ class Runtime:
         env: Mapping[str, str] | None = None,
         timeout: int | None = None,
         output_limit: int = program_bytes_max,
+        on_output: OnText | None = None,
     ) -> "Executed":
         """Run a line of shell, or one literal command, in a session of the program's own.
 
         Its commands share /tmp and a loopback; no state is kept, and none waits for another.
         `cwd` may be any directory that a command sees. Policy judges `env` with the line.
-        What either stream prints beyond `output_limit` bytes is dropped.
+        What either stream prints beyond `output_limit` bytes is dropped; `on_output` hears all, as
+        of `call`.
 
         Raises: ToolError where it did not run; whatever it exits with is a result.
         """
@@ -367,6 +369,7 @@ class Runtime:
             env=env,
             timeout=timeout,
             output_limit=output_limit,
+            on_output=on_output,
         )
 
     async def aread_bytes(self, path: str, *, limit: int = program_bytes_max) -> bytes:
@@ -386,6 +389,7 @@ class Runtime:
         env: Mapping[str, str] | None = None,
         timeout: int | None = None,  # noqa: ASYNC109 - the command's
         output_limit: int = program_bytes_max,
+        on_output: OnText | None = None,
     ) -> "Executed":
         """`exec`, as `acall`: who cancels it ends the command."""
         return await _awaited(
@@ -397,6 +401,7 @@ class Runtime:
                 env=env,
                 timeout=timeout,
                 output_limit=output_limit,
+                on_output=on_output,
                 cancel=cancel,
             )
         )
