@@ -10,14 +10,40 @@ Each module loads its framework, and nothing else loads the module.
 
 import os
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from paddock.assembly.runtimes import open_workspace
-from paddock.errors import UsageError
+from paddock.errors import (
+    ApprovalError,
+    InvalidArgumentsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    ToolError,
+    UsageError,
+)
 from paddock.runtime.runtime import Runtime
 
 Root = str | os.PathLike[str] | Runtime
 """A directory, which is opened, or a runtime that the program has open."""
+
+
+_BUILTIN_ERRORS: Final[dict[type, type[OSError | ValueError]]] = {
+    InvalidArgumentsError: ValueError,
+    PathNotFoundError: FileNotFoundError,
+    PathNotAFileError: IsADirectoryError,
+    PathNotADirectoryError: NotADirectoryError,
+    PermissionDeniedError: PermissionError,
+    ApprovalError: PermissionError,
+    ToolError: OSError,
+}
+
+
+def builtin_error(error: ToolError) -> OSError | ValueError:
+    """Return a refusal as what a file call raises, for frameworks that know no other errors."""
+    kind = next(_BUILTIN_ERRORS[each] for each in type(error).__mro__ if each in _BUILTIN_ERRORS)
+    return kind(error.render())
 
 
 class RuntimeOwner:

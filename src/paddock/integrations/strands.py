@@ -1,0 +1,176 @@
+"""Paddock as a sandbox of Strands Agents: `Agent(sandbox=PaddockSandbox("."))`.
+
+Code, commands and files of the framework's tools go by one policy and one record. Paths are
+relative to the root, absolute in it, or below the private /tmp of the sandbox.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Final
+
+from strands.sandbox import ExecutionResult, FileInfo, Sandbox, StreamChunk
+from strands.sandbox.constants import LANGUAGE_PATTERN
+from strands.sandbox.errors import SandboxPathNotFoundError, SandboxTimeoutError
+from strands.types.tools import AgentTool
+from strands.vended_tools.file_editor import make_file_editor
+from strands.vended_tools.file_editor.file_editor import DEFAULT_FILE_EDITOR_DESCRIPTION
+from strands.vended_tools.shell import make_shell
+from strands.vended_tools.shell.types import SANDBOX_SHELL_DESCRIPTION
+
+from paddock import limits
+from paddock.errors import PathNotADirectoryError, PathNotFoundError, ToolError
+from paddock.integrations import Root, RuntimeOwner, builtin_error
+
+_LISTED_MAX: Final = limits.ls_entries_max
+
+
+class PaddockSandbox(RuntimeOwner, Sandbox):
+    """One agent's workspace; `close` it at the end.
+
+    Refusals are raised as OSError, a PermissionError where policy says no, with the rule in the
+    text. Without a timeout a command runs as long as policy lets it.
+    """
+
+    def __init__(self, root: Root, **open_arguments: Any) -> None:
+        """`root` is a directory, for `paddock.open` with its arguments, or an open runtime."""
+        super().__init__(root, open_arguments)
+
+    def execute_streaming(
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
+        """Raises: SandboxTimeoutError, OSError."""
+        return self._stream(command, b"", timeout, cwd, env)
+
+    def execute_code_streaming(
+        self,
+        code: str,
+        language: str,
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
+        """Raises: ValueError, SandboxTimeoutError, OSError."""
+        if not LANGUAGE_PATTERN.fullmatch(language):
+            raise ValueError(f"language parameter contains invalid characters: {language}")
+        return self._stream([language], code.encode(), timeout, cwd, env)
+
+    async def _stream(
+        self,
+        command: str | Sequence[str],
+        stdin: bytes,
+        timeout: float | None,  # noqa: ASYNC109 - the command's
+        cwd: str | None,
+        env: dict[str, str] | None,
+    ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
+        loop, heard = asyncio.get_running_loop(), asyncio.Queue[StreamChunk | None]()
+
+        def hear(stream: Any, text: str) -> None:
+            loop.call_soon_threadsafe(heard.put_nowait, StreamChunk(text, stream))
+
+        seconds = limits.shell_timeout_raised_s if timeout is None else max(1, math.ceil(timeout))
+        running = asyncio.ensure_future(
+            self.runtime.aexec(
+                command, stdin=stdin, cwd=cwd or ".", env=env, timeout=seconds, on_output=hear
+            )
+        )
+        running.add_done_callback(lambda _: heard.put_nowait(None))
+        try:
+            while (chunk := await heard.get()) is not None:
+                yield chunk
+            done = await running
+        except ToolError as error:
+            raise builtin_error(error) from error
+        finally:
+            # Who stops listening ends the command, and is let go when it has ended.
+            running.cancel()
+            await asyncio.wait([running])
+        stdout, stderr = _text(done.stdout), _text(done.stderr_and_notes)
+        if done.timed_out:
+            raise SandboxTimeoutError(timeout or seconds, stdout, stderr)
+        notes = _text(done.stderr_and_notes[len(done.stderr) :])
+        if notes:
+            yield StreamChunk(notes, "stderr")
+        yield ExecutionResult(done.exit_status, stdout, stderr)
+
+    async def read_file(self, path: str, **kwargs: Any) -> bytes:
+        """Raises: OSError, as FileNotFoundError."""
+        try:
+            return await self.runtime.aread_bytes(path)
+        except ToolError as error:
+            raise builtin_error(error) from error
+
+    async def write_file(self, path: str, content: bytes, **kwargs: Any) -> None:
+        """Raises: OSError."""
+        try:
+            await self.runtime.awrite_bytes(path, content)
+        except ToolError as error:
+            raise builtin_error(error) from error
+
+    async def remove_file(self, path: str, **kwargs: Any) -> None:
+        """Raises: OSError, as FileNotFoundError."""
+        if self._is_elsewhere(path):
+            await self._ran("rm", "--", path)
+            return
+        try:
+            (await self.runtime.acall("delete_file", {"path": path})).unwrap()
+        except ToolError as error:
+            raise builtin_error(error) from error
+
+    async def list_files(self, path: str, **kwargs: Any) -> list[FileInfo]:
+        """List a directory; sizes are not told. Raises: SandboxPathNotFoundError, OSError."""
+        if self._is_elsewhere(path):
+            names = (await self._ran("ls", "-1Ap", "--", path)).splitlines()
+        else:
+            asked = {"path": path, "limit": _LISTED_MAX}
+            try:
+                details = (await self.runtime.acall("ls", asked)).unwrap().details
+            except (PathNotFoundError, PathNotADirectoryError) as error:
+                raise SandboxPathNotFoundError(path) from error
+            except ToolError as error:
+                raise builtin_error(error) from error
+            if details["truncated"]:
+                raise OSError(f"{path} has {details['count']} entries; list it by a command")
+            names = details["entries"]
+        return [FileInfo(name.rstrip("/"), name.endswith("/")) for name in sorted(names)]
+
+    def _is_elsewhere(self, path: str) -> bool:
+        return path.startswith("/") and not self.runtime.names(path)
+
+    async def _ran(self, *argv: str) -> str:
+        """What a file operation of the sandbox's own /tmp printed. Raises: OSError."""
+        try:
+            done = await self.runtime.aexec(argv)
+        except ToolError as error:
+            raise builtin_error(error) from error
+        if done.exit_code:
+            raise SandboxPathNotFoundError(argv[-1]) from OSError(_text(done.stderr))
+        return _text(done.stdout)
+
+    def get_tools(self) -> list[AgentTool]:
+        """Return the framework's editor and shell over this, as its own sandboxes vend them."""
+        where = f"Files are below {self.runtime.root}."
+        return [
+            make_file_editor(
+                sandbox=self,
+                name="sandbox_file_editor",
+                description=f"{DEFAULT_FILE_EDITOR_DESCRIPTION} {where}",
+            ),
+            make_shell(
+                sandbox=self,
+                name="sandbox_shell",
+                description=f"{SANDBOX_SHELL_DESCRIPTION} Working directory: {self.runtime.root}.",
+            ),
+        ]
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
