@@ -1,6 +1,10 @@
-"""A project, the policy of its user, and what the ledger of calls holds afterwards."""
+"""Tests of integrations, each in an environment of its own: `make frameworks`.
+
+Where a framework is not installed, as in `.venv`, nothing of its folder is collected.
+"""
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -8,6 +12,17 @@ from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from tests.support.places import Place, new_place
 
+MODULES = {
+    "claude_agent_sdk": "claude_agent_sdk",
+    "deepagents": "deepagents",
+    "inspect_ai": "inspect_ai",
+    "openai_agents": "agents",
+    "pydantic_ai": "pydantic_ai",
+    "strands": "strands",
+}
+"""Folder → the module that its framework is imported by."""
+
+collect_ignore = [folder for folder, module in MODULES.items() if find_spec(module) is None]
 CONFINES = """
 [profiles.standard]
 allow = ["tool:file:*", "tool:search:*", "tool:output:*"]
