@@ -23,6 +23,7 @@ MODULES = {
 """Folder → the module that its framework is imported by."""
 
 collect_ignore = [folder for folder, module in MODULES.items() if find_spec(module) is None]
+
 CONFINES = """
 [profiles.standard]
 allow = ["tool:file:*", "tool:search:*", "tool:output:*"]
