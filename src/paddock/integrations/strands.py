@@ -93,10 +93,10 @@ class PaddockSandbox(RuntimeOwner, Sandbox):
             # Who stops listening ends the command, and is let go when it has ended.
             running.cancel()
             await asyncio.wait([running])
-        stdout, stderr = _text(done.stdout), _text(done.stderr_and_notes)
+        stdout, notes = _text(done.stdout), _text(done.notes)
+        stderr = _text(done.stderr) + notes
         if done.timed_out:
             raise SandboxTimeoutError(timeout or seconds, stdout, stderr)
-        notes = _text(done.stderr_and_notes[len(done.stderr) :])
         if notes:
             yield StreamChunk(notes, "stderr")
         yield ExecutionResult(done.exit_status, stdout, stderr)

@@ -59,10 +59,10 @@ class Executed(Struct, frozen=True):
         return self.exit_code or int(not {"conflict", "pending"}.isdisjoint(self.result.details))
 
     @property
-    def stderr_and_notes(self) -> bytes:
-        """`stderr`, and what the fence says of the command, which it did not print itself."""
+    def notes(self) -> bytes:
+        """Lines for behind `stderr`: what the fence says of the command; empty where nothing."""
         said = "".join(f"{line}\n" for line in last_words(self.result.details))
-        return self.stderr + said.encode("utf-8", "replace")
+        return said.encode("utf-8", "replace")
 
 
 class _Printed:
