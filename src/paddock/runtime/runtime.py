@@ -21,7 +21,7 @@ from paddock.values.decisions import Action
 
 if TYPE_CHECKING:
     from paddock.runtime.lasting import LastingShell
-    from paddock.runtime.program import Executed
+    from paddock.runtime.program import Executed, Listed
 
 EmbeddedHandler = Callable[[Any], str | ToolOutput]
 """Takes the bound arguments; returns text for the model, or a whole output."""
@@ -337,9 +337,19 @@ class Runtime:
         """
         return self._program.read_bytes(self, path, limit)
 
-    def write_bytes(self, path: str, content: bytes) -> ToolResult:
-        """Write a whole file, and make its directories; see `read_bytes`. Raises: ToolError."""
-        return self._program.write_bytes(self, path, content)
+    def write_bytes(self, path: str, content: bytes, *, is_new: bool = False) -> ToolResult:
+        """Write a whole file, and make its directories; see `read_bytes`.
+
+        Raises: ToolError, as FileChangedError where it `is_new` and something stands there.
+        """
+        return self._program.write_bytes(self, path, content, is_new=is_new)
+
+    def list_entries(self, path: str = ".", *, depth: int = 1) -> "Listed":
+        """List a directory of the workspace, hidden and ignored files too. Raises: ToolError.
+
+        What policy shows the agent in no listing is left out, and so is what `.git` holds.
+        """
+        return self._program.list_entries(self, path, depth)
 
     def exec(
         self,
@@ -376,9 +386,17 @@ class Runtime:
         """`read_bytes`, as `acall`."""
         return await _awaited(lambda cancel: self._program.read_bytes(self, path, limit, cancel))
 
-    async def awrite_bytes(self, path: str, content: bytes) -> ToolResult:
+    async def awrite_bytes(self, path: str, content: bytes, *, is_new: bool = False) -> ToolResult:
         """`write_bytes`, as `acall`."""
-        return await _awaited(lambda cancel: self._program.write_bytes(self, path, content, cancel))
+        return await _awaited(
+            lambda cancel: self._program.write_bytes(
+                self, path, content, is_new=is_new, cancel=cancel
+            )
+        )
+
+    async def alist_entries(self, path: str = ".", *, depth: int = 1) -> "Listed":
+        """`list_entries`, as `acall`."""
+        return await _awaited(lambda _: self._program.list_entries(self, path, depth))
 
     async def aexec(
         self,
