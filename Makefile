@@ -115,6 +115,8 @@ frameworks-env: $(STAMP)
 # A framework's warnings are its own business. PLAIN_USER=1: as one, on a copy of this tree.
 framework-%: .frameworks/%/.ready
 	@echo "== $*"
+	@$(if $(PLAIN_USER),,$(VENV)/bin/basedpyright --pythonpath $(<D)/bin/python \
+	  src/paddock/integrations/$(*:newest-%=%)*.py)
 	@$(if $(PLAIN_USER),VENV=$(<D) scripts/test-as-plain-user,$(<D)/bin/python -m pytest) \
 	  -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function \
 	  -o filterwarnings=default tests/frameworks/$(*:newest-%=%)

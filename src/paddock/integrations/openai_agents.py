@@ -14,8 +14,11 @@ from agents.sandbox.manifest import Manifest
 from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
 
 from paddock.errors import ToolError
-from paddock.integrations import Root, RuntimeOwner
-from paddock.integrations.openai_session import PaddockSandboxSession, PaddockSandboxSessionState
+from paddock.integrations.openai_agents_session import (
+    PaddockSandboxSession,
+    PaddockSandboxSessionState,
+)
+from paddock.integrations.opened import Opened, Root
 from paddock.limits import content_bytes_max, edited_file_bytes_max
 from paddock.values.calls import Json, ToolResult
 from paddock.values.entries import digest_of
@@ -23,7 +26,7 @@ from paddock.values.entries import digest_of
 _DEFAULT_ROOT: Final = Manifest().root
 
 
-class PaddockSandboxClient(RuntimeOwner, session.BaseSandboxClient[None]):
+class PaddockSandboxClient(Opened, session.BaseSandboxClient[None]):
     """Sessions on one workspace, which stays when they are deleted; `close` it at the end.
 
     A manifest's entries and a restored snapshot are written there by the same policy. Mounts,
@@ -42,7 +45,7 @@ class PaddockSandboxClient(RuntimeOwner, session.BaseSandboxClient[None]):
         **open_arguments: Any,
     ) -> None:
         """`root` is a directory, for `paddock.open` with its arguments, or an open runtime."""
-        super().__init__(root, open_arguments)
+        super().__init__(root, **open_arguments)
         self._instrumentation = instrumentation or session.Instrumentation()
         self._dependencies = dependencies
 
@@ -98,7 +101,7 @@ class PaddockSandboxClient(RuntimeOwner, session.BaseSandboxClient[None]):
         )
 
 
-class ShellExecutor(RuntimeOwner):
+class ShellExecutor(Opened):
     """Runs the commands of `ShellTool`; `close` it at the end."""
 
     async def __call__(self, request: agents.ShellCommandRequest) -> agents.ShellResult:
@@ -111,7 +114,7 @@ class ShellExecutor(RuntimeOwner):
                 break
         return agents.ShellResult(output, max_output_length=action.max_output_length)
 
-    async def _run(self, command: str, timeout: int | None) -> agents.ShellCommandOutput:  # noqa: ASYNC109 - the command's
+    async def _run(self, command: str, timeout: int | None) -> agents.ShellCommandOutput:
         try:
             done = await self.runtime.aexec(
                 command, timeout=timeout, output_limit=content_bytes_max
@@ -122,7 +125,7 @@ class ShellExecutor(RuntimeOwner):
         ending = "timeout" if done.timed_out else "exit"
         return agents.ShellCommandOutput(
             done.stdout.decode("utf-8", "replace"),
-            (done.stderr + done.notes).decode("utf-8", "replace"),
+            done.stderr.decode("utf-8", "replace") + done.notice,
             agents.ShellCallOutcome(ending, None if done.timed_out else done.exit_status),
             command,
         )
@@ -130,10 +133,10 @@ class ShellExecutor(RuntimeOwner):
 
 def shell_executor(root: Root, **open_arguments: Any) -> ShellExecutor:
     """Return the executor for a directory, as `paddock.open` has it, or for an open runtime."""
-    return ShellExecutor(root, open_arguments)
+    return ShellExecutor(root, **open_arguments)
 
 
-class PatchEditor(RuntimeOwner):
+class PatchEditor(Opened):
     """Applies the operations of `ApplyPatchTool`, each to what it read; `close` it at the end."""
 
     async def create_file(self, operation: agents.ApplyPatchOperation) -> agents.ApplyPatchResult:
@@ -174,4 +177,4 @@ class PatchEditor(RuntimeOwner):
 
 def patch_editor(root: Root, **open_arguments: Any) -> PatchEditor:
     """Return the editor for a directory, as `paddock.open` has it, or for an open runtime."""
-    return PatchEditor(root, open_arguments)
+    return PatchEditor(root, **open_arguments)

@@ -13,7 +13,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
 from paddock.errors import ApprovalUnavailableError
-from paddock.integrations import Root, RuntimeOwner
+from paddock.integrations.opened import Opened, Root
 from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
 from paddock.runtime.awaiting import await_thread
 from paddock.runtime.prepared import Bounds
@@ -25,7 +25,7 @@ _ANYTHING: Final = SchemaValidator(core_schema.dict_schema())
 """Paddock binds the arguments, and names what is wrong; the framework would only say so twice."""
 
 
-class PaddockToolset(RuntimeOwner, AbstractToolset[Any]):
+class PaddockToolset(AbstractToolset[Any], Opened):
     """The tools of one agent on one workspace, for any number of runs; `close` it at the end.
 
     With an `approver` among the open arguments that one answers where policy asks, and no call
@@ -35,7 +35,7 @@ class PaddockToolset(RuntimeOwner, AbstractToolset[Any]):
 
     def __init__(self, root: Root, *, id: str | None = None, **open_arguments: Any) -> None:  # noqa: A002 - the framework's name
         """`root` is a directory, for `paddock.open` with its arguments, or an open runtime."""
-        super().__init__(root, open_arguments)
+        super().__init__(root, **open_arguments)
         self._id = id
         self._defers = open_arguments.get("approver") is None
         self._asked: dict[str, str] = {}

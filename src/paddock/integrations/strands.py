@@ -6,6 +6,7 @@ relative to the root, absolute in it, or below the private /tmp of the sandbox.
 
 import asyncio
 import math
+import posixpath
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
@@ -19,22 +20,35 @@ from strands.vended_tools.shell import make_shell
 from strands.vended_tools.shell.types import SANDBOX_SHELL_DESCRIPTION
 
 from paddock import limits
-from paddock.errors import PathNotADirectoryError, PathNotFoundError, ToolError
-from paddock.integrations import Root, RuntimeOwner, builtin_error
+from paddock.errors import (
+    ApprovalError,
+    InvalidArgumentsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    ToolError,
+)
+from paddock.integrations.opened import Opened
 
-_LISTED_MAX: Final = limits.ls_entries_max
+_ERRORS: Final[dict[type, type[OSError | ValueError]]] = {
+    ApprovalError: PermissionError,
+    InvalidArgumentsError: ValueError,
+    PathNotADirectoryError: NotADirectoryError,
+    PathNotAFileError: IsADirectoryError,
+    PathNotFoundError: FileNotFoundError,
+    PermissionDeniedError: PermissionError,
+    ToolError: OSError,
+}
+"""A refusal as what a file call raises: the framework knows no other errors."""
 
 
-class PaddockSandbox(RuntimeOwner, Sandbox):
+class PaddockSandbox(Opened, Sandbox):
     """One agent's workspace; `close` it at the end.
 
     Refusals are raised as OSError, a PermissionError where policy says no, with the rule in the
     text. Without a timeout a command runs as long as policy lets it.
     """
-
-    def __init__(self, root: Root, **open_arguments: Any) -> None:
-        """`root` is a directory, for `paddock.open` with its arguments, or an open runtime."""
-        super().__init__(root, open_arguments)
 
     def execute_streaming(
         self,
@@ -67,7 +81,7 @@ class PaddockSandbox(RuntimeOwner, Sandbox):
         self,
         command: str | Sequence[str],
         stdin: bytes,
-        timeout: float | None,  # noqa: ASYNC109 - the command's
+        timeout: float | None,
         cwd: str | None,
         env: dict[str, str] | None,
     ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
@@ -88,17 +102,16 @@ class PaddockSandbox(RuntimeOwner, Sandbox):
                 yield chunk
             done = await running
         except ToolError as error:
-            raise builtin_error(error) from error
+            raise _error(error) from error
         finally:
             # Who stops listening ends the command, and is let go when it has ended.
             running.cancel()
             await asyncio.wait([running])
-        stdout, notes = _text(done.stdout), _text(done.notes)
-        stderr = _text(done.stderr) + notes
+        stdout, stderr = _text(done.stdout), _text(done.stderr) + done.notice
         if done.timed_out:
             raise SandboxTimeoutError(timeout or seconds, stdout, stderr)
-        if notes:
-            yield StreamChunk(notes, "stderr")
+        if done.notice:
+            yield StreamChunk(done.notice, "stderr")
         yield ExecutionResult(done.exit_status, stdout, stderr)
 
     async def read_file(self, path: str, **kwargs: Any) -> bytes:
@@ -106,14 +119,14 @@ class PaddockSandbox(RuntimeOwner, Sandbox):
         try:
             return await self.runtime.aread_bytes(path)
         except ToolError as error:
-            raise builtin_error(error) from error
+            raise _error(error) from error
 
     async def write_file(self, path: str, content: bytes, **kwargs: Any) -> None:
         """Raises: OSError."""
         try:
             await self.runtime.awrite_bytes(path, content)
         except ToolError as error:
-            raise builtin_error(error) from error
+            raise _error(error) from error
 
     async def remove_file(self, path: str, **kwargs: Any) -> None:
         """Raises: OSError, as FileNotFoundError."""
@@ -123,23 +136,23 @@ class PaddockSandbox(RuntimeOwner, Sandbox):
         try:
             (await self.runtime.acall("delete_file", {"path": path})).unwrap()
         except ToolError as error:
-            raise builtin_error(error) from error
+            raise _error(error) from error
 
     async def list_files(self, path: str, **kwargs: Any) -> list[FileInfo]:
-        """List a directory; sizes are not told. Raises: SandboxPathNotFoundError, OSError."""
+        """Raises: SandboxPathNotFoundError, OSError."""
         if self._is_elsewhere(path):
             names = (await self._ran("ls", "-1Ap", "--", path)).splitlines()
         else:
-            asked = {"path": path, "limit": _LISTED_MAX}
             try:
-                details = (await self.runtime.acall("ls", asked)).unwrap().details
+                listed = await self.runtime.alist_entries(path)
             except (PathNotFoundError, PathNotADirectoryError) as error:
                 raise SandboxPathNotFoundError(path) from error
             except ToolError as error:
-                raise builtin_error(error) from error
-            if details["truncated"]:
-                raise OSError(f"{path} has {details['count']} entries; list it by a command")
-            names = details["entries"]
+                raise _error(error) from error
+            return [
+                FileInfo(posixpath.basename(each.path), each.is_directory, each.size_bytes)
+                for each in listed.entries
+            ]
         return [FileInfo(name.rstrip("/"), name.endswith("/")) for name in sorted(names)]
 
     def _is_elsewhere(self, path: str) -> bool:
@@ -150,7 +163,7 @@ class PaddockSandbox(RuntimeOwner, Sandbox):
         try:
             done = await self.runtime.aexec(argv)
         except ToolError as error:
-            raise builtin_error(error) from error
+            raise _error(error) from error
         if done.exit_code:
             raise SandboxPathNotFoundError(argv[-1]) from OSError(_text(done.stderr))
         return _text(done.stdout)
@@ -170,6 +183,12 @@ class PaddockSandbox(RuntimeOwner, Sandbox):
                 description=f"{SANDBOX_SHELL_DESCRIPTION} Working directory: {self.runtime.root}.",
             ),
         ]
+
+
+def _error(refusal: ToolError) -> OSError | ValueError:
+    return next(_ERRORS[each] for each in type(refusal).__mro__ if each in _ERRORS)(
+        refusal.render()
+    )
 
 
 def _text(content: bytes) -> str:

@@ -73,7 +73,7 @@ class PaddockSandboxSession(session.BaseSandboxSession):
     async def _exec_internal(
         self,
         *command: str | Path,
-        timeout: float | None = None,  # noqa: ASYNC109 - the command's
+        timeout: float | None = None,
     ) -> ExecResult:
         """Raises: ExecTimeoutError."""
         env = await self.state.manifest.environment.resolve()
@@ -84,15 +84,17 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         if done.timed_out:
             raise errors.ExecTimeoutError(command=command, timeout_s=timeout)
         return ExecResult(
-            stdout=done.stdout, stderr=done.stderr + done.notes, exit_code=done.exit_status
+            stdout=done.stdout,
+            stderr=done.stderr + done.notice.encode(),
+            exit_code=done.exit_status,
         )
 
     async def _change(self, path: Path, argv: Sequence[str], stdin: bytes = b"") -> None:
         """Change files by a command. Raises: WorkspaceArchiveWriteError, if any was refused."""
         with _writing(path):
             done = await self._runtime.aexec(argv, stdin=stdin, timeout=_seconds(None))
-        if done.exit_status or done.notes:
-            said = (done.stderr + done.notes).decode("utf-8", "replace")
+        if done.exit_status or done.notice:
+            said = done.stderr.decode("utf-8", "replace") + done.notice
             raise errors.WorkspaceArchiveWriteError(path=path, message=said)
 
     async def read(self, path: Path, *, user: _Asked = None) -> io.IOBase:
@@ -114,10 +116,9 @@ class PaddockSandboxSession(session.BaseSandboxSession):
     async def _write_new_file(self, path: Path, data: io.IOBase, *, user: _Asked = None) -> None:
         _require_no_user(user)
         target = self.normalize_path(path, for_write=True)
-        given = {"path": str(target), "content": data.read().decode(), "if_version": "absent"}
         with _writing(target):
             try:
-                (await self._runtime.acall("create_file", given)).unwrap()
+                await self._runtime.awrite_bytes(str(target), data.read(), is_new=True)
             except FileChangedError as error:
                 raise FileExistsError(str(path)) from error
 
@@ -182,7 +183,7 @@ class PaddockSandboxSession(session.BaseSandboxSession):
     async def pty_exec_start(
         self,
         *command: str | Path,
-        timeout: float | None = None,  # noqa: ASYNC109 - the SDK's
+        timeout: float | None = None,
         shell: bool | list[str] = True,
         user: _Asked = None,
         tty: bool = False,
