@@ -116,6 +116,7 @@ frameworks-env: $(STAMP)
 framework-%: .frameworks/%/.ready
 	@echo "== $*"
 	@$(if $(PLAIN_USER),,$(VENV)/bin/basedpyright --pythonpath $(<D)/bin/python \
+	  --project tests/frameworks/pyrightconfig.json \
 	  src/paddock/integrations/$(*:newest-%=%)*.py)
 	@$(if $(PLAIN_USER),VENV=$(<D) scripts/test-as-plain-user,$(<D)/bin/python -m pytest) \
 	  -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function \

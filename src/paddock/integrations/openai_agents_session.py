@@ -4,7 +4,7 @@ import io
 import math
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
@@ -33,7 +33,7 @@ find . -mindepth 1 -maxdepth 1 ! -name .git -exec rm -rf -- {{}} + && {_UNPACK}
 
 
 class PaddockSandboxSessionState(session.SandboxSessionState):
-    type: Literal["paddock"] = "paddock"
+    type: Literal["paddock"] = "paddock"  # pyright: ignore[reportIncompatibleVariableOverride] - the SDK's way
 
 
 class PaddockSandboxSession(session.BaseSandboxSession):
@@ -266,7 +266,7 @@ def _line(command: Sequence[str | Path]) -> str:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _writing(path: Path) -> Generator[None]:
     try:
         yield
     except ToolError as error:

@@ -14,9 +14,13 @@ from strands.sandbox import ExecutionResult, FileInfo, Sandbox, StreamChunk
 from strands.sandbox.constants import LANGUAGE_PATTERN
 from strands.sandbox.errors import SandboxPathNotFoundError, SandboxTimeoutError
 from strands.types.tools import AgentTool
-from strands.vended_tools.file_editor import make_file_editor
+from strands.vended_tools.file_editor import (
+    make_file_editor,  # pyright: ignore[reportUnknownVariableType] - what it returns is generic
+)
 from strands.vended_tools.file_editor.file_editor import DEFAULT_FILE_EDITOR_DESCRIPTION
-from strands.vended_tools.shell import make_shell
+from strands.vended_tools.shell import (
+    make_shell,  # pyright: ignore[reportUnknownVariableType] - the same
+)
 from strands.vended_tools.shell.types import SANDBOX_SHELL_DESCRIPTION
 
 from paddock import limits
