@@ -9,9 +9,14 @@ STAMP   := $(VENV)/.ready
 PIP     := $(PY) -m pip --disable-pip-version-check install -qq --no-deps
 WORKERS ?= 2
 UV      ?= uv
+RESOLVE := $(UV) pip compile pyproject.toml --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet
+# The frameworks that Paddock comes to; NAME=deepagents for one of them.
+NAME    := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/frameworks/*/test_*.py)))))
 TORTURE_SECONDS ?= 60
 # A worker that has nothing left to do takes tests of another; neighbours share what was made for them.
 PYTEST := $(PY) -m pytest -n $(WORKERS) --dist worksteal
+FRAMEWORK_PIP = $(PY) -m pip --python $(@D)/bin/python --disable-pip-version-check install -qq --no-compile
 # Without compiled files every program that a test starts is compiled again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -40,11 +45,11 @@ $(STAMP): $(LOCKED) pyproject.toml
 	@touch $@
 
 .PHONY: lock
-lock: ## resolve the dependencies again (needs uv)
+lock: ## resolve the dependencies again, and those of NAME (needs uv)
 	@command -v $(UV) >/dev/null || { echo "error: make lock needs uv; name it with UV=/path/to/uv" >&2; exit 5; }
-	$(UV) pip compile pyproject.toml --group dev --upgrade --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
-	  --quiet --output-file requirements.lock
+	$(RESOLVE) --group dev --output-file requirements.lock
+	for name in $(NAME); do \
+	  $(RESOLVE) --extra $$name --group $$name --output-file requirements/$$name.lock || exit; done
 
 # --- use ----------------------------------------------------------------------
 
@@ -94,6 +99,44 @@ coverage: $(STAMP) ## what the tests reach, by line and branch
 clients: $(STAMP) ## drive the real clients, installed with npm
 	@.ci/clients
 
+.PHONY: frameworks
+frameworks: frameworks-env ## each framework's own tests of our integration (NAME=deepagents: of one)
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(NAME:%=framework-%)
+
+.PHONY: frameworks-newest
+frameworks-newest: $(STAMP) ## the same, with the newest versions in place of the lock's
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target $(NAME:%=framework-newest-%)
+
+# An environment each, since they do not all resolve together.
+.PHONY: frameworks-env
+frameworks-env: $(STAMP)
+	@$(MAKE) --no-print-directory -j 3 $(NAME:%=.frameworks/%/.ready)
+
+# A framework's warnings are its own business. PLAIN_USER=1: as one, on a copy of this tree.
+framework-%: .frameworks/%/.ready
+	@echo "== $*"
+	@$(if $(PLAIN_USER),,$(VENV)/bin/basedpyright --pythonpath $(<D)/bin/python \
+	  --project tests/frameworks/pyrightconfig.json \
+	  src/paddock/integrations/$(*:newest-%=%)*.py)
+	@$(if $(PLAIN_USER),VENV=$(<D) scripts/test-as-plain-user,$(<D)/bin/python -m pytest) \
+	  -o asyncio_mode=auto -o asyncio_default_fixture_loop_scope=function \
+	  -o filterwarnings=default tests/frameworks/$(*:newest-%=%)
+
+.PRECIOUS: .frameworks/%/.ready
+.frameworks/%/.ready: requirements/%.lock | $(STAMP)
+	@$(PY) -m venv --clear --without-pip $(@D)
+	@$(FRAMEWORK_PIP) --no-deps --require-hashes --requirement $<
+	@$(FRAMEWORK_PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.frameworks/newest-%/.ready: pyproject.toml always | $(STAMP)
+	@$(PY) -m venv --clear --without-pip $(@D)
+	@$(FRAMEWORK_PIP) --group $* --editable ".[$*]"
+	@touch $@
+
+.PHONY: always
+always:
+
 .PHONY: mutants
 mutants: $(STAMP) ## break each guarantee on purpose; its tests must notice
 	@$(PY) tests/mutants/run.py
@@ -131,5 +174,5 @@ bench: $(STAMP) ## measure, and write docs/performance.md
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	@rm -rf $(VENV) .site site build dist htmlcov .coverage .coverage.* .hypothesis .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .site .frameworks site build dist htmlcov .coverage .coverage.* .hypothesis .pytest_cache .ruff_cache
 	@find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,47 +1,59 @@
-"""The lock names versions and hashes, nothing else, and satisfies what is declared."""
+"""A lock names versions and hashes, nothing else, and satisfies what is declared."""
 
 import re
 import tomllib
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.repository import ROOT
 
-LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-ENTRIES = re.split(r"\n(?=\S)", LOCK.strip())
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS = DECLARED["project"]["optional-dependencies"]
+GROUPS = DECLARED["dependency-groups"]
+NEEDED = [*DECLARED["project"]["dependencies"], *DECLARED["build-system"]["requires"]]
+LOCKS = {
+    "requirements.lock": GROUPS["dev"],
+    **{f"requirements/{name}.lock": EXTRAS[name] for name in GROUPS if name in EXTRAS},
+}
+"""Lock → what it has to hold besides what everybody needs."""
 
 
-def locked() -> dict[str, str]:
-    return {
-        canonicalize_name(name): version
-        for name, version in re.findall(r"^([\w.-]+)==([\w.+!]+)", LOCK, re.MULTILINE)
-    }
+@pytest.fixture(params=LOCKS)
+def lock(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
-def test_the_lock_holds_no_address():
-    assert re.findall(r"\S*(?:://|@ )\S*", LOCK) == []
+def test_every_framework_has_a_lock():
+    written = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("requirements/*")]
+
+    assert sorted(["requirements.lock", *written]) == sorted(LOCKS)
 
 
-def test_every_entry_has_one_version_and_a_hash():
+def test_a_lock_holds_no_address(lock: str):
+    text = (ROOT / lock).read_text(encoding="utf-8")
+
+    assert re.findall(r"\S*(?:://|@ )\S*", text) == []
+
+
+def test_every_entry_has_one_version_and_a_hash(lock: str):
     form = re.compile(r"[\w.-]+==[\w.+!]+( ; [^\\\n]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+")
+    entries = re.split(r"\n(?=\S)", (ROOT / lock).read_text(encoding="utf-8").strip())
 
-    assert [entry.split("\n")[0] for entry in ENTRIES if not form.fullmatch(entry)] == []
+    assert [entry.split("\n")[0] for entry in entries if not form.fullmatch(entry)] == []
 
 
-def test_the_lock_satisfies_every_declared_requirement():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    declared = [
-        *project["project"]["dependencies"],
-        *project["dependency-groups"]["dev"],
-        *project["build-system"]["requires"],
-    ]
-    wanted = [Requirement(text) for text in declared]
-    versions = locked()
+def test_a_lock_satisfies_every_declared_requirement(lock: str):
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    versions = {
+        canonicalize_name(name): version
+        for name, version in re.findall(r"^([\w.-]+)==([\w.+!]+)", text, re.MULTILINE)
+    }
 
     unmet = [
         str(requirement)
-        for requirement in wanted
+        for requirement in map(Requirement, [*NEEDED, *LOCKS[lock]])
         if versions.get(canonicalize_name(requirement.name), "") not in requirement.specifier
     ]
 

@@ -108,6 +108,16 @@ LAYERS = (
         "paddock.runtime.p_http -> httpx2",
     ),
     Plant(
+        "integrations/p_framework.py",
+        "import deepagents\n",
+        "paddock.integrations.p_framework -> deepagents",
+    ),
+    Plant(
+        "apps/p_integration.py",
+        "import paddock.integrations\n",
+        "paddock.apps.p_integration -> paddock.integrations",
+    ),
+    Plant(
         "sandbox/p_tls.py",
         "import ssl\n",
         "paddock.sandbox.p_tls -> ssl",

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from paddock import errors
+from paddock.runtime.program import Entry, Listed
 from tests.support.shells import Terminal, a_terminal
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
@@ -174,3 +175,87 @@ def test_they_are_on_record_by_digest_and_can_be_taken_back(terminal: Terminal):
     taken_back = [terminal.yard.cli("undo", call["call"]).status for call in calls]
     left = (terminal.yard.root / "a").read_text(), (terminal.yard.root / "b").exists()
     assert (taken_back, left) == ([0, 0], ("a\n", False))
+
+
+def test_a_command_is_heard_while_it_runs(terminal: Terminal):
+    heard: list[tuple[str, str]] = []
+    terminal.runtime.exec(
+        "printf a; printf é >&2", on_output=lambda stream, text: heard.append((stream, text))
+    )
+
+    assert sorted(heard) == [("stderr", "é"), ("stdout", "a")]
+
+
+def test_what_the_fence_says_of_a_command_stands_behind_its_errors(terminal: Terminal):
+    refused = terminal.runtime.exec("d=locked; echo oops >&2; echo c >$d/c")
+    kept = terminal.runtime.exec("echo oops >&2; echo c >unlocked")
+
+    assert refused.notice == (
+        "paddock: not changed: locked/c: tool:file:create locked/** "
+        "(profiles.standard.deny, paddock.toml:4)\n"
+    )
+    assert (refused.exit_status, kept.exit_status) == (0, 0)
+    assert (refused.stderr, kept.stderr, kept.notice) == (b"oops\n", b"oops\n", "")
+
+
+@pytest.fixture
+def lister(tmp_path):
+    with a_terminal(
+        tmp_path, CONFINED.replace('"tool:file:*"', '"tool:file:*", "tool:search:*"')
+    ) as made:
+        made.yard.write({"d/deep/f": "12", ".hidden": "", ".git/x": "", ".gitignore": "d\n"})
+        (made.yard.root / "d/link").symlink_to("deep")
+        (made.yard.root / "d/out").symlink_to("/etc")
+        yield made
+
+
+def test_a_listing_tells_files_and_directories_apart(lister: Terminal):
+    found = lister.runtime.list_entries("d", depth=2)
+    top = lister.runtime.list_entries(str(lister.yard.root), depth=2)
+
+    assert found == Listed(
+        "d",
+        (
+            Entry("d/deep", is_directory=True, size_bytes=0),
+            Entry("d/deep/f", is_directory=False, size_bytes=2),
+            Entry("d/link", is_directory=True, size_bytes=0),
+        ),
+        is_cut=False,
+    )
+    paths = [entry.path for entry in top.entries]
+    assert paths == [".git", ".gitignore", ".hidden", "d", "d/deep", "d/link", "paddock.toml"]
+
+
+def test_what_no_listing_may_show_is_in_none(lister: Terminal):
+    lister.yard.write({"e/.env": "S=1\n", "e/env": ""})
+
+    found = lister.runtime.list_entries("e")
+
+    assert [entry.path for entry in found.entries] == ["e/env"]
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("none", errors.PathNotFoundError),
+        ("d/deep/f", errors.PathNotADirectoryError),
+        ("/etc", errors.PathTraversalError),
+    ],
+)
+def test_what_cannot_be_listed_is_an_error_of_its_kind(lister: Terminal, path: str, error):
+    with pytest.raises(error):
+        lister.runtime.list_entries(path)
+
+
+def test_who_may_not_list_gets_no_listing(terminal: Terminal):
+    with pytest.raises(errors.PermissionDeniedError):
+        terminal.runtime.list_entries()
+
+
+@pytest.mark.parametrize("path", ["new/file", "/tmp/new"])
+def test_what_has_to_be_new_is_not_written_over(terminal: Terminal, path: str):
+    terminal.runtime.write_bytes(path, b"1", is_new=True)
+    with pytest.raises(errors.FileChangedError):
+        terminal.runtime.write_bytes(path, b"2", is_new=True)
+
+    assert terminal.runtime.read_bytes(path) == b"1"

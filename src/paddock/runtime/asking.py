@@ -147,7 +147,8 @@ def _put(
     request = _request(context, question, target_digest, held)
     decision = question.decision
     try:
-        approval = _answered(context, context.approver, request)
+        approver = question.bounds.approver or context.approver
+        approval = _answered(context, approver, request)
     except IntegrityError:
         raise
     except PaddockError as error:
@@ -229,7 +230,8 @@ class CallNetwork(Struct, frozen=True):
         question = self.question._replace(actions=(text,), decision=decision)
         request = replace(_request(context, question), filled={}, can_wait=False)
         try:
-            approval = _answered(context, Limited(context.approver, CONNECTION_ASK_S), request)
+            approver = self.question.bounds.approver or context.approver
+            approval = _answered(context, Limited(approver, CONNECTION_ASK_S), request)
         except PaddockError:
             return False
         return approval.is_granted

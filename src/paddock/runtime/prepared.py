@@ -19,6 +19,7 @@ from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolC
 from paddock.values.decisions import Decision
 
 if TYPE_CHECKING:
+    from paddock.runtime.approvals import Approver
     from paddock.sandbox.values import OnOutput
     from paddock.tools.toolsets import ListedTool
 
@@ -43,6 +44,8 @@ class Bounds(Struct, frozen=True):
     client_call: str = ""
     on_output: "OnOutput | None" = None
     program: ForProgram | None = None
+    approver: "Approver | None" = None
+    """Answers for this call in place of the runtime's, and of the inbox."""
 
     def over(self, ports: Ports, call_id: str) -> Ports:
         payload = None if self.program is None else self.program.payload

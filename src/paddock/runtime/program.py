@@ -9,21 +9,32 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import (
+    FileChangedError,
     InvalidArgumentsError,
     PathError,
     PathNotAFileError,
     PathNotFoundError,
     TextTooLargeError,
 )
-from paddock.runtime.prepared import Bounds, ForProgram
+from paddock.runtime.prepared import FREE, Bounds, ForProgram
+from paddock.sandbox.streams import Decoding
 from paddock.text.show import quote
-from paddock.tools.program import EXEC, READ_BYTES, WRITE_BYTES, exports_of, literal_line
+from paddock.tools.effects import ABSENT
+from paddock.tools.outcome import last_words
+from paddock.tools.program import (
+    EXEC,
+    LIST_ENTRIES,
+    READ_BYTES,
+    WRITE_BYTES,
+    exports_of,
+    literal_line,
+)
 from paddock.tools.spec import Payload, Tool
 from paddock.values.calls import NEVER, Cancel, Json, ToolResult
 from paddock.values.entries import digest_of
 
 if TYPE_CHECKING:
-    from paddock.runtime.runtime import Runtime
+    from paddock.runtime.runtime import OnText, Runtime
 
 _DIRECTORY: Final = 91
 _MISSING: Final = 92
@@ -32,7 +43,9 @@ _READS: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
 if [ ! -e "$1" ]; then exit {_MISSING}; fi
 exec cat -- "$1"
 """
+_PRESENT: Final = 93
 _WRITES: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
+if [ "$3" ] && [ -e "$1" ]; then exit {_PRESENT}; fi
 mkdir -p -- "$2" && exec cat >"$1"
 """
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -51,15 +64,47 @@ class Executed(Struct, frozen=True):
     result: ToolResult
     """As a model would have it: changed files, refusals, notes."""
 
+    @property
+    def exit_status(self) -> int:
+        """The exit code, and 1 where it is 0 and nothing was kept of what the command changed."""
+        return self.exit_code or int(not {"conflict", "pending"}.isdisjoint(self.result.details))
+
+    @property
+    def notice(self) -> str:
+        """Lines for behind `stderr`: what policy kept from the command; mostly empty."""
+        return "".join(f"{line}\n" for line in last_words(self.result.details))
+
+
+class Entry(Struct, frozen=True):
+    """What stands in a directory: a file, a directory, or a link to one of the workspace."""
+
+    path: str
+    """Relative to the root."""
+    is_directory: bool
+    size_bytes: int
+    """Of a file."""
+
+
+class Listed(Struct, frozen=True):
+    path: str
+    """Of the directory, relative to the root and without links."""
+    entries: tuple[Entry, ...]
+    """In byte order of their paths."""
+    is_cut: bool
+    """There are more than `limits.program_entries_max`."""
+
 
 class _Printed:
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, on_output: "OnText | None") -> None:
+        self.decoding = None if on_output is None else Decoding(on_output)
         self.streams = {"stdout": bytearray(), "stderr": bytearray()}
         self.is_cut = False
         self._most = most
 
     def __call__(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
         kept = self.streams[name]
+        if self.decoding is not None:
+            self.decoding(name, chunk)
         room = self._most - len(kept)
         self.is_cut |= len(chunk) > room
         kept += chunk[:room]
@@ -79,16 +124,34 @@ def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER
 
 
 def write_bytes(
-    runtime: "Runtime", path: str, content: bytes, cancel: Cancel = NEVER
+    runtime: "Runtime", path: str, content: bytes, *, is_new: bool = False, cancel: Cancel = NEVER
 ) -> ToolResult:
     """Raises: ToolError."""
     if not _is_elsewhere(runtime, path):
         given: dict[str, Json] = {"path": path, "version": digest_of(content)}
+        if is_new:
+            given["if_version"] = ABSENT
         return _call(runtime, WRITE_BYTES, given, Payload(content), Bounds(cancel=cancel))
-    argv = ["sh", "-c", _WRITES, "sh", path, posixpath.dirname(path)]
+    argv = ["sh", "-c", _WRITES, "sh", path, posixpath.dirname(path), "new" if is_new else ""]
     done = execute(runtime, argv, stdin=content, cancel=cancel)
     _require_done(done, path, "write")
     return done.result
+
+
+def list_entries(runtime: "Runtime", path: str, depth: int) -> Listed:
+    """Raises: ToolError."""
+    given: dict[str, Json] = {"path": path, "depth": depth}
+    details = call_tool(runtime, LIST_ENTRIES, given).details
+    entries = [
+        Entry(each["path"].rstrip("/"), each["type"] == "dir", each.get("size", 0))
+        for each in details["entries"]
+    ]
+    return Listed(details["path"], tuple(entries), is_cut=bool(details["truncated"]))
+
+
+def call_tool(runtime: "Runtime", tool: Tool[Any], given: Mapping[str, Json]) -> ToolResult:
+    """Call a tool for the program, whether or not its agent's model has it. Raises: ToolError."""
+    return _call(runtime, tool, given, Payload(), FREE)
 
 
 def execute(
@@ -100,6 +163,7 @@ def execute(
     env: Mapping[str, str] | None = None,
     timeout: int | None = None,
     output_limit: int = limits.program_bytes_max,
+    on_output: "OnText | None" = None,
     cancel: Cancel = NEVER,
 ) -> Executed:
     """Run one line, or one literal command. Raises: ToolError."""
@@ -118,9 +182,11 @@ def execute(
         given["timeout"] = timeout
     if stdin:
         given["stdin"] = digest_of(stdin)
-    printed = _Printed(output_limit)
+    printed = _Printed(output_limit, on_output)
     bounds = Bounds(cancel=cancel, on_output=printed)
     result = _call(runtime, EXEC, given, Payload(stdin), bounds)
+    if printed.decoding is not None:
+        printed.decoding.finish()
     exit_code = int(str(result.details["exit_code"]))
     stderr = bytes(printed.streams["stderr"])
     if exit_code == _NOT_STARTED and not stderr:
@@ -155,6 +221,8 @@ def _require_done(done: Executed, path: str, act: str) -> None:
         return
     if done.exit_code == _DIRECTORY:
         raise PathNotAFileError(f"{quote(path)} is a directory", hint="name a file in it")
+    if done.exit_code == _PRESENT:
+        raise FileChangedError(f"{quote(path)} exists now", hint="read it, or use another path")
     if done.exit_code == _MISSING:
         raise PathNotFoundError(f"{quote(path)}: no such file", hint="write it first")
     why = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]

@@ -25,7 +25,7 @@ from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from paddock.runtime.lasting import LastingShell
-    from paddock.runtime.program import Executed
+    from paddock.runtime.program import Executed, Listed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -339,9 +339,19 @@ class Runtime:
         """
         return self._program.read_bytes(self, path, limit)
 
-    def write_bytes(self, path: str, content: bytes) -> ToolResult:
-        """Write a whole file, and make its directories; see `read_bytes`. Raises: ToolError."""
-        return self._program.write_bytes(self, path, content)
+    def write_bytes(self, path: str, content: bytes, *, is_new: bool = False) -> ToolResult:
+        """Write a whole file, and make its directories; see `read_bytes`.
+
+        Raises: ToolError, as FileChangedError where it `is_new` and something stands there.
+        """
+        return self._program.write_bytes(self, path, content, is_new=is_new)
+
+    def list_entries(self, path: str = ".", *, depth: int = 1) -> "Listed":
+        """List a directory of the workspace, hidden and ignored files too. Raises: ToolError.
+
+        What policy shows the agent in no listing is left out, and so is what `.git` holds.
+        """
+        return self._program.list_entries(self, path, depth)
 
     def exec(
         self,
@@ -352,12 +362,14 @@ class Runtime:
         env: Mapping[str, str] | None = None,
         timeout: int | None = None,
         output_limit: int = program_bytes_max,
+        on_output: OnText | None = None,
     ) -> "Executed":
         """Run a line of shell, or one literal command, in a session of the program's own.
 
         Its commands share /tmp and a loopback; no state is kept, and none waits for another.
         `cwd` may be any directory that a command sees. Policy judges `env` with the line.
-        What either stream prints beyond `output_limit` bytes is dropped.
+        What either stream prints beyond `output_limit` bytes is dropped; `on_output` hears all, as
+        of `call`.
 
         Raises: ToolError where it did not run; whatever it exits with is a result.
         """
@@ -369,15 +381,24 @@ class Runtime:
             env=env,
             timeout=timeout,
             output_limit=output_limit,
+            on_output=on_output,
         )
 
     async def aread_bytes(self, path: str, *, limit: int = program_bytes_max) -> bytes:
         """`read_bytes`, as `acall`."""
         return await _awaited(lambda cancel: self._program.read_bytes(self, path, limit, cancel))
 
-    async def awrite_bytes(self, path: str, content: bytes) -> ToolResult:
+    async def awrite_bytes(self, path: str, content: bytes, *, is_new: bool = False) -> ToolResult:
         """`write_bytes`, as `acall`."""
-        return await _awaited(lambda cancel: self._program.write_bytes(self, path, content, cancel))
+        return await _awaited(
+            lambda cancel: self._program.write_bytes(
+                self, path, content, is_new=is_new, cancel=cancel
+            )
+        )
+
+    async def alist_entries(self, path: str = ".", *, depth: int = 1) -> "Listed":
+        """`list_entries`, as `acall`."""
+        return await _awaited(lambda _: self._program.list_entries(self, path, depth))
 
     async def aexec(
         self,
@@ -388,6 +409,7 @@ class Runtime:
         env: Mapping[str, str] | None = None,
         timeout: int | None = None,  # noqa: ASYNC109 - the command's
         output_limit: int = program_bytes_max,
+        on_output: OnText | None = None,
     ) -> "Executed":
         """`exec`, as `acall`: who cancels it ends the command."""
         return await _awaited(
@@ -399,6 +421,7 @@ class Runtime:
                 env=env,
                 timeout=timeout,
                 output_limit=output_limit,
+                on_output=on_output,
                 cancel=cancel,
             )
         )

@@ -318,7 +318,7 @@ class _Wanted(EntryFilter):
 
 
 def _output(plan: ListFilesPlan, listing: Listing, ports: Ports) -> ToolOutput:
-    looked_at = [(entry, _file(entry, ports.shown)) for entry in listing.entries]
+    looked_at = [(entry, entry_details(entry, ports.shown)) for entry in listing.entries]
     files = [(entry, file) for entry, file in looked_at if file is not None]
     listed = files[: ports.limits.listed_entries_max]
     rows = [_row_list_files(entry, file) for entry, file in listed]
@@ -345,7 +345,8 @@ def _output(plan: ListFilesPlan, listing: Listing, ports: Ports) -> ToolOutput:
     return ToolOutput("\n".join(rows), details)
 
 
-def _file(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None:
+def entry_details(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None:
+    """Return path, type and, of a file, size; None for what is neither file nor directory."""
     name = path_text(entry.path.relative)
     kind = entry.kind
     if kind is EntryKind.LINK:

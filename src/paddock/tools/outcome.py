@@ -1,7 +1,7 @@
 """What a command came to, as a tool's answer: text for a model, fields, changes for the record."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast
 
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError
@@ -18,6 +18,11 @@ from paddock.values.calls import NO_RULE, Json
 
 _SHOWN_MAX: Final = 50
 """Paths in the text for a model; the details list more."""
+_LAST_REFUSED_SHOWN: Final = 2
+_ENDED_BY_US: Final = (
+    *("Command timed out ", "Command used more than ", "Command wrote a file "),
+    "Command could not ",
+)
 _NOT_ASKED: Final = (
     "[where a rule asks about a change, the approval of a command is none of it: make the change "
     'with a file tool, or let [shell] approve = "diff" ask about what a command changed]'
@@ -221,6 +226,38 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
     if outcome.fence:
         details["fence"] = list(outcome.fence)
     return details
+
+
+def last_words(details: Mapping[str, Json]) -> Iterator[str]:
+    """Say what a command did not print: how it was ended, and what the fence refused."""
+    if "pending" in details:
+        yield (
+            f"paddock: {details.get('changes_pending', 'its')} changes wait for a person "
+            f"({details['pending']}); nothing was changed. Do not repeat the command."
+        )
+        return
+    lines = [str(line) for line in _list(details, "fence")]
+    printed = str(details.get("stderr", "")).splitlines()
+    last = printed[-len(lines) - 1 :][:1]
+    yield from (line for line in last if line.startswith(_ENDED_BY_US))
+    yield from lines
+    discarded = details.get("changes_discarded")
+    if isinstance(discarded, int):
+        yield f"paddock: {discarded_text(discarded)}"
+    if "conflict" in details:
+        yield f"paddock: NOTHING WAS KEPT: {show_name(str(details['conflict']))}"
+    elif not lines:
+        refused = [cast("dict[str, Json]", each) for each in _list(details, "changes_refused")]
+        for each in refused[:_LAST_REFUSED_SHOWN]:
+            named = f"{show_name(str(each['path']))}: {show_name(str(each['rule']))}"
+            yield f"paddock: not changed: {named}"
+        if len(refused) > _LAST_REFUSED_SHOWN:
+            yield f"paddock: not changed: {len(refused) - _LAST_REFUSED_SHOWN} more paths"
+
+
+def _list(details: Mapping[str, Json], name: str) -> list[Json]:
+    found = details.get(name)
+    return cast("list[Json]", found) if isinstance(found, list) else []
 
 
 _TEXT: Final = {"type": "string"}

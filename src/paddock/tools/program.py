@@ -29,8 +29,10 @@ from paddock.tools.arguments import (
     filled_text,
     needed_text,
     optional_integer,
+    optional_text,
 )
-from paddock.tools.effects import change_of_doing, pinned_version
+from paddock.tools.effects import IF_VERSION_OR_ABSENT, change_of_doing, pinned_version
+from paddock.tools.listing import ShownEntries, entry_details
 from paddock.tools.shell import (
     LineRun,
     ShellPlan,
@@ -50,15 +52,18 @@ from paddock.tools.spec import (
     pinned,
 )
 from paddock.tools.write import write_whole
+from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath, version_of
 from paddock.workspace.failures import converting
+from paddock.workspace.listing import list_directory
 from paddock.workspace.metadata import status_of
 from paddock.workspace.workspace import PASS
 
 _READ: Final = 4
 _WRITE: Final = 2
 _PASS: Final = 1
+_DEPTH_MAX: Final = 1_000
 _TOOLSET: Final = "program"
 
 
@@ -105,6 +110,7 @@ class ReadBytes:
 class WriteBytesArguments(ArgumentType):
     path: str = needed_text("File to write.")
     version: str = needed_text("Digest of its content.")
+    if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
 class WriteBytesPlan(Struct, frozen=True):
@@ -127,7 +133,8 @@ class WriteBytes:
                 hint="write it by a command",
             )
         path = ports.workspace.resolve_write(arguments.path)
-        return WriteBytesPlan(path, content, path_actions("file", "create", path))
+        actions = path_actions("file", "create", path)
+        return WriteBytesPlan(path, content, actions, arguments.if_version)
 
     def pin(self, plan: WriteBytesPlan, ports: Ports) -> tuple[WriteBytesPlan, str]:
         found = pinned_version(plan.if_version, plan.path, ports)
@@ -174,6 +181,38 @@ def _has_mode(workspace: Workspace, path: WorkspacePath, bits: int, act: str) ->
         if mode & bits != bits:
             raise OSError(errno.EACCES, "")
     return True
+
+
+class ListEntriesArguments(ArgumentType):
+    path: str = filled_text("Directory to list.", ".")
+    depth: int = clamped_integer("How many levels down.", 1, minimum=1, maximum=_DEPTH_MAX)
+
+
+class ListEntriesPlan(Struct, frozen=True):
+    path: ReadPath
+    depth: int
+    actions: tuple[Action, ...]
+
+
+class ListEntries:
+    """All that is shown, hidden and ignored files too; nothing below `.git`."""
+
+    def resolve(self, arguments: ListEntriesArguments, ports: Ports) -> ListEntriesPlan:
+        path = ports.workspace.resolve_read(arguments.path)
+        return ListEntriesPlan(path, arguments.depth, path_actions("search", "ls", path))
+
+    def run(self, plan: ListEntriesPlan, ports: Ports) -> ToolOutput:
+        """Raises: PathError."""
+        most, about = limits.program_entries_max, ShownEntries(ports.shown)
+        listing = list_directory(ports.workspace, plan.path, plan.depth, most, about)
+        found = [entry_details(entry, ports.shown) for entry in listing.entries]
+        entries = [entry for entry in found if entry is not None]
+        details: dict[str, Json] = {
+            "path": plan.path.real.relative,
+            "entries": entries,
+            "truncated": listing.total > len(listing.entries),
+        }
+        return ToolOutput(f"{len(entries)} entries", details)
 
 
 class ExecArguments(ArgumentType):
@@ -240,6 +279,17 @@ WRITE_BYTES: Final = Tool(
         effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
     ),
     WriteBytes(),
+)
+LIST_ENTRIES: Final = Tool(
+    ToolSpec(
+        name="list_entries",
+        title="List entries",
+        description="List a directory, for a program.",
+        toolset=_TOOLSET,
+        arguments=ListEntriesArguments,
+        effects=READS,
+    ),
+    ListEntries(),
 )
 EXEC: Final = Tool(
     ToolSpec(

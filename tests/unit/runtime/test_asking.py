@@ -193,6 +193,17 @@ def test_what_may_be_cancelled_and_was_not_is_asked_about(scene: Scene):
     assert scene.stager.log == ["stage", "run", "commit", "close"]
 
 
+def test_who_asks_for_a_call_may_bring_who_answers_for_it(scene: Scene):
+    own, runtimes = Answers(), Answers(Approval(False, "runtime"))
+    scene.bounds = Bounds(approver=own)
+
+    assert scene.call(runtimes).refusal is None
+    assert (len(own.asked), runtimes.asked) == (1, [])
+
+    scene.bounds = FREE
+    assert scene.call(runtimes).refusal.code == "approval.refused"
+
+
 def test_a_question_about_the_call_does_nothing_before_it(scene: Scene):
     approver = Answers()
 

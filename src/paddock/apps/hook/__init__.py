@@ -8,6 +8,5 @@ A client (Claude Code, Codex) starts it at each tool call, JSON in on stdin, JSO
     images       the compiled policy in a file, with all that it depends on
     confinement, tickets   whether commands are confined here; what a person is being asked
     exec, wrapped   a client's command, run in Paddock's sandbox
-    agent_sdk    the same judgement for a program of the Claude Agent SDK
     command, settings/, scratch_command   the command lines; a client's own settings
 """

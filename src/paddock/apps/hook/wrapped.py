@@ -12,11 +12,11 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -32,8 +32,7 @@ from paddock.policy.decide import shell_for
 from paddock.policy.settings import covers
 from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
-from paddock.text.show import show_name
-from paddock.tools.outcome import discarded_text
+from paddock.tools.outcome import last_words
 from paddock.values.calls import Json, ToolResult
 from paddock.values.decisions import client_kind
 
@@ -42,13 +41,8 @@ REFUSED: Final = 126
 WAITS: Final = 125
 """Of a command whose changes wait for a person; as env(1) and timeout(1) end if they fail."""
 TIMED_OUT: Final = 124
-_REFUSED_SHOWN: Final = 2
 _STARTING_S: Final = 2.0
 """Of the client's limit: what starts and ends a sandbox, so that we end first."""
-_ENDED_BY_US: Final = (
-    *("Command timed out ", "Command used more than ", "Command wrote a file "),
-    "Command could not ",
-)
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
 _TELL: Final = 3
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -237,46 +231,14 @@ def _report(result: ToolResult) -> int:
     if result.refusal is not None:
         sys.stderr.write(f"{result.content}\n")
         return REFUSED
-    pending = details.get("pending")
-    if isinstance(pending, str):
-        changes = details.get("changes_pending")
-        _say(
-            f"{changes if isinstance(changes, int) else 'its'} changes wait for a person "
-            f"({pending}); nothing was changed. Do not repeat the command."
-        )
-        return WAITS
-    for line in _last_words(details):
+    for line in last_words(details):
         sys.stderr.write(f"{line}\n")
+    if "pending" in details:
+        return WAITS
     status = details.get("exit_code")
     if not isinstance(status, int) or status < 0:
         return TIMED_OUT
     return status or int("conflict" in details)
-
-
-def _last_words(details: Mapping[str, Json]) -> Iterator[str]:
-    """Say what the command did not print: how it was ended, and what the fence refused."""
-    lines = [str(line) for line in _list(details, "fence")]
-    printed = str(details.get("stderr", "")).splitlines()
-    last = printed[-len(lines) - 1 :][:1]
-    yield from (line for line in last if line.startswith(_ENDED_BY_US))
-    yield from lines
-    discarded = details.get("changes_discarded")
-    if isinstance(discarded, int):
-        yield f"paddock: {discarded_text(discarded)}"
-    if "conflict" in details:
-        yield f"paddock: NOTHING WAS KEPT: {show_name(str(details['conflict']))}"
-    elif not lines:
-        refused = [cast("dict[str, Json]", each) for each in _list(details, "changes_refused")]
-        for each in refused[:_REFUSED_SHOWN]:
-            named = f"{show_name(str(each['path']))}: {show_name(str(each['rule']))}"
-            yield f"paddock: not changed: {named}"
-        if len(refused) > _REFUSED_SHOWN:
-            yield f"paddock: not changed: {len(refused) - _REFUSED_SHOWN} more paths"
-
-
-def _list(details: Mapping[str, Json], name: str) -> list[Json]:
-    found = details.get(name)
-    return cast("list[Json]", found) if isinstance(found, list) else []
 
 
 def _say(text: str) -> None:

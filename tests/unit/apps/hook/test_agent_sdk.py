@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from paddock.apps.hook.agent_sdk import (
+from paddock.errors import ConfigError
+from paddock.integrations.claude_agent_sdk import (
     Permission,
     Requested,
     judge_permission,
     permission_callback,
 )
-from paddock.errors import ConfigError
 from tests.support.hooks import Client
 
 ASKS = """

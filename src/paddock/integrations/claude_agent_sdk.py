@@ -1,7 +1,14 @@
-"""The permission callback of the Claude Agent SDK: the hook's judgement, for a program.
+"""The Claude Agent SDK: Paddock's tools in the program itself, and the hook's judgement.
 
-The SDK asks where its own rules do not decide: what policy leaves to a client's own prompts is a
-question here, and without an answer a denial. The SDK is loaded when a callback is made.
+    with PaddockServer(".") as server:
+        ClaudeAgentOptions(
+            mcp_servers={server.name: server.config},
+            allowed_tools=server.allowed_tools,
+            can_use_tool=permission_callback("."),
+        )
+
+The callback judges the client's own tools. The SDK asks it where its own rules do not decide: what
+policy leaves to a client's own prompts is a question here, and without an answer a denial.
 """
 
 import json
@@ -22,6 +29,7 @@ from paddock.apps.hook.lean.asked import PROJECT_VARIABLE, Asked
 from paddock.apps.hook.lean.records import decision_record
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
+from paddock.integrations.opened import Opened
 from paddock.plane.layout import LedgerName
 from paddock.policy.compiled import ASK, DENY
 from paddock.runtime.awaiting import await_thread
@@ -59,6 +67,50 @@ class Requested(Struct, frozen=True):
     can_ask: bool = False
 
 
+def _sdk() -> Any:
+    try:
+        return import_module("claude_agent_sdk")
+    except ImportError:
+        raise ConfigError(
+            "the Claude Agent SDK is not installed", hint="pip install 'paddock[claude_agent_sdk]'"
+        ) from None
+
+
+class PaddockServer(Opened):
+    """The tools of one agent as an MCP server in the process; `close` it at the end.
+
+    Where policy asks, the `approver` among the open arguments answers, or the open runtime's.
+    """
+
+    name = "paddock"
+
+    @property
+    def config(self) -> Any:
+        """What stands in `mcp_servers` under the name. Raises: ConfigError without the SDK."""
+        sdk = _sdk()
+        tools = [
+            sdk.SdkMcpTool(
+                tool["name"],
+                tool["description"],
+                tool["inputSchema"],
+                partial(self._call, tool["name"]),
+                sdk.ToolAnnotations(**tool["annotations"]),
+            )
+            for tool in self.runtime.tools.for_provider("mcp")
+        ]
+        return sdk.create_sdk_mcp_server(self.name, tools=tools)
+
+    @property
+    def allowed_tools(self) -> list[str]:
+        """The names by which the client may call them without a prompt: Paddock judges them."""
+        return [f"mcp__{self.name}__{tool.name}" for tool in self.runtime.tools.list_all()]
+
+    async def _call(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
+        result = await self.runtime.acall(tool, given)
+        content = [{"type": "text", "text": result.content}]
+        return {"content": content, "is_error": result.refusal is not None}
+
+
 def permission_callback(
     directory: str | os.PathLike[str] = ".",
     otherwise: Callback | None = None,
@@ -70,12 +122,7 @@ def permission_callback(
     `agent_types` holds the type of each sub-agent by its id: the SDK tells both only to a hook of
     SubagentStart. Any other is `locked`. Raises: ConfigError without the SDK.
     """
-    try:
-        sdk: Any = import_module("claude_agent_sdk")
-    except ImportError:
-        raise ConfigError(
-            "the Claude Agent SDK is not installed", hint="pip install claude-agent-sdk"
-        ) from None
+    sdk = _sdk()
     stands = os.path.abspath(directory)  # now: a program may change its own later
 
     async def can_use_tool(tool: str, given: dict[str, Any], context: Any) -> Any:

@@ -1,0 +1,12 @@
+"""Paddock as what each framework for agents calls a sandbox, a backend or a toolset.
+
+    claude_agent_sdk  the permission callback, and the tools as an MCP server in the process
+    deepagents        a backend: file tools, searches, shell
+    openai_agents     a sandbox's client (openai_agents_session), a shell, an editor of patches
+    opened            the runtime behind each of them
+    pydantic_ai       a toolset; an ask is a deferred call
+    strands           a sandbox
+
+One module a framework, and an extra of its name. Importing a module loads its framework; nothing
+else of Paddock does.
+"""

@@ -1,0 +1,41 @@
+"""The runtime behind an integration: opened here for a root, or brought open by the program."""
+
+import os
+from typing import Any, Self
+
+from paddock.assembly.runtimes import open_workspace
+from paddock.errors import UsageError
+from paddock.runtime.runtime import Runtime
+
+Root = str | os.PathLike[str] | Runtime
+
+
+class Opened:
+    """A context manager, sync and async; what was brought open stays open."""
+
+    def __init__(self, root: Root, **open_arguments: Any) -> None:
+        """`open_arguments` are those of `paddock.open`. Raises: as that."""
+        self._is_own = not isinstance(root, Runtime)
+        if open_arguments and not self._is_own:
+            raise UsageError(
+                f"an open runtime takes no {', '.join(sorted(open_arguments))}",
+                hint="give it to paddock.open",
+            )
+        self.runtime = root if isinstance(root, Runtime) else open_workspace(root, **open_arguments)
+
+    def close(self) -> None:
+        """Let go of the workspace. Twice is harmless."""
+        if self._is_own:
+            self.runtime.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()

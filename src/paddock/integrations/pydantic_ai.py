@@ -1,0 +1,108 @@
+"""Paddock's tools as a toolset of Pydantic AI: `Agent(model, toolsets=[PaddockToolset(".")])`.
+
+Where policy asks, the call becomes a deferred one (`DeferredToolRequests`), and its approval counts
+for exactly what the question was about.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from pydantic_ai import RunContext, ToolDefinition, ToolReturn
+from pydantic_ai.exceptions import ApprovalRequired, ToolFailed
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_core import SchemaValidator, core_schema
+
+from paddock.errors import ApprovalUnavailableError
+from paddock.integrations.opened import Opened, Root
+from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
+from paddock.runtime.awaiting import await_thread
+from paddock.runtime.prepared import Bounds
+
+DIGEST: Final = "paddock_digest"
+"""In the metadata of a deferred call, beside `question`: what its approval is for."""
+_BY: Final = "pydantic-ai"
+_ANYTHING: Final = SchemaValidator(core_schema.dict_schema())
+"""Paddock binds the arguments, and names what is wrong; the framework would only say so twice."""
+
+
+class PaddockToolset(AbstractToolset[Any], Opened):
+    """The tools of one agent on one workspace, for any number of runs; `close` it at the end.
+
+    With an `approver` among the open arguments that one answers where policy asks, and no call
+    is deferred. A refusal is a failed result, which the model reads. What a tool says besides
+    text, as `ToolResult.details` has it, is the metadata of its return.
+    """
+
+    def __init__(self, root: Root, *, id: str | None = None, **open_arguments: Any) -> None:  # noqa: A002 - the framework's name
+        """`root` is a directory, for `paddock.open` with its arguments, or an open runtime."""
+        super().__init__(root, **open_arguments)
+        self._id = id
+        self._defers = open_arguments.get("approver") is None
+        self._asked: dict[str, str] = {}
+        """By its id, what each deferred call was asked about."""
+
+    @property
+    def id(self) -> str | None:
+        return self._id
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        return {
+            tool["name"]: ToolsetTool(
+                toolset=self,
+                tool_def=ToolDefinition(
+                    name=tool["name"],
+                    description=tool["description"],
+                    parameters_json_schema=tool["inputSchema"],
+                    # As within one turn of Paddock's own: a write waits for what was asked before.
+                    sequential=not tool["annotations"]["readOnlyHint"],
+                ),
+                max_retries=ctx.max_retries,
+                args_validator=_ANYTHING,
+            )
+            for tool in self.runtime.tools.for_provider("mcp")
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        """Run one governed call. Raises: ApprovalRequired, ToolFailed; as `Runtime.call`."""
+        call_id = ctx.tool_call_id or ""
+        answer = _Answer(self._approved(call_id, ctx) if ctx.tool_call_approved else "")
+        approver = answer if self._defers else None
+        result = await await_thread(
+            lambda cancel: self.runtime.call(
+                name, tool_args, call_id=call_id, bounds=Bounds(cancel=cancel, approver=approver)
+            )
+        )
+        refusal, asked = result.refusal, answer.asked
+        if refusal is None:
+            return ToolReturn(result.content, metadata=dict(result.details))
+        if asked is not None and refusal.code == ApprovalUnavailableError.code:
+            self._asked[call_id] = asked.digest
+            raise ApprovalRequired({DIGEST: asked.digest, "question": question_of(asked)})
+        raise ToolFailed(result.content)
+
+    def _approved(self, call_id: str, ctx: RunContext[Any]) -> str:
+        """What was approved: a program that was started anew hands the metadata back."""
+        remembered = self._asked.pop(call_id, "")
+        metadata = cast("Mapping[str, object]", ctx.tool_call_metadata or {})
+        return str(metadata.get(DIGEST, remembered))
+
+
+class _Answer:
+    """Says yes to what was approved, and keeps any other question.
+
+    Threat: the file, the link or the policy was changed after a person said yes, or another call
+    has the same id: the digest is another one then, and it is asked about again.
+    """
+
+    def __init__(self, approved: str) -> None:
+        self._approved = approved
+        self.asked: ApprovalRequest | None = None
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        if request.digest == self._approved:
+            return Approval(True, _BY)
+        self.asked = request
+        note = "the program is asked"
+        return Approval(False, _BY, ApprovalUnavailableError.code, note)

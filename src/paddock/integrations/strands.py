@@ -1,0 +1,199 @@
+"""Paddock as a sandbox of Strands Agents: `Agent(sandbox=PaddockSandbox("."))`.
+
+Code, commands and files of the framework's tools go by one policy and one record. Paths are
+relative to the root, absolute in it, or below the private /tmp of the sandbox.
+"""
+
+import asyncio
+import math
+import posixpath
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, Final
+
+from strands.sandbox import ExecutionResult, FileInfo, Sandbox, StreamChunk
+from strands.sandbox.constants import LANGUAGE_PATTERN
+from strands.sandbox.errors import SandboxPathNotFoundError, SandboxTimeoutError
+from strands.types.tools import AgentTool
+from strands.vended_tools.file_editor import (
+    make_file_editor,  # pyright: ignore[reportUnknownVariableType] - what it returns is generic
+)
+from strands.vended_tools.file_editor.file_editor import DEFAULT_FILE_EDITOR_DESCRIPTION
+from strands.vended_tools.shell import (
+    make_shell,  # pyright: ignore[reportUnknownVariableType] - the same
+)
+from strands.vended_tools.shell.types import SANDBOX_SHELL_DESCRIPTION
+
+from paddock import limits
+from paddock.errors import (
+    ApprovalError,
+    InvalidArgumentsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    ToolError,
+)
+from paddock.integrations.opened import Opened
+
+_ERRORS: Final[dict[type, type[OSError | ValueError]]] = {
+    ApprovalError: PermissionError,
+    InvalidArgumentsError: ValueError,
+    PathNotADirectoryError: NotADirectoryError,
+    PathNotAFileError: IsADirectoryError,
+    PathNotFoundError: FileNotFoundError,
+    PermissionDeniedError: PermissionError,
+    ToolError: OSError,
+}
+"""A refusal as what a file call raises: the framework knows no other errors."""
+
+
+class PaddockSandbox(Opened, Sandbox):
+    """One agent's workspace; `close` it at the end.
+
+    Refusals are raised as OSError, a PermissionError where policy says no, with the rule in the
+    text. Without a timeout a command runs as long as policy lets it.
+    """
+
+    def execute_streaming(
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
+        """Raises: SandboxTimeoutError, OSError."""
+        return self._stream(command, b"", timeout, cwd, env)
+
+    def execute_code_streaming(
+        self,
+        code: str,
+        language: str,
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        **kwargs: Any,
+    ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
+        """Raises: ValueError, SandboxTimeoutError, OSError."""
+        if not LANGUAGE_PATTERN.fullmatch(language):
+            raise ValueError(f"language parameter contains invalid characters: {language}")
+        return self._stream([language], code.encode(), timeout, cwd, env)
+
+    async def _stream(
+        self,
+        command: str | Sequence[str],
+        stdin: bytes,
+        timeout: float | None,
+        cwd: str | None,
+        env: dict[str, str] | None,
+    ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
+        loop, heard = asyncio.get_running_loop(), asyncio.Queue[StreamChunk | None]()
+
+        def hear(stream: Any, text: str) -> None:
+            loop.call_soon_threadsafe(heard.put_nowait, StreamChunk(text, stream))
+
+        seconds = limits.shell_timeout_raised_s if timeout is None else max(1, math.ceil(timeout))
+        running = asyncio.ensure_future(
+            self.runtime.aexec(
+                command, stdin=stdin, cwd=cwd or ".", env=env, timeout=seconds, on_output=hear
+            )
+        )
+        running.add_done_callback(lambda _: heard.put_nowait(None))
+        try:
+            while (chunk := await heard.get()) is not None:
+                yield chunk
+            done = await running
+        except ToolError as error:
+            raise _error(error) from error
+        finally:
+            # Who stops listening ends the command, and is let go when it has ended.
+            running.cancel()
+            await asyncio.wait([running])
+        stdout, stderr = _text(done.stdout), _text(done.stderr) + done.notice
+        if done.timed_out:
+            raise SandboxTimeoutError(timeout or seconds, stdout, stderr)
+        if done.notice:
+            yield StreamChunk(done.notice, "stderr")
+        yield ExecutionResult(done.exit_status, stdout, stderr)
+
+    async def read_file(self, path: str, **kwargs: Any) -> bytes:
+        """Raises: OSError, as FileNotFoundError."""
+        try:
+            return await self.runtime.aread_bytes(path)
+        except ToolError as error:
+            raise _error(error) from error
+
+    async def write_file(self, path: str, content: bytes, **kwargs: Any) -> None:
+        """Raises: OSError."""
+        try:
+            await self.runtime.awrite_bytes(path, content)
+        except ToolError as error:
+            raise _error(error) from error
+
+    async def remove_file(self, path: str, **kwargs: Any) -> None:
+        """Raises: OSError, as FileNotFoundError."""
+        if self._is_elsewhere(path):
+            await self._ran("rm", "--", path)
+            return
+        try:
+            (await self.runtime.acall("delete_file", {"path": path})).unwrap()
+        except ToolError as error:
+            raise _error(error) from error
+
+    async def list_files(self, path: str, **kwargs: Any) -> list[FileInfo]:
+        """Raises: SandboxPathNotFoundError, OSError."""
+        if self._is_elsewhere(path):
+            names = (await self._ran("ls", "-1Ap", "--", path)).splitlines()
+        else:
+            try:
+                listed = await self.runtime.alist_entries(path)
+            except (PathNotFoundError, PathNotADirectoryError) as error:
+                raise SandboxPathNotFoundError(path) from error
+            except ToolError as error:
+                raise _error(error) from error
+            return [
+                FileInfo(posixpath.basename(each.path), each.is_directory, each.size_bytes)
+                for each in listed.entries
+            ]
+        return [FileInfo(name.rstrip("/"), name.endswith("/")) for name in sorted(names)]
+
+    def _is_elsewhere(self, path: str) -> bool:
+        return path.startswith("/") and not self.runtime.names(path)
+
+    async def _ran(self, *argv: str) -> str:
+        """What a file operation of the sandbox's own /tmp printed. Raises: OSError."""
+        try:
+            done = await self.runtime.aexec(argv)
+        except ToolError as error:
+            raise _error(error) from error
+        if done.exit_code:
+            raise SandboxPathNotFoundError(argv[-1]) from OSError(_text(done.stderr))
+        return _text(done.stdout)
+
+    def get_tools(self) -> list[AgentTool]:
+        """Return the framework's editor and shell over this, as its own sandboxes vend them."""
+        where = f"Files are below {self.runtime.root}."
+        return [
+            make_file_editor(
+                sandbox=self,
+                name="sandbox_file_editor",
+                description=f"{DEFAULT_FILE_EDITOR_DESCRIPTION} {where}",
+            ),
+            make_shell(
+                sandbox=self,
+                name="sandbox_shell",
+                description=f"{SANDBOX_SHELL_DESCRIPTION} Working directory: {self.runtime.root}.",
+            ),
+        ]
+
+
+def _error(refusal: ToolError) -> OSError | ValueError:
+    return next(_ERRORS[each] for each in type(refusal).__mro__ if each in _ERRORS)(
+        refusal.render()
+    )
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
