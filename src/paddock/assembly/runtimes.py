@@ -49,6 +49,7 @@ from paddock.plane.trust import read_packages, read_policy_files
 from paddock.policy.decide import may_ever, names_line, shell_for
 from paddock.policy.engine import Policy
 from paddock.policy.pathset import compile_permissions
+from paddock.policy.settings import McpServer
 from paddock.runtime.approvals import (
     ApprovalRequest,
     Approver,
@@ -56,22 +57,32 @@ from paddock.runtime.approvals import (
     Limited,
     NoApprover,
 )
-from paddock.runtime.asking import InboxApprover
+from paddock.runtime.asking import AskedQuestion, CallNetwork, InboxApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.prepared import Registry
-from paddock.runtime.records import Caller, KeptContents
-from paddock.runtime.runtime import Runtime, has_to_be_awaited
+from paddock.runtime.prepared import FREE, Registry
+from paddock.runtime.records import Caller, KeptContents, Recorder
+from paddock.runtime.runtime import EmbeddedPlan, Runtime, embedded_tool, has_to_be_awaited
 from paddock.storage.history import History
 from paddock.storage.locks import Late
-from paddock.tools.spec import HEADS, Ports, Tool
+from paddock.tools.arguments import ArgumentType
+from paddock.tools.spec import HEADS, Effects, Ports, Tool, ToolSpec
 from paddock.tools.toolsets import TOOLS, ListedTool
-from paddock.values.calls import Json
-from paddock.values.decisions import Action, AgentChain, Held, PlaneKind, client_kind
+from paddock.values.calls import Json, ToolCall
+from paddock.values.decisions import (
+    Action,
+    AgentChain,
+    Decision,
+    Held,
+    Outcome,
+    PlaneKind,
+    client_kind,
+)
 from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult
+    from paddock.gateway.gateway import Gateway
     from paddock.network.egress import Egress
     from paddock.packages.rows import PackageRow
     from paddock.sandbox.conversation import NetworkSecrets
@@ -96,6 +107,16 @@ class ShellGround(Struct, frozen=True):
     history: History
     progress: "Progress | None" = None
     on_directory: Callable[[str], None] | None = None
+    server: McpServer | None = None
+    """Whose process is all that runs in it, if it is no agent's shell."""
+
+    def governed_by(self, policy: Policy) -> Policy:
+        """Return what of a policy holds in it."""
+        if self.server is None:
+            return policy
+        from paddock.gateway.confine import server_policy  # noqa: PLC0415 - few have one
+
+        return server_policy(policy, self.server)
 
 
 class LazyShell:
@@ -188,15 +209,61 @@ class LazyShell:
 
         ground = self._ground
         variables = dict(ground.project.environment.variables)
-        return collect_facts(
+        facts = collect_facts(
             FactsWanted(ground.policy, ground.project.agents, ground.agent, variables)
         )
+        if ground.server is None:
+            return facts
+        from paddock.gateway.confine import server_facts  # noqa: PLC0415 - few have one
+
+        return server_facts(facts, ground.server, ground.workspace.root)
 
     def _open_journal(self) -> "Journal":
         with self._lock:
             if self._journal is None:
                 self._journal = self._held.enter_context(open_journal(self._ground.project))
             return self._journal
+
+
+def _open_gateway(
+    ground: ShellGround, context: Callable[[], Context], held: ExitStack
+) -> "Gateway":
+    """Return other people's servers, of which none is started before it is asked something."""
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 - few have one
+
+    from paddock.gateway.confine import ServerSandbox  # noqa: PLC0415 - the same
+    from paddock.gateway.definitions import Pins  # noqa: PLC0415 - the same
+    from paddock.gateway.gateway import Gateway  # noqa: PLC0415 - the same
+
+    sandboxes: dict[str, ServerSandbox] = {}
+    for server in ground.policy.settings.mcp.servers:
+        own = replace(ground, server=server)
+        if server.files == "none":
+            directory = held.enter_context(TemporaryDirectory(prefix="paddock-mcp-"))
+            own = replace(own, workspace=held.enter_context(Workspace.open(directory)))
+        own = replace(own, policy=own.governed_by(ground.policy))
+        shell = held.enter_context(closing(LazyShell(own)))
+        sandboxes[server.name] = ServerSandbox(
+            server, shell.open, partial(_server_network, context, server)
+        )
+    project = ground.project
+    pins = Pins(project.root, project.environment).read()
+    gateway = Gateway(sandboxes, pins, ground.history.keep_for_ledger)
+    return held.enter_context(closing(gateway))
+
+
+def _server_network(context_now: Callable[[], Context], server: McpServer) -> CallNetwork:
+    """Return who answers for what a server connects to, whichever call it is at work for."""
+    context = context_now()
+    spec = ToolSpec(
+        f"mcp-{server.name}", server.name, "", "mcp", ArgumentType, Effects(reads_only=False)
+    )
+    tool = embedded_tool(spec, str)
+    action = Action("mcp", "call", f"{server.name}/*")
+    decision = Decision(Outcome.ALLOW, str(action), "", None, "", context.judge.policy_digest)
+    plan, call = EmbeddedPlan({}, (action,)), ToolCall(new_call_id(), tool.name, {})
+    question = AskedQuestion(call, tool, plan, (str(action),), decision, FREE)
+    return CallNetwork(context, Recorder(context.caller), question)
 
 
 def _nobody(tool: str, arguments: Mapping[str, Json]) -> None:
@@ -243,7 +310,7 @@ class PolicyNow:
             if files != self._files:
                 now = read_project(project.root, project.environment)
                 (record, *_) = now.agents.lineage(self._ground.agent)
-                self._files, self._policy = files, now.policy_for(record)
+                self._files, self._policy = files, self._ground.governed_by(now.policy_for(record))
         except PaddockError:
             return None
         return self._policy
@@ -390,6 +457,12 @@ def open_runtime(
             on_directory,
         )
         shell = held.enter_context(closing(LazyShell(ground)))
+        gateway = None
+        if policy.settings.mcp.servers and may_ever(policy, chain, "mcp", "call"):
+            gateway = _open_gateway(ground, lambda: context, held)
+            notices = (*notices, *gateway.notices)
+            for tool in gateway.tools(registry.has):
+                registry.add(tool)
         inbox = partial(open_inbox, project)
         context = Context(
             registry=registry,
@@ -407,7 +480,9 @@ def open_runtime(
         )
         close = held.pop_all().close
     notices = (*notices, *not_loaded)
-    runtime = Runtime(Dispatcher(context), registry, new_call_id, close, notices, shell.end)
+    runtime = Runtime(
+        Dispatcher(context), registry, new_call_id, close, notices, shell.end, gateway
+    )
     shell.on_end(runtime.call)
     return runtime
 

@@ -23,10 +23,12 @@ from paddock.values.entries import (
     AGENT_REMOVED,
     CONFIG_CHANGED,
     DUAL_GATE,
+    MCP_REVIEWED,
     PLANE_CREATED,
     POLICY_LOADED,
     POLICY_TRUSTED,
     Entry,
+    clean,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +52,20 @@ def policy_loaded(files: PolicyFiles, policy_digest: str) -> Entry:
             "kind": files.kind.value,
             "project": _file(files.project),
             "user": _file(files.user),
+        },
+    )
+
+
+def server_reviewed(name: str, version: str, digests: Mapping[str, str], by: str) -> Entry:
+    """`digests` are those of its definitions, by kind and name."""
+    return Entry(
+        event_type=MCP_REVIEWED,
+        reason=f"reviewed by {by}",
+        metadata={
+            "server": name,
+            "version": clean(version),
+            "definitions": {clean(key): digest for key, digest in digests.items()},
+            "by": by,
         },
     )
 

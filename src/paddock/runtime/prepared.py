@@ -109,6 +109,9 @@ class Registry:
             tool = self._tools[name] = tool.load()
         return tool
 
+    def has(self, name: str) -> bool:
+        return name in self._tools
+
     def list_all(self) -> list[Tool[Any]]:
         return [self.get(name) for name in self._tools if name not in self._withheld]
 

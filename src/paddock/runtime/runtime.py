@@ -19,6 +19,7 @@ from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Action
 
 if TYPE_CHECKING:
+    from paddock.gateway.gateway import Gateway
     from paddock.runtime.lasting import LastingShell
 
 EmbeddedHandler = Callable[[Any], str | ToolOutput]
@@ -151,9 +152,12 @@ class Runtime:
         close: Callable[[], None],
         notices: tuple[str, ...] = (),
         end: Callable[[Callable[[str, Mapping[str, Json]], object]], None] | None = None,
+        servers: "Gateway | None" = None,
     ) -> None:
         """`end` ends, by calls, what would go on running when this is closed."""
         self.tools = Tools(registry)
+        self.servers = servers
+        """Other people's MCP servers, where policy names one."""
         self.notices = notices
         """What a person should be told once, such as what an untrusted policy did not get."""
         self._dispatcher = dispatcher

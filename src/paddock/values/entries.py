@@ -90,6 +90,8 @@ NET_REFUSED: Final = "NET_REFUSED"
 PLANE_CREATED: Final = "PLANE_CREATED"
 POLICY_LOADED: Final = "POLICY_LOADED"
 POLICY_TRUSTED: Final = "POLICY_TRUSTED"
+MCP_REVIEWED: Final = "MCP_REVIEWED"
+"""A person has seen what an MCP server says of itself: from now on just that is offered."""
 CONFIG_CHANGED: Final = "CONFIG_CHANGED"
 DUAL_GATE: Final = "DUAL_GATE"
 APPROVAL_ASKED: Final = "APPROVAL_ASKED"
@@ -153,6 +155,7 @@ EVENT_TYPES: Final = frozenset(
         NET_REFUSED,
         PLANE_CREATED,
         POLICY_LOADED,
+        MCP_REVIEWED,
         POLICY_TRUSTED,
         CONFIG_CHANGED,
         DUAL_GATE,
