@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.assembly.opening import open_project
-from paddock.assembly.trust import review_server
+from paddock.assembly.trust import review_servers
+from paddock.gateway.definitions import Pins, configured
 from paddock.plane.environment import read_environment
 from tests.support.shells import Terminal, Yard
 
@@ -105,8 +107,16 @@ class Gates(Struct, dict=True):
 
     def review(self, *names: str) -> None:
         project = open_project(self.yard.root, read_environment(self.yard.all_variables))
+        for review in review_servers(project, None, names):
+            review.accept(by="test")
+
+    def review_as(self, model: str, *names: str) -> None:
+        """Take for each what was reviewed of another: what it should be and is not."""
+        project = open_project(self.yard.root, read_environment(self.yard.all_variables))
+        pins = Pins(project.root, project.environment)
+        servers = {each.name: each for each in project.policy.settings.mcp.servers}
         for name in names:
-            review_server(project, None, name).accept(by="test")
+            pins.put(name, replace(pins.read()[model], configured=configured(servers[name])))
 
     @contextmanager
     def opened(self, *names: str) -> Generator[Terminal, None, None]:

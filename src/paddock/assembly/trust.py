@@ -1,5 +1,6 @@
 """Looking at what a project or bare plane brings, and trusting exactly what was shown."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -138,25 +139,30 @@ class ServerReview(Struct, frozen=True):
         Pins(self.project.root, self.project.environment).put(self.name, self.now)
 
 
-def review_server(project: Project, agent: str | None, name: str) -> ServerReview:
-    """Start a server in its sandbox, and return all that it describes.
+def review_servers(
+    project: Project, agent: str | None, names: Sequence[str]
+) -> tuple[ServerReview, ...]:
+    """Start servers in their sandboxes, and return all that they describe.
 
     Raises: UsageError: policy names no such server; SandboxUnavailableError: it does not answer.
     """
     from paddock.assembly.runtimes import open_runtime  # noqa: PLC0415 - it loads all tools
 
-    server = next((each for each in project.policy.settings.mcp.servers if each.name == name), None)
-    if server is None:
-        names = ", ".join(each.name for each in project.policy.settings.mcp.servers)
-        raise UsageError(
-            f"policy names no MCP server {quote(name)}",
-            hint=f"it names: {names or 'none'}; of a project's file only what is trusted counts",
-        )
+    known = {each.name: each for each in project.policy.settings.mcp.servers}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"policy names no MCP server {quote(name)}",
+                hint=f"it names: {', '.join(known) or 'none'}; what is not trusted does not count",
+            )
+    pins = Pins(project.root, project.environment).read()
+    now = datetime.now(UTC).isoformat()
     with open_runtime(project, agent=agent, approver=NoApprover()) as runtime:
         if runtime.servers is None:
             raise UsageError("no call of an MCP server is ever allowed to this agent")
-        version, definitions = runtime.servers.look(name)
-    now = datetime.now(UTC).isoformat()
-    pinned = Pinned(configured(server), version, now, definitions)
-    before = Pins(project.root, project.environment).read().get(name)
-    return ServerReview(project, name, before, pinned)
+        found: list[ServerReview] = []
+        for name in names:
+            version, definitions = runtime.servers.look(name)
+            pinned = Pinned(configured(known[name]), version, now, definitions)
+            found.append(ServerReview(project, name, pins.get(name), pinned))
+    return tuple(found)

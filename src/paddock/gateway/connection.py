@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from msgspec import Struct
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from paddock import __version__
+from paddock import __version__, limits
 from paddock.errors import PaddockError, SandboxUnavailableError, ToolFailedError
 from paddock.gateway.definitions import DEFINITIONS_BYTES_MAX, Definition, show_text
 from paddock.gateway.wire import Wire
@@ -26,9 +26,6 @@ from paddock.text.show import cut, quote
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
 
-_START_S: Final = 120.0
-"""Also what `npx` takes to fetch what it runs."""
-_CALL_S: Final = 600.0
 _PAGES_MAX: Final = 50
 _ROUNDS_MAX: Final = 10
 """So often one call may ask for more."""
@@ -45,12 +42,6 @@ CALLED: Final[TypeAdapter[_Call]] = TypeAdapter(_Call)
 READ: Final[TypeAdapter[Any]] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
 PROMPTED: Final[TypeAdapter[Any]] = TypeAdapter(types.GetPromptResult | types.InputRequiredResult)
 _HINT: Final = "it may have done part of it: look before you call it again"
-
-
-class Times(Struct, frozen=True):
-    start_s: float = _START_S
-    call_s: float = _CALL_S
-    back_off_s: float = _BACK_OFF_S
 
 
 class Asker(Protocol):
@@ -92,10 +83,9 @@ class Live(Struct, eq=False):
 
 
 class Connection:
-    def __init__(self, server: McpServer, start: Start, times: Times) -> None:
+    def __init__(self, server: McpServer, start: Start) -> None:
         self.server = server
         self._start = start
-        self._times = times
         self._turn = asyncio.Lock()
         self._live: Live | None = None
         self._task: asyncio.Task[None] | None = None
@@ -139,7 +129,7 @@ class Connection:
         began_s = time.monotonic()
         self._task = asyncio.create_task(self._hold(wire, ready, ends))
         try:
-            async with asyncio.timeout(self._times.start_s):
+            async with asyncio.timeout(limits.mcp_server_start_s):
                 client = await ready
         except (MCPError, ValidationError, RuntimeError, TimeoutError, ExceptionGroup) as error:
             why = wire.why or _said_by(error)
@@ -156,7 +146,7 @@ class Connection:
         """Enter and leave the SDK's client in one task, as its cancel scopes want it."""
         client = Client(
             wire,
-            read_timeout_seconds=self._times.start_s,
+            read_timeout_seconds=limits.mcp_server_start_s,
             cache=None,
             client_info=types.Implementation(name="paddock", version=__version__),
             elicitation_callback=self._elicited,
@@ -187,8 +177,7 @@ class Connection:
 
     def _put_off(self, lived_s: float) -> None:
         self._failures = 0 if lived_s > _STEADY_S else self._failures + 1
-        first_s = self._times.back_off_s
-        wait_s = min(_BACK_OFF_MAX_S, first_s * 2 ** min(self._failures - 1, 10))
+        wait_s = min(_BACK_OFF_MAX_S, _BACK_OFF_S * 2 ** min(self._failures - 1, 10))
         self._again_s = time.monotonic() + (wait_s if self._failures else 0.0)
 
     def _unavailable(self, why: str) -> SandboxUnavailableError:
@@ -258,7 +247,7 @@ class Connection:
                 answer = await live.client.session.send_request(
                     request(more),
                     result,
-                    request_read_timeout_seconds=self._times.call_s,
+                    request_read_timeout_seconds=limits.mcp_server_call_s,
                     progress_callback=None if asker is None else _progress_of(asker),
                 )
                 if not isinstance(answer, types.InputRequiredResult):

@@ -25,7 +25,6 @@ from paddock.gateway.connection import (
     Asker,
     Connection,
     Live,
-    Times,
 )
 from paddock.gateway.definitions import (
     Definition,
@@ -53,12 +52,10 @@ class Gateway:
         sandboxes: Mapping[str, ServerSandbox],
         pins: Mapping[str, Pinned],
         keep: Keep,
-        times: Times | None = None,
     ) -> None:
         self._sandboxes = sandboxes
         self._servers = {name: each.server for name, each in sandboxes.items()}
         self._pins, self._keep = pins, keep
-        self._times = times or Times()
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -242,7 +239,7 @@ class Gateway:
     def _connection(self, name: str) -> Connection:
         if name not in self._connections:
             sandbox = self._sandboxes[name]
-            self._connections[name] = Connection(sandbox.server, sandbox.start, self._times)
+            self._connections[name] = Connection(sandbox.server, sandbox.start)
         return self._connections[name]
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
