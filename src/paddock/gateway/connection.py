@@ -47,6 +47,9 @@ _HINT: Final = "it may have done part of it: look before you call it again"
 class Asker(Protocol):
     """Who made a call, as far as a server may ask back. Each blocks, in any thread."""
 
+    more: dict[str, Any] | None
+    """Of one that can be asked by a call's result alone: what it brings of what was asked so."""
+
     def elicit(self, server: str, form: types.ElicitRequestFormParams) -> types.ElicitResult: ...
 
     def sample(
@@ -241,7 +244,8 @@ class Connection:
         """
         key, began_s = object(), time.monotonic()
         self._askers[key] = asker
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {} if asker is None else asker.more or {}
+        returns = asker is not None and asker.more is not None
         try:
             for _ in range(_ROUNDS_MAX):
                 answer = await live.client.session.send_request(
@@ -250,7 +254,7 @@ class Connection:
                     request_read_timeout_seconds=limits.mcp_server_call_s,
                     progress_callback=None if asker is None else _progress_of(asker),
                 )
-                if not isinstance(answer, types.InputRequiredResult):
+                if returns or not isinstance(answer, types.InputRequiredResult):
                     return answer
                 more = {
                     "request_state": answer.request_state,

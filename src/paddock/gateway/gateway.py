@@ -101,6 +101,9 @@ class Gateway:
             return types.CallToolRequest(params=params)
 
         answer = self._ask(name, ("tool", tool), request, CALLED, ports)
+        if answer.get("resultType") == "input_required":
+            said = f"[the MCP server {name} asks for more before it goes on]"
+            return self._with_changes(name, ToolOutput(said, {"input_required": answer}))
         return self._with_changes(name, self._output(name, answer))
 
     def read(self, name: str, uri: str, ports: Ports) -> ToolOutput:
@@ -204,6 +207,10 @@ class Gateway:
         live = self._submit(look()).result()
         return self.version(name, live), tuple(live.definitions.values())
 
+    def prompts(self) -> list[tuple[str, Definition]]:
+        """Return what was reviewed, each with its server."""
+        return [(name, each) for name in self.names for each in self._pins[name].of("prompt")]
+
     def listed(self, name: str, request: Any, result: Any, member: str) -> list[dict[str, Any]]:
         """Return a list of a server that has one: resources, or their templates."""
 
@@ -211,7 +218,8 @@ class Gateway:
             connection = self._connection(name)
             live = await connection.live()
             self._require_reviewed(name, live, None)
-            return await connection.pages(live, request, result, member)
+            has_any = live.client.server_capabilities.resources is not None
+            return await connection.pages(live, request, result, member) if has_any else []
 
         return self._submit(pages()).result()
 
