@@ -169,7 +169,7 @@ OPERATIONS: Final = MappingProxyType(
         "ledger": frozenset({"query"}),
         "package": frozenset({"list", "run"}),
         "gate": frozenset({"check"}),
-        "mcp": frozenset({"call"}),
+        "mcp": frozenset({"call", "read", "prompt"}),
         "net": frozenset({"connect", "request"}),
         # A client's own tool, named by its operation: any name is known here.
         "client": frozenset[str](),
@@ -199,11 +199,14 @@ class Action(NamedTuple):
     `target` is a workspace-relative path with `/` between components and no
     leading slash (`.` is the root), a command line for `shell:run`, HOST:PORT or
     METHOD HOST:PORT/PATH for `net`, a name otherwise; empty where there is no target.
+
+    `arguments` are those of a call of `mcp`, as the text of one JSON object; empty: not known.
     """
 
     category: str
     operation: str
     target: str = ""
+    arguments: str = ""
 
     @property
     def head(self) -> str:
