@@ -225,6 +225,36 @@ class LazyShell:
             return self._journal
 
 
+def _add_others(
+    registry: Registry,
+    project: Project,
+    policy: Policy,
+    chain: AgentChain,
+    gateway: "Callable[[], Gateway]",
+) -> tuple[str, ...]:
+    """Add what other people's servers offer; return what a person is to be told of them."""
+    servers = policy.settings.mcp.servers
+    if not servers or not may_ever(policy, chain, "mcp", "call"):
+        return ()
+    from paddock.gateway.definitions import Pins, reviewed  # noqa: PLC0415 - few have one
+    from paddock.gateway.tools import offered_tools  # noqa: PLC0415 - the same
+
+    pins = Pins(project.root, project.environment).read()
+    for tool in offered_tools(servers, pins, gateway, registry.has):
+        registry.add(tool)
+    names = reviewed(servers, pins)
+    return tuple(
+        f"nothing of the MCP server {each.name} is offered before somebody has looked at it: "
+        f"paddock mcp review {each.name}"
+        for each in servers
+        if each.name not in names
+    )
+
+
+def _not_opened() -> "Gateway":
+    raise UsageError("these tools are only listed", hint="open the workspace to call them")
+
+
 def _open_gateway(
     ground: ShellGround, context: Callable[[], Context], held: ExitStack
 ) -> "Gateway":
@@ -246,8 +276,7 @@ def _open_gateway(
         sandboxes[server.name] = ServerSandbox(
             server, shell.open, partial(_server_network, context, server)
         )
-    project = ground.project
-    pins = Pins(project.root, project.environment).read()
+    pins = Pins(ground.project.root, ground.project.environment).read()
     gateway = Gateway(sandboxes, pins, ground.history.keep_for_ledger)
     return held.enter_context(closing(gateway))
 
@@ -357,7 +386,10 @@ def _check_gates(project: Project, agent: str, names: Sequence[str]) -> "tuple[G
 def tools_of(project: Project, agent: str | None) -> Registry:
     lineage = project.agents.lineage(project.agent_named(agent))
     chain = tuple(record.agent for record in lineage)
-    return _registry(project, project.policy_for(lineage[0]), chain)[0]
+    policy = project.policy_for(lineage[0])
+    registry = _registry(project, policy, chain)[0]
+    _add_others(registry, project, policy, chain, _not_opened)
+    return registry
 
 
 def _registry(
@@ -457,12 +489,9 @@ def open_runtime(
             on_directory,
         )
         shell = held.enter_context(closing(LazyShell(ground)))
-        gateway = None
-        if policy.settings.mcp.servers and may_ever(policy, chain, "mcp", "call"):
-            gateway = _open_gateway(ground, lambda: context, held)
-            notices = (*notices, *gateway.notices)
-            for tool in gateway.tools(registry.has):
-                registry.add(tool)
+        own = held.enter_context(ExitStack())
+        servers = Late(partial(_open_gateway, ground, lambda: context, own))
+        notices += _add_others(registry, project, policy, chain, servers.get)
         inbox = partial(open_inbox, project)
         context = Context(
             registry=registry,
@@ -481,7 +510,7 @@ def open_runtime(
         close = held.pop_all().close
     notices = (*notices, *not_loaded)
     runtime = Runtime(
-        Dispatcher(context), registry, new_call_id, close, notices, shell.end, gateway
+        Dispatcher(context), registry, new_call_id, close, notices, shell.end, servers.get
     )
     shell.on_end(runtime.call)
     return runtime

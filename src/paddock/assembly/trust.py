@@ -158,11 +158,10 @@ def review_servers(
     pins = Pins(project.root, project.environment).read()
     now = datetime.now(UTC).isoformat()
     with open_runtime(project, agent=agent, approver=NoApprover()) as runtime:
-        if runtime.servers is None:
-            raise UsageError("no call of an MCP server is ever allowed to this agent")
+        servers = runtime.servers()
         found: list[ServerReview] = []
         for name in names:
-            version, definitions = runtime.servers.look(name)
+            version, definitions = servers.look(name)
             pinned = Pinned(configured(known[name]), version, now, definitions)
             found.append(ServerReview(project, name, pins.get(name), pinned))
     return tuple(found)

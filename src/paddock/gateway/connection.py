@@ -6,6 +6,7 @@ Everything here runs in the gateway's loop, but for what blocks: to start and to
 import asyncio
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any, Final, Protocol, TypeVar
 
 import mcp_types as types
@@ -16,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from msgspec import Struct
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from paddock import __version__, limits
+from paddock import limits
 from paddock.errors import PaddockError, SandboxUnavailableError, ToolFailedError
 from paddock.gateway.definitions import DEFINITIONS_BYTES_MAX, Definition, show_text
 from paddock.gateway.wire import Wire
@@ -151,7 +152,7 @@ class Connection:
             wire,
             read_timeout_seconds=limits.mcp_server_start_s,
             cache=None,
-            client_info=types.Implementation(name="paddock", version=__version__),
+            client_info=types.Implementation(name="paddock", version=version("paddock")),
             elicitation_callback=self._elicited,
             sampling_callback=self._sampled,
             message_handler=self._heard,

@@ -15,7 +15,6 @@ from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import Environment
 from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import path_id
-from paddock.policy.mcp_servers import offers
 from paddock.policy.settings import McpServer
 from paddock.storage import atomic
 from paddock.text.json import Strict, canonical_json
@@ -144,7 +143,10 @@ def show_values(value: Json, show: Callable[[str], str] = show_text) -> Json:
     return value
 
 
-def offered_tools(server: McpServer, pinned: Pinned | None) -> tuple[Definition, ...]:
-    if pinned is None or pinned.configured != configured(server):
-        return ()
-    return tuple(each for each in pinned.of("tool") if offers(server, each.name))
+def reviewed(servers: Iterable[McpServer], pins: Mapping[str, Pinned]) -> tuple[str, ...]:
+    """Return the servers whose definitions were reviewed as they are configured now."""
+    return tuple(
+        each.name
+        for each in servers
+        if (pinned := pins.get(each.name)) and pinned.configured == configured(each)
+    )

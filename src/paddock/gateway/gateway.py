@@ -26,17 +26,11 @@ from paddock.gateway.connection import (
     Connection,
     Live,
 )
-from paddock.gateway.definitions import (
-    Definition,
-    Pinned,
-    configured,
-    offered_tools,
-)
+from paddock.gateway.definitions import Definition, Pinned, reviewed
 from paddock.gateway.results import Keep, output_of
-from paddock.gateway.tools import mcp_prompt_tool, mcp_read_tool, server_tool
 from paddock.text.show import quote
 from paddock.tools.effects import changes_of, within_entry
-from paddock.tools.spec import Ports, RefusedPath, StoppedCallError, Tool, ToolOutput
+from paddock.tools.spec import Ports, RefusedPath, StoppedCallError, ToolOutput
 from paddock.values.calls import Json, LeftEffect
 
 T = TypeVar("T")
@@ -65,31 +59,7 @@ class Gateway:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the servers whose definitions were reviewed as they are configured now."""
-        return tuple(
-            name
-            for name, each in self._servers.items()
-            if (pinned := self._pins.get(name)) and pinned.configured == configured(each)
-        )
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        waiting = (name for name in self._servers if name not in self.names)
-        return tuple(
-            f"nothing of the MCP server {quote(name)} is offered before its definitions were "
-            f"reviewed: paddock mcp review {name}"
-            for name in waiting
-        )
-
-    def tools(self, is_taken: Callable[[str], bool]) -> list[Tool[Any]]:
-        """Return what is offered; never under a name that is taken."""
-        found: dict[str, Tool[Any]] = {}
-        for name, server in self._servers.items():
-            for each in offered_tools(server, self._pins.get(name)):
-                tool = server_tool(self, name, each)
-                found.setdefault(tool.name, tool)
-        more = (mcp_read_tool(self), mcp_prompt_tool(self)) if self.names else ()
-        return [each for each in (*found.values(), *more) if not is_taken(each.name)]
+        return reviewed(self._servers.values(), self._pins)
 
     # --- calls, each in a thread of its own ------------------------------------------------
 

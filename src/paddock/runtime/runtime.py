@@ -136,6 +136,10 @@ class Tools:
         self._registry.add(embedded_tool(spec, handler))
 
 
+def _no_servers() -> "Gateway":
+    raise UsageError("this runtime has no gateway to MCP servers")
+
+
 class Runtime:
     """One agent on one workspace. A context manager; closing lets go of the workspace.
 
@@ -152,12 +156,12 @@ class Runtime:
         close: Callable[[], None],
         notices: tuple[str, ...] = (),
         end: Callable[[Callable[[str, Mapping[str, Json]], object]], None] | None = None,
-        servers: "Gateway | None" = None,
+        servers: "Callable[[], Gateway]" = _no_servers,
     ) -> None:
         """`end` ends, by calls, what would go on running when this is closed."""
         self.tools = Tools(registry)
         self.servers = servers
-        """Other people's MCP servers, where policy names one."""
+        """Opens the gateway to other people's MCP servers; nothing is started."""
         self.notices = notices
         """What a person should be told once, such as what an untrusted policy did not get."""
         self._dispatcher = dispatcher

@@ -144,12 +144,9 @@ def list_templates(bounds: Bounds, served: Served) -> list[types.ResourceTemplat
 
 
 def list_prompts(bounds: Bounds, served: Served) -> list[types.Prompt]:
-    servers = served.runtime.servers
-    if servers is None:
-        return []
     return [
         types.Prompt.model_validate({**_shown(each.said), "name": f"{name}__{each.name}"})
-        for name, each in servers.prompts()
+        for name, each in served.runtime.servers().prompts()
     ]
 
 
@@ -185,10 +182,10 @@ def _blocks(result: ToolResult) -> list[dict[str, Any]]:
 def _listed(
     served: Served, request: type[Any], result: type[Any], member: str
 ) -> Iterable[tuple[str, dict[str, Any]]]:
-    servers = served.runtime.servers
-    for name in () if servers is None else servers.names:
+    servers = served.runtime.servers()
+    for name in servers.names:
         try:
-            found = servers.listed(name, request, result, member) if servers is not None else []
+            found = servers.listed(name, request, result, member)
         except errors.ToolError:
             # It is not there, or not as it was reviewed: the others are listed.
             continue

@@ -23,6 +23,7 @@ from msgspec import Struct, field
 from paddock import __version__, errors, limits
 from paddock.apps.mcp import asking, behind
 from paddock.apps.mcp.served import Served, settle_changes
+from paddock.gateway.gateway import ASKER
 from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.sandbox.streams import LastLine
@@ -150,7 +151,7 @@ Door = Callable[[], Served]
 """Says whose agent a request is for: what the transport knows, nothing that it carries."""
 
 
-class _Handlers(Struct, frozen=True):
+class Handlers(Struct, frozen=True):
     door: Door
     calls: Calls
     is_structured: bool
@@ -285,7 +286,7 @@ def make_server(
     door: Door, calls_max: int, *, is_structured: bool, has_servers: bool = False
 ) -> Server[Any]:
     """`has_servers`: others stand behind it, which may have resources and prompts."""
-    handlers = _Handlers(door, Calls(calls_max), is_structured)
+    handlers = Handlers(door, Calls(calls_max), is_structured)
     server: Server[Any] = Server(
         _NAME,
         version=__version__,
@@ -399,10 +400,7 @@ def _call_served(
         )
     asker = call.asker_for(served)
     asking.CURRENT.set(asker)
-    if served.runtime.servers is not None:
-        from paddock.gateway.gateway import ASKER  # noqa: PLC0415 - few planes have one
-
-        ASKER.set(call.behind)
+    ASKER.set(call.behind)
     arguments = params.arguments or {}
     if isinstance(asker, asking.ReturningAsker):
         settled = settle_changes(served, asker, tool, arguments, bounds)
