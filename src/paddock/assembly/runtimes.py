@@ -31,6 +31,7 @@ from paddock.assembly.opening import open_given
 from paddock.assembly.project import (
     ADMIN_AGENT,
     CORE,
+    MCP,
     PACKAGE,
     SHELL,
     Project,
@@ -285,7 +286,7 @@ def _server_network(context_now: Callable[[], Context], server: McpServer) -> Ca
     """Return who answers for what a server connects to, whichever call it is at work for."""
     context = context_now()
     spec = ToolSpec(
-        f"mcp-{server.name}", server.name, "", "mcp", ArgumentType, Effects(reads_only=False)
+        f"mcp-{server.name}", server.name, "", MCP, ArgumentType, Effects(reads_only=False)
     )
     tool = embedded_tool(spec, str)
     action = Action("mcp", "call", f"{server.name}/*")
@@ -505,7 +506,7 @@ def open_runtime(
             randomness=os.urandom,
             history=history,
             contents=KeptContents(blobs),
-            after_write=_after_write(project, policy, workspace.root, shell),
+            after_write=_after_write(project, policy, workspace.root, shell, servers),
         )
         close = held.pop_all().close
     notices = (*notices, *not_loaded)
@@ -528,17 +529,20 @@ def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
 
 
 def _after_write(
-    project: Project, policy: Policy, root: str, shell: LazyShell
-) -> Callable[[Sequence[str]], None]:
+    project: Project, policy: Policy, root: str, shell: LazyShell, servers: "Late[Gateway]"
+) -> Callable[[Sequence[str], str], None]:
     """In a bare plane nothing is made: its files belong to packages."""
     is_wanted = project.layout.kind is PlaneKind.PROJECT and policy.settings.hook.sandbox_ignored
     ignore_scratch = ignore_new_folder(Path(root)) if is_wanted else None
 
-    def after_write(paths: Sequence[str]) -> None:
+    def after_write(paths: Sequence[str], toolset: str) -> None:
         if ignore_scratch is not None:
             ignore_scratch()
-        if paths:
+        # Shell and gateway know what their own have changed.
+        if paths and toolset != SHELL:
             shell.changed(paths)
+        if paths and toolset != MCP and servers.made is not None:
+            servers.made.changed(paths)
 
     return after_write
 

@@ -8,7 +8,7 @@ write, no variable but those named, and caches that no other command shares.
 import os
 import shlex
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 from urllib.parse import urlsplit
@@ -188,6 +188,10 @@ class ServerSandbox:
                 f"the MCP server {quote(self.server.name)} ended before its changes were taken",
                 hint="it answered, and nothing of what it changed in the workspace is there",
             ) from error
+
+    def changed(self, paths: Iterable[str]) -> None:
+        if self._process is not None and self.server.files != "none":
+            self._open().sessions.changed(paths)
 
     def secrets(self) -> tuple[tuple[str, str], ...]:
         """Return each credential's value, and what stands for it in the sandbox."""

@@ -8,7 +8,7 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -150,6 +150,7 @@ class Gateway:
         outcome = self._sandboxes[name].bring_in()
         if outcome is None:
             return output
+        self.changed([each.path.relative for each in outcome.changed], by=name)
         listed, stored = within_entry(tuple(changes_of(outcome.changed)), self._keep)
         refused = tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused)
         content = output.content
@@ -165,6 +166,12 @@ class Gateway:
             bytes_written=outcome.bytes_written,
             refused=refused,
         )
+
+    def changed(self, paths: Iterable[str], by: str = "") -> None:
+        """Show servers that have files what somebody else has changed."""
+        for name, each in self._sandboxes.items():
+            if name != by:
+                each.changed(paths)
 
     # --- for a person ---------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from paddock.assembly.project import Project
 from paddock.assembly.trust import ServerReview, review_servers
 from paddock.errors import UsageError
 from paddock.gateway.definitions import Definition, Difference, show_values
-from paddock.policy.places import quote_toml
 from paddock.text.changes import unified_diff
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
@@ -98,17 +97,17 @@ def _text(definition: Definition) -> str:
 def _table(options: Options) -> str:
     rows = [f"[mcp.servers.{options.server}]"]
     if options.url:
-        rows.append(f"url = {quote_toml(options.url)}")
+        rows.append(f"url = {_text_of(options.url)}")
     elif options.command:
         rows.append(f"command = {_list(options.command)}")
     if options.env:
         pairs = (each.partition("=")[::2] for each in options.env)
-        given = ", ".join(f"{name} = {quote_toml(value)}" for name, value in pairs)
+        given = ", ".join(f"{name} = {_text_of(value)}" for name, value in pairs)
         rows.append(f"env = {{ {given} }}")
     if options.network:
         rows.append(f"network = {_list(options.network)}")
     if options.files:
-        rows.append(f"files = {quote_toml(options.files)}")
+        rows.append(f"files = {_text_of(options.files)}")
     wrong = next((each for each in options.env if "=" not in each), None)
     if wrong is not None:
         raise UsageError(f"{quote(wrong)} is no NAME=VALUE", where="--env")
@@ -116,4 +115,9 @@ def _table(options: Options) -> str:
 
 
 def _list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(map(quote_toml, texts))}]"
+    return f"[{', '.join(map(_text_of, texts))}]"
+
+
+def _text_of(text: str) -> str:
+    # Of TOML's strings, the basic ones are JSON's but for pairs of surrogates.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
