@@ -32,6 +32,8 @@ _JUNK_MAX: Final = 1_000
 """Lines that are no message: a greeting on the wrong stream is forgiven."""
 _ASKED_MAX: Final = 16
 """Questions of the server that nobody has answered yet."""
+_COMPLAINT_BYTES_MAX: Final = 500
+"""Of what it says on stderr the last, for whoever wonders why it ended."""
 _SEND_S: Final = 10.0
 _SEND_STEP_S: Final = 0.01
 
@@ -66,6 +68,7 @@ class Wire:
         """Ids of our requests without an answer."""
         self._asked: set[str | int] = set()
         self._second, self._notices, self._dropped, self._junk = 0.0, 0, 0, 0
+        self._complained = b""
         self.process: Process | None = None
         self.heard_s = 0.0
         """When it last sent a message."""
@@ -77,6 +80,7 @@ class Wire:
     def hear(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
         """Raises: HostError: then the server is ended."""
         if name == "stderr":
+            self._complained = (self._complained + chunk)[-_COMPLAINT_BYTES_MAX:]
             return
         *lines, rest = chunk.split(b"\n")
         for line in lines:
@@ -89,7 +93,8 @@ class Wire:
 
     def ended(self) -> None:
         """Say that the process is gone."""
-        self.why = self.why or "it has ended"
+        said = self._complained.decode("utf-8", "replace").strip()
+        self.why = self.why or f"it has ended{f', having said: {said}' if said else ''}"
         self._loop.call_soon_threadsafe(self._put.close)
 
     def _take(self, line: bytes) -> None:
