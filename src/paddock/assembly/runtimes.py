@@ -83,7 +83,7 @@ from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult
-    from paddock.gateway.gateway import Gateway
+    from paddock.gateway.gateway import McpGateway
     from paddock.network.egress import Egress
     from paddock.packages.rows import PackageRow
     from paddock.sandbox.conversation import NetworkSecrets
@@ -231,7 +231,7 @@ def _add_others(
     project: Project,
     policy: Policy,
     chain: AgentChain,
-    gateway: "Callable[[], Gateway]",
+    gateway: "Callable[[], McpGateway]",
 ) -> tuple[str, ...]:
     """Add what other people's servers offer; return what a person is to be told of them."""
     servers = policy.settings.mcp.servers
@@ -252,19 +252,19 @@ def _add_others(
     )
 
 
-def _not_opened() -> "Gateway":
+def _not_opened() -> "McpGateway":
     raise UsageError("these tools are only listed", hint="open the workspace to call them")
 
 
 def _open_gateway(
     ground: ShellGround, context: Callable[[], Context], held: ExitStack
-) -> "Gateway":
+) -> "McpGateway":
     """Return other people's servers, of which none is started before it is asked something."""
     from tempfile import TemporaryDirectory  # noqa: PLC0415 - few have one
 
     from paddock.gateway.confine import ServerSandbox  # noqa: PLC0415 - the same
     from paddock.gateway.definitions import Pins  # noqa: PLC0415 - the same
-    from paddock.gateway.gateway import Gateway  # noqa: PLC0415 - the same
+    from paddock.gateway.gateway import McpGateway  # noqa: PLC0415 - the same
 
     sandboxes: dict[str, ServerSandbox] = {}
     for server in ground.policy.settings.mcp.servers:
@@ -278,7 +278,7 @@ def _open_gateway(
             server, shell.open, partial(_server_network, context, server)
         )
     pins = Pins(ground.project.root, ground.project.environment).read()
-    gateway = Gateway(sandboxes, pins, ground.history.keep_for_ledger)
+    gateway = McpGateway(sandboxes, pins, ground.history.keep_for_ledger)
     return held.enter_context(closing(gateway))
 
 
@@ -479,15 +479,9 @@ def open_runtime(
             open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
         )
         ledger = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
+        name = lineage[0].agent.name
         ground = ShellGround(
-            project,
-            lineage[0].agent.name,
-            chain,
-            policy,
-            workspace,
-            history,
-            progress,
-            on_directory,
+            project, name, chain, policy, workspace, history, progress, on_directory
         )
         shell = held.enter_context(closing(LazyShell(ground)))
         own = held.enter_context(ExitStack())
@@ -529,7 +523,7 @@ def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
 
 
 def _after_write(
-    project: Project, policy: Policy, root: str, shell: LazyShell, servers: "Late[Gateway]"
+    project: Project, policy: Policy, root: str, shell: LazyShell, servers: "Late[McpGateway]"
 ) -> Callable[[Sequence[str], str], None]:
     """In a bare plane nothing is made: its files belong to packages."""
     is_wanted = project.layout.kind is PlaneKind.PROJECT and policy.settings.hook.sandbox_ignored

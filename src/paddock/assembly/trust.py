@@ -12,7 +12,7 @@ from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.opening import open_root
 from paddock.assembly.project import Project, policy_of, read_agents
 from paddock.errors import ConfigError, UsageError
-from paddock.gateway.definitions import Difference, Pinned, Pins, compare, configured
+from paddock.gateway.definitions import Pinned, Pins, Redefinition, compare, configured
 from paddock.plane import records
 from paddock.plane.admin import AdminConfig, read_admin_config
 from paddock.plane.discover import (
@@ -122,7 +122,7 @@ class ServerReview(Struct, frozen=True):
     now: Pinned
 
     @property
-    def differences(self) -> tuple[Difference, ...]:
+    def differences(self) -> tuple[Redefinition, ...]:
         before = () if self.before is None else self.before.definitions
         return compare(before, self.now.definitions)
 

@@ -1,6 +1,7 @@
 """Other people's MCP servers, behind the one door.
 
     confine      the sandbox of one server: its policy, its process
+    bridge       a URL in place of a process: a program that runs in the sandbox
     wire         that process as the SDK's streams, and a limit to each thing it says
     connection   one server's life: started, asked, asking back, started again
     definitions  what a server says of itself, and what a person has seen of it

@@ -99,7 +99,8 @@ def _reaches(server: McpServer) -> tuple[str, ...]:
     if not server.url:
         return server.network
     parts = urlsplit(server.url)
-    return (*server.network, f"{parts.hostname}:{parts.port or 443}")
+    # What is this machine's own is not reached from a sandbox, by any rule.
+    return () if parts.scheme == "http" else (f"{parts.hostname}:{parts.port or 443}",)
 
 
 def _credentials(server: McpServer) -> list[tuple[str, str]]:
@@ -135,16 +136,16 @@ class ServerSandbox:
         self.server, self._open, self._witness = server, open_shell, witness
         self._lock = threading.Lock()
         self._process: Process | None = None
-        self._listening: dict[str, Listener] = {}
+        self._listening: dict[str, Hearing] = {}
         self._early: set[str] = set()
 
-    def start(self, wire: "Listener") -> "_RunningServer":
+    def start(self, wire: "Hearing") -> "_Running":
         """Start it; `wire` hears it, in a thread of its own. Raises: SandboxUnavailableError."""
         shell, server = self._open(), self.server
         shell.sessions.on_end = self._ended
         env = tuple(pair for pair in server.env if not pair[1].startswith(CREDENTIAL))
         # The shell is there to find the program, and gives way to it.
-        text = f"exec {shlex.join(server.command)}"
+        text = f"exec {shlex.join(_command(server))}"
         prepared = shell.prepare(ShellLine(text, ".", _LASTS_S, env=env, session=_SESSION))
         if server.files != "write":
             prepared = replace(prepared, plan=replace(prepared.plan, commit="none"))
@@ -157,7 +158,7 @@ class ServerSandbox:
             is_over = process.name in self._early
         if is_over:
             wire.ended()
-        return _RunningServer(self, process)
+        return _Running(self, process)
 
     def end(self, process: Process) -> None:
         """End it with all that it started; what it changed since the last call goes."""
@@ -206,7 +207,14 @@ class ServerSandbox:
         return "" if process is None else find_fetched(process.prepared.plan.caches)
 
 
-class Listener(Protocol):
+def _command(server: McpServer) -> tuple[str, ...]:
+    if not server.url:
+        return server.command
+    bridge = Path(__file__).with_name("bridge.py").read_text(encoding="utf-8")
+    return "python3", "-c", bridge, server.url
+
+
+class Hearing(Protocol):
     process: Process | None
 
     def hear(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None: ...
@@ -214,7 +222,7 @@ class Listener(Protocol):
     def ended(self) -> None: ...
 
 
-class _RunningServer(Struct, frozen=True):
+class _Running(Struct, frozen=True):
     sandbox: ServerSandbox
     process: Process
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from paddock import limits
 from paddock.errors import PaddockError, SandboxUnavailableError, ToolFailedError
 from paddock.gateway.definitions import DEFINITIONS_BYTES_MAX, Definition, show_text
-from paddock.gateway.wire import Wire
+from paddock.gateway.wire import ServerWire
 from paddock.policy.settings import McpServer
 from paddock.text.show import cut, quote
 
@@ -45,7 +45,7 @@ PROMPTED: Final[TypeAdapter[Any]] = TypeAdapter(types.GetPromptResult | types.In
 _HINT: Final = "it may have done part of it: look before you call it again"
 
 
-class Asker(Protocol):
+class CallOrigin(Protocol):
     """Who made a call, as far as a server may ask back. Each blocks, in any thread."""
 
     more: dict[str, Any] | None
@@ -60,20 +60,20 @@ class Asker(Protocol):
     def progress(self, done: float, total: float | None, message: str) -> None: ...
 
 
-class Running(Protocol):
+class StartedServer(Protocol):
     """A server's process, and the way to end it with all that it started."""
 
     def end(self) -> None: ...
 
 
-Start = Callable[[Wire], Running]
+Start = Callable[[ServerWire], StartedServer]
 """Blocks. Raises: SandboxUnavailableError, HostError."""
 
 
-class Live(Struct, eq=False):
+class LiveServer(Struct, eq=False):
     client: Client
-    wire: Wire
-    running: Running
+    wire: ServerWire
+    running: StartedServer
     ends: asyncio.Event
     began_s: float
     definitions: dict[str, Definition]
@@ -86,20 +86,20 @@ class Live(Struct, eq=False):
         return "" if info is None else f"{info.name} {info.version}"
 
 
-class Connection:
+class ServerConnection:
     def __init__(self, server: McpServer, start: Start) -> None:
         self.server = server
         self._start = start
         self._turn = asyncio.Lock()
-        self._live: Live | None = None
+        self._live: LiveServer | None = None
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
         self._again_s = 0.0
-        self._askers: dict[object, Asker | None] = {}
+        self._askers: dict[object, CallOrigin | None] = {}
 
     # --- its life -------------------------------------------------------------------------
 
-    async def live(self) -> Live:
+    async def live(self) -> LiveServer:
         """Return it running, with what it says of itself. Raises: SandboxUnavailableError."""
         async with self._turn:
             live = self._live
@@ -117,12 +117,12 @@ class Connection:
             if self._live is not None:
                 await self._end(self._live)
 
-    async def _open(self) -> Live:
+    async def _open(self) -> LiveServer:
         wait_s = self._again_s - time.monotonic()
         if wait_s > _WAITED_S:
             raise self._unavailable(f"it ended, and is started again in {wait_s:.0f} s")
         await asyncio.sleep(max(0.0, wait_s))
-        wire = Wire(asyncio.get_running_loop())
+        wire = ServerWire(asyncio.get_running_loop())
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         ends = asyncio.Event()
         try:
@@ -143,10 +143,12 @@ class Connection:
         except BaseException:
             await asyncio.shield(self._stop(running, ends))
             raise
-        self._live = Live(client, wire, running, ends, began_s, {})
+        self._live = LiveServer(client, wire, running, ends, began_s, {})
         return self._live
 
-    async def _hold(self, wire: Wire, ready: "asyncio.Future[Client]", ends: asyncio.Event) -> None:
+    async def _hold(
+        self, wire: ServerWire, ready: "asyncio.Future[Client]", ends: asyncio.Event
+    ) -> None:
         """Enter and leave the SDK's client in one task, as its cancel scopes want it."""
         client = Client(
             wire,
@@ -166,12 +168,12 @@ class Connection:
             if not ready.done():
                 ready.set_exception(error)
 
-    async def _end(self, live: Live) -> None:
+    async def _end(self, live: LiveServer) -> None:
         self._live = None
         self._put_off(time.monotonic() - live.began_s)
         await self._stop(live.running, live.ends)
 
-    async def _stop(self, running: Running, ends: asyncio.Event) -> None:
+    async def _stop(self, running: StartedServer, ends: asyncio.Event) -> None:
         ends.set()
         task, self._task = self._task, None
         await asyncio.to_thread(running.end)
@@ -193,7 +195,7 @@ class Connection:
 
     # --- what it says of itself -----------------------------------------------------------
 
-    async def _list(self, live: Live) -> None:
+    async def _list(self, live: LiveServer) -> None:
         live.is_stale = False
         found: dict[str, Definition] = {}
         try:
@@ -207,7 +209,7 @@ class Connection:
         live.definitions = found
 
     async def pages(
-        self, live: Live, request: type[Any], result: type[Any], member: str
+        self, live: LiveServer, request: type[Any], result: type[Any], member: str
     ) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         cursor, size = None, 0
@@ -234,10 +236,10 @@ class Connection:
 
     async def ask(
         self,
-        live: Live,
+        live: LiveServer,
         request: Callable[[dict[str, Any]], types.Request[Any, Any]],
         result: TypeAdapter[Any],
-        asker: Asker | None,
+        asker: CallOrigin | None,
     ) -> Any:
         """Return its answer; whoever awaits may cancel. Raises: ToolFailedError.
 
@@ -272,7 +274,7 @@ class Connection:
             del self._askers[key]
 
     async def _inputs(
-        self, answer: types.InputRequiredResult, asker: Asker | None
+        self, answer: types.InputRequiredResult, asker: CallOrigin | None
     ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, wanted in (answer.input_requests or {}).items():
@@ -305,7 +307,7 @@ class Connection:
         del context
         return await self._sample(self._only_asker(), params)
 
-    def _only_asker(self) -> Asker | None:
+    def _only_asker(self) -> CallOrigin | None:
         """Return who is behind every call that runs.
 
         Threat: a question for one person would be put to another, who has the same server.
@@ -314,14 +316,14 @@ class Connection:
         return askers.pop() if len(askers) == 1 else None
 
     async def _elicit(
-        self, asker: Asker | None, params: types.ElicitRequestParams
+        self, asker: CallOrigin | None, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         if asker is None or not isinstance(params, types.ElicitRequestFormParams):
             return types.ElicitResult(action="decline")
         return await _in_thread(lambda: asker.elicit(self.server.name, params))
 
     async def _sample(
-        self, asker: Asker | None, params: types.CreateMessageRequestParams
+        self, asker: CallOrigin | None, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         if asker is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
@@ -342,7 +344,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work)
 
 
-def _progress_of(asker: Asker) -> ProgressFnT:
+def _progress_of(asker: CallOrigin) -> ProgressFnT:
     async def report(progress: float, total: float | None, message: str | None) -> None:
         asker.progress(progress, total, show_text(message or "")[:_SAID_CHARS_MAX])
 

@@ -98,7 +98,7 @@ def configured(server: McpServer) -> str:
     return digest_of(repr((server.command, server.url)).encode("utf-8", "surrogatepass"))
 
 
-class Difference(Struct, frozen=True):
+class Redefinition(Struct, frozen=True):
     """What a person is shown of one definition: as it was reviewed, and as it is."""
 
     key: str
@@ -106,10 +106,10 @@ class Difference(Struct, frozen=True):
     now: Definition | None
 
 
-def compare(before: Iterable[Definition], now: Iterable[Definition]) -> tuple[Difference, ...]:
+def compare(before: Iterable[Definition], now: Iterable[Definition]) -> tuple[Redefinition, ...]:
     was, found = ({each.key: each for each in side} for side in (before, now))
     keys = sorted(was.keys() | found.keys())
-    pairs = (Difference(key, was.get(key), found.get(key)) for key in keys)
+    pairs = (Redefinition(key, was.get(key), found.get(key)) for key in keys)
     return tuple(each for each in pairs if each.before != each.now)
 
 

@@ -22,9 +22,9 @@ from paddock.gateway.connection import (
     CALLED,
     PROMPTED,
     READ,
-    Asker,
-    Connection,
-    Live,
+    CallOrigin,
+    LiveServer,
+    ServerConnection,
 )
 from paddock.gateway.definitions import Definition, Pinned, reviewed
 from paddock.gateway.results import Keep, output_of
@@ -35,12 +35,12 @@ from paddock.values.calls import Json, LeftEffect
 
 T = TypeVar("T")
 
-ASKER: Final[ContextVar[Asker | None]] = ContextVar("paddock_mcp_asker", default=None)
+ASKER: Final[ContextVar[CallOrigin | None]] = ContextVar("paddock_mcp_asker", default=None)
 """Who made the call that runs in this context, where a server may ask back."""
 _END_S: Final = 10.0
 
 
-class Gateway:
+class McpGateway:
     def __init__(
         self,
         sandboxes: Mapping[str, ServerSandbox],
@@ -54,7 +54,7 @@ class Gateway:
         self._owner = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, ServerConnection] = {}
         self._is_closed = False
 
     @property
@@ -126,7 +126,9 @@ class Gateway:
             forget()
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
-    def _require_reviewed(self, name: str, live: Live, wanted: tuple[str, str] | None) -> None:
+    def _require_reviewed(
+        self, name: str, live: LiveServer, wanted: tuple[str, str] | None
+    ) -> None:
         """Threat: what was described when somebody looked is something else by now."""
         pinned = self._pins.get(name)
         version = self.version(name, live)
@@ -142,7 +144,7 @@ class Gateway:
         if now != pinned.find(kind, tool):
             raise _unreviewed(name, f"it describes {quote(tool)} in other words now")
 
-    def version(self, name: str, live: Live) -> str:
+    def version(self, name: str, live: LiveServer) -> str:
         fetched = self._sandboxes[name].version()
         return "; ".join(filter(None, (live.said_version, fetched)))
 
@@ -178,7 +180,7 @@ class Gateway:
     def look(self, name: str) -> tuple[str, tuple[Definition, ...]]:
         """Start it, and return its version and all that it describes. Raises: as `call`."""
 
-        async def look() -> Live:
+        async def look() -> LiveServer:
             return await self._connection(name).live()
 
         live = self._submit(look()).result()
@@ -221,10 +223,10 @@ class Gateway:
             *(each.close() for each in self._connections.values()), return_exceptions=True
         )
 
-    def _connection(self, name: str) -> Connection:
+    def _connection(self, name: str) -> ServerConnection:
         if name not in self._connections:
             sandbox = self._sandboxes[name]
-            self._connections[name] = Connection(sandbox.server, sandbox.start)
+            self._connections[name] = ServerConnection(sandbox.server, sandbox.start)
         return self._connections[name]
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":

@@ -17,7 +17,7 @@ from paddock.values.calls import Json
 from paddock.values.decisions import Action
 
 if TYPE_CHECKING:
-    from paddock.gateway.gateway import Gateway
+    from paddock.gateway.gateway import McpGateway
 
 TOOLSET: Final = "mcp"
 EFFECTS: Final = Effects(reads_only=False, is_destructive=True, is_open_world=True)
@@ -27,7 +27,7 @@ _OUTPUT: Final = result_schema(
 )
 
 
-Opened = Callable[[], "Gateway"]
+Opened = Callable[[], "McpGateway"]
 """The SDK is loaded when the first server is asked something."""
 
 

@@ -53,7 +53,7 @@ class _EndedError(HostError):
     """A server that is ended for what it said."""
 
 
-class Wire:
+class ServerWire:
     """Made for one process; entered by the SDK's client as its transport."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -191,7 +191,7 @@ class Wire:
 
 
 class _Stream:
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: ServerWire) -> None:
         self._wire = wire
 
     async def aclose(self) -> None:

@@ -19,7 +19,7 @@ from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Action
 
 if TYPE_CHECKING:
-    from paddock.gateway.gateway import Gateway
+    from paddock.gateway.gateway import McpGateway
     from paddock.runtime.lasting import LastingShell
 
 EmbeddedHandler = Callable[[Any], str | ToolOutput]
@@ -136,7 +136,7 @@ class Tools:
         self._registry.add(embedded_tool(spec, handler))
 
 
-def _no_servers() -> "Gateway":
+def _no_servers() -> "McpGateway":
     raise UsageError("this runtime has no gateway to MCP servers")
 
 
@@ -156,7 +156,7 @@ class Runtime:
         close: Callable[[], None],
         notices: tuple[str, ...] = (),
         end: Callable[[Callable[[str, Mapping[str, Json]], object]], None] | None = None,
-        servers: "Callable[[], Gateway]" = _no_servers,
+        servers: "Callable[[], McpGateway]" = _no_servers,
     ) -> None:
         """`end` ends, by calls, what would go on running when this is closed."""
         self.tools = Tools(registry)

@@ -35,8 +35,8 @@ _LEAVE: Final[types.ElicitRequestedSchema] = {
 _SHOWN_CHARS_MAX: Final = 2_000
 
 
-class ClientAsker:
-    """See `paddock.gateway.connection.Asker`."""
+class ClientOrigin:
+    """See `paddock.gateway.connection.CallOrigin`."""
 
     def __init__(
         self,
@@ -90,9 +90,9 @@ class ClientAsker:
             return future.result(limits.approval_timeout_s)
         except TimeoutError:
             future.cancel()
+            return None
         except (MCPError, NoBackChannelError, ValidationError, concurrent.futures.CancelledError):
-            pass
-        return None
+            return None
 
 
 def asks(server: str, message: str) -> str:

@@ -9,7 +9,7 @@ from paddock.assembly.granting import review_table, save_rule
 from paddock.assembly.project import Project
 from paddock.assembly.trust import ServerReview, review_servers
 from paddock.errors import UsageError
-from paddock.gateway.definitions import Definition, Difference, show_values
+from paddock.gateway.definitions import Definition, Redefinition, show_values
 from paddock.text.changes import unified_diff
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
@@ -72,7 +72,7 @@ def _rows(review: ServerReview) -> Iterator[str]:
         yield from _difference(each)
 
 
-def _difference(difference: Difference) -> Iterator[str]:
+def _difference(difference: Redefinition) -> Iterator[str]:
     key = show_name(difference.key)
     if difference.now is None:
         yield f"  gone: {key}"

@@ -322,9 +322,9 @@ class Asking(Struct, frozen=True):
     cancel: CancelToken
 
     @property
-    def behind(self) -> behind.ClientAsker:
+    def behind(self) -> behind.ClientOrigin:
         more = behind.more_of(self.context.protocol_version, self.params)
-        return behind.ClientAsker(self.context.session, self.context.request_id, self.loop, more)
+        return behind.ClientOrigin(self.context.session, self.context.request_id, self.loop, more)
 
     def asker_for(self, served: Served) -> asking.Asker | None:
         session = self.context.session
