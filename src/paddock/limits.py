@@ -105,6 +105,10 @@ mcp_sessions_max: Final = 256
 """Open sessions of clients that shake hands."""
 mcp_end_s: Final = 5
 """So long requests may take that are under way when the HTTP server is told to end."""
+mcp_server_start_s: Final = 120.0
+"""Until another MCP server answers, also what `npx` takes to fetch it."""
+mcp_server_call_s: Final = 600.0
+"""For one answer of such a server."""
 
 # Commands
 shell_timeout_default_s: Final = 120

@@ -27,7 +27,7 @@ from paddock.assembly.history import (
 from paddock.assembly.ledgers import open_ledger, record_in_governance
 from paddock.assembly.opening import open_root
 from paddock.assembly.past import OperatorDoor
-from paddock.assembly.project import DEVELOPMENT, Project
+from paddock.assembly.project import DEVELOPMENT, Project, policy_of
 from paddock.assembly.runtimes import open_runtime, tools_of
 from paddock.errors import (
     ApprovalExpiredError,
@@ -40,7 +40,7 @@ from paddock.errors import (
 from paddock.plane import records
 from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
-from paddock.plane.trust import own_policy_path, plan_trust, write_trust
+from paddock.plane.trust import PolicyFile, own_policy_path, plan_trust, write_trust
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy, PolicySource
 from paddock.policy.places import PatternError
@@ -357,6 +357,22 @@ def review_rule(project: Project, agent: str, actions: Sequence[str]) -> RuleRev
         asked = tuple(compile_rule(action, Outcome.ASK, "") for action in missing)
         policy = policy.with_profile(replace(profile, rules=profile.rules + asked))
     return RuleReview(*_rules(project, policy, chain, missing, "allowed by a person"))
+
+
+def review_table(project: Project, table: str) -> RuleReview:
+    """Return the project's policy with a table of TOML more. Raises: ConfigError."""
+    own, file = project.files.project, own_policy_path(project.root)
+    if own is not None and not own.trusted:
+        hint = "look at it and accept it first: paddock trust"
+        raise ConfigError("the project's policy is not trusted", where=str(file), hint=hint)
+    if file.suffix == ".json":
+        raise ConfigError("tables are written to TOML files alone", where=str(file))
+    before = b"" if own is None else own.content
+    gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
+    content = before + gap + table.encode()
+    changed = PolicyFile(file, content, trusted=True)
+    policy_of(replace(project.files, project=changed))
+    return RuleReview(file, None if own is None else own.content, Always(table, content))
 
 
 def _chain_of(project: Project, agent: str) -> tuple[AgentChain, Policy]:

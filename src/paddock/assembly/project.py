@@ -46,6 +46,7 @@ DEVELOPMENT: Final = "development"
 PACKAGE: Final = "package"
 SHELL: Final = "shell"
 """Of tools that packages bring; see `package_tools`."""
+MCP: Final = "mcp"
 
 
 def admin_record(config: "AdminConfig", gate: DualGate, layout: PlaneLayout) -> AgentRecord:

@@ -31,6 +31,7 @@ from paddock.assembly.opening import open_given, policy_notices, record_given, s
 from paddock.assembly.project import (
     ADMIN_AGENT,
     CORE,
+    MCP,
     PACKAGE,
     SHELL,
     Project,
@@ -53,6 +54,7 @@ from paddock.policy.decide import decide, may_ever, names_line, shell_for, write
 from paddock.policy.engine import Policy
 from paddock.policy.pathset import compile_permissions
 from paddock.policy.rules import parse_action
+from paddock.policy.settings import McpServer
 from paddock.runtime.approvals import (
     ApprovalRequest,
     Approver,
@@ -60,18 +62,20 @@ from paddock.runtime.approvals import (
     Limited,
     NoApprover,
 )
-from paddock.runtime.asking import InboxApprover
+from paddock.runtime.asking import AskedQuestion, CallNetwork, InboxApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.prepared import Registry
-from paddock.runtime.records import Caller, KeptContents
+from paddock.runtime.own_tools import OwnPlan, registered_tool
+from paddock.runtime.prepared import FREE, Registry
+from paddock.runtime.records import Caller, KeptContents, Recorder
 from paddock.runtime.runtime import Notices, Runtime
 from paddock.storage.atomic import make_directories
 from paddock.storage.history import History
 from paddock.storage.locks import Late
-from paddock.tools.spec import Ports, Tool
+from paddock.tools.arguments import ArgumentType
+from paddock.tools.spec import Effects, Ports, Tool, ToolSpec
 from paddock.tools.toolsets import TOOLS, ListedTool
-from paddock.values.calls import Json
+from paddock.values.calls import Json, ToolCall
 from paddock.values.decisions import (
     HELD_WHOLE,
     Action,
@@ -87,6 +91,7 @@ from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult
+    from paddock.gateway.gateway import McpGateway
     from paddock.network.egress import Egress
     from paddock.packages.rows import PackageRow
     from paddock.sandbox.conversation import NetworkSecrets
@@ -113,6 +118,16 @@ class ShellGround(Struct, frozen=True):
     on_directory: Callable[[str], None] | None = None
     on_shell: Callable[[], None] = lambda: None
     """Called before the first command."""
+    server: McpServer | None = None
+    """Whose process is all that runs in it, if it is no agent's shell."""
+
+    def governed_by(self, policy: Policy) -> Policy:
+        """Return what of a policy holds in it."""
+        if self.server is None:
+            return policy
+        from paddock.gateway.confine import server_policy  # noqa: PLC0415 - few have one
+
+        return server_policy(policy, self.server)
 
 
 class LazyShell:
@@ -206,9 +221,14 @@ class LazyShell:
 
         ground = self._ground
         variables = dict(ground.project.environment.variables)
-        return collect_facts(
+        facts = collect_facts(
             FactsWanted(ground.policy, ground.project.agents, ground.agent, variables)
         )
+        if ground.server is None:
+            return facts
+        from paddock.gateway.confine import server_facts  # noqa: PLC0415 - few have one
+
+        return server_facts(facts, ground.server, ground.workspace.root)
 
     def _open_journal(self) -> "Journal":
         with self._lock:
@@ -232,6 +252,76 @@ class LazyMemory:
     def close(self) -> None:
         if self.opened.made is not None:
             self.opened.made.close()
+
+
+def _add_others(
+    registry: Registry,
+    project: Project,
+    policy: Policy,
+    chain: AgentChain,
+    gateway: "Callable[[], McpGateway]",
+) -> tuple[str, ...]:
+    """Add what other people's servers offer; return what a person is to be told of them."""
+    servers = policy.settings.mcp.servers
+    if not servers or not may_ever(policy, chain, "mcp", "call"):
+        return ()
+    from paddock.gateway.definitions import Pins, reviewed  # noqa: PLC0415 - few have one
+    from paddock.gateway.tools import offered_tools  # noqa: PLC0415 - the same
+
+    pins = Pins(project.root, project.environment).read()
+    for tool in offered_tools(servers, pins, gateway, registry.has):
+        registry.add(tool)
+    names = reviewed(servers, pins)
+    return tuple(
+        f"nothing of the MCP server {each.name} is offered before somebody has looked at it: "
+        f"paddock mcp review {each.name}"
+        for each in servers
+        if each.name not in names
+    )
+
+
+def _not_opened() -> "McpGateway":
+    raise UsageError("these tools are only listed", hint="open the workspace to call them")
+
+
+def _open_gateway(
+    ground: ShellGround, context: Callable[[], Context], held: ExitStack
+) -> "McpGateway":
+    """Return other people's servers, of which none is started before it is asked something."""
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 - few have one
+
+    from paddock.gateway.confine import ServerSandbox  # noqa: PLC0415 - the same
+    from paddock.gateway.definitions import Pins  # noqa: PLC0415 - the same
+    from paddock.gateway.gateway import McpGateway  # noqa: PLC0415 - the same
+
+    sandboxes: dict[str, ServerSandbox] = {}
+    for server in ground.policy.settings.mcp.servers:
+        own = replace(ground, server=server)
+        if server.files == "none":
+            directory = held.enter_context(TemporaryDirectory(prefix="paddock-mcp-"))
+            own = replace(own, workspace=held.enter_context(Workspace.open(directory)))
+        own = replace(own, policy=own.governed_by(ground.policy))
+        shell = held.enter_context(closing(LazyShell(own)))
+        sandboxes[server.name] = ServerSandbox(
+            server, shell.open, partial(_server_network, context, server)
+        )
+    pins = Pins(ground.project.root, ground.project.environment).read()
+    gateway = McpGateway(sandboxes, pins, ground.history.keep_for_ledger)
+    return held.enter_context(closing(gateway))
+
+
+def _server_network(context_now: Callable[[], Context], server: McpServer) -> CallNetwork:
+    """Return who answers for what a server connects to, whichever call it is at work for."""
+    context = context_now()
+    spec = ToolSpec(
+        f"mcp-{server.name}", server.name, "", MCP, ArgumentType, Effects(reads_only=False)
+    )
+    tool = registered_tool(spec, str)
+    action = Action("mcp", "call", f"{server.name}/*")
+    decision = Decision(Outcome.ALLOW, str(action), "", None, "", context.judge.policy_digest)
+    plan, call = OwnPlan({}, (action,)), ToolCall(new_call_id(), tool.name, {})
+    question = AskedQuestion(call, tool, plan, (str(action),), decision, FREE)
+    return CallNetwork(context, Recorder(context.caller), question)
 
 
 def _nobody(tool: str, arguments: Mapping[str, Json]) -> None:
@@ -279,7 +369,7 @@ class PolicyNow:
                 now = replace(read_project(project.root, project.environment), given=project.given)
                 agents = replace(now.agents, given=project.agents.given)
                 (record, *_) = agents.lineage(self._ground.agent)
-                self._files, self._policy = files, now.policy_for(record)
+                self._files, self._policy = files, self._ground.governed_by(now.policy_for(record))
         except PaddockError:
             return None
         return self._policy
@@ -326,7 +416,10 @@ def _check_gates(project: Project, agent: str, names: Sequence[str]) -> "tuple[G
 def tools_of(project: Project, agent: str | None) -> Registry:
     lineage = project.agents.lineage(project.agent_named(agent))
     chain = tuple(record.agent for record in lineage)
-    return _registry(project, project.policy_for(lineage[0]), chain)[0]
+    policy = project.policy_for(lineage[0])
+    registry = _registry(project, policy, chain)[0]
+    _add_others(registry, project, policy, chain, _not_opened)
+    return registry
 
 
 def _registry(
@@ -402,7 +495,8 @@ def open_runtime(
     policy = project.policy_for(lineage[0])
     record_given(project, policy.digest)
     registry, not_loaded = _registry(project, policy, chain)
-    notices = Notices((*said, *not_loaded), of_commands)
+    not_reviewed = _add_others(registry, project, policy, chain, lambda: servers.get())  # noqa: PLW0108 - it is made below
+    notices = Notices((*said, *not_loaded, *not_reviewed), of_commands)
     judge = PolicyJudge(policy, chain)
     with ExitStack() as held:
         # Last in, first out: commands end before what they work on is let go.
@@ -414,9 +508,10 @@ def open_runtime(
             open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
         )
         ledger = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
+        name = lineage[0].agent.name
         ground = ShellGround(
             project,
-            lineage[0].agent.name,
+            name,
             chain,
             policy,
             workspace,
@@ -427,6 +522,8 @@ def open_runtime(
         )
         shell = held.enter_context(closing(LazyShell(ground)))
         memory = held.enter_context(closing(LazyMemory(project, ground.agent)))
+        own = held.enter_context(ExitStack())
+        servers = Late(partial(_open_gateway, ground, lambda: context, own))
         inbox = partial(open_inbox, project)
         # What a program says itself is known to nobody who would answer later.
         is_kept = project.given is None and project.agents.given is None
@@ -442,10 +539,12 @@ def open_runtime(
             randomness=os.urandom,
             history=history,
             contents=KeptContents(blobs),
-            after_write=_after_write(project, policy, workspace.root, shell),
+            after_write=_after_write(project, policy, workspace.root, shell, servers),
         )
         close = held.pop_all().close
-    runtime = Runtime(Dispatcher(context), registry, new_call_id, close, notices, shell.end)
+    runtime = Runtime(
+        Dispatcher(context), registry, new_call_id, close, notices, shell.end, servers.get
+    )
     shell.on_end(runtime.call)
     return runtime
 
@@ -462,17 +561,20 @@ def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
 
 
 def _after_write(
-    project: Project, policy: Policy, root: str, shell: LazyShell
-) -> Callable[[Sequence[str]], None]:
+    project: Project, policy: Policy, root: str, shell: LazyShell, servers: "Late[McpGateway]"
+) -> Callable[[Sequence[str], str], None]:
     """In a bare plane nothing is made: its files belong to packages."""
     is_wanted = project.layout.kind is PlaneKind.PROJECT and policy.settings.hook.sandbox_ignored
     ignore_scratch = ignore_new_folder(Path(root)) if is_wanted else None
 
-    def after_write(paths: Sequence[str]) -> None:
+    def after_write(paths: Sequence[str], toolset: str) -> None:
         if ignore_scratch is not None:
             ignore_scratch()
-        if paths:
+        # Shell and gateway know what their own have changed.
+        if paths and toolset != SHELL:
             shell.changed(paths)
+        if paths and toolset != MCP and servers.made is not None:
+            servers.made.changed(paths)
 
     return after_write
 

@@ -1,5 +1,6 @@
 """Looking at what a project or bare plane brings, and trusting exactly what was shown."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from msgspec.structs import replace
 from paddock.assembly.agents import AgentPlan, apply_agents, plan_agents
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.opening import open_root
-from paddock.assembly.project import policy_of, read_agents
-from paddock.errors import ConfigError
+from paddock.assembly.project import Project, policy_of, read_agents
+from paddock.errors import ConfigError, UsageError
+from paddock.gateway.definitions import Pinned, Pins, Redefinition, compare, configured
 from paddock.plane import records
 from paddock.plane.admin import AdminConfig, read_admin_config
 from paddock.plane.discover import (
@@ -31,6 +33,8 @@ from paddock.plane.trust import (
     summarise_admin,
     write_trust,
 )
+from paddock.runtime.approvals import NoApprover
+from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
 
 
@@ -107,3 +111,57 @@ def _plan(review: TrustReview, now: datetime) -> TrustRecord:
     if file is None:
         raise ConfigError("there is no policy file to trust", where=str(review.root.path))
     return plan_trust(file.path, file.content, now)
+
+
+class ServerReview(Struct, frozen=True):
+    """What an MCP server says of itself now, beside what was reviewed before."""
+
+    project: Project
+    name: str
+    before: Pinned | None
+    now: Pinned
+
+    @property
+    def differences(self) -> tuple[Redefinition, ...]:
+        before = () if self.before is None else self.before.definitions
+        return compare(before, self.now.definitions)
+
+    @property
+    def is_new(self) -> bool:
+        before = self.before
+        return before is None or replace(before, reviewed_at=self.now.reviewed_at) != self.now
+
+    def accept(self, *, by: str) -> None:
+        """Offer exactly this from now on. Sequence: on record → offered."""
+        digests = {each.key: each.digest for each in self.now.definitions}
+        record = records.server_reviewed(self.name, self.now.version, digests, by)
+        record_in_governance(self.project, record)
+        Pins(self.project.root, self.project.environment).put(self.name, self.now)
+
+
+def review_servers(
+    project: Project, agent: str | None, names: Sequence[str]
+) -> tuple[ServerReview, ...]:
+    """Start servers in their sandboxes, and return all that they describe.
+
+    Raises: UsageError: policy names no such server; SandboxUnavailableError: it does not answer.
+    """
+    from paddock.assembly.runtimes import open_runtime  # noqa: PLC0415 - it loads all tools
+
+    known = {each.name: each for each in project.policy.settings.mcp.servers}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"policy names no MCP server {quote(name)}",
+                hint=f"it names: {', '.join(known) or 'none'}; what is not trusted does not count",
+            )
+    pins = Pins(project.root, project.environment).read()
+    now = datetime.now(UTC).isoformat()
+    with open_runtime(project, agent=agent, approver=NoApprover()) as runtime:
+        servers = runtime.servers()
+        found: list[ServerReview] = []
+        for name in names:
+            version, definitions = servers.look(name)
+            pinned = Pinned(configured(known[name]), version, now, definitions)
+            found.append(ServerReview(project, name, pins.get(name), pinned))
+    return tuple(found)

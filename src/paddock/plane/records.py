@@ -23,11 +23,13 @@ from paddock.values.entries import (
     AGENT_REMOVED,
     CONFIG_CHANGED,
     DUAL_GATE,
+    MCP_REVIEWED,
     PLANE_CREATED,
     POLICY_GIVEN,
     POLICY_LOADED,
     POLICY_TRUSTED,
     Entry,
+    clean,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +62,20 @@ def policy_given(given: PolicyFile, policy_digest: str) -> Entry:
         event_type=POLICY_GIVEN,
         reason="a program opened the workspace with a policy of its own",
         metadata={"policy_digest": policy_digest, "program": _file(given)},
+    )
+
+
+def server_reviewed(name: str, version: str, digests: Mapping[str, str], by: str) -> Entry:
+    """`digests` are those of its definitions, by kind and name."""
+    return Entry(
+        event_type=MCP_REVIEWED,
+        reason=f"reviewed by {by}",
+        metadata={
+            "server": name,
+            "version": clean(version),
+            "definitions": {clean(key): digest for key, digest in digests.items()},
+            "by": by,
+        },
     )
 
 

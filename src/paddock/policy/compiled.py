@@ -4,7 +4,9 @@ They can be marshalled, and nothing is imported to ask them: the hook keeps them
 
     profile  {name, note, rules, otherwise: rows; by number of a rule: plain: those without a
              target; paths: an index; names: (number, parts); commands: (number, program in lower
-             case, empty where that is a pattern, None for any command)}
+             case, empty where that is a pattern, None for any command); when: {number: (conditions,
+             whether nothing else may be given)}}
+    condition (way to an argument, kind, what it has to be: an index, pieces, bounds, values)
     row      (category, operation, outcome, text, source, file, line, said, reason)
     guards   (lists, folders): the closed lists of a policy, and folders of dependencies (where
              nobody reads, where nobody writes what is closed by a mere name)
@@ -30,7 +32,7 @@ last is tried further on. What stands behind the last `**` has one place, at the
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from paddock.values.calls import Json
 
@@ -53,20 +55,122 @@ CODES = {
     SECRET: "policy.secret",
 }
 RUN, ONE = 0, 1
+_KINDS = ((str, "text"), (bool, "truth"), (int, "number"), (float, "number"))
+HEX = frozenset("0123456789abcdefABCDEF")
 Hit = tuple[int, int]
 """(level, number): the component, from 0, up to which the pattern matched; the pattern."""
 
 
 def find_rules(
-    profile: "Json", category: str, operation: str, target: str, is_directory: bool = False
+    profile: "Json",
+    category: str,
+    operation: str,
+    target: str,
+    is_directory: bool = False,
+    arguments: "Json" = None,
 ) -> list[int]:
+    """`arguments` None: they are not known, and what a rule wants of them is not there."""
     rules = profile["rules"]
     matched = list(profile["plain"])
     matched += sorted({number for _, number in find_hits(profile["paths"], target, is_directory)})
+    is_vague = (category, operation) == ("mcp", "read") and not _is_plain_uri(target)
     for number, parts in profile["names"]:
-        if matches_text(parts, target.casefold() if rules[number][2] != ALLOW else target):
+        is_exact = rules[number][2] == ALLOW
+        if is_exact and is_vague and len(parts) > 1:
+            continue
+        if matches_text(parts, target if is_exact else target.casefold()):
             matched.append(number)
-    return [number for number in matched if means(rules[number], category, operation)]
+    matched = [number for number in matched if means(rules[number], category, operation)]
+    when = profile["when"]
+    if not when:
+        return matched
+    return [n for n in matched if n not in when or _suits(when[n], arguments, rules[n][2] == ALLOW)]
+
+
+def _suits(when: "Json", arguments: "Json", is_allow: bool) -> bool:
+    conditions, only = when
+    for way, kind, wanted in conditions:
+        if not argument_holds(kind, wanted, find_argument(arguments, way), is_allow):
+            return False
+    return not only or is_named_alone(arguments, [way for way, _, _ in conditions])
+
+
+def find_argument(arguments: "Json", way: "tuple[str, ...]") -> "Json":
+    """Return the value that a JSON pointer leads to, None for none."""
+    for step in way:
+        if _is(arguments, dict):
+            arguments = arguments.get(step)
+        elif _is(arguments, list):
+            arguments = next((each for name, each in _members(arguments) if name == step), None)
+        else:
+            return None
+    return arguments
+
+
+def argument_holds(kind: str, wanted: "Json", value: "Json", is_allow: bool) -> bool:
+    """What is not there, or of another type, is nothing that an allow matches; a deny does."""
+    values = [each for _, each in _members(value)] if value and _is(value, list) else [value]
+    held: list[bool] = [_value_holds(kind, wanted, each, not is_allow) for each in values]
+    return all(held) if is_allow else any(held)
+
+
+def _value_holds(kind: str, wanted: "Json", value: "Json", otherwise: bool) -> bool:
+    is_a = kind_of(value)
+    if kind == "path":
+        return find_hits(wanted, value) != [] if is_a == "text" and is_place(value) else otherwise
+    if kind == "glob":
+        return matches_name(wanted, value) if is_a == "text" else otherwise
+    if kind == "range":
+        low, high = wanted
+        return low <= value <= high if is_a == "number" else otherwise
+    alike = [each for each in wanted if kind_of(each) == is_a]
+    return value in alike if alike else otherwise
+
+
+def kind_of(value: "Json") -> str:
+    """Return the kind of one value; empty for null, what is no JSON number, and all else."""
+    kind = next((word for each, word in _KINDS if _is(value, each)), "")
+    # Threat: 1e999 is read as infinity, and infinity without itself is no number.
+    return "" if kind == "number" and value - value != 0 else kind
+
+
+def is_place(text: str) -> bool:
+    """Return whether every reader takes a text for the same relative path."""
+    parts = text.split("/")
+    if parts[0][:1] == "~" or not {"", ".", ".."}.isdisjoint(parts) or "\\" in text or "\0" in text:
+        return False
+    return not any(len(each) > 1 and HEX.issuperset(each[:2]) for each in text.split("%")[1:])
+
+
+def _is_plain_uri(target: str) -> bool:
+    """Threat: `docs/file:///docs/../.env`, and what a server decodes to that."""
+    text = target.lower()
+    parts = text.replace("?", "/").replace("#", "/").split("/")
+    is_plain = text.isprintable() and "\\" not in text and {".", ".."}.isdisjoint(parts)
+    return is_plain and not any(each in text for each in ("%2e", "%2f", "%5c", "%25"))
+
+
+def is_named_alone(arguments: "Json", ways: "Sequence[tuple[str, ...]]") -> bool:
+    """Return whether everything that is given lies at one of `ways`, or below it."""
+    if () in ways:
+        return True
+    if not (_is(arguments, dict) or _is(arguments, list)):
+        return False
+    for name, value in _members(arguments):
+        below = [way[1:] for way in ways if way[0] == name]
+        if not below or not is_named_alone(value, below):
+            return False
+    return True
+
+
+def _members(value: "Json") -> "Iterable[tuple[str, Json]]":
+    if _is(value, dict):
+        return value.items()
+    return ((str(number), each) for number, each in enumerate(value))
+
+
+def _is(value: object, kind: type) -> bool:
+    return type(value) is kind
 
 
 def means(row: "Json", category: str, operation: str) -> bool:

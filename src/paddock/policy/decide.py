@@ -115,7 +115,7 @@ class _Member:
 
 
 class ChainJudge:
-    __slots__ = ("_members", "_problem", "chain", "decide", "policy")
+    __slots__ = ("_cached", "_members", "_problem", "chain", "looks_at_arguments", "policy")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self.policy = policy
@@ -127,7 +127,16 @@ class ChainJudge:
             self._problem = f"{len(chain)} agents in a chain are more than {agent_chain_max}"
         members = enumerate(() if self._problem else chain)
         self._members = tuple(_Member(policy, agent, position) for position, agent in members)
-        self.decide = lru_cache(maxsize=CACHED_DECISIONS)(self._decide)
+        self._cached = lru_cache(maxsize=CACHED_DECISIONS)(self._decide)
+        self.looks_at_arguments = any(each.looks_at_arguments for each in self.profiles())
+
+    def decide(self, action: Action, writer: Writer = Writer.FILE_TOOL) -> Decision:
+        if action.arguments:
+            if self.looks_at_arguments:
+                # They are rarely the same twice, and may be long.
+                return self._decide(action, writer)
+            action = action._replace(arguments="")
+        return self._cached(action, writer)
 
     def profiles(self) -> tuple[CompiledProfile, ...]:
         return tuple(profile for member in self._members for profile in member.profiles)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
+from functools import partial
 from typing import Final, cast
 
 from msgspec import Struct
@@ -39,6 +40,7 @@ from paddock.policy.settings import (
     CredentialSource,
     HookSettings,
     LoweredLimits,
+    McpServer,
     ProviderSettings,
     Settings,
     host_paths,
@@ -215,6 +217,13 @@ def _read_tls_hosts(entry: Table) -> tuple[tuple[str, int], ...]:
     if not entry.has("hosts") or entry.texts("hosts") == ():
         entry.problem("hosts", f"{entry.title} names no hosts", 'as ["api.example.org:443"]')
     return tuple(found)
+
+
+def _servers(base: tuple[McpServer, ...], table: Table, name: str) -> tuple[McpServer, ...]:
+    from paddock.policy.mcp_servers import read_servers  # noqa: PLC0415 - few policies name one
+
+    entries = table.table(name)
+    return base if entries is None else read_servers(entries, base)
 
 
 def host_patterns(table: Table, name: str) -> tuple[str, ...] | None:
@@ -395,7 +404,7 @@ def _read_settings(
         "agents": lambda table: read_agents(table, base.agents, profiles),
         "limits": lambda table: read_limits(table, base.limits),
         "history": lambda table: table.fill(base.history),
-        "mcp": lambda table: table.fill(base.mcp),
+        "mcp": lambda table: table.fill(base.mcp, {"servers": partial(_servers, base.mcp.servers)}),
         "ledger": lambda table: table.fill(base.ledger, ledger_readers),
         "network": lambda table: table.fill(base.network),
     }

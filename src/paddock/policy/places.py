@@ -377,6 +377,9 @@ class Table:
     def is_text(self, name: str) -> bool:
         return self.has(name) and isinstance(self._values[name], str)
 
+    def raw(self, name: str) -> Json:
+        return self._values[name] if self.has(name) else None
+
     def names(self) -> list[str]:
         self._known.update(self._values)
         return list(self._values)

@@ -17,7 +17,7 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import conclude, find_rules, means
 from paddock.policy.pathset import build_index, comparison_of, names_directory
 from paddock.policy.places import BUILT_IN, quote_toml
-from paddock.policy.rules import ANY, HeadPattern, Profile, Rule, TargetKind
+from paddock.policy.rules import ANY, HeadPattern, Profile, Rule, TargetKind, read_arguments
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Outcome, RuleMatch
 
@@ -70,6 +70,11 @@ def compile_profile(profile: Profile, note: str = "") -> Json:
         "commands": tuple(
             (number, _program(rule.command)) for number, rule in rules if rule.command is not None
         ),
+        "when": {
+            number: rule.when.compiled(rule.outcome)
+            for number, rule in rules
+            if rule.when is not None
+        },
     }
 
 
@@ -96,9 +101,12 @@ def rule_matches(rule: Rule, action: Action) -> bool:
         return is_meant and _line_matches(rule, action.target)
     if rule.pattern.net is not None:
         return action.category == "net" and rule.pattern.net.matches(action, rule.outcome)
-    table, is_directory = compile_profile(Profile("", (rule,))), names_directory(action)
-    found = find_rules(table, action.category, action.operation, action.target, is_directory)
-    return found != []
+    return _find_rules(compile_profile(Profile("", (rule,))), action) != []
+
+
+def _find_rules(table: Json, action: Action) -> list[int]:
+    head, given = (action.category, action.operation), read_arguments(action.arguments)
+    return find_rules(table, *head, action.target, names_directory(action), given)
 
 
 def _line_matches(rule: Rule, line: str) -> bool:
@@ -137,6 +145,10 @@ class CompiledProfile:
         return (*self.profile.rules, *above)
 
     @property
+    def looks_at_arguments(self) -> bool:
+        return any(rule.when is not None for rule in self.rules)
+
+    @property
     def alone(self) -> "CompiledProfile":
         return self if self.overlay is None else CompiledProfile(self.profile, note=self._note)
 
@@ -146,11 +158,7 @@ class CompiledProfile:
 
             verdict = judge_net(self, action)
         else:
-            is_directory = names_directory(action)
-            matched = find_rules(
-                self.table, action.category, action.operation, action.target, is_directory
-            )
-            verdict = self.verdict(matched, action, str(action))
+            verdict = self.verdict(_find_rules(self.table, action), action, str(action))
         if self.overlay is None:
             return verdict
         return _stricter(verdict, self.overlay.judge(action))
@@ -209,6 +217,8 @@ def strictness(finding: Finding) -> tuple[int, int]:
 
 
 def _is_for_all(rule: Rule) -> bool:
+    if rule.when is not None:
+        return False
     if rule.pattern.path is not None:
         return rule.pattern.path.glob.covers_root
     return not rule.pattern.has_target or (rule.command is not None and rule.command.is_any)

@@ -8,15 +8,17 @@ The target is a path pattern by gitignore's rules, a command by words, or a name
 A category, an operation or a name that no call has is a mistake when a policy loads.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import UsageError
+from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import matches_text
 from paddock.policy.pathset import PathPattern, compile_target
 from paddock.policy.places import (
@@ -29,9 +31,12 @@ from paddock.policy.places import (
     suggest,
 )
 from paddock.policy.settings import NETWORKS, Network, ShellChanges, lay_over, read_shell_changes
+from paddock.text.json import BrokenJsonError, read_json
+from paddock.values.calls import Json
 from paddock.values.decisions import OPERATIONS, PATH_CATEGORIES, Action, Outcome, RuleMatch
 
 if TYPE_CHECKING:
+    from paddock.policy.arguments import When
     from paddock.policy.commands import CommandPattern
     from paddock.policy.network import NetPattern
 
@@ -50,6 +55,8 @@ JUDGED_AS: Final[Mapping[str, tuple[str, ...]]] = {
     "apply_patch": ("tool:file:create", "tool:file:str_replace", "tool:file:delete"),
 }
 """Tools of clients that are judged by what they do, so never as `tool:client:NAME`."""
+_MCP_TARGET: Final = lazy_pattern(r"[a-z*][a-z0-9*-]{0,19}(?:(?<=\*)|/.+)", re.DOTALL)
+_CALLED: Final = {"call": "TOOL", "read": "URI", "prompt": "PROMPT"}
 MCP_PREFIX: Final = "mcp__"
 """Of a client's name for a tool of another MCP server, judged as `tool:mcp:call NAME`."""
 
@@ -208,9 +215,32 @@ def parse_concrete(text: str) -> Action:
         from paddock.policy.network import read_target  # noqa: PLC0415 - late on purpose
 
         return read_target(operation, target.strip()).as_action()
-    if target_kind(category) is TargetKind.NAME and target.strip():
-        _check_target(head, target.strip())
+    if category == "mcp":
+        target, brace, given = target.partition(" {")
+        arguments = (brace + given).strip()
+        if arguments and read_arguments(arguments) is None:
+            said = f"{quote_toml(arguments)} is no JSON object, or gives a name twice"
+            raise PatternError(said, 'write the arguments as {"limit": 5}')
+        return Action(category, operation, _checked(head, target), arguments)
+    if target_kind(category) is TargetKind.NAME:
+        return Action(category, operation, _checked(head, target))
     return Action(category, operation, target.strip() if category != "shell" else target)
+
+
+def _checked(head: HeadPattern, target: str) -> str:
+    if target.strip():
+        _check_target(head, target.strip())
+    return target.strip()
+
+
+@lru_cache(maxsize=16)
+def read_arguments(text: str) -> Json:
+    """Read what an action is given, strictly; None where that is not one object, or not known."""
+    try:
+        found = read_json(text) if text else None
+    except BrokenJsonError:
+        return None
+    return cast("Json", found) if isinstance(found, dict) else None
 
 
 def is_normal_path(path: str) -> bool:
@@ -270,10 +300,14 @@ def _target_problem(category: str, operation: str, name: NamePattern) -> str:
     if category in NAMES_BY_OPERATION or (category, operation) == ("package", "list"):
         return f"it has no target: write {head}" if name.text.strip(ANY) else ""
     if category == "mcp":
-        lead, star, _ = name.text.casefold().partition(ANY)
-        may_be = lead.startswith(MCP_PREFIX) or (star != "" and MCP_PREFIX.startswith(lead))
-        hint = f"its target begins with {MCP_PREFIX}, as in {head} {MCP_PREFIX}server__*"
-        return "" if may_be else hint
+        text = name.text.casefold()
+        lead, star, _ = text.partition(ANY)
+        is_clients = lead.startswith(MCP_PREFIX) or (star != "" and MCP_PREFIX.startswith(lead))
+        if _MCP_TARGET.fullmatch(text) or (is_clients and operation == "call"):
+            return ""
+        hint = f"its target is SERVER/{_CALLED[operation]}, as in {head} issues/*"
+        of_client = f", or of a client's own server {MCP_PREFIX}server__*"
+        return hint + of_client if operation == "call" else hint
     if category == "memory":
         lead, star, _ = name.text.partition(ANY)
         may_be = lead.startswith(MEMORIES) or (star != "" and MEMORIES.startswith(lead))
@@ -296,7 +330,8 @@ OUTCOME_WORDS: Final = tuple(outcome.word for outcome in Outcome)
 class Rule(Struct, frozen=True, dict=True):
     """`network` holds for just this command; the load stops where an example is false.
 
-    `addresses` are where a name may lead besides public ones; `commands` empty: for all of them.
+    `addresses` are where a name may lead besides public ones; `commands` empty: for all of them;
+    `when` is what it wants of a call's arguments.
     """
 
     pattern: ActionPattern
@@ -309,6 +344,7 @@ class Rule(Struct, frozen=True, dict=True):
     not_match: tuple[Text, ...] = ()
     addresses: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    when: "When | None" = None
 
     @cached_property
     def command(self) -> "CommandPattern | None":
@@ -322,7 +358,8 @@ class Rule(Struct, frozen=True, dict=True):
     @property
     def extras(self) -> tuple[str, ...]:
         network = () if self.network is None else (self.network,)
-        return (*network, *self.addresses, *self.commands)
+        when = () if self.when is None else (self.when.said,)
+        return (*network, *self.addresses, *self.commands, *when)
 
     @property
     def shown(self) -> RuleMatch:
@@ -459,6 +496,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     network = cast("Network", table.word("network", NETWORKS)) if table.has("network") else None
     match, not_match = table.texts("match") or (), table.texts("not_match") or ()
     addresses, commands = table.strings("addresses") or (), table.strings("commands") or ()
+    has_when = any([table.has("when"), table.has("only")])
     table.finish()
     for name, value in (("action", action), ("outcome", word)):
         if not value and not table.has(name):
@@ -486,6 +524,10 @@ def _long_rule(table: Table, source: str) -> Rule | None:
         from paddock.policy.network import check_extras  # noqa: PLC0415 - late on purpose
 
         check_extras(table, rule)
+    if has_when:
+        from paddock.policy.arguments import read_when  # noqa: PLC0415 - late on purpose
+
+        rule = replace(rule, when=read_when(table, rule.pattern.head.category, outcome))
     return rule
 
 

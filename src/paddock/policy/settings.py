@@ -23,6 +23,8 @@ Commit = Literal["each", "all", "none"]
 OnAllow = Literal["silent", "approve"]
 HookWarnings = Literal["all", "once", "off"]
 HookShell = Literal["confine", "read"]
+McpFiles = Literal["none", "read", "write"]
+McpRecord = Literal["whole", "digest"]
 
 NETWORKS: Final[tuple[Network, ...]] = get_args(Network)
 """From the strictest to the loosest. `policy`: what rules of `tool:net:` say, else `loopback`."""
@@ -177,10 +179,36 @@ class HistorySettings(Struct, frozen=True):
     bytes_max: Annotated[int, Meta(ge=0, le=10**15)] = 2_000_000_000
 
 
+class McpServer(Struct, frozen=True):
+    """`[mcp.servers.NAME]`: a server of somebody else's, started by `command` or reached at `url`.
+
+    One of the two is given.
+    """
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    """Variables and values; a value may be `credential:NAME`."""
+    network: tuple[str, ...] = ()
+    """What it may reach, as behind `tool:net:connect`, or with a method `tool:net:request`."""
+    files: McpFiles = "none"
+    """The workspace as it sees it."""
+    allow: tuple[str, ...] = ("*",)
+    """Tools that are offered at all: `*` stands for any part. What they may do, profiles say."""
+    deny: tuple[str, ...] = ()
+    record: McpRecord = "whole"
+    """How the ledger keeps the arguments of a call."""
+    redact: tuple[str, ...] = ()
+    """JSON pointers to what it keeps nothing of."""
+
+
 class McpSettings(Struct, frozen=True):
-    """`[mcp]`: calls that the server runs at once."""
+    """`[mcp]`: the server of an agent's tools, and the servers of others behind it."""
 
     calls_max: Annotated[int, Meta(ge=1, le=1024)] = 32
+    """Calls that run at once."""
+    servers: tuple[McpServer, ...] = ()
 
 
 class AnchorSettings(Struct, frozen=True):

@@ -239,9 +239,9 @@ class Dispatcher:
         if history is not None and is_whole:
             history.recorded(running)
         is_command = isinstance(outcome, ToolOutput) and outcome.exit is not None
-        changes = () if is_command else outcome.changes
         self._context.after_write(
-            [path for each in changes for path in (each.path, each.to) if path]
+            [path for each in outcome.changes for path in (each.path, each.to) if path],
+            "shell" if is_command else ready.tool.toolset,
         )
         return result_of(ready, outcome)
 

@@ -96,7 +96,7 @@ class Context(Struct, frozen=True):
     contents: Contents | None = None
     """Where contents of arguments are kept; None: their digests alone are."""
     monotonic_ns: Callable[[], int] = time.monotonic_ns
-    after_write: Callable[[Sequence[str]], None] = lambda _: None
+    after_write: Callable[[Sequence[str], str], None] = lambda _paths, _toolset: None
     """Called when a call that may write is over and on record, with the paths that it changed.
 
-    Not with those that a command changed: its shell knows them."""
+    And with the toolset that changed them: `shell` for whatever ran a command."""

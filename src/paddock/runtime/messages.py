@@ -16,7 +16,6 @@ from msgspec import Struct
 from paddock.errors import CallDroppedError, InvalidArgumentsError, UsageError
 from paddock.text.json import parse_object
 from paddock.text.show import quote
-from paddock.tools.arguments import Binder
 from paddock.tools.spec import ToolSpec
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 
@@ -235,7 +234,7 @@ def _known(provider: str, table: Mapping[str, T]) -> T:
 
 
 def _input_schema(spec: Spec) -> dict[str, Json]:
-    return Binder(spec.arguments).schema
+    return spec.make_binder().schema
 
 
 def _anthropic(spec: Spec) -> dict[str, Json]:

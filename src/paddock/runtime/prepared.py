@@ -130,6 +130,9 @@ class Registry:
             tool = self._tools[name] = tool.load()
         return tool
 
+    def has(self, name: str) -> bool:
+        return name in self._tools
+
     def list_all(self) -> list[Tool[Any]]:
         return [
             self.get(name)
@@ -154,9 +157,6 @@ class Registry:
         own = [tool.spec for tool in tools if tool.name not in ours]
         have = {name for name, tool in self._tools.items() if self._is_offered(tool)}
         return [*native_schemas(provider, have), *schemas_for(provider, own)]
-
-    def has(self, name: str) -> bool:
-        return name in self._tools
 
     def only(self, toolsets: Iterable[str]) -> "Registry":
         wanted = frozenset(toolsets)

@@ -24,6 +24,7 @@ from paddock.tools.spec import Tool, ToolSpec
 from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 
 if TYPE_CHECKING:
+    from paddock.gateway.gateway import McpGateway
     from paddock.runtime.lasting import LastingShell
     from paddock.runtime.program import Executed, Listed
 
@@ -122,6 +123,10 @@ def _log(said: tuple[str, ...]) -> None:
             logging.getLogger("paddock").warning("%s", each)
 
 
+def _no_servers() -> "McpGateway":
+    raise UsageError("this runtime has no gateway to MCP servers")
+
+
 class Runtime:
     """One agent on one workspace. A context manager; closing lets go of the workspace.
 
@@ -138,10 +143,13 @@ class Runtime:
         close: Callable[[], None],
         notices: Notices | None = None,
         end: Callable[[Callable[[str, Mapping[str, Json]], object]], None] | None = None,
+        servers: "Callable[[], McpGateway]" = _no_servers,
     ) -> None:
         """`end` ends, by calls, what would go on running when this is closed."""
         self.tools = Tools(registry)
         self._notices = notices or Notices(())
+        self.servers = servers
+        """Opens the gateway to other people's MCP servers; nothing is started."""
         self._dispatcher = dispatcher
         self._new_id = new_id
         self._close = close

@@ -316,7 +316,7 @@ class SandboxShell:
 
     def start(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> Process:
         """Start a line that goes on running, in its session. Raises: as `run`."""
-        observed = Observed((None, None), witness=watch.network)
+        observed = Observed(on_output=watch.on_output, witness=watch.network)
         request = replace(request_of(prepared), timeout_s=_BACKGROUND_S)
         with host_failures():
             return self.sessions.start(prepared, request, observed)

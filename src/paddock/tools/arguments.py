@@ -301,6 +301,25 @@ class Binder(Generic[A]):
         )
 
 
+class PassedArguments:
+    """In place of a binder for a tool that another program has: what was read goes on as it is."""
+
+    __slots__ = ("declared", "schema")
+
+    def __init__(self, schema: Mapping[str, Json]) -> None:
+        self.schema: dict[str, Json] = {"type": "object", "properties": {}, **schema}
+        self.declared = {str(name): Argument(str, "", "") for name in self.schema["properties"]}
+
+    def bind(
+        self, given: Mapping[str, Json], lowered: Mapping[str, int] = _NOTHING
+    ) -> tuple[Any, Mapping[str, int]]:
+        del lowered
+        return given, _NOTHING
+
+    def values(self, given: Mapping[str, Json]) -> dict[str, Json]:
+        return dict(given)
+
+
 def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsError:
     shown = "" if value is None else f" {quote(value)}"
     kind = JSON_NAMES[declared.kind]

@@ -150,7 +150,9 @@ class LineRun:
         else:
             prepared = plan.prepared or shell_of(ports).prepare(plan.line)
             if plan.in_background:
-                return _started(shell_of(ports).start(prepared, _watch(ports)))
+                # Who hears this call does not hear what is printed after it.
+                watch = CommandWatch(network=ports.network)
+                return _started(shell_of(ports).start(prepared, watch))
             outcome = shell_of(ports).run(prepared, _watch(ports))
         _require_not_cancelled(outcome)
         return shell_output(outcome, shell_of(ports))

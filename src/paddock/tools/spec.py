@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from paddock.errors import CallCancelledError, FileChangedError
 from paddock.policy.settings import LoweredLimits
 from paddock.text.show import quote
-from paddock.tools.arguments import Binder
+from paddock.tools.arguments import Binder, PassedArguments
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect
 from paddock.values.decisions import Action, Held
 from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath
@@ -254,6 +254,11 @@ class ToolSpec(Struct, Generic[A], frozen=True):
     output_schema: Mapping[str, Json] = field(default_factory=dict[str, Json])
     failure_details: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Fields of the tool's own that an error result carries too."""
+    passed: Mapping[str, Json] | None = None
+    """Of a tool that another program has: the schema that it gives itself. Nothing is bound."""
+
+    def make_binder(self) -> "Binder[A] | PassedArguments":
+        return Binder(self.arguments) if self.passed is None else PassedArguments(self.passed)
 
 
 class Tool(Generic[A]):
@@ -264,7 +269,7 @@ class Tool(Generic[A]):
     def __init__(self, spec: ToolSpec[A], handler: Handler[A, Any]) -> None:
         self.spec = spec
         self.handler = handler
-        self.binder: Binder[A] = Binder(spec.arguments)
+        self.binder = spec.make_binder()
         self.reads_only = spec.effects.reads_only
 
     @property

@@ -170,7 +170,7 @@ OPERATIONS: Final = MappingProxyType(
         "ledger": frozenset({"query"}),
         "package": frozenset({"list", "run"}),
         "gate": frozenset({"check"}),
-        "mcp": frozenset({"call"}),
+        "mcp": frozenset({"call", "read", "prompt"}),
         "net": frozenset({"connect", "request"}),
         # A tool of a client, or of the program that embeds us, named by its operation: any name
         # is known here.
@@ -203,11 +203,14 @@ class Action(NamedTuple):
     leading slash (`.` is the root), a command line for `shell:run`, HOST:PORT or
     METHOD HOST:PORT/PATH for `net`, a name from `/memories` on for `memory`, a name otherwise;
     empty where there is no target.
+
+    `arguments` are those of a call of `mcp`, as the text of one JSON object; empty: not known.
     """
 
     category: str
     operation: str
     target: str = ""
+    arguments: str = ""
 
     @property
     def head(self) -> str:

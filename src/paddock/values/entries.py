@@ -92,6 +92,8 @@ POLICY_LOADED: Final = "POLICY_LOADED"
 POLICY_GIVEN: Final = "POLICY_GIVEN"
 """A program opened the workspace with a policy of its own."""
 POLICY_TRUSTED: Final = "POLICY_TRUSTED"
+MCP_REVIEWED: Final = "MCP_REVIEWED"
+"""A person has seen what an MCP server says of itself: from now on just that is offered."""
 CONFIG_CHANGED: Final = "CONFIG_CHANGED"
 DUAL_GATE: Final = "DUAL_GATE"
 APPROVAL_ASKED: Final = "APPROVAL_ASKED"
@@ -156,6 +158,7 @@ EVENT_TYPES: Final = frozenset(
         PLANE_CREATED,
         POLICY_LOADED,
         POLICY_GIVEN,
+        MCP_REVIEWED,
         POLICY_TRUSTED,
         CONFIG_CHANGED,
         DUAL_GATE,

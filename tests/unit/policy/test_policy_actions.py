@@ -100,8 +100,10 @@ def test_the_target_is_of_the_kind_of_its_category(text: str, kind: TargetKind |
         ("tool:client:WebFetch example.com", "it has no target: write tool:client:WebFetch"),
         (
             "tool:mcp:call github",
-            "its target begins with mcp__, as in tool:mcp:call mcp__server__*",
+            "its target is SERVER/TOOL, as in tool:mcp:call issues/*, or of a client's own server"
+            " mcp__server__*",
         ),
+        ("tool:mcp:read mcp__a__b", "its target is SERVER/URI, as in tool:mcp:read issues/*"),
         ("tool:ledger:query ho3", "known are governance, ho1m, ho2m"),
         ("tool:ledger:query governence", 'did you mean "governance"?'),
         ("tool:gate:check G9", "known are G0A, G0B, G1, G1-COMPLETE, G2, G3, G4, G5, G6, all"),
@@ -121,7 +123,7 @@ def test_a_name_that_no_call_has_is_refused_with_how_it_is_judged(text: str, hin
 
 
 @pytest.mark.parametrize(
-    "text", ["tool:mcp:call git*", "tool:ledger:query h*3", "tool:gate:check G9*", "tool:*:query x"]
+    "text", ["tool:mcp:call _x*", "tool:ledger:query h*3", "tool:gate:check G9*", "tool:*:query x"]
 )
 def test_a_star_that_no_call_fills_is_refused(text: str) -> None:
     with pytest.raises(PatternError, match="no call is judged as"):

@@ -92,7 +92,9 @@ COMMANDS: Final = {
         ("build", "verify", "install"),
     ),
     "mcp": Listed(
-        "serve an agent's tools to MCP clients", "mcp.command", ("install", "uninstall", "token")
+        "serve an agent's tools to MCP clients",
+        "mcp.command",
+        ("install", "uninstall", "token", "add", "review"),
     ),
     "hook": Listed(
         "judge a client's own tools", "hook.command", ("install", "uninstall", "status")

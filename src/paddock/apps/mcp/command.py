@@ -119,6 +119,18 @@ def _token(options: Options, console: Console) -> Reply:
     return Reply({"status": "ok", "agent": agent, "token": token, "file": str(file)}, token)
 
 
+def _add(options: Options, console: Console) -> Reply:
+    from paddock.apps.mcp.review import add_server
+
+    return add_server(options, console)
+
+
+def _review(options: Options, console: Console) -> Reply:
+    from paddock.apps.mcp.review import review
+
+    return review(options, console)
+
+
 def _agent_of(project: Project, options: Options) -> str:
     return project.agents.read(project.agent_named(options.agent)).agent.name
 
@@ -152,6 +164,8 @@ _EDITS = (
     flag("--yes", "do not ask"),
 )
 
+_REVIEWS = (_AGENT_HERE, flag("--yes", "do not ask"))
+
 COMMAND = Command(
     "Serve an agent's tools to MCP clients, on standard streams or over HTTP.\n"
     "Over HTTP a bearer token says which agent is calling; it is made at the first start.",
@@ -159,7 +173,9 @@ COMMAND = Command(
     "  paddock mcp uninstall --client claude\n"
     "  paddock mcp --agent reviewer\n"
     "  paddock mcp --http 127.0.0.1:8765\n"
-    "  paddock mcp token create --agent reviewer",
+    "  paddock mcp token create --agent reviewer\n"
+    "  paddock mcp add issues --network api.example.org:443 -- npx -y some-server\n"
+    "  paddock mcp review issues",
     _AGENT,
     opt("--http", "HOST:PORT", "serve over HTTP"),
     flag("--allow-remote", "HOST may be reachable from elsewhere"),
@@ -174,6 +190,25 @@ COMMAND = Command(
         opt("verb", "create", choices=("create",)),
         _AGENT_HERE,
     ),
-    metavar="install|uninstall|token",
+    Part(
+        "add",
+        "have another MCP server's tools behind the gateway",
+        _add,
+        *_REVIEWS,
+        opt("--url", "URL", "reach it there"),
+        opt("--network", "HOST:PORT", "what it may reach", action="append", default=[]),
+        opt("--env", "NAME=VALUE", "or NAME=credential:NAME", action="append", default=[]),
+        opt("--files", None, "the workspace as it sees it", choices=("none", "read", "write")),
+        opt("server", "NAME", "what to call it"),
+        opt("command", "COMMAND", "what to run, behind --", nargs="*"),
+    ),
+    Part(
+        "review",
+        "look at what other servers say of themselves, and offer just that",
+        _review,
+        *_REVIEWS,
+        opt("server", "NAME", "one of them (default: all)", nargs="*"),
+    ),
+    metavar="install|uninstall|token|add|review",
     alone=_serve,
 )

@@ -265,7 +265,12 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     project = agents.project
     calls_max = project.policy.settings.mcp.calls_max
     door = partial(_by_token, agents)
-    server = make_server(door, calls_max, is_structured=agents.is_structured)
+    server = make_server(
+        door,
+        calls_max,
+        is_structured=agents.is_structured,
+        has_servers=bool(agents.project.policy.settings.mcp.servers),
+    )
     running = RunningRequests()
     server.middleware.insert(0, running.handled)
     manager = StreamableHTTPSessionManager(

@@ -15,6 +15,7 @@ from paddock.assembly.approvals import open_inbox
 from paddock.assembly.granting import grant_here, resume
 from paddock.assembly.project import Project, new_session_id
 from paddock.assembly.runtimes import open_runtime
+from paddock.gateway.definitions import pins_path
 from paddock.plane.discover import registry_directory
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PROJECT_POLICY, PROJECT_POLICY_JSON
@@ -155,6 +156,7 @@ def _look(project: Project, agent: str) -> SeenGovernance:
         layout.ledger_paths()[LedgerName.PACKAGES],
         environment.user_config,
         environment.trust,
+        pins_path(project.root, environment),
         registry_directory(environment),
         *(record.file for record in lineage),
     )

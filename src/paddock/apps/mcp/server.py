@@ -1,6 +1,7 @@
 """The server's two answers, tools/list and tools/call, for both protocol eras."""
 
 import asyncio
+import contextlib
 import os
 import sys
 import traceback
@@ -15,13 +16,14 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.session import ServerSession
-from mcp.shared.exceptions import MCPError
+from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from msgspec import Struct
+from msgspec import Struct, field
 
 from paddock import __version__, errors, limits
-from paddock.apps.mcp import asking
+from paddock.apps.mcp import asking, behind
 from paddock.apps.mcp.served import Served, settle_changes
+from paddock.gateway.gateway import ASKER
 from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.sandbox.streams import LastLine
@@ -108,10 +110,14 @@ def structured(result: ToolResult) -> dict[str, Json]:
 
 def call_result(result: ToolResult, *, is_structured: bool) -> types.CallToolResult:
     """A refused call is an error result, never a protocol error: the model can act on it."""
+    others: Any = result.details.get("mcp", {})
+    # Text stands in the result's own already.
+    blocks = [each for each in others.get("content", ()) if each["type"] != "text"]
+    made = types.CallToolResult.model_validate({"content": blocks})
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=result.content)],
+        content=[types.TextContent(type="text", text=result.content), *made.content],
         structured_content=structured(result) if is_structured else None,
-        is_error=result.refusal is not None,
+        is_error=result.refusal is not None or bool(others.get("isError")),
     )
 
 
@@ -145,17 +151,23 @@ Door = Callable[[], Served]
 """Says whose agent a request is for: what the transport knows, nothing that it carries."""
 
 
-class McpServer(Struct, frozen=True):
+class Handlers(Struct, frozen=True):
     door: Door
     calls: Calls
     is_structured: bool
+    listed: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
+    """What a client was shown; it is told when that is another list."""
 
     async def list_tools(
-        self, context: Context, params: types.PaginatedRequestParams | None
+        self, context: Context | None, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        del context, params
+        del params
         # It may have to open the agent. It waits for no call: those have places of their own.
         served = await anyio.to_thread.run_sync(self._served)
+        if context is not None:
+            if len(self.listed) > limits.mcp_sessions_max:
+                self.listed.clear()
+            self.listed[id(context.session.client_params)] = frozenset(served.tools)
         tools = served.tools.values()
         if not self.is_structured:
             tools = [tool.model_copy(update={"output_schema": None}) for tool in tools]
@@ -177,7 +189,57 @@ class McpServer(Struct, frozen=True):
             question = called.asker.question(called.result)
             if question is not None:
                 return question
+        asked = behind.input_required(params.name.partition("__")[0], called.result)
+        if asked is not None:
+            return asked
+        await self._tell_of_changes(context.session, called.tools)
         return call_result(called.result, is_structured=self.is_structured)
+
+    async def list_resources(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=await self._with(context, behind.list_resources))
+
+    async def list_templates(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        found = await self._with(context, behind.list_templates)
+        return types.ListResourceTemplatesResult(resource_templates=found)
+
+    async def list_prompts(
+        self, context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=await self._with(context, behind.list_prompts))
+
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        return await self._with(context, partial(behind.read_resource, str(params.uri)))
+
+    async def get_prompt(
+        self, context: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        work = partial(behind.get_prompt, params.name, params.arguments or {})
+        return await self._with(context, work)
+
+    async def _with(self, context: Context, work: Callable[[Bounds, Served], T]) -> T:
+        """Do what is asked of the agent's servers, in a thread. Raises: MCPError."""
+        cancel = CancelToken()
+        bounds = Bounds(cancel=cancel, client_call=_client_call(context.params))
+        answer = partial(_answered, self.door, partial(work, bounds))
+        found = await self.calls.run(answer, cancel, context.session)
+        if isinstance(found, MCPError):
+            raise found
+        return found
+
+    async def _tell_of_changes(self, session: ServerSession, names: frozenset[str]) -> None:
+        """Tell a client whose list of tools is another one by now, as after a review."""
+        client = id(session.client_params)
+        listed = self.listed.get(client, names)
+        if listed != names:
+            self.listed[client] = names
+            with contextlib.suppress(NoBackChannelError):
+                await session.send_tool_list_changed()
 
     async def refuse_unusable(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Put a call on record that the SDK answers, and no handler.
@@ -220,8 +282,11 @@ class McpServer(Struct, frozen=True):
             raise _not_served(error) from error
 
 
-def make_server(door: Door, calls_max: int, *, is_structured: bool) -> Server[Any]:
-    handlers = McpServer(door, Calls(calls_max), is_structured)
+def make_server(
+    door: Door, calls_max: int, *, is_structured: bool, has_servers: bool = False
+) -> Server[Any]:
+    """`has_servers`: others stand behind it, which may have resources and prompts."""
+    handlers = Handlers(door, Calls(calls_max), is_structured)
     server: Server[Any] = Server(
         _NAME,
         version=__version__,
@@ -230,6 +295,11 @@ def make_server(door: Door, calls_max: int, *, is_structured: bool) -> Server[An
         get_tool_input_schema=_no_header_fields,
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources if has_servers else None,
+        on_list_resource_templates=handlers.list_templates if has_servers else None,
+        on_read_resource=handlers.read_resource if has_servers else None,
+        on_list_prompts=handlers.list_prompts if has_servers else None,
+        on_get_prompt=handlers.get_prompt if has_servers else None,
     )
     # The key lives as long as this process: a state from before it, or of another server,
     # opens nothing. The person has as long to answer as anywhere else.
@@ -242,6 +312,7 @@ def make_server(door: Door, calls_max: int, *, is_structured: bool) -> Server[An
 class Called(Struct, frozen=True):
     result: ToolResult
     asker: asking.Asker | None
+    tools: frozenset[str] = frozenset()
 
 
 class Asking(Struct, frozen=True):
@@ -249,6 +320,11 @@ class Asking(Struct, frozen=True):
     params: types.CallToolRequestParams
     loop: asyncio.AbstractEventLoop
     cancel: CancelToken
+
+    @property
+    def behind(self) -> behind.ClientOrigin:
+        more = behind.more_of(self.context.protocol_version, self.params)
+        return behind.ClientOrigin(self.context.session, self.context.request_id, self.loop, more)
 
     def asker_for(self, served: Served) -> asking.Asker | None:
         session = self.context.session
@@ -277,6 +353,15 @@ def _call(
         return _not_served(error)
     except Exception as error:  # The door: a defect has an id, not a traceback.
         return _defect(error)
+
+
+def _answered(door: Door, work: Callable[[Served], T]) -> T | MCPError:
+    try:
+        return _with_served(door, work)
+    except MCPError as error:
+        return error
+    except errors.PaddockError as error:
+        return _not_served(error)
 
 
 def _refuse(
@@ -315,12 +400,14 @@ def _call_served(
         )
     asker = call.asker_for(served)
     asking.CURRENT.set(asker)
+    ASKER.set(call.behind)
     arguments = params.arguments or {}
     if isinstance(asker, asking.ReturningAsker):
         settled = settle_changes(served, asker, tool, arguments, bounds)
         if settled is not None:
-            return Called(settled, asker)
-    return Called(served.runtime.call(tool, arguments, bounds=bounds), asker)
+            return Called(settled, asker, frozenset(served.tools))
+    result = served.runtime.call(tool, arguments, bounds=bounds)
+    return Called(result, asker, frozenset(served.tools))
 
 
 def _client_call(params: Mapping[str, Any] | None) -> str:

@@ -19,7 +19,7 @@ import anyio
 import anyio.lowlevel
 import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from msgspec import Struct
@@ -256,7 +256,12 @@ def serve_stdio(agents: Agents, agent: str | None, streams: tuple[TextIO, TextIO
         agents.get(agent)
         calls_max = agents.project.policy.settings.mcp.calls_max
         door = partial(agents.get, agent)
-        server = make_server(door, calls_max, is_structured=agents.is_structured)
+        server = make_server(
+            door,
+            calls_max,
+            is_structured=agents.is_structured,
+            has_servers=bool(agents.project.policy.settings.mcp.servers),
+        )
         anyio.run(partial(_serve, server, streams))
     except ExceptionGroup as group:
         _, rest = group.split(OSError)
@@ -349,7 +354,9 @@ class Connection:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._read, onward)
             tasks.start_soon(self._write, answers)
-            await server.run(incoming, outgoing, server.create_initialization_options())
+            changes = NotificationOptions(tools_changed=True)
+            options = server.create_initialization_options(changes)
+            await server.run(incoming, outgoing, options)
 
     async def _read(self, onward: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         async with onward:

@@ -174,15 +174,18 @@ class Process:
                 return 1
             return self._write(text.encode("utf-8", "surrogateescape"))
 
+    def offer(self, content: bytes) -> int:
+        """Give it what it takes at once; return how many bytes that were."""
+        with self._input_lock, contextlib.suppress(BlockingIOError, BrokenPipeError):
+            return os.write(self._input, content) if self._input >= 0 else 0
+        return 0
+
     def _write(self, content: bytes) -> int:
         events = select.poll()
         events.register(self._input, select.POLLOUT)
         until_s, taken = time.monotonic() + _WRITE_S, 0
         while taken < len(content) and time.monotonic() < until_s and self.is_running:
-            with self._input_lock, contextlib.suppress(BlockingIOError, BrokenPipeError):
-                if self._input < 0:
-                    break
-                taken += os.write(self._input, content[taken:])
+            taken += self.offer(content[taken:])
             if taken < len(content):
                 events.poll(100)
         return taken

@@ -33,6 +33,7 @@ from paddock.values.decisions import Action
 
 if TYPE_CHECKING:
     from paddock.network.decisions import Witness
+    from paddock.network.wall import Wall
     from paddock.policy.network import Reach
 
 PROGRAM: Final = "@program"
@@ -181,6 +182,12 @@ class Sessions:
         with self._lock:
             return sorted(name for name, each in self._sessions.items() if each.keeps_state)
 
+    def network(self, name: str) -> "Wall | None":
+        """Return what serves the network that the commands of a session share."""
+        with self._lock:
+            session = self._sessions.get(name)
+        return None if session is None or session.space is None else session.space.network
+
     def _find(self, name: str) -> ShellSession:
         self._end_unused()
         with self._lock:
@@ -238,7 +245,7 @@ class Sessions:
         observed = replace(
             observed,
             spools=process.spooling.spools,
-            on_output=process.transcript.add,
+            on_output=observed.on_output or process.transcript.add,
             on_terminal=process.take_terminal,
             on_begun=process.begun,
         )
@@ -290,6 +297,16 @@ class Sessions:
             # Some of what it printed is in it, once more.
             process.command = None
             return outcome
+
+    def discard(self, process: Process) -> None:
+        """End it, and let go of what it changed since that was last brought in."""
+        with process.turn:
+            process.stop()
+            process.spooling.close()
+            if process.command is not None:
+                process.command.close()
+        with self._lock:
+            self._processes.pop(process.name, None)
 
     def sync(self, process: Process) -> ShellOutcome:
         """Bring in what it changed so far, while it goes on. Raises: PaddockError."""

@@ -1,0 +1,123 @@
+"""`paddock mcp add` and `paddock mcp review`: other servers, looked at before they are offered."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from paddock.apps.command import Options, Reply, use_project
+from paddock.apps.console import EXIT_NO, Console
+from paddock.assembly.granting import review_table, save_rule
+from paddock.assembly.project import Project
+from paddock.assembly.trust import ServerReview, review_servers
+from paddock.errors import UsageError
+from paddock.gateway.definitions import Definition, Redefinition, show_values
+from paddock.text.changes import unified_diff
+from paddock.text.show import quote, show_name
+from paddock.values.calls import Json
+
+_LINES_MAX = 2_000
+
+
+def add_server(options: Options, console: Console) -> Reply:
+    project = use_project(options, console)
+    review = review_table(project, _table(options))
+    say = console.warn if options.json else console.say
+    say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
+    if not options.yes and not console.agrees("write this, and start it in its sandbox? [y/N] "):
+        return Reply({"status": "error", "reviewed": []}, "not written", EXIT_NO)
+    save_rule(project, review, "--yes" if options.yes else "person")
+    return _review(use_project(options, console), [options.server], options, console)
+
+
+def review(options: Options, console: Console) -> Reply:
+    project = use_project(options, console)
+    names = options.server or [each.name for each in project.policy.settings.mcp.servers]
+    if not names:
+        raise UsageError(
+            "policy names no MCP server", hint="paddock mcp add NAME -- COMMAND adds one"
+        )
+    return _review(project, names, options, console)
+
+
+def _review(project: Project, names: Sequence[str], options: Options, console: Console) -> Reply:
+    say = console.warn if options.json else console.say
+    found = review_servers(project, options.agent, names)
+    for row in (row for each in found for row in _rows(each)):
+        say(row)
+    new = [each for each in found if each.is_new]
+    value: Json = {"reviewed": [_as_json(each) for each in found]}
+    if not new:
+        return Reply({"status": "ok", **value}, "nothing has changed since it was reviewed")
+    if not options.yes and not console.agrees("offer exactly this to agents? [y/N] "):
+        return Reply({"status": "error", **value}, "not accepted", EXIT_NO)
+    for each in new:
+        each.accept(by="--yes" if options.yes else "person")
+    return Reply({"status": "ok", **value}, "accepted")
+
+
+def _as_json(review: ServerReview) -> Json:
+    return {
+        "server": review.name,
+        "version": review.now.version,
+        "new": review.is_new,
+        "definitions": {each.key: each.digest for each in review.now.definitions},
+    }
+
+
+def _rows(review: ServerReview) -> Iterator[str]:
+    before = "never reviewed" if review.before is None else f"reviewed {review.before.reviewed_at}"
+    yield f"{review.name}: {show_name(review.now.version)} ({before})"
+    if review.before is not None and review.before.version != review.now.version:
+        yield f"  was {show_name(review.before.version)}"
+    for each in review.differences:
+        yield from _difference(each)
+
+
+def _difference(difference: Redefinition) -> Iterator[str]:
+    key = show_name(difference.key)
+    if difference.now is None:
+        yield f"  gone: {key}"
+    elif difference.before is None:
+        yield f"  new: {key}"
+        yield from (f"    {line}" for line in _text(difference.now).splitlines())
+    else:
+        yield f"  changed: {key}"
+        before, now = _text(difference.before).encode(), _text(difference.now).encode()
+        yield from (
+            f"    {line}" for line in unified_diff(before, now, key, _LINES_MAX).splitlines()
+        )
+
+
+def _text(definition: Definition) -> str:
+    """Return it for a person. Threat: an instruction that only the model would see."""
+    rest = {name: each for name, each in definition.said.items() if name != "description"}
+    shown = json.dumps(show_values(rest), indent=2, ensure_ascii=False, sort_keys=True)
+    return f"{definition.description}\n{shown}\n"
+
+
+def _table(options: Options) -> str:
+    rows = [f"[mcp.servers.{options.server}]"]
+    if options.url:
+        rows.append(f"url = {_text_of(options.url)}")
+    elif options.command:
+        rows.append(f"command = {_list(options.command)}")
+    if options.env:
+        pairs = (each.partition("=")[::2] for each in options.env)
+        given = ", ".join(f"{name} = {_text_of(value)}" for name, value in pairs)
+        rows.append(f"env = {{ {given} }}")
+    if options.network:
+        rows.append(f"network = {_list(options.network)}")
+    if options.files:
+        rows.append(f"files = {_text_of(options.files)}")
+    wrong = next((each for each in options.env if "=" not in each), None)
+    if wrong is not None:
+        raise UsageError(f"{quote(wrong)} is no NAME=VALUE", where="--env")
+    return "\n".join(rows) + "\n"
+
+
+def _list(texts: Sequence[str]) -> str:
+    return f"[{', '.join(map(_text_of, texts))}]"
+
+
+def _text_of(text: str) -> str:
+    # Of TOML's strings, the basic ones are JSON's but for pairs of surrogates.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,13 @@
+"""Other people's MCP servers, behind the one door.
+
+    confine      the sandbox of one server: its policy, its process
+    bridge       a URL in place of a process: a program that runs in the sandbox
+    wire         that process as the SDK's streams, and a limit to each thing it says
+    connection   one server's life: started, asked, asking back, started again
+    definitions  what a server says of itself, and what a person has seen of it
+    results      an answer as a result: visible, cut, without secrets
+    tools        tools, resources and prompts as tools of an agent
+    gateway      all of it: one loop, a connection for each server
+
+Nothing of a server is believed: not its descriptions, not its answers, not what it says it is.
+"""

@@ -1,0 +1,275 @@
+"""The sandbox of one server: its policy, and its process in it.
+
+What a server may is its own table's word and nothing else's: of the agent's policy it has the rules
+about files, and only where it has files at all. It has no host network, no place of the host to
+write, no variable but those named, and caches that no other command shares.
+"""
+
+import os
+import shlex
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from paddock.errors import InvalidArgumentsError, ToolFailedError
+from paddock.policy.engine import Policy
+from paddock.policy.mcp_servers import CREDENTIAL, net_action
+from paddock.policy.rules import Profile, Rule, compile_rule
+from paddock.policy.settings import (
+    SYSTEM_READ,
+    McpServer,
+    NetworkSettings,
+    ShellChanges,
+    ShellSettings,
+)
+from paddock.sandbox.caches import Caches
+from paddock.sandbox.host.host_facts import Closed, HostFacts
+from paddock.sandbox.sessions.process import Process
+from paddock.sandbox.shell import SandboxShell
+from paddock.sandbox.values import CommandWatch, ShellLine, ShellOutcome
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import DIRECTORY
+from paddock.text.show import quote
+from paddock.values.decisions import Outcome
+from paddock.values.entries import digest_of
+from paddock.workspace.workspace import READ_FILE, Resolution, detect_resolution
+
+if TYPE_CHECKING:
+    from paddock.network.decisions import Witness
+
+_SESSION: Final = "server"
+_LASTS_S: Final = 86_400
+
+
+def server_policy(policy: Policy, server: McpServer) -> Policy:
+    """Return what holds in the sandbox of a server instead of the policy of its agent.
+
+    Threat: an agent whose own commands reach a host, or write a place of it, would lend that to a
+    server; and a server's network would be the agent's.
+    """
+    rules = tuple(
+        compile_rule(net_action(text), Outcome.ALLOW, f"mcp.servers.{server.name}.network")
+        for text in _reaches(server)
+    )
+    wanted = dict(_credentials(server))
+    credentials = tuple(
+        replace(each, variable=wanted[each.name])
+        for each in policy.settings.credentials
+        if each.name in wanted
+    )
+    shell = replace(
+        policy.settings.shell,
+        network="policy",
+        git="read-only" if server.files == "write" else "none",
+        read=SYSTEM_READ,
+        write=(),
+        enforcement="required",
+        approve="command",
+        env=tuple(name for name, _ in server.env),
+        caches=True,
+    )
+    return replace(
+        policy,
+        settings=replace(
+            policy.settings, shell=shell, network=NetworkSettings(), credentials=credentials
+        ),
+        profile_table=tuple(_confined(each, rules, shell) for each in policy.profile_table),
+        overlays=tuple(_confined(each, (), shell) for each in policy.overlays),
+        compiled={},
+    )
+
+
+def _confined(profile: Profile, rules: tuple[Rule, ...], shell: ShellSettings) -> Profile:
+    own = ShellChanges() if profile.shell is None else profile.shell
+    kept = (each for each in profile.rules if each.pattern.head.category != "net")
+    return replace(
+        profile,
+        rules=(*kept, *rules),
+        otherwise=tuple(each for each in profile.otherwise if each.head.category != "net"),
+        shell=ShellChanges(commit=own.commit, limits=own.limits or shell.limits),
+    )
+
+
+def _reaches(server: McpServer) -> tuple[str, ...]:
+    if not server.url:
+        return server.network
+    parts = urlsplit(server.url)
+    # What is this machine's own is not reached from a sandbox, by any rule.
+    return () if parts.scheme == "http" else (f"{parts.hostname}:{parts.port or 443}",)
+
+
+def _credentials(server: McpServer) -> list[tuple[str, str]]:
+    """Return the names of credentials, each with the variable that stands for it."""
+    given = ((value, name) for name, value in server.env if value.startswith(CREDENTIAL))
+    return [(value.removeprefix(CREDENTIAL), name) for value, name in given]
+
+
+def server_facts(facts: HostFacts, server: McpServer, workspace: str) -> HostFacts:
+    """Return what a server's plan knows of the host; `workspace` is what it has for one."""
+    # Threat: what one server puts into a cache of npm's, another command would run.
+    shared = Path(facts.caches).parent.parent
+    caches = Caches.of(shared, f"{facts.workspace}\0{server.name}")
+    closed = facts.closed
+    if workspace != facts.workspace:
+        # Threat: a toolchain in the workspace would show what lies beside it.
+        closed = (*closed, Closed(facts.workspace, "the workspace"))
+    return replace(
+        facts, workspace=workspace, closed=closed, git_outside=None, caches=str(caches.tree)
+    )
+
+
+class ServerSandbox:
+    """One server's process, and the shell whose only command it is."""
+
+    def __init__(
+        self,
+        server: McpServer,
+        open_shell: Callable[[], SandboxShell],
+        witness: "Callable[[], Witness]",
+    ) -> None:
+        """`witness` gives who is asked and keeps the record of all that it connects to."""
+        self.server, self._open, self._witness = server, open_shell, witness
+        self._lock = threading.Lock()
+        self._process: Process | None = None
+        self._listening: dict[str, Hearing] = {}
+        self._early: set[str] = set()
+
+    def start(self, wire: "Hearing") -> "_Running":
+        """Start it; `wire` hears it, in a thread of its own. Raises: SandboxUnavailableError."""
+        shell, server = self._open(), self.server
+        shell.sessions.on_end = self._ended
+        env = tuple(pair for pair in server.env if not pair[1].startswith(CREDENTIAL))
+        # The shell is there to find the program, and gives way to it.
+        text = f"exec {shlex.join(_command(server))}"
+        prepared = shell.prepare(ShellLine(text, ".", _LASTS_S, env=env, session=_SESSION))
+        if server.files != "write":
+            prepared = replace(prepared, plan=replace(prepared.plan, commit="none"))
+        watch = CommandWatch(on_output=wire.hear, network=self._witness())
+        process = shell.start(prepared, watch)
+        wire.process = process
+        with self._lock:
+            self._process = process
+            self._listening[process.name] = wire
+            is_over = process.name in self._early
+        if is_over:
+            wire.ended()
+        return _Running(self, process)
+
+    def end(self, process: Process) -> None:
+        """End it with all that it started; what it changed since the last call goes."""
+        self._open().sessions.discard(process)
+        with self._lock:
+            self._listening.pop(process.name, None)
+            self._early.discard(process.name)
+            if self._process is process:
+                self._process = None
+
+    def _ended(self, name: str) -> None:
+        with self._lock:
+            wire = self._listening.get(name)
+            if wire is None:
+                self._early.add(name)
+        if wire is not None:
+            wire.ended()
+
+    def bring_in(self) -> ShellOutcome | None:
+        """Land what policy allows of what it changed so far; None for one that changes nothing."""
+        process = self._process
+        if self.server.files != "write" or process is None:
+            return None
+        try:
+            return self._open().sessions.sync(process)
+        except InvalidArgumentsError as error:
+            raise ToolFailedError(
+                f"the MCP server {quote(self.server.name)} ended before its changes were taken",
+                hint="it answered, and nothing of what it changed in the workspace is there",
+            ) from error
+
+    def changed(self, paths: Iterable[str]) -> None:
+        if self._process is not None and self.server.files != "none":
+            self._open().sessions.changed(paths)
+
+    def secrets(self) -> tuple[tuple[str, str], ...]:
+        """Return each credential's value, and what stands for it in the sandbox."""
+        if self._process is None:
+            return ()
+        wall = self._open().sessions.network(_SESSION)
+        listed = () if wall is None else wall.terms.credentials
+        return tuple((each.reveal(), each.placeholder) for each in listed)
+
+    def version(self) -> str:
+        process = self._process
+        return "" if process is None else find_fetched(process.prepared.plan.caches)
+
+
+def _command(server: McpServer) -> tuple[str, ...]:
+    if not server.url:
+        return server.command
+    bridge = Path(__file__).with_name("bridge.py").read_text(encoding="utf-8")
+    return "python3", "-c", bridge, server.url
+
+
+class Hearing(Protocol):
+    process: Process | None
+
+    def hear(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None: ...
+
+    def ended(self) -> None: ...
+
+
+class _Running(Struct, frozen=True):
+    sandbox: ServerSandbox
+    process: Process
+
+    def end(self) -> None:
+        self.sandbox.end(self.process)
+
+
+_FETCHED: Final = (("npm/_npx", "package-lock.json"), ("uv/archive-v0", ""))
+_LOCK_BYTES_MAX: Final = 4_000_000
+_FETCHED_MAX: Final = 64
+
+
+def find_fetched(caches: str) -> str:
+    """Return a digest of the packages that npx or uvx put into a server's own caches.
+
+    Threat: all of it is the server's to write. Nothing is followed out of the caches, and what it
+    says is only ever compared with what it said when a person looked.
+    """
+    found: list[bytes] = []
+    resolution = detect_resolution()
+    try:
+        root = os.open(caches, DIRECTORY)
+    except OSError:
+        return ""
+    with held_open(root):
+        for folder, file in _FETCHED:
+            for name in _names(resolution, root, folder):
+                place = f"{folder}/{name}"
+                if file:
+                    found.append(_content(resolution, root, f"{place}/{file}"))
+                else:
+                    kinds = (each for each in _names(resolution, root, place) if "-info" in each)
+                    found += map(os.fsencode, kinds)
+    return "" if not found else f"packages {digest_of(repr(sorted(found)).encode())[7:23]}"
+
+
+def _names(resolution: Resolution, root: int, folder: str) -> list[str]:
+    try:
+        with held_open(resolution.open(root, folder, DIRECTORY)) as fd:
+            return sorted(os.listdir(fd))[:_FETCHED_MAX]
+    except OSError:
+        return []
+
+
+def _content(resolution: Resolution, root: int, path: str) -> bytes:
+    try:
+        with held_open(resolution.open(root, path, READ_FILE)) as fd:
+            return os.pread(fd, _LOCK_BYTES_MAX, 0)
+    except OSError:
+        return b""

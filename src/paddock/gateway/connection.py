@@ -1,0 +1,359 @@
+"""One server: started when it is first needed, asked, and started again where it has ended.
+
+Everything here runs in the gateway's loop, but for what blocks: to start and to end a process.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any, Final, Protocol, TypeVar
+
+import mcp_types as types
+from mcp import Client
+from mcp.client.context import ClientRequestContext
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from msgspec import Struct
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from paddock import limits
+from paddock.errors import PaddockError, SandboxUnavailableError, ToolFailedError
+from paddock.gateway.definitions import DEFINITIONS_BYTES_MAX, Definition, show_text
+from paddock.gateway.wire import ServerWire
+from paddock.policy.settings import McpServer
+from paddock.text.show import cut, quote
+
+T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
+
+_PAGES_MAX: Final = 50
+_ROUNDS_MAX: Final = 10
+"""So often one call may ask for more."""
+_BACK_OFF_S: Final = 0.5
+_BACK_OFF_MAX_S: Final = 60.0
+_WAITED_S: Final = 2.0
+"""So long a call waits for a server to be started again; longer, and it is told when."""
+_STEADY_S: Final = 60.0
+"""A server that ended after so long is started again at once."""
+_SAID_CHARS_MAX: Final = 2_000
+
+_Call = types.CallToolResult | types.InputRequiredResult
+CALLED: Final[TypeAdapter[_Call]] = TypeAdapter(_Call)
+READ: Final[TypeAdapter[Any]] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
+PROMPTED: Final[TypeAdapter[Any]] = TypeAdapter(types.GetPromptResult | types.InputRequiredResult)
+_HINT: Final = "it may have done part of it: look before you call it again"
+
+
+class CallOrigin(Protocol):
+    """Who made a call, as far as a server may ask back. Each blocks, in any thread."""
+
+    more: dict[str, Any] | None
+    """Of one that can be asked by a call's result alone: what it brings of what was asked so."""
+
+    def elicit(self, server: str, form: types.ElicitRequestFormParams) -> types.ElicitResult: ...
+
+    def sample(
+        self, server: str, wanted: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData: ...
+
+    def progress(self, done: float, total: float | None, message: str) -> None: ...
+
+
+class StartedServer(Protocol):
+    """A server's process, and the way to end it with all that it started."""
+
+    def end(self) -> None: ...
+
+
+Start = Callable[[ServerWire], StartedServer]
+"""Blocks. Raises: SandboxUnavailableError, HostError."""
+
+
+class LiveServer(Struct, eq=False):
+    client: Client
+    wire: ServerWire
+    running: StartedServer
+    ends: asyncio.Event
+    began_s: float
+    definitions: dict[str, Definition]
+    is_stale: bool = True
+    """Whether it has to be asked for its definitions before it is believed."""
+
+    @property
+    def said_version(self) -> str:
+        info = self.client.server_info
+        return "" if info is None else f"{info.name} {info.version}"
+
+
+class ServerConnection:
+    def __init__(self, server: McpServer, start: Start) -> None:
+        self.server = server
+        self._start = start
+        self._turn = asyncio.Lock()
+        self._live: LiveServer | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._again_s = 0.0
+        self._askers: dict[object, CallOrigin | None] = {}
+
+    # --- its life -------------------------------------------------------------------------
+
+    async def live(self) -> LiveServer:
+        """Return it running, with what it says of itself. Raises: SandboxUnavailableError."""
+        async with self._turn:
+            live = self._live
+            if live is not None and live.wire.why:
+                await self._end(live)
+                live = None
+            if live is None:
+                live = await self._open()
+            if live.is_stale:
+                await self._list(live)
+            return live
+
+    async def close(self) -> None:
+        async with self._turn:
+            if self._live is not None:
+                await self._end(self._live)
+
+    async def _open(self) -> LiveServer:
+        wait_s = self._again_s - time.monotonic()
+        if wait_s > _WAITED_S:
+            raise self._unavailable(f"it ended, and is started again in {wait_s:.0f} s")
+        await asyncio.sleep(max(0.0, wait_s))
+        wire = ServerWire(asyncio.get_running_loop())
+        ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        ends = asyncio.Event()
+        try:
+            running = await asyncio.to_thread(self._start, wire)
+        except PaddockError as error:
+            self._put_off(0.0)
+            raise self._unavailable(error.message) from error
+        began_s = time.monotonic()
+        self._task = asyncio.create_task(self._hold(wire, ready, ends))
+        try:
+            async with asyncio.timeout(limits.mcp_server_start_s):
+                client = await ready
+        except (MCPError, ValidationError, RuntimeError, TimeoutError, ExceptionGroup) as error:
+            why = wire.why or _said_by(error)
+            await self._stop(running, ends)
+            self._put_off(0.0)
+            raise self._unavailable(f"it does not answer as a server: {why}") from error
+        except BaseException:
+            await asyncio.shield(self._stop(running, ends))
+            raise
+        self._live = LiveServer(client, wire, running, ends, began_s, {})
+        return self._live
+
+    async def _hold(
+        self, wire: ServerWire, ready: "asyncio.Future[Client]", ends: asyncio.Event
+    ) -> None:
+        """Enter and leave the SDK's client in one task, as its cancel scopes want it."""
+        client = Client(
+            wire,
+            read_timeout_seconds=limits.mcp_server_start_s,
+            cache=None,
+            client_info=types.Implementation(name="paddock", version=version("paddock")),
+            elicitation_callback=self._elicited,
+            sampling_callback=self._sampled,
+            message_handler=self._heard,
+        )
+        try:
+            async with client:
+                if not ready.done():
+                    ready.set_result(client)
+                await ends.wait()
+        except (MCPError, ValidationError, RuntimeError, OSError, ExceptionGroup) as error:
+            if not ready.done():
+                ready.set_exception(error)
+
+    async def _end(self, live: LiveServer) -> None:
+        self._live = None
+        self._put_off(time.monotonic() - live.began_s)
+        await self._stop(live.running, live.ends)
+
+    async def _stop(self, running: StartedServer, ends: asyncio.Event) -> None:
+        ends.set()
+        task, self._task = self._task, None
+        await asyncio.to_thread(running.end)
+        if task is not None:
+            await asyncio.wait([task], timeout=5.0)
+            task.cancel()
+
+    def _put_off(self, lived_s: float) -> None:
+        self._failures = 0 if lived_s > _STEADY_S else self._failures + 1
+        wait_s = min(_BACK_OFF_MAX_S, _BACK_OFF_S * 2 ** min(self._failures - 1, 10))
+        self._again_s = time.monotonic() + (wait_s if self._failures else 0.0)
+
+    def _unavailable(self, why: str) -> SandboxUnavailableError:
+        name = quote(self.server.name)
+        return SandboxUnavailableError(
+            f"the MCP server {name} cannot be asked: {cut(show_text(why), _SAID_CHARS_MAX)}",
+            hint="nothing was done; try again later, or do it with other tools",
+        )
+
+    # --- what it says of itself -----------------------------------------------------------
+
+    async def _list(self, live: LiveServer) -> None:
+        live.is_stale = False
+        found: dict[str, Definition] = {}
+        try:
+            for kind, request, result in _LISTS:
+                if _has(live.client, kind):
+                    for each in await self.pages(live, request, result, f"{kind}s"):
+                        found[f"{kind} {each['name']}"] = Definition(kind, each["name"], each)
+        except (MCPError, ValidationError, RuntimeError) as error:
+            live.wire.why = live.wire.why or f"it does not list what it has: {_said_by(error)}"
+            raise self._unavailable(live.wire.why) from error
+        live.definitions = found
+
+    async def pages(
+        self, live: LiveServer, request: type[Any], result: type[Any], member: str
+    ) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        cursor, size = None, 0
+        for _ in range(_PAGES_MAX):
+            params = types.PaginatedRequestParams(cursor=cursor)
+            page = await live.client.session.send_request(request(params=params), result)
+            for each in getattr(page, member):
+                found.append(each.model_dump(by_alias=True, mode="json", exclude_none=True))
+                size += len(each.model_dump_json())
+            cursor = page.next_cursor
+            if size > DEFINITIONS_BYTES_MAX:
+                raise RuntimeError(f"more than {DEFINITIONS_BYTES_MAX} bytes of descriptions")
+            if not cursor:
+                return found
+        raise RuntimeError("a list without end")
+
+    async def _heard(self, message: object) -> None:
+        if isinstance(
+            message, types.ToolListChangedNotification | types.PromptListChangedNotification
+        ) and (self._live is not None):
+            self._live.is_stale = True
+
+    # --- what it is asked -----------------------------------------------------------------
+
+    async def ask(
+        self,
+        live: LiveServer,
+        request: Callable[[dict[str, Any]], types.Request[Any, Any]],
+        result: TypeAdapter[Any],
+        asker: CallOrigin | None,
+    ) -> Any:
+        """Return its answer; whoever awaits may cancel. Raises: ToolFailedError.
+
+        `request` is made with what the server asked for in between, if it did.
+        """
+        key, began_s = object(), time.monotonic()
+        self._askers[key] = asker
+        more: dict[str, Any] = {} if asker is None else asker.more or {}
+        returns = asker is not None and asker.more is not None
+        try:
+            for _ in range(_ROUNDS_MAX):
+                answer = await live.client.session.send_request(
+                    request(more),
+                    result,
+                    request_read_timeout_seconds=limits.mcp_server_call_s,
+                    progress_callback=None if asker is None else _progress_of(asker),
+                )
+                if returns or not isinstance(answer, types.InputRequiredResult):
+                    return answer
+                more = {
+                    "request_state": answer.request_state,
+                    "input_responses": await self._inputs(answer, asker),
+                }
+            raise self._failed("it asks again and again")
+        except MCPError as error:
+            if error.code == types.REQUEST_TIMEOUT and live.wire.heard_s < began_s:
+                live.wire.why = live.wire.why or "it hung"
+            raise self._failed(live.wire.why or _said_by(error)) from error
+        except (ValidationError, RuntimeError) as error:
+            raise self._failed(live.wire.why or _said_by(error)) from error
+        finally:
+            del self._askers[key]
+
+    async def _inputs(
+        self, answer: types.InputRequiredResult, asker: CallOrigin | None
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, wanted in (answer.input_requests or {}).items():
+            said: Any = types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
+            if isinstance(wanted, types.ElicitRequest):
+                said = await self._elicit(asker, wanted.params)
+            elif isinstance(wanted, types.CreateMessageRequest):
+                said = await self._sample(asker, wanted.params)
+            if isinstance(said, types.ErrorData):
+                raise self._failed(f"it asked for what it did not get: {said.message}")
+            found[name] = said
+        return found
+
+    def _failed(self, why: str) -> ToolFailedError:
+        name = quote(self.server.name)
+        said = cut(show_text(why), _SAID_CHARS_MAX)
+        return ToolFailedError(f"the MCP server {name} failed: {said}", hint=_HINT)
+
+    # --- what it asks back ----------------------------------------------------------------
+
+    async def _elicited(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        del context
+        return await self._elicit(self._only_asker(), params)
+
+    async def _sampled(
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        del context
+        return await self._sample(self._only_asker(), params)
+
+    def _only_asker(self) -> CallOrigin | None:
+        """Return who is behind every call that runs.
+
+        Threat: a question for one person would be put to another, who has the same server.
+        """
+        askers = set(self._askers.values())
+        return askers.pop() if len(askers) == 1 else None
+
+    async def _elicit(
+        self, asker: CallOrigin | None, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        if asker is None or not isinstance(params, types.ElicitRequestFormParams):
+            return types.ElicitResult(action="decline")
+        return await _in_thread(lambda: asker.elicit(self.server.name, params))
+
+    async def _sample(
+        self, asker: CallOrigin | None, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        if asker is None:
+            return types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
+        return await _in_thread(lambda: asker.sample(self.server.name, params))
+
+
+_LISTS: Final = (
+    ("tool", types.ListToolsRequest, types.ListToolsResult),
+    ("prompt", types.ListPromptsRequest, types.ListPromptsResult),
+)
+
+
+def _has(client: Client, kind: str) -> bool:
+    return getattr(client.server_capabilities, f"{kind}s") is not None
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await asyncio.to_thread(work)
+
+
+def _progress_of(asker: CallOrigin) -> ProgressFnT:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        asker.progress(progress, total, show_text(message or "")[:_SAID_CHARS_MAX])
+
+    return report
+
+
+def _said_by(error: BaseException) -> str:
+    if isinstance(error, MCPError):
+        return error.message
+    if isinstance(error, RuntimeError):
+        return str(error)
+    return "its answer is none" if isinstance(error, ValidationError) else type(error).__name__

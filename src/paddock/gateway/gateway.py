@@ -1,0 +1,257 @@
+"""Other people's servers behind the door: one loop in a thread of its own, a connection for each.
+
+Nothing is started before a call needs it. One server that dies, hangs or floods has its own process
+and its own connection; the others go on.
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import mcp_types as types
+from pydantic import TypeAdapter
+
+from paddock.errors import SandboxUnavailableError, UnknownToolError
+from paddock.gateway.confine import ServerSandbox
+from paddock.gateway.connection import (
+    CALLED,
+    PROMPTED,
+    READ,
+    CallOrigin,
+    LiveServer,
+    ServerConnection,
+)
+from paddock.gateway.definitions import Definition, Pinned, reviewed
+from paddock.gateway.results import Keep, output_of
+from paddock.text.show import quote
+from paddock.tools.effects import changes_of, within_entry
+from paddock.tools.spec import Ports, RefusedPath, StoppedCallError, ToolOutput
+from paddock.values.calls import Json, LeftEffect
+
+T = TypeVar("T")
+
+ASKER: Final[ContextVar[CallOrigin | None]] = ContextVar("paddock_mcp_asker", default=None)
+"""Who made the call that runs in this context, where a server may ask back."""
+_END_S: Final = 10.0
+
+
+class McpGateway:
+    def __init__(
+        self,
+        sandboxes: Mapping[str, ServerSandbox],
+        pins: Mapping[str, Pinned],
+        keep: Keep,
+    ) -> None:
+        self._sandboxes = sandboxes
+        self._servers = {name: each.server for name, each in sandboxes.items()}
+        self._pins, self._keep = pins, keep
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._connections: dict[str, ServerConnection] = {}
+        self._is_closed = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return reviewed(self._servers.values(), self._pins)
+
+    # --- calls, each in a thread of its own ------------------------------------------------
+
+    def call(self, name: str, tool: str, arguments: Mapping[str, Json], ports: Ports) -> ToolOutput:
+        """Raises: SandboxUnavailableError, ToolFailedError, StoppedCallError."""
+
+        def request(more: dict[str, Any]) -> types.CallToolRequest:
+            params = types.CallToolRequestParams(name=tool, arguments=dict(arguments), **more)
+            return types.CallToolRequest(params=params)
+
+        answer = self._ask(name, ("tool", tool), request, CALLED, ports)
+        if answer.get("resultType") == "input_required":
+            said = f"[the MCP server {name} asks for more before it goes on]"
+            return self._with_changes(name, ToolOutput(said, {"input_required": answer}))
+        return self._with_changes(name, self._output(name, answer))
+
+    def read(self, name: str, uri: str, ports: Ports) -> ToolOutput:
+        def request(more: dict[str, Any]) -> types.ReadResourceRequest:
+            return types.ReadResourceRequest(
+                params=types.ReadResourceRequestParams(uri=uri, **more)
+            )
+
+        answer = self._ask(name, None, request, READ, ports)
+        blocks = [{"type": "resource", "resource": each} for each in answer["contents"]]
+        return self._output(name, {"content": blocks})
+
+    def prompt(
+        self, name: str, prompt: str, arguments: Mapping[str, Json], ports: Ports
+    ) -> ToolOutput:
+        def request(more: dict[str, Any]) -> types.GetPromptRequest:
+            params = types.GetPromptRequestParams(name=prompt, arguments=dict(arguments), **more)
+            return types.GetPromptRequest(params=params)
+
+        answer = self._ask(name, ("prompt", prompt), request, PROMPTED, ports)
+        blocks = [{**each["content"], "role": each["role"]} for each in answer["messages"]]
+        return self._output(name, {"content": blocks})
+
+    def _output(self, name: str, answer: dict[str, Any]) -> ToolOutput:
+        return output_of(answer, self._sandboxes[name].secrets(), self._keep)
+
+    def _ask(
+        self,
+        name: str,
+        definition: tuple[str, str] | None,
+        request: Callable[[dict[str, Any]], types.Request[Any, Any]],
+        result: TypeAdapter[Any],
+        ports: Ports,
+    ) -> dict[str, Any]:
+        asker = ASKER.get()
+
+        async def ask() -> Any:
+            connection = self._connection(name)
+            live = await connection.live()
+            self._require_reviewed(name, live, definition)
+            return await connection.ask(live, request, result, asker)
+
+        future = self._submit(ask())
+        forget = ports.cancel.on_cancel(partial(_cancel, future))
+        try:
+            answer = future.result()
+        except concurrent.futures.CancelledError:
+            raise StoppedCallError(LeftEffect.UNKNOWN) from None
+        finally:
+            forget()
+        return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    def _require_reviewed(
+        self, name: str, live: LiveServer, wanted: tuple[str, str] | None
+    ) -> None:
+        """Threat: what was described when somebody looked is something else by now."""
+        pinned = self._pins.get(name)
+        version = self.version(name, live)
+        if pinned is None or pinned.version != version:
+            before = "nothing" if pinned is None else quote(pinned.version)
+            raise _unreviewed(name, f"it is {quote(version)} now, and {before} was reviewed")
+        if wanted is None:
+            return
+        kind, tool = wanted
+        now = live.definitions.get(f"{kind} {tool}")
+        if now is None:
+            raise _unreviewed(name, f"it has no {kind} {quote(tool)} any more")
+        if now != pinned.find(kind, tool):
+            raise _unreviewed(name, f"it describes {quote(tool)} in other words now")
+
+    def version(self, name: str, live: LiveServer) -> str:
+        fetched = self._sandboxes[name].version()
+        return "; ".join(filter(None, (live.said_version, fetched)))
+
+    def _with_changes(self, name: str, output: ToolOutput) -> ToolOutput:
+        outcome = self._sandboxes[name].bring_in()
+        if outcome is None:
+            return output
+        self.changed([each.path.relative for each in outcome.changed], by=name)
+        listed, stored = within_entry(tuple(changes_of(outcome.changed)), self._keep)
+        refused = tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused)
+        content = output.content
+        if outcome.conflict:
+            content += f"\n[none of its changes was kept: {outcome.conflict}]"
+        if refused:
+            names = ", ".join(quote(each.path) for each in refused[:20])
+            content += f"\n[changes refused by policy: {len(refused)}: {names}]"
+        return output._replace(
+            content=content,
+            changes=listed,
+            stored=stored,
+            bytes_written=outcome.bytes_written,
+            refused=refused,
+        )
+
+    def changed(self, paths: Iterable[str], by: str = "") -> None:
+        """Show servers that have files what somebody else has changed."""
+        for name, each in self._sandboxes.items():
+            if name != by:
+                each.changed(paths)
+
+    # --- for a person ---------------------------------------------------------------------
+
+    def look(self, name: str) -> tuple[str, tuple[Definition, ...]]:
+        """Start it, and return its version and all that it describes. Raises: as `call`."""
+
+        async def look() -> LiveServer:
+            return await self._connection(name).live()
+
+        live = self._submit(look()).result()
+        return self.version(name, live), tuple(live.definitions.values())
+
+    def prompts(self) -> list[tuple[str, Definition]]:
+        """Return what was reviewed, each with its server."""
+        return [(name, each) for name in self.names for each in self._pins[name].of("prompt")]
+
+    def listed(self, name: str, request: Any, result: Any, member: str) -> list[dict[str, Any]]:
+        """Return a list of a server that has one: resources, or their templates."""
+
+        async def pages() -> list[dict[str, Any]]:
+            connection = self._connection(name)
+            live = await connection.live()
+            self._require_reviewed(name, live, None)
+            has_any = live.client.server_capabilities.resources is not None
+            return await connection.pages(live, request, result, member) if has_any else []
+
+        return self._submit(pages()).result()
+
+    # --- the loop -------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End every server. A later call is refused."""
+        with self._lock:
+            self._is_closed = True
+            loop, self._loop = self._loop, None
+        if loop is None or self._owner != os.getpid():
+            return
+        ending = asyncio.run_coroutine_threadsafe(self._close_all(), loop)
+        concurrent.futures.wait([ending], _END_S)
+        loop.call_soon_threadsafe(loop.stop)
+        if self._thread is not None:
+            self._thread.join()
+        loop.close()
+
+    async def _close_all(self) -> None:
+        await asyncio.gather(
+            *(each.close() for each in self._connections.values()), return_exceptions=True
+        )
+
+    def _connection(self, name: str) -> ServerConnection:
+        if name not in self._connections:
+            sandbox = self._sandboxes[name]
+            self._connections[name] = ServerConnection(sandbox.server, sandbox.start)
+        return self._connections[name]
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        with self._lock:
+            if self._is_closed or (self._loop is not None and self._owner != os.getpid()):
+                work.close()
+                raise SandboxUnavailableError(
+                    "the MCP servers of this runtime are not served any more",
+                    hint="open the workspace anew",
+                )
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="paddock-mcp", daemon=True
+                )
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+def _cancel(future: "concurrent.futures.Future[Any]") -> None:
+    future.cancel()
+
+
+def _unreviewed(name: str, why: str) -> UnknownToolError:
+    return UnknownToolError(
+        f"the MCP server {quote(name)} is not as it was reviewed: {why}",
+        hint=f"ask a person to look at it: paddock mcp review {name}",
+    )

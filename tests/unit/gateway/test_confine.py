@@ -1,0 +1,82 @@
+"""What a server may, by its table and nothing else."""
+
+import pytest
+
+from paddock.gateway.confine import server_policy
+from paddock.policy.decide import judge_for
+from paddock.policy.engine import PolicySource, load_policy
+from paddock.policy.network import NetworkJudge
+from paddock.policy.settings import McpServer
+from paddock.values.decisions import Action, Agent, Outcome
+
+CHAIN = (Agent("main", "standard"),)
+TEXT = b"""
+[profiles.standard]
+allow = ["tool:file:*", "tool:net:connect agents.example.org:443"]
+deny = ["tool:file:* kept/**"]
+[profiles.standard.shell]
+write = ["/srv"]
+network = "host"
+"""
+POLICY = load_policy(PolicySource("paddock.toml", TEXT))
+
+
+def reaches(server: McpServer, host: str, port: int = 443) -> bool:
+    judge = NetworkJudge(server_policy(POLICY, server), CHAIN, None)
+    return judge.connect(host, port).outcome is Outcome.ALLOW
+
+
+def test_a_server_reaches_what_its_table_names_and_not_what_its_agent_does():
+    server = McpServer("issues", ("x",), network=("api.example.org:443",))
+
+    assert reaches(server, "api.example.org")
+    assert not reaches(server, "agents.example.org")
+    assert not reaches(server, "api.example.org", 80)
+
+
+def test_a_server_at_a_url_reaches_that_host_alone():
+    server = McpServer("far", url="https://far.example.org:8443/mcp")
+
+    assert reaches(server, "far.example.org", 8443)
+    assert not reaches(server, "far.example.org", 443)
+    assert not reaches(server, "agents.example.org")
+
+
+@pytest.mark.parametrize("url", ["http://localhost:80/mcp", "http://127.0.0.1/mcp"])
+def test_a_server_of_this_machine_is_not_reached_from_a_sandbox(url: str):
+    assert not reaches(McpServer("near", url=url), "127.0.0.1", 80)
+
+
+def test_a_server_has_the_agents_rules_about_files_and_none_of_its_shell():
+    policy = server_policy(POLICY, McpServer("files", ("x",), files="write"))
+    judge = judge_for(policy, CHAIN)
+
+    assert judge.decide(Action("file", "create", "a")).outcome is Outcome.ALLOW
+    assert judge.decide(Action("file", "create", "kept/a")).outcome is Outcome.DENY
+    (profile,) = judge.profiles()
+    shell = profile.profile.shell.over(policy.settings.shell)
+    assert (shell.write, shell.network, shell.enforcement, shell.git) == (
+        (),
+        "policy",
+        "required",
+        "read-only",
+    )
+
+
+def test_a_servers_variable_stands_for_the_credential_that_it_names():
+    text = b"""
+[credentials.issues]
+hosts = ["api.example.org:443"]
+variable = "TOKEN"
+from = { env = "REAL" }
+[credentials.other]
+hosts = ["other.example.org:443"]
+variable = "OTHER"
+from = { env = "OTHER" }
+"""
+    policy = load_policy(None, PolicySource("config.toml", text))
+    server = McpServer("issues", ("x",), env=(("ISSUES_TOKEN", "credential:issues"),))
+
+    found = server_policy(policy, server).settings.credentials
+
+    assert [(each.name, each.variable) for each in found] == [("issues", "ISSUES_TOKEN")]
