@@ -5,14 +5,17 @@ in the ledger above, the notes beside it, and what the caller brings.
 """
 
 import json
+import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
+import paddock
 from paddock.assembly.ledgers import (
     LEDGER_ABOVE,
     above_of,
@@ -23,13 +26,16 @@ from paddock.assembly.ledgers import (
     signer_of,
 )
 from paddock.assembly.project import Project
-from paddock.errors import ConfigError, HostError, LedgerDamagedError
+from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
 from paddock.ledger.anchors import Anchor
 from paddock.ledger.checkpoint import set_aside_notes
+from paddock.ledger.export import Exported, PageText, export_page, make_page
+from paddock.ledger.format.lines import StoredEntry, inspect_line, parse_genesis
+from paddock.ledger.format.notes import NoteError, read_checkpoint
 from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.ledger.read import find_genesis, gone_error, is_known, stands
 from paddock.ledger.signing import load_key, read_signed
-from paddock.ledger.tree import checkpoints_folder
+from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.ledger.verify import (
     ChainFault,
     Held,
@@ -320,3 +326,38 @@ def _require_acceptable(name: LedgerName, report: Verification) -> None:
             where=f"line {other[0].line}",
             hint=f"paddock ledger verify --ledger {name}",
         )
+
+
+class LedgerPage(NamedTuple):
+    content: bytes
+    found: Exported
+    notes: list[str]
+
+
+def ledger_page(
+    path: Path, name: str, wanted: Filter | None, last: int | None, others: Sequence[str] = ()
+) -> LedgerPage:
+    """One page that verifies itself, by the newest checkpoint beside the ledger and `others`."""
+    newest = [note for _, note in read_notes(checkpoints_folder(str(path)))[-1:]]
+    notes = list(dict.fromkeys((*newest, *others)))
+    sizes: list[int] = []
+    for note in notes:
+        with suppress(NoteError):
+            sizes.append(read_checkpoint(note).size)
+    found = export_page(str(path), wanted, last, sizes)
+    return LedgerPage(make_page(_page_text(name, found, notes), found.rows), found, notes)
+
+
+def _page_text(name: str, found: Exported, notes: list[str]) -> PageText:
+    now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    about = (
+        f"{found.shown} of {found.lines} lines, exported {now} by Paddock {paddock.__version__}."
+    )
+    if found.torn_bytes:
+        about += f" {found.torn_bytes} bytes after the last whole line were left out."
+    key, first = "", found.rows[0] if found.rows else b""
+    stored = inspect_line(first) if isinstance(first, bytes) else None
+    if isinstance(stored, StoredEntry):
+        with suppress(PaddockError):
+            key = parse_genesis(stored).public_key
+    return PageText(f"Ledger {name}", about, key, notes)

@@ -18,6 +18,7 @@ from paddock.ledger.format.line import TIMESTAMP_SECONDS_MAX, encode_text, forma
 from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
 from paddock.ledger.read import LedgerReader, is_shaped, replaced_error, stands
 from paddock.ledger.tail import LedgerPaths
+from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 from paddock.values.decisions import PATH_CATEGORIES
@@ -218,6 +219,33 @@ def _parsed(
 def _newest_first(path: str, may_match: Callable[[bytes], bool]) -> Iterator[StoredEntry | BadRow]:
     with LedgerReader(path) as reader:
         yield from _parsed(reader.lines_backwards(reader.whole_bytes(reader.size())), may_match)
+
+
+_NUMBER: Final = lazy_pattern(rb',"seq":(0|[1-9]\d{0,15}),"prev":"[0-9a-f]{64}"\}')
+_NUMBER_BYTES: Final = 120
+
+
+def find_numbered(path: str, seq: int) -> StoredEntry | None:
+    """The entry of this number, by halves; line by line where a line on the way has no number."""
+    with LedgerReader(path) as reader:
+        begin, end = 0, reader.whole_bytes(reader.size())
+        while begin < end:
+            middle = reader.whole_bytes((begin + end) // 2)
+            if middle <= begin:
+                break
+            _, line = next(reader.lines_backwards(middle))
+            found = _NUMBER.search(line, max(0, len(line) - _NUMBER_BYTES))
+            if found is None:
+                begin, end = 0, reader.whole_bytes(reader.size())
+                break
+            if int(found[1]) < seq:
+                begin = middle
+            else:
+                end = middle
+        needle = b',"seq":%d,"prev":"' % seq
+        rows = _parsed(reader.lines_backwards(end, begin), lambda line: needle in line)
+        found = (row for row in rows if isinstance(row, StoredEntry) and row.seq == seq)
+        return next(found, None)
 
 
 def find_decided(

@@ -217,12 +217,13 @@ class Inbox(Struct, frozen=True):
                 sync_directory(self.directory)
             return aside
 
-    def grant(self, wanted: str, by: str) -> Parked:
+    def grant(self, wanted: str, by: str, seen: Parked | None = None) -> Parked:
+        """Answer yes; `seen`: only if it still is as it was then, for of two answers one counts."""
         until = int(self.clock() + limits.approval_granted_s)
-        return self._answer(wanted, by, "", GRANTED, until)
+        return self._answer(wanted, by, "", GRANTED, until, seen)
 
-    def refuse(self, wanted: str, by: str, note: str = "") -> Parked:
-        return self._answer(wanted, by, note, REFUSED, None)
+    def refuse(self, wanted: str, by: str, note: str = "", seen: Parked | None = None) -> Parked:
+        return self._answer(wanted, by, note, REFUSED, None, seen)
 
     def take_changes(self, parked: Parked) -> bool:
         """Whether these changes may be committed now; the grant is used up by asking.
@@ -251,7 +252,15 @@ class Inbox(Struct, frozen=True):
                 self._remove(_name_of(parked))
             self._release(parked)
 
-    def _answer(self, wanted: str, by: str, note: str, answer: str, until: int | None) -> Parked:
+    def _answer(
+        self,
+        wanted: str,
+        by: str,
+        note: str,
+        answer: str,
+        until: int | None,
+        seen: Parked | None,
+    ) -> Parked:
         require_private(self.directory)
         found = self.find(wanted)
         with locked(self.directory):
@@ -260,6 +269,11 @@ class Inbox(Struct, frozen=True):
                 raise ApprovalExpiredError(
                     f"the request {quote(found.id)} has expired, or was used",
                     hint="the agent has to make the call again",
+                )
+            if seen is not None and parked != seen:
+                raise ApprovalExpiredError(
+                    f"the request {quote(found.id)} was answered meanwhile: {parked.state}",
+                    hint="what stands there now counts",
                 )
             state = GRANTED if answer == GRANTED else REFUSED
             answered = replace(

@@ -94,6 +94,7 @@ COMMANDS: Final = {
     "mcp": Listed(
         "serve an agent's tools to MCP clients", "mcp.command", ("install", "uninstall", "token")
     ),
+    "web": Listed("open the console in the browser", "web.command", ("token",)),
     "hook": Listed(
         "judge a client's own tools", "hook.command", ("install", "uninstall", "status")
     ),

@@ -32,7 +32,9 @@ READING: Final[dict[str, frozenset[str]]] = {
     "scratch": frozenset({"new"}),
     "sandbox": frozenset({"plan", "caches"}),
     "network": frozenset({"show"}),
-    **dict.fromkeys(("demo", "init", "trust", "run", "admin", "undo", "mcp"), frozenset[str]()),
+    **dict.fromkeys(
+        ("demo", "init", "trust", "run", "admin", "undo", "mcp", "web"), frozenset[str]()
+    ),
 }
 """Every command with the sub-commands that only read; "" is the command without one.
 
