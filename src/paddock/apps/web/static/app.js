@@ -1,0 +1,157 @@
+// The shell around the pages: entrance, address, what is alive, what waits.
+import { Refused, enter, follow, get, hasToken, mayAct, on } from "./api.js";
+import { isWaiting, verb } from "./calls.js";
+import { count, h, told, visible } from "./dom.js";
+import { filesPage } from "./files.js";
+import { inboxPage } from "./inbox.js";
+import { ledgersPage } from "./ledgers.js";
+import { nowPage } from "./now.js";
+import { policyPage } from "./policy.js";
+import { sessionsPage } from "./sessions.js";
+import { timelinePage } from "./timeline.js";
+
+const PAGES = {
+  "/now": nowPage,
+  "/inbox": inboxPage,
+  "/timeline": timelinePage,
+  "/files": filesPage,
+  "/policy": policyPage,
+  "/sessions": sessionsPage,
+  "/ledgers": ledgersPage,
+};
+const at = (id) => document.getElementById(id);
+const main = at("main");
+const STATES = {
+  connecting: "Connecting",
+  live: "Live",
+  away: "No connection, trying again",
+  closed: "Closed",
+  full: "Too many windows are open",
+};
+
+let leaving = new AbortController();
+let waiting = null;
+let title = "Paddock";
+
+const retitle = () => {
+  const number = waiting?.length ? `(${waiting.length}) ` : "";
+  document.title = `${number}${title} · Paddock`;
+};
+
+const failed = (problem) =>
+  h(
+    "div.failure",
+    { role: "alert" },
+    h("h1", problem.status === 401 || problem.code === "web.code" ? "This link is used up" : "That did not work"),
+    told(problem),
+    h("p", "Each link that ", h("code", "paddock web"), " prints opens one window. For another, run it again."),
+  );
+
+const open = async ({ isBack = false } = {}) => {
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  const path = PAGES[location.pathname] ? location.pathname : "/now";
+  const page = PAGES[path];
+  document.querySelectorAll("nav a").forEach((link) => {
+    if (link.getAttribute("href") === path) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  });
+  ({ title } = page);
+  retitle();
+  main.dataset.page = path.slice(1);
+  main.setAttribute("aria-busy", "true");
+  try {
+    const made = await page.open(Object.fromEntries(new URLSearchParams(location.search)), signal);
+    if (!signal.aborted) main.replaceChildren(...[made].flat().filter(Boolean));
+  } catch (problem) {
+    if (signal.aborted) return;
+    main.replaceChildren(failed(problem));
+  }
+  main.removeAttribute("aria-busy");
+  if (!isBack) scrollTo(0, 0);
+};
+
+const go = (address) => {
+  history.pushState(null, "", address);
+  open();
+  main.focus({ preventScroll: true });
+};
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='/']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  go(link.getAttribute("href"));
+});
+addEventListener("popstate", () => open({ isBack: true }));
+
+const alertOf = ({ ledger, error }) => {
+  const known = [...at("alerts").children].some((each) => each.dataset.ledger === ledger);
+  if (known) return;
+  const made = h(
+    "p.alert",
+    h("strong", `The ledger ${ledger} is damaged. `),
+    `${error.message} ${error.where ?? ""} `,
+    h("a", { href: "/ledgers" }, "Look at it"),
+  );
+  made.dataset.ledger = ledger;
+  at("alerts").append(made);
+};
+
+// What waits is counted in the title, and a new question is told to whoever wants that.
+const countWaiting = async () => {
+  const { requests } = await get("inbox");
+  const asked = requests.filter(isWaiting);
+  const fresh = waiting && asked.filter((each) => !waiting.includes(each.id));
+  waiting = asked.map((each) => each.id);
+  at("waiting").hidden = asked.length === 0;
+  at("waiting").replaceChildren(`${asked.length}`, h("span.hidden", asked.length === 1 ? " waits" : " wait"));
+  retitle();
+  if (!fresh?.length || globalThis.Notification?.permission !== "granted") return;
+  const [{ agent, tool, actions, id }] = fresh;
+  const body = visible(`${agent} wants to ${verb(tool)} ${(actions[0] ?? "").split(" ").slice(1).join(" ")}`);
+  new Notification(count(fresh.length, "question waits", "questions wait"), { body, tag: id });
+};
+
+const offerNotices = () => {
+  const offer = at("notify");
+  offer.hidden = globalThis.Notification?.permission !== "default";
+  offer.addEventListener("click", async () => {
+    await Notification.requestPermission();
+    offer.hidden = true;
+  });
+};
+
+const state = (name) => {
+  at("live").dataset.state = name;
+  at("live").textContent = STATES[name];
+};
+on("state", state);
+on("inbox", () => countWaiting().catch(() => {}));
+on("damaged", alertOf);
+
+const about = async () => {
+  const now = await get("now");
+  at("project").replaceChildren(h("span", { title: now.root }, now.name));
+  if (!mayAct()) at("project").append(h("span.tag", "read only"));
+  now.damaged.forEach(alertOf);
+};
+
+const start = async () => {
+  try {
+    await enter();
+    if (!hasToken()) throw new Refused(401, { message: "It was opened without the link that carries one." });
+  } catch (problem) {
+    state("closed");
+    main.replaceChildren(failed(problem));
+    return;
+  }
+  offerNotices();
+  follow();
+  about().catch(() => {});
+  if (!PAGES[location.pathname]) history.replaceState(null, "", "/now");
+  open();
+};
+
+start();

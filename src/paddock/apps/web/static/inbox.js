@@ -1,0 +1,160 @@
+// What does it want, and what would happen?
+import { get, mayAct, on, post } from "./api.js";
+import { drawRequest, isWaiting, sessionLink, wish } from "./calls.js";
+import { diff, diffs } from "./diff.js";
+import { acting, block, button, code, facts, h, section, status, told, when } from "./dom.js";
+import { argumentsOf } from "./entry.js";
+import { browse } from "./list.js";
+
+const IN_DIFF = ["content", "old_str", "new_str", "old_string", "new_string", "command"];
+
+const outcome = (word, found) => [
+  h("p.state.good", word),
+  found && [
+    h("p", h(`span.state.${found.status === "ok" ? "good" : "bad"}`, found.status === "ok" ? "It ran." : "It did not run.")),
+    block(found.content ?? found.error ?? ""),
+    found.since && diffs(found.since),
+  ],
+];
+
+// Buttons for a question; each act is bound to the digest of exactly what is shown.
+const answering = ({ id, digest, has_changes: hasChanges }, done) => {
+  const said = status();
+  const acts = h("div.acts");
+  const send = (path, body) => post(`inbox/${path}`, { id, digest, ...body });
+  const act = (label, word, path, body, kind) =>
+    acting(
+      label,
+      said,
+      async () => {
+        try {
+          const found = await send(path, body());
+          acts.replaceChildren();
+          done();
+          return h("div", outcome(word, found.result));
+        } catch (problem) {
+          if (problem.status !== 409) throw problem;
+          acts.replaceChildren();
+          done();
+          return h("div", h("p.notice", "It was answered elsewhere meanwhile, or is outdated."), told(problem));
+        }
+      },
+      kind,
+    );
+
+  const reason = h("textarea", { rows: "3", id: "reason", placeholder: "for example: use the staging host" });
+  const refuse = () => {
+    acts.replaceChildren(
+      h("label", { for: "reason" }, "What the agent is told; you may leave it empty"),
+      reason,
+      act("Refuse", "Refused.", "refuse", () => ({ note: reason.value }), "danger"),
+      button("Back", ask),
+    );
+    reason.focus();
+  };
+  // A rule widens what is allowed: it is shown with its effect, and asked a second time.
+  const review = async () => {
+    const found = await send("always", {});
+    const { confirm, replay } = found;
+    acts.replaceChildren(
+      act("Save and trust this rule", "Saved and trusted.", "always", () => ({ confirm }), "primary"),
+      button("Back", ask),
+    );
+    return h(
+      "div.review",
+      h("p", "This would be added to ", code(found.file), ":"),
+      block(found.addition),
+      h("h3", "What it would have changed until now"),
+      replay.error ? told(replay.error) : block(replay.text),
+    );
+  };
+  const ask = () => {
+    said.replaceChildren();
+    const now = hasChanges ? "Approve these changes" : "Approve and run it now";
+    acts.replaceChildren(
+      act(now, "Approved.", "grant", () => ({ resume: true }), "primary"),
+      hasChanges ? "" : act("Approve its next try", "Approved: the very same call runs once, within an hour.", "grant", () => ({ resume: false })),
+      button("Refuse …", refuse),
+      acting("Always allow …", said, review),
+    );
+  };
+  ask();
+  return h("div.answer", acts, said);
+};
+
+const broken = ({ id, error, file }, done) => {
+  const said = status();
+  const move = async () => (await post("inbox/refuse", { id, digest: "", note: "" }), done(), h("p", "Moved away."));
+  return h("div", h("h2.title", "A question that cannot be read"), told(error ?? { message: file }), acting("Move it away", said, move), said);
+};
+
+const detailOf = (request, done) => {
+  if (request.state === "broken") return broken(request, done);
+  const { arguments: given, diff: change, filled } = request;
+  const { command } = given;
+  return h(
+    "div",
+    h("h2.title", wish(request)),
+    h("p", request.reason),
+    request.outdated && h("p.notice", "No answer counts any more: ", request.outdated),
+    request.warnings.map((each) => h("p.notice", each)),
+    isWaiting(request) && mayAct() && answering(request, done),
+    request.state !== "waiting" && h("p", h("strong", request.state), ` by ${request.answered_by}`, request.note && `: ${request.note}`),
+    section(
+      "What it would do",
+      typeof command === "string" && block(command),
+      change && diff(change),
+      argumentsOf(given, change ? IN_DIFF : ["command"]),
+    ),
+    section(
+      "Why it is asked",
+      facts(
+        ["rule", code(request.rule)],
+        ...request.actions.map((each) => ["action", code(each)]),
+        ["asked", when(request.parked_at)],
+        ["counts until", when(request.expires_at)],
+        ["session", sessionLink(request.session_id)],
+        ["defaults", Object.keys(filled).length > 0 && argumentsOf(filled)],
+        ["digest", code(request.digest)],
+      ),
+    ),
+  );
+};
+
+export const inboxPage = {
+  title: "Inbox",
+  async open({ id }, signal) {
+    const head = h("h1");
+    const { list, place, open, detail } = browse({
+      label: "Questions",
+      kind: "questions",
+      draw: drawRequest,
+      show: async (request) => detailOf(request, refresh),
+      address: (request) => (request ? `/inbox?id=${encodeURIComponent(request.id)}` : "/inbox"),
+      signal,
+    });
+    const load = async () => {
+      const { requests, broken: unread } = await get("inbox", {}, signal);
+      const items = [...requests, ...unread.map((each) => ({ agent: "?", tool: "read", actions: [each.id], ...each }))]
+        .map((each) => ({ ...each, key: each.id }))
+        .sort((one, other) => isWaiting(other) - isWaiting(one));
+      const waiting = items.filter(isWaiting).length;
+      head.textContent = waiting ? "What waits for you" : "Nothing waits for you";
+      list.set(items);
+      return items;
+    };
+    // What was just answered stays in sight with what came of it; the list alone is new.
+    const refresh = () => load().catch(() => {});
+    const items = await load();
+    const first = items.find((each) => each.id === id) ?? (innerWidth >= 1100 && items[0]);
+    if (first) await open(first);
+    const changed = async () => {
+      const now = (await load()).find((each) => each.key === list.chosen);
+      const isAnswering = detail.querySelector("[role=status] *") || detail.contains(document.activeElement);
+      if (now && !isWaiting(now) && !isAnswering) open(now);
+    };
+    on("inbox", () => changed().catch(() => {}), signal);
+    const about = items.length === 0 && h("p.quiet", "When policy asks about a call and nobody is there to answer, it waits here.");
+    return [h("div.head", head, about), place];
+  },
+};

@@ -1,0 +1,114 @@
+// What happened? Everything on record, newest first.
+import { get, on, query } from "./api.js";
+import { drawCall, fold, isCall, keyOf } from "./calls.js";
+import { button, chips, h, soon, when } from "./dom.js";
+import { show } from "./entry.js";
+import { browse } from "./list.js";
+
+const OUTCOMES = { "": "Everything", allow: "Allowed", ask: "Asked", deny: "Refused", failed: "Failed" };
+const FIELDS = {
+  agent: ["Agent", "main"],
+  tool: ["Tool", "str_replace"],
+  path: ["Path", "src/app.py"],
+  host: ["Host", "pypi.org"],
+  session: ["Session", "SES-…"],
+  ledger: ["Ledger", "ho1m"],
+  since: ["Since", "2026-11-30T08:00:00Z"],
+  until: ["Until", "2026-11-30T18:00:00Z"],
+};
+const PAGE = "200";
+
+const filterBar = (wanted, changed) => {
+  const field = ([name, [label, placeholder]]) =>
+    h("label.field", h("span", label), h("input", { name, placeholder, value: wanted[name], autocomplete: "off", spellcheck: "false" }));
+  const chip = ([outcome, label]) =>
+    h("button.chip", { type: "button", "aria-pressed": String((wanted.outcome ?? "") === outcome), onclick: () => changed({ outcome }) }, label);
+  const all = h("input", { type: "checkbox", checked: wanted.all === "yes", onchange: () => changed({ all: all.checked && "yes" }) });
+  const names = Object.keys(FIELDS);
+  const clear = button("Clear", () => changed(Object.fromEntries(names.map((name) => [name, ""]))));
+  const submitted = (event) => {
+    event.preventDefault();
+    changed(Object.fromEntries(new FormData(event.target)));
+  };
+  return h(
+    "form.filters",
+    { role: "search", onsubmit: submitted },
+    chips("Outcome", Object.entries(OUTCOMES).map(chip), h("label.check", all, "bookkeeping too")),
+    h(
+      "details.more",
+      { open: names.some((name) => wanted[name]) },
+      h("summary", "Filter"),
+      h("div.fields", Object.entries(FIELDS).map(field), h("div.acts", h("button.primary", { type: "submit" }, "Search"), clear)),
+    ),
+  );
+};
+
+export const timelinePage = {
+  title: "Timeline",
+  async open({ entry, ...wanted }, signal) {
+    const { all, ...asked } = wanted;
+    const isFiltered = Object.values(asked).some(Boolean);
+    const state = h("p.quiet.count", { role: "status" });
+    let [rows, next, isAsking] = [[], null, false];
+
+    const { list, place, open } = browse({
+      label: "What happened, newest first",
+      draw: drawCall,
+      show: (item) => show(item.ledger, item.seq, signal),
+      address: (item) => `/timeline?${query({ ...wanted, entry: item && keyOf(item) })}`,
+      more: () => older(),
+      signal,
+    });
+    const isShown = (row) => all || asked.ledger || isCall(row) || row.event_type.startsWith("NET_");
+    const take = ({ entries }, isNewer) => {
+      const seen = new Set(rows.map(keyOf));
+      const fresh = entries.filter((each) => !seen.has(keyOf(each)));
+      rows = isNewer ? [...fresh, ...rows] : [...rows, ...fresh];
+    };
+    const draw = () => list.set(fold(rows).filter(isShown));
+    const load = async () => {
+      const found = await get("timeline", { ...asked, limit: PAGE, before: next }, signal);
+      ({ next } = found);
+      take(found, false);
+      draw();
+      const { bad, searched_to: back } = found;
+      const said = list.items.length ? "" : "Nothing matches. ";
+      state.replaceChildren(said, ...(next && back ? ["Searched back to ", when(back)] : []));
+      if (bad.length) state.append(h("span.bad", ` ${bad.length} lines of the record cannot be read; Ledgers says which.`));
+    };
+    const older = async () => {
+      if (isAsking || !next) return;
+      isAsking = true;
+      const before = list.items.length;
+      // A rare thing may be far back: asked again while nothing comes, as long as one looks.
+      const again = async () => {
+        await load();
+        if (next && !signal.aborted && list.items.length === before) await again();
+      };
+      await again().catch(() => {});
+      isAsking = false;
+    };
+    const changed = (values) => {
+      history.pushState(null, "", `/timeline?${query({ ...wanted, ...values })}`);
+      dispatchEvent(new PopStateEvent("popstate"));
+    };
+    // With a filter only the server knows what matches: it is asked for the newest again.
+    const update = soon(async () => {
+      if (isFiltered) take(await get("timeline", { ...asked, limit: "50" }, signal), true);
+      if (!signal.aborted) draw();
+    });
+    const arrived = (row) => {
+      if (!isFiltered) take({ entries: [row] }, true);
+      update();
+    };
+
+    await load();
+    on("entry", arrived, signal);
+    if (entry) {
+      const [ledger, seq] = entry.split(":");
+      const item = list.items.find((each) => keyOf(each) === entry);
+      open(item ?? { ledger, seq: Number(seq), key: entry });
+    }
+    return [h("div.head", h("h1", "What happened"), filterBar(wanted, changed), state), place];
+  },
+};
