@@ -111,8 +111,6 @@ web_streams_max: Final = 64
 """Pages that follow the ledgers at once; one more is refused."""
 web_stream_events_max: Final = 2_000
 """Events that a page may be behind; then its stream ends, and it begins anew."""
-web_search_s: Final = 0.25
-"""So long one request looks through the ledgers; the next one goes on."""
 web_replayed_max: Final = 20_000
 """Recorded decisions, the newest, that a policy is tried on before it is saved."""
 

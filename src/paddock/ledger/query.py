@@ -48,6 +48,14 @@ def _paths_of(entry: Entry) -> Iterator[str]:
                 yield path
 
 
+def _hosts_of(entry: Entry) -> Iterator[str]:
+    yield str(entry.metadata.get("host", ""))
+    for action in _items(entry, "actions"):
+        head, _, target = action.partition(" ") if isinstance(action, str) else ("", "", "")
+        if head.startswith("tool:net:"):
+            yield target.rpartition(":")[0] or target
+
+
 def _items(entry: Entry, name: str) -> list[Json]:
     kept = entry.metadata.get(name)
     return cast("list[Json]", kept) if isinstance(kept, list) else []
@@ -77,10 +85,14 @@ class Filter(Struct, frozen=True):
     until: float | None = None
     path: str | None = None
     without: str | None = None  # an event type that is left out
+    tool: str | None = None
+    host: str | None = None
+    outcome: str | None = None  # as decided, or `error` where it failed
 
     def matches(self, stored: StoredEntry) -> bool:
         entry = stored.entry
-        calls = (None, entry.call_id, entry.metadata.get("client_call"))
+        metadata = entry.metadata
+        calls = (None, entry.call_id, metadata.get("client_call"))
         return (
             self.event_type in {None, entry.event_type}
             and entry.event_type != self.without
@@ -91,6 +103,9 @@ class Filter(Struct, frozen=True):
             and (self.since is None or stored.timestamp >= _bound(self.since))
             and (self.until is None or stored.timestamp <= _bound(self.until))
             and (self.path is None or names_path(entry, self.path))
+            and self.tool in (None, metadata.get("tool"))
+            and self.outcome in (None, entry.decision, *map(metadata.get, ("outcome", "status")))
+            and (self.host is None or self.host in _hosts_of(entry))
         )
 
     def keys(self) -> dict[str, bytes]:
@@ -98,8 +113,12 @@ class Filter(Struct, frozen=True):
         return {kind: encode_text(text)[1:-1] for kind, text in wanted.items() if text is not None}
 
     def needles(self) -> list[bytes]:
-        path = b"" if self.path is None else encode_text(self.path)[1:-1]
-        return [path, *(b'%b"%b"' % (_FIELDS[kind][1], text) for kind, text in self.keys().items())]
+        texts = filter(None, (self.path, self.tool, self.host, self.outcome))
+        given = [encode_text(text)[1:-1] for text in texts]
+        return [
+            *given,
+            *(b'%b"%b"' % (_FIELDS[kind][1], text) for kind, text in self.keys().items()),
+        ]
 
     def span(self) -> dict[str, bytes]:
         bounds = {"since": self.since, "until": self.until}
@@ -125,9 +144,10 @@ class Rows(Struct, frozen=True):
     unfinished_bytes: int
 
 
-def query(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
+def query(path: str, wanted: Filter, *, last: int | None = None, before: int | None = None) -> Rows:
+    """The newest so many; `before`: of those that have a smaller number."""
     with closing(LedgerSearch(path)) as search:
-        return search.query(wanted, last=last)
+        return search.query(wanted, last=last, before=before)
 
 
 def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
@@ -149,21 +169,24 @@ class LedgerSearch:
             self._index.close()
         self._reader.close()
 
-    def query(self, wanted: Filter, *, last: int | None = None) -> Rows:
+    def query(self, wanted: Filter, *, last: int | None = None, before: int | None = None) -> Rows:
         reader = self._reader
         if not reader.keep_up():
             raise replaced_error(reader.path)
         size = reader.size()
         end = reader.whole_bytes(size)
+        place = end if before is None else _place_of(reader, before, end)
         if (wanted.keys() or wanted.span()) and not self._is_short(size):
             from paddock.ledger.index import Index, StaleIndexError  # noqa: PLC0415 - it loads SQLite
 
             self._index = self._index or Index(LedgerPaths(reader.path))
             try:
-                return _collect(self._indexed(self._index, wanted, end), wanted, last, size - end)
+                lines = self._indexed(self._index, wanted, end)
+                older = (row for row in lines if row[0] < place)
+                return _collect(older, wanted, last, size - end)
             except StaleIndexError:
                 self._index.remove()
-        return _collect(reader.lines_backwards(end), wanted, last, size - end)
+        return _collect(reader.lines_backwards(place), wanted, last, size - end)
 
     def _is_short(self, size: int) -> bool:
         is_small = self._index is None and size <= limits.ledger_unindexed_bytes_max
@@ -225,27 +248,25 @@ _NUMBER: Final = lazy_pattern(rb',"seq":(0|[1-9]\d{0,15}),"prev":"[0-9a-f]{64}"\
 _NUMBER_BYTES: Final = 120
 
 
-def find_numbered(path: str, seq: int) -> StoredEntry | None:
-    """The entry of this number, by halves; line by line where a line on the way has no number."""
-    with LedgerReader(path) as reader:
-        begin, end = 0, reader.whole_bytes(reader.size())
-        while begin < end:
-            middle = reader.whole_bytes((begin + end) // 2)
-            if middle <= begin:
-                break
-            _, line = next(reader.lines_backwards(middle))
+def _place_of(reader: LedgerReader, seq: int, end: int) -> int:
+    """Where the entries from this number on begin, found by halves."""
+    begin = 0
+    while begin < end:
+        middle = reader.whole_bytes((begin + end) // 2)
+        middle = end if middle <= begin else middle
+        for offset, line in reader.lines_backwards(middle, begin):
             found = _NUMBER.search(line, max(0, len(line) - _NUMBER_BYTES))
-            if found is None:
-                begin, end = 0, reader.whole_bytes(reader.size())
+            if found is not None:
+                begin, end = (middle, end) if int(found[1]) < seq else (begin, offset)
                 break
-            if int(found[1]) < seq:
-                begin = middle
-            else:
-                end = middle
-        needle = b',"seq":%d,"prev":"' % seq
-        rows = _parsed(reader.lines_backwards(end, begin), lambda line: needle in line)
-        found = (row for row in rows if isinstance(row, StoredEntry) and row.seq == seq)
-        return next(found, None)
+        else:
+            begin = middle
+    return end
+
+
+def find_numbered(path: str, seq: int) -> StoredEntry | None:
+    found = query(path, Filter(), last=1, before=seq + 1).entries
+    return found[0] if found and found[0].seq == seq else None
 
 
 def find_decided(

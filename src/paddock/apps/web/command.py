@@ -31,12 +31,12 @@ def _serve(options: Options, console: Console) -> int:
             where="--allow-remote",
             hint="the name by which your reverse proxy, which ends TLS, is reached",
         )
-    desk, codes = Desk(find_site(options, console)), Codes(time.monotonic)
+    desk, codes = Desk(find_site(options, console), options.read_only), Codes(time.monotonic)
     listening = server.listen(options.port)
     number = listening[0].getsockname()[1]
     origin = f"http://{server.name_here()}:{number}" if remote is None else f"https://{remote}"
     hub = Hub(desk)
-    app = server.make_app(desk, codes, origin, hub, reads_only=options.read_only)
+    app = server.make_app(desk, codes, origin, hub)
     address = f"{origin}/#code={codes.new()}"
     if options.json:
         console.write_json({"url": address, "port": number, "read_only": options.read_only})

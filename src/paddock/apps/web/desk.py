@@ -14,11 +14,14 @@ from paddock.assembly.project import PlaneSite, Project, read_project
 from paddock.errors import (
     ApprovalExpiredError,
     ConfigError,
+    LedgerDamagedError,
     PaddockError,
     PermissionDeniedError,
     UsageError,
 )
 from paddock.ledger.format.lines import StoredEntry
+from paddock.ledger.query import BadRow
+from paddock.ledger.read import stands
 from paddock.plane.layout import LedgerName
 from paddock.values import entries
 from paddock.values.calls import Json
@@ -30,6 +33,8 @@ _METADATA_CHARS_MAX: Final = 8_000
 
 class Desk(Struct, frozen=True):
     site: PlaneSite
+    reads_only: bool
+    """Whether whoever asks may look alone."""
 
     def project(self) -> Project:
         """As it is now, for a look: nothing is made, and nothing recorded."""
@@ -46,6 +51,12 @@ class Desk(Struct, frozen=True):
     def ledgers(self) -> Mapping[LedgerName, Path]:
         paths = self.site.layout.ledger_paths()
         return {name: paths[name] for name in NAMES}
+
+    def require_ledger(self, name: LedgerName) -> Path:
+        path = self.ledgers()[name]
+        if not stands(path):
+            raise HttpRefusal(404, "web.unknown", f"the ledger {name} does not exist yet")
+        return path
 
 
 def entry_json(ledger: str, stored: StoredEntry) -> dict[str, Json]:
@@ -120,6 +131,11 @@ _STATUSES: Final[tuple[tuple[type[PaddockError], int], ...]] = (
     (ApprovalExpiredError, 409),
     (ConfigError, 409),
 )
+
+
+def damage_of(bad: BadRow) -> LedgerDamagedError:
+    said = f"byte {bad.offset_bytes} holds no entry: {bad.fault}: {bad.detail}"
+    return LedgerDamagedError(said, hint="paddock ledger verify")
 
 
 def error_json(error: PaddockError | HttpRefusal) -> dict[str, Json]:

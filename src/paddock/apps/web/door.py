@@ -14,10 +14,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddock import limits
-from paddock.apps.web.desk import HttpRefusal, refused
+from paddock.apps.web.desk import Desk, HttpRefusal, refused
 from paddock.plane import tokens
-from paddock.plane.environment import Environment
-from paddock.plane.layout import PlaneLayout
 
 FOLDER: Final = "web"
 ACTING: Final = "acting"
@@ -65,11 +63,8 @@ def _digest(text: str) -> bytes:
 class Bearers(Struct, frozen=True):
     """Tokens of pages, and those of programs, which are files: a replaced one is refused."""
 
-    layout: PlaneLayout
-    environment: Environment
+    desk: Desk
     codes: Codes
-    reads_only: bool
-    """Whether everybody here only reads."""
 
     def require(self, headers: Headers) -> bool:
         """Return whether the bearer only reads. Raises: HttpRefusal; ConfigError, HostError."""
@@ -78,13 +73,14 @@ class Bearers(Struct, frozen=True):
         if scheme.lower() == "bearer" and token:
             is_only = self.codes.find(token)
             if is_only is None:
-                found = tokens.find_bearer(self.layout, self.environment, token, FOLDER)
+                site = self.desk.site
+                found = tokens.find_bearer(site.layout, site.environment, token, FOLDER)
                 is_only = None if found.agent is None else found.agent != ACTING
         if is_only is None:
             raise HttpRefusal(
                 401, "web.token", "no token, or an old one", "open a new link: paddock web"
             )
-        return is_only or self.reads_only
+        return is_only or self.desk.reads_only
 
 
 # Threat (DNS rebinding): a page in the person's browser, under a name that its owner lets point

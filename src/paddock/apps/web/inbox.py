@@ -1,119 +1,85 @@
 """What waits for an answer, and answering it: by the door that the record names."""
 
+from collections.abc import Iterator
+
 from paddock.apps.web.desk import Desk, HttpRefusal
-from paddock.apps.web.policy import Candidate, replayed
+from paddock.apps.web.policy import replayed
 from paddock.assembly import granting
 from paddock.assembly.approvals import open_inbox, read_answers
 from paddock.assembly.project import Project
+from paddock.assembly.questions import Candidate
 from paddock.errors import ApprovalExpiredError
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.parked import Parked
-from paddock.text.json import Strict
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 
 
-class InboxAsked(Strict, frozen=True):
-    pass
-
-
-class AnswerAsked(Strict, frozen=True):
-    id: str
-    digest: str
-    """Of the request as it was shown; empty for one that does not load."""
-
-
-class GrantAsked(AnswerAsked, frozen=True):
-    resume: bool = False
-
-
-class RefusalAsked(AnswerAsked, frozen=True):
-    note: str = ""
-
-
-class AlwaysAsked(AnswerAsked, frozen=True):
-    confirm: str = ""
-    """Of the policy as the review showed it; empty: to be shown it."""
-
-
-def open_requests(project: Project) -> list[dict[str, Json]]:
+def requests_json(project: Project) -> Iterator[dict[str, Json]]:
     found = open_inbox(project).list_all()
     answers = read_answers(project, [each.id for each in found]) if found else None
-    return [
-        _summary(each, granting.find_outdated(project, each, answers), is_whole=False)
-        for each in found
-    ]
+    for each in found:
+        outdated = granting.find_outdated(project, each, answers)
+        yield _shown(each) | {"outdated": "" if outdated is None else outdated.why}
 
 
-def show(desk: Desk, asked: InboxAsked) -> dict[str, Json]:
-    project = desk.project()
-    inbox = open_inbox(project)
-    found = inbox.list_all()
-    answers = read_answers(project, [each.id for each in found]) if found else None
-    rows = [_summary(each, granting.find_outdated(project, each, answers)) for each in found]
-    broken: list[Json] = [each.summary() for each in inbox.list_broken()]
-    return {"requests": list[Json](rows), "broken": broken}
-
-
-def _summary(
-    parked: Parked, outdated: granting.Outdated | None = None, *, is_whole: bool = True
-) -> dict[str, Json]:
-    row = {**parked.summary(), "outdated": "" if outdated is None else outdated.why}
-    if not is_whole:
-        return row
+def _shown(parked: Parked) -> dict[str, Json]:
     request = parked.request
-    arguments = {"arguments": dict(request.arguments), "filled": dict(request.filled)}
-    return {**row, **arguments, "diff": request.diff}
+    given = {"arguments": dict(request.arguments), "filled": dict(request.filled)}
+    return {**parked.summary(), **given, "diff": request.diff}
 
 
-def grant(desk: Desk, asked: GrantAsked) -> dict[str, Json]:
+def show(desk: Desk) -> dict[str, Json]:
+    project = desk.project()
+    broken: list[Json] = [each.summary() for each in open_inbox(project).list_broken()]
+    return {"requests": list[Json](requests_json(project)), "broken": broken}
+
+
+# `digest` is of the request as it was shown: an answer is to that one and no other.
+
+
+def grant(desk: Desk, *, id_: str, digest: str, resume: bool = False) -> dict[str, Json]:
     project = desk.opened()
-    parked = _require_waiting(open_inbox(project), asked)
+    parked = _require_waiting(open_inbox(project), id_, digest)
     # What a command left is committed at once: it does not run again.
-    if not asked.resume and parked.changes is None:
-        granted = granting.grant(project, asked.id, desk.by)
-        return {"status": "ok", "request": _summary(granted), "result": None}
-    granted = granting.grant_here(project, asked.id, desk.by)
+    if not resume and parked.changes is None:
+        granted = granting.grant(project, id_, desk.by)
+        return {"status": "ok", "request": _shown(granted), "result": None}
+    granted = granting.grant_here(project, id_, desk.by)
     result = granting.resume(project, granted)
-    return {"status": "ok", "request": _summary(granted), "result": result.as_json()}
+    return {"status": "ok", "request": _shown(granted), "result": result.as_json()}
 
 
-def refuse(desk: Desk, asked: RefusalAsked) -> dict[str, Json]:
-    project = desk.opened()
-    inbox = open_inbox(project)
-    if not asked.digest:
-        moved_to = inbox.set_aside(asked.id)
+def refuse(desk: Desk, *, id_: str, digest: str, note: str = "") -> dict[str, Json]:
+    """An empty digest is of a request that does not load: it is moved away."""
+    inbox = open_inbox(desk.opened())
+    if not digest:
+        moved_to = inbox.set_aside(id_)
         if moved_to is None:
             raise HttpRefusal(400, "args.invalid", "it loads: name the digest that was shown")
         return {"status": "ok", "request": None, "moved_to": str(moved_to)}
-    seen = _require_waiting(inbox, asked)
-    refused = inbox.refuse(asked.id, desk.by, asked.note, seen)
-    return {"status": "ok", "request": _summary(refused)}
+    seen = _require_waiting(inbox, id_, digest)
+    return {"status": "ok", "request": _shown(inbox.refuse(id_, desk.by, note, seen))}
 
 
-def allow_always(desk: Desk, asked: AlwaysAsked) -> dict[str, Json]:
+def allow_always(desk: Desk, *, id_: str, digest: str, confirm: str = "") -> dict[str, Json]:
     """Show the rule and what it would have changed; and, asked a second time, save and trust it.
 
     Threat: a policy that has changed between the two, so that another rule comes of the yes: it is
     bound to a digest of the whole file as it was shown.
     """
     project = desk.opened()
-    parked = _require_waiting(open_inbox(project), asked)
+    parked = _require_waiting(open_inbox(project), id_, digest)
     outdated = granting.find_outdated(project, parked)
     if outdated is not None and (outdated.bars_rule or parked.changes is not None):
         raise granting.expired_by(parked, outdated)
     review = granting.review_always(project, parked)
-    confirm = digest_of(review.always.content)
-    if not asked.confirm:
-        candidate = Candidate(review.file.name, review.always.content, project.files)
-        return {
-            "status": "review",
-            "file": str(review.file),
-            "addition": review.always.addition,
-            "confirm": confirm,
-            "replay": replayed(project, candidate),
-        }
-    if asked.confirm != confirm:
+    content, shown = review.always.content, digest_of(review.always.content)
+    if not confirm:
+        replay = replayed(project, Candidate(review.file.name, content, project.files))
+        said: dict[str, Json] = {"file": str(review.file), "addition": review.always.addition}
+        return {"status": "review", **said, "confirm": shown, "replay": replay}
+    if confirm != shown:
         raise HttpRefusal(409, "web.changed", "the policy has changed since the rule was shown")
     if parked.changes is None:
         granting.save_always(project, review, desk.by)
@@ -122,10 +88,10 @@ def allow_always(desk: Desk, asked: AlwaysAsked) -> dict[str, Json]:
     return {"status": "ok", "saved": result.refusal is None, "result": result.as_json()}
 
 
-def _require_waiting(inbox: Inbox, asked: AnswerAsked) -> Parked:
-    """The request as it was shown. Of two answers at once one counts: see `Inbox.grant`."""
-    parked = inbox.find(asked.id)
-    if parked.state != "waiting" or parked.request.digest != asked.digest:
+def _require_waiting(inbox: Inbox, id_: str, digest: str) -> Parked:
+    """Find the request as it was shown. Of two answers at once one counts: see `Inbox.grant`."""
+    parked = inbox.find(id_)
+    if parked.state != "waiting" or parked.request.digest != digest:
         who = f" by {parked.answered_by}" if parked.answered_by else ""
         said = f"the request was answered meanwhile: {parked.state}{who}"
         raise ApprovalExpiredError(said, hint="what stands there now counts")

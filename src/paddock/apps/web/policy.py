@@ -4,7 +4,10 @@ What the questions answer changes nothing. What is saved is trusted by the diges
 the text that was shown, and asked about twice.
 """
 
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
+from typing import Final
 
 from paddock import limits
 from paddock.apps.web.desk import Desk, HttpRefusal, error_json
@@ -20,60 +23,30 @@ from paddock.assembly.questions import (
 )
 from paddock.errors import ConfigError, PaddockError
 from paddock.ledger.query import Filter
-from paddock.plane.agents import AgentStore
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, own_policy_path, read_policy_files
 from paddock.policy.engine import Policy
-from paddock.policy.questions import explain as explained
+from paddock.policy.questions.explain import explain
 from paddock.policy.questions.flip import Always
 from paddock.policy.questions.lint import lint, run_examples
 from paddock.policy.questions.replay import replay
 from paddock.policy.rules import parse_action
 from paddock.text.changes import unified_diff
-from paddock.text.json import Strict
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 
-_DIFF_LINES_MAX = 2_000
+_DIFF_LINES_MAX: Final = 2_000
 
 
-class PolicyAsked(Strict, frozen=True):
-    pass
-
-
-class TextAsked(Strict, frozen=True):
-    text: str
-
-
-class ActionAsked(Strict, frozen=True):
-    action: str
-    agent: str | None = None
-    text: str | None = None
-    """None: the policy in force."""
-
-
-class SaveAsked(Strict, frozen=True):
-    text: str
-    before: str
-    """The digest of the file as it was read; empty where there was none."""
-    confirm: str = ""
-    """As the review gave it; empty: to be shown it."""
-
-
-def show(desk: Desk, asked: PolicyAsked) -> dict[str, Json]:
+def show(desk: Desk) -> dict[str, Json]:
     files = _files(desk)
     own, user = files.project, files.user
-    found: dict[str, Json] = {
-        "file": str(own_policy_path(desk.site.root)),
-        "text": "" if own is None else own.content.decode("utf-8", "replace"),
-        "digest": "" if own is None else own.digest,
-        "exists": own is not None,
-        "trusted": own is not None and own.trusted,
-        "reason": "" if own is None else own.reason,
-        "user_file": "" if user is None else str(user.path),
-        "agents": [],
-        "profiles": [],
-    }
+    found: dict[str, Json] = {"file": str(own_policy_path(desk.site.root)), "text": ""}
+    found |= {"digest": "", "exists": own is not None, "trusted": False, "reason": ""}
+    found |= {"agents": [], "profiles": [], "user_file": "" if user is None else str(user.path)}
+    if own is not None:
+        found |= {"text": own.content.decode("utf-8", "replace"), "digest": own.digest}
+        found |= {"trusted": own.trusted, "reason": own.reason}
     try:
         project = desk.project()
         found["agents"] = sorted({*project.agents.names(), project.default_agent})
@@ -84,49 +57,44 @@ def show(desk: Desk, asked: PolicyAsked) -> dict[str, Json]:
     return found
 
 
-def lint_text(desk: Desk, asked: TextAsked) -> dict[str, Json]:
-    try:
-        found = lint(_policy(_candidate(desk, asked.text)), ())
-    except ConfigError as error:
-        return {"error": error_json(error)}
-    return {"findings": [each.as_json() for each in found]}
+def _of_text(
+    answer: Callable[[Desk, Candidate], dict[str, Json]],
+) -> Callable[..., dict[str, Json]]:
+    """What is asked about a text as it is typed: that it does not load is an answer, too."""
 
-
-def test_text(desk: Desk, asked: TextAsked) -> dict[str, Json]:
-    try:
-        results = run_examples(_policy(_candidate(desk, asked.text)))
-    except ConfigError as error:
-        return {"error": error_json(error)}
-    failed = sum(not each.holds for each in results)
-    rows: list[Json] = [each.as_json() for each in results]
-    return {"passed": len(results) - failed, "failed": failed, "examples": rows}
-
-
-def explain_action(desk: Desk, asked: ActionAsked) -> dict[str, Json]:
-    action = parse_action(asked.action)
-    policy, chain = judged(desk.project(), asked.agent)
-    if asked.text is not None:
+    def answered(desk: Desk, *, text: str) -> dict[str, Json]:
         try:
-            candidate = _candidate(desk, asked.text)
-            policy = candidate.policy(policy.plane_kind, policy.planes_below)
+            return answer(desk, _candidate(desk, text))
         except ConfigError as error:
             return {"error": error_json(error)}
-    told = explained.explain(policy, chain, action)
-    return {**told.as_json(), "text": told.render()}
+
+    return answered
 
 
-def diff_text(desk: Desk, asked: TextAsked) -> dict[str, Json]:
-    try:
-        return _compared(desk, _candidate(desk, asked.text))
-    except ConfigError as error:
-        return {"error": error_json(error)}
+@_of_text
+def lint_text(desk: Desk, candidate: Candidate) -> dict[str, Json]:
+    return {"findings": [each.as_json() for each in lint(_policy(candidate), ())]}
 
 
-def replay_text(desk: Desk, asked: TextAsked) -> dict[str, Json]:
-    try:
-        return replayed(desk.project(), _candidate(desk, asked.text))
-    except ConfigError as error:
-        return {"error": error_json(error)}
+@_of_text
+def test_text(desk: Desk, candidate: Candidate) -> dict[str, Json]:
+    results = run_examples(_policy(candidate))
+    failed, rows = sum(not each.holds for each in results), [each.as_json() for each in results]
+    return {"passed": len(results) - failed, "failed": failed, "examples": list[Json](rows)}
+
+
+@_of_text
+def diff_text(desk: Desk, candidate: Candidate) -> dict[str, Json]:
+    own = candidate.files.project
+    old = Candidate(candidate.name, b"" if own is None else own.content, candidate.files)
+    find = partial(read_agents, desk.site.root, desk.site.environment)
+    report = compare(old, candidate, find, desk.ledgers()[LedgerName.HO1M])
+    return {**report.as_json(), "text": report.render()}
+
+
+@_of_text
+def replay_text(desk: Desk, candidate: Candidate) -> dict[str, Json]:
+    return replayed(desk.project(), candidate)
 
 
 def replayed(project: Project, candidate: Candidate) -> dict[str, Json]:
@@ -137,36 +105,47 @@ def replayed(project: Project, candidate: Candidate) -> dict[str, Json]:
     return {**report.as_json(), "text": report.render()}
 
 
-def save(desk: Desk, asked: SaveAsked) -> dict[str, Json]:
+def explain_action(
+    desk: Desk, *, action: str, agent: str | None = None, text: str | None = None
+) -> dict[str, Json]:
+    """`text` None: by the policy in force."""
+    asked = parse_action(action)
+    policy, chain = judged(desk.project(), agent)
+    if text is not None:
+        try:
+            candidate = _candidate(desk, text)
+            policy = candidate.policy(policy.plane_kind, policy.planes_below)
+        except ConfigError as error:
+            return {"error": error_json(error)}
+    told = explain(policy, chain, asked)
+    return {**told.as_json(), "text": told.render()}
+
+
+def save(desk: Desk, *, text: str, before: str, confirm: str = "") -> dict[str, Json]:
     """Show what saving does; and, asked a second time, write and trust exactly that text.
+
+    `before` is the digest of the file as it was read, empty where there was none; `confirm` as
+    the review gave it.
 
     Threat: a file that changed between the two, or another text with the yes to the first one.
     """
-    files = _files(desk)
-    before = None if files.project is None else files.project.content
-    candidate = _candidate(desk, asked.text)
-    if asked.before != ("" if before is None else digest_of(before)):
+    candidate = _candidate(desk, text)
+    own = candidate.files.project
+    if before != ("" if own is None else own.digest):
         raise HttpRefusal(409, "web.changed", "the policy has changed since it was read")
-    project, policy = desk.opened(), _policy(candidate)
-    agents = plan_agents(
-        policy, read_agents(project.root, project.environment), project.root.path, candidate.name
-    )
-    confirm = digest_of(asked.before.encode() + b"\n" + candidate.content)
-    if not asked.confirm:
-        diff = unified_diff(before or b"", candidate.content, candidate.name, _DIFF_LINES_MAX)
-        return {
-            "status": "review",
-            "confirm": confirm,
-            "diff": diff,
-            "effect": _compared(desk, candidate)["text"],
-            "agents": str(agents),
-            "findings": [each.as_json() for each in lint(policy, ())],
-            "replay": replayed(project, candidate),
-        }
-    if asked.confirm != confirm:
+    project, policy, there = desk.opened(), _policy(candidate), None if own is None else own.content
+    agents = plan_agents(policy, project.agents, project.root.path, candidate.name)
+    shown = digest_of(before.encode() + b"\n" + candidate.content)
+    if not confirm:
+        diff = unified_diff(there or b"", candidate.content, candidate.name, _DIFF_LINES_MAX)
+        asked = {"confirm": shown, "diff": diff, "agents": str(agents)}
+        effect, found = diff_text(desk, text=text)["text"], lint_text(desk, text=text)["findings"]
+        replay = replayed(project, candidate)
+        return {"status": "review", **asked, "effect": effect, "findings": found, "replay": replay}
+    if confirm != shown:
         raise HttpRefusal(409, "web.changed", "this is not the text that was shown")
-    file = own_policy_path(project.root)
-    save_rule(project, RuleReview(file, before, Always("", candidate.content)), desk.by)
+    review = RuleReview(own_policy_path(project.root), there, Always("", candidate.content))
+    save_rule(project, review, desk.by)
     apply_agents(desk.opened(), agents)
     return {"status": "ok", "digest": digest_of(candidate.content)}
 
@@ -184,14 +163,3 @@ def _candidate(desk: Desk, text: str) -> Candidate:
 
 def _policy(candidate: Candidate) -> Policy:
     return candidate.policy(candidate.files.kind, candidate.files.planes_below)
-
-
-def _compared(desk: Desk, candidate: Candidate) -> dict[str, Json]:
-    own = candidate.files.project
-    old = Candidate(candidate.name, b"" if own is None else own.content, candidate.files)
-
-    def find() -> AgentStore:
-        return read_agents(desk.site.root, desk.site.environment)
-
-    report = compare(old, candidate, find, desk.ledgers()[LedgerName.HO1M])
-    return {**report.as_json(), "text": report.render()}

@@ -10,13 +10,15 @@ import traceback
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
 import uvicorn
-from msgspec import ValidationError, convert
+from msgspec import Struct, ValidationError, convert, defstruct
+from msgspec.structs import asdict, replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -30,11 +32,12 @@ from paddock.apps.web import inbox, ledgers, policy, timeline, work
 from paddock.apps.web.desk import Desk, HttpRefusal, json_response, refused
 from paddock.apps.web.door import Bearers, Codes, Gate
 from paddock.apps.web.stream import Hub
-from paddock.errors import HostError, PaddockError
+from paddock.errors import HostError, PaddockError, UsageError
 from paddock.text.json import BrokenJsonError, Strict, read_json
 from paddock.values.calls import Json
 
-Work = Callable[[Desk, Any], Json | Response]
+Work = Callable[..., dict[str, Json] | Response]
+"""Of a desk, and of what a request says: each by its name, which may end in a `_` here."""
 
 
 class Endpoint(NamedTuple):
@@ -42,9 +45,14 @@ class Endpoint(NamedTuple):
     work: Work
     acts: bool = False
 
-    @property
-    def asked(self) -> Any:
-        return self.work.__annotations__["asked"]
+    def asked(self) -> type[Struct]:
+        _, *given = signature(self.work).parameters.values()
+        members: list[Any] = [
+            (each.name, each.annotation, *([] if each.default is each.empty else [each.default]))
+            for each in given
+        ]
+        names = {name: name.rstrip("_") for name, *_ in members}
+        return defstruct("Asked", members, rename=names, forbid_unknown_fields=True)
 
 
 ENDPOINTS: Final[Mapping[str, Endpoint]] = {
@@ -59,7 +67,7 @@ ENDPOINTS: Final[Mapping[str, Endpoint]] = {
     "/api/files": Endpoint("GET", work.list_files),
     "/api/diff": Endpoint("GET", work.show_diff),
     "/api/undo": Endpoint("POST", work.undo, acts=True),
-    "/api/sessions": Endpoint("GET", work.list_sessions_of),
+    "/api/sessions": Endpoint("GET", work.list_recorded),
     "/api/session": Endpoint("GET", work.show_session),
     "/api/session/resume": Endpoint("POST", work.resume, acts=True),
     "/api/policy": Endpoint("GET", policy.show),
@@ -90,33 +98,34 @@ class _Code(Strict, frozen=True):
     code: str
 
 
-def make_app(desk: Desk, codes: Codes, origin: str, hub: Hub, *, reads_only: bool) -> Gate:
-    bearers = Bearers(desk.site.layout, desk.site.environment, codes, reads_only)
+def make_app(desk: Desk, codes: Codes, origin: str, hub: Hub) -> Gate:
+    """`desk` may only be read from: then nobody acts here, by whatever token."""
+    bearers = Bearers(desk, codes)
 
     async def exchange(request: Request) -> Response:
         given = _converted(await _body(request), _Code, strict=True)
-        token = codes.exchange(given.code, reads_only=reads_only)
-        return json_response({"token": token, "read_only": reads_only})
+        token = codes.exchange(given.code, reads_only=desk.reads_only)
+        return json_response({"token": token, "read_only": desk.reads_only})
 
     async def stream(request: Request) -> Response:
         await anyio.to_thread.run_sync(bearers.require, request.headers)
         return _Stream(hub)
 
-    async def answer(request: Request) -> Response:
-        endpoint = ENDPOINTS[request.url.path]
+    async def answer(endpoint: Endpoint, kind: type[Struct], request: Request) -> Response:
         is_only = await anyio.to_thread.run_sync(bearers.require, request.headers)
         if endpoint.acts and is_only:
             raise HttpRefusal(403, "web.read_only", "this token only reads, and this acts")
         is_post = endpoint.method == "POST"
         given = await _body(request) if is_post else _query(request)
-        asked = _converted(given, endpoint.asked, strict=is_post)
-        now = {"read_only": is_only} if endpoint.work is timeline.show_now else {}
-        found = await anyio.to_thread.run_sync(partial(endpoint.work, desk, asked))
-        return found if isinstance(found, Response) else json_response({**found, **now})
+        asked = asdict(_converted(given, kind, strict=is_post))
+        work = partial(endpoint.work, replace(desk, reads_only=is_only), **asked)
+        found = await anyio.to_thread.run_sync(work)
+        return found if isinstance(found, Response) else json_response(found)
 
     routes = [Route("/api/exchange", exchange, methods=["POST"])]
     routes += [Route("/api/stream", stream, methods=["GET"])]
-    routes += [Route(path, answer, methods=[each.method]) for path, each in ENDPOINTS.items()]
+    for path, each in ENDPOINTS.items():
+        routes.append(Route(path, partial(answer, each, each.asked()), methods=[each.method]))
     routes += [Route(f"/{page}", partial(_file, _STATIC / "index.html")) for page in PAGES]
     # Threat: no path is ever joined to what was asked for; each file has a route of its own.
     files = {f"/static/{path.name}": path for path in _STATIC.iterdir()}
@@ -239,39 +248,41 @@ def serve(app: Gate, hub: Hub, listening: list[socket.socket]) -> None:
 
 
 _TRIES: Final = 20
+_PORT_MAX: Final = 65_535
 
 
 def listen(port: int) -> list[socket.socket]:
-    """Listen on the port of this machine's both loopback addresses. Raises: HostError.
+    """Listen on the port of this machine's both loopback addresses. Raises: UsageError, HostError.
 
     Threat: browsers try `::1` first for a name below localhost. Who listens there on our port,
     an agent's own server maybe, would be sent the page's address with its code.
     """
-    for _ in range(_TRIES):
-        held: list[socket.socket] = []
+    if not 0 <= port <= _PORT_MAX:
+        raise UsageError(f"{port} is no port", where="--port", hint="0 is any that is free")
+    for number in (port,) if port else (0,) * _TRIES:
+        first = _listen("127.0.0.1", number)
         try:
-            held.append(socket.create_server(("127.0.0.1", port)))
-            if _has_ipv6():
-                number = held[0].getsockname()[1]
-                held.append(socket.create_server(("::1", number), family=socket.AF_INET6))
-        except (OSError, OverflowError) as error:
-            for each in held:
-                each.close()
-            if port == 0 and isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-                continue
-            why = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
-            hint = "choose another port, or 0 for any that is free"
-            raise HostError(f"port {port} cannot be listened on: {why}", hint=hint) from error
-        return held
-    raise HostError("no free port was found on both loopback addresses")
+            return [first, _listen("::1", first.getsockname()[1])]
+        except OSError as error:
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                return [first]  # this host has no IPv6
+            first.close()
+    raise _not_listening(port, os.strerror(errno.EADDRINUSE))
 
 
-def _has_ipv6() -> bool:
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        return False
-    return True
+        return socket.create_server((address, port), family=family)
+    except OSError as error:
+        if family is socket.AF_INET6:
+            raise
+        raise _not_listening(port, os.strerror(error.errno or 0)) from error
+
+
+def _not_listening(port: int, why: str) -> HostError:
+    hint = "choose another port, or 0 for any that is free"
+    return HostError(f"port {port} cannot be listened on: {why}", hint=hint)
 
 
 def name_here() -> str:

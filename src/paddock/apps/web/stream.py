@@ -1,63 +1,60 @@
 """New entries of every ledger, and what waits, to each page that is open: server-sent events.
 
-One thread a ledger follows its tail, whatever the number of pages. The event loop hands on: a
-page that reads too slowly is let go, and begins anew.
+One thread looks at the ledgers, whatever the number of pages; the event loop hands on. A page
+that reads too slowly is let go, and begins anew.
 """
 
 import asyncio
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from starlette.types import Message, Receive, Scope, Send
 
 from paddock import limits
-from paddock.apps.web.desk import Desk, HttpRefusal, error_json, refused, row_json
+from paddock.apps.web.desk import Desk, HttpRefusal, damage_of, error_json, refused, row_json
 from paddock.assembly.approvals import open_inbox
 from paddock.errors import PaddockError
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query
-from paddock.ledger.read import follow, stands
+from paddock.ledger.read import stands
 from paddock.plane.layout import LedgerName
-from paddock.text.json import compact_json
 from paddock.values.calls import Json
 
 _POLL_S: Final = 0.05
-_INBOX_POLL_S: Final = 0.25
+_INBOX_POLLS: Final = 100
+"""Of so many looks one is at the inbox, whatever is new: requests expire in silence."""
 _ALIVE_S: Final = 15
-_NEW_ENTRIES_MAX: Final = 1_000
-"""Of a ledger that was made after us: so many of its first entries are sent."""
+_FIRST_LOOK: Final = 32
+_Stamp = tuple[int, int] | None
 
 
 class Hub:
-    """Owned by the event loop's thread, but for what says otherwise."""
+    """Owned by the event loop's thread, but for `_look` and what it calls."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = threading.Event()
         self._queues: set[asyncio.Queue[bytes | None]] = set()
-        self._threads: list[threading.Thread] = []
-        self._seen: dict[str, Json] = {}
-        self._damaged: dict[str, bytes] = {}
-        self._waiting = _event("inbox", {"waiting": []})
+        self._stamps: dict[LedgerName, _Stamp] = {}
+        self._seen: dict[LedgerName, int] = {}
+        self._last: dict[str, bytes] = {}
+        """Events that hold until another one of their name comes: for a page that comes later."""
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Return once each ledger is followed from its end."""
+        """Return once it is known up to where the ledgers are old."""
         self._loop = asyncio.get_running_loop()
-        ready: list[threading.Event] = []
         for name, path in self._desk.ledgers().items():
-            ready.append(threading.Event())
-            self._run(self._follow, name, path, ready[-1])
-        self._run(self._watch_inbox)
-        for each in ready:
-            each.wait()
+            self._look_at(name, path)
+        threading.Thread(target=self._look, name="paddock-web", daemon=True).start()
 
     def stop(self) -> None:
         """End every stream. From any thread, and from a signal's handler."""
         self._ended.set()
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._send, None)
+        self._post(None, "")
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One page's stream, until either side ends it."""
@@ -72,96 +69,95 @@ class Hub:
         try:
             headers = [(b"content-type", b"text/event-stream")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            first = [_event("hello", {"seen": dict(self._seen)}), self._waiting]
-            await _send_part(send, b"".join((*first, *self._damaged.values())))
-            await self._hand_on(queue, gone, send)
+            hello = _event("hello", {"seen": {**self._seen}})
+            await _send_part(send, b"".join((hello, *self._last.values())))
+            while queue in self._queues and not self._ended.is_set():
+                event = asyncio.ensure_future(queue.get())
+                waiting = {event, gone}
+                await asyncio.wait(waiting, timeout=_ALIVE_S, return_when="FIRST_COMPLETED")
+                found = event.result() if event.done() else b": \n\n"
+                event.cancel()
+                if gone.done():
+                    return
+                if found is None:
+                    break
+                await _send_part(send, found)
+            await send({"type": "http.response.body", "body": b""})
         finally:
             self._queues.discard(queue)
             gone.cancel()
 
-    async def _hand_on(
-        self, queue: asyncio.Queue[bytes | None], gone: "asyncio.Future[None]", send: Send
-    ) -> None:
-        while queue in self._queues and not self._ended.is_set():
-            event = asyncio.ensure_future(queue.get())
-            await asyncio.wait({event, gone}, timeout=_ALIVE_S, return_when="FIRST_COMPLETED")
-            if gone.done():
-                event.cancel()
-                return
-            found = event.result() if event.done() else b": \n\n"
-            event.cancel()
-            if found is None:
-                break
-            await _send_part(send, found)
-        await send({"type": "http.response.body", "body": b""})
-
-    def _send(self, event: bytes | None) -> None:
+    def _send(self, event: bytes | None, kept_as: str) -> None:
+        if event is not None and kept_as:
+            self._last[kept_as] = event
         for queue in [*self._queues]:
             try:
                 queue.put_nowait(event)
             except asyncio.QueueFull:
                 self._queues.discard(queue)
 
-    def _run(self, work: Callable[..., None], *given: object) -> None:
-        thread = threading.Thread(target=work, args=given, name="paddock-web", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _post(self, event: bytes | None, kept_as: str) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._send, event, kept_as)
 
-    def _post(self, work: Callable[..., None], *given: object) -> None:
-        if self._loop is not None and not self._ended.is_set():
-            self._loop.call_soon_threadsafe(work, *given)
+    def _look(self) -> None:
+        looks, waiting = 0, list[Json]()
+        while not self._ended.wait(_POLL_S):
+            is_asked = looks % _INBOX_POLLS == 0
+            looks += 1
+            for name, path in self._desk.ledgers().items():
+                # Every question and answer is on record.
+                is_new = self._look_at(name, path)
+                is_asked = is_asked or (is_new and name is LedgerName.GOVERNANCE)
+            if is_asked and (now := self._waiting(waiting)) != waiting:
+                waiting = now
+                self._post(_event("inbox", {"waiting": waiting}), "inbox")
 
-    def _follow(self, name: LedgerName, path: Path, ready: threading.Event) -> None:
-        """In a thread of its own."""
-
-        def poll() -> bool:
-            ready.set()
-            return not self._ended.wait(_POLL_S)
-
+    def _look_at(self, name: LedgerName, path: Path) -> bool:
+        """Post what is new; return whether there is anything."""
+        stamp = _stamp(path)
+        if self._stamps.get(name) == stamp and name in self._stamps:
+            return False
+        is_first, self._stamps[name] = name not in self._stamps, stamp
         try:
-            before = query(str(path), Filter(), last=1).entries if stands(path) else ()
-            if before:
-                self._post(self._seen.__setitem__, name.value, before[-1].seq + 1)
-            while not stands(path):
-                if not poll():
-                    return
-            seen = before[-1].seq if before else -1
-            last = 1 if before else _NEW_ENTRIES_MAX
-            for stored in follow(str(path), last=last, poll=poll):
-                if stored.seq > seen:
-                    event = _event("entry", row_json(name.value, stored)) if self._queues else b""
-                    self._post(self._publish, name.value, stored.seq, event)
+            seen = self._seen.get(name, 0)
+            rows = [] if not stands(path) else [*_since(path, seen, is_first=is_first)]
+            for row in rows:
+                self._seen[name] = row.seq + 1
+                if not is_first:
+                    self._post(_event("entry", row_json(name, row)), "")
         except PaddockError as error:
-            damaged = _event("damaged", {"ledger": name.value, "error": error_json(error)})
-            self._post(self._damage, name.value, damaged)
-        finally:
-            ready.set()
+            damaged = {"ledger": name, "error": error_json(error)}
+            self._post(_event("damaged", damaged), f"damaged {name}")
+        return True
 
-    def _publish(self, name: str, seq: int, event: bytes) -> None:
-        self._seen[name] = seq + 1
-        if event:
-            self._send(event)
+    def _waiting(self, before: list[Json]) -> list[Json]:
+        try:
+            found = open_inbox(self._desk.project()).list_all()
+        except PaddockError:
+            return before  # it is said where the inbox is shown
+        return [each.id for each in found if each.state == "waiting"]
 
-    def _damage(self, name: str, event: bytes) -> None:
-        self._damaged[name] = event
-        self._send(event)
 
-    def _watch_inbox(self) -> None:
-        """In a thread of its own. A request that does not load is told where the inbox is read."""
-        before: list[str] = []
-        while not self._ended.wait(_INBOX_POLL_S):
-            try:
-                inbox = open_inbox(self._desk.project())
-                waiting = [each.id for each in inbox.list_all() if each.state == "waiting"]
-            except PaddockError:
-                continue
-            if waiting != before:
-                before = waiting
-                self._post(self._put_waiting, _event("inbox", {"waiting": list[Json](waiting)}))
+def _stamp(path: Path) -> _Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size
 
-    def _put_waiting(self, event: bytes) -> None:
-        self._waiting = event
-        self._send(event)
+
+def _since(path: Path, seen: int, *, is_first: bool) -> Iterator[StoredEntry]:
+    """The entries from a number on; of a ledger that is looked at first, the newest alone."""
+    last = 1 if is_first else _FIRST_LOOK
+    while True:
+        rows = query(str(path), Filter(), last=last)
+        for bad in rows.bad:
+            raise damage_of(bad)
+        if is_first or len(rows.entries) < last or rows.entries[0].seq <= seen:
+            break
+        last *= 8
+    yield from (row for row in rows.entries if row.seq >= seen)
 
 
 async def _wait_gone(receive: Receive) -> None:
@@ -175,4 +171,4 @@ async def _send_part(send: Send, body: bytes) -> None:
 
 
 def _event(name: str, value: Json) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), compact_json(value))
+    return f"event: {name}\ndata: {json.dumps(value)}\n\n".encode("ascii")
