@@ -95,6 +95,8 @@ class Inbox(Struct, frozen=True):
     randomness: Callable[[int], bytes]
     release: Callable[[str], None]
     """Lets go of what the history holds under a pin."""
+    tell: Callable[[Parked], None] = lambda _: None
+    """Tells somebody of a request that waits from now on."""
 
     def take(self, request: ApprovalRequest) -> Approval | None:
         """The answer that somebody gave for exactly this, if any. A grant is used up by it.
@@ -183,7 +185,8 @@ class Inbox(Struct, frozen=True):
             except BaseException:
                 self._release(parked)
                 raise
-            return parked
+        self.tell(parked)
+        return parked
 
     def list_all(self) -> list[Parked]:
         require_private(self.directory)

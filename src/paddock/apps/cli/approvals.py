@@ -43,9 +43,8 @@ def _row(parked: Parked, outdated: granting.Outdated | None) -> str:
 def _show(options: Options, console: Console) -> Reply:
     project = use_project(options, console)
     parked = open_inbox(project).find(options.id)
-    outdated, request = granting.find_outdated(project, parked), parked.request
-    whole = {"arguments": dict(request.arguments), "filled": dict(request.filled)}
-    value = {**_summary(parked, outdated), **whole, "diff": request.diff}
+    outdated = granting.find_outdated(project, parked)
+    value = {**parked.as_json(), **_summary(parked, outdated)}
     return Reply(value, _tell(parked, outdated))
 
 

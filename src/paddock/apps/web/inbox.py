@@ -20,13 +20,7 @@ def requests_json(project: Project) -> Iterator[dict[str, Json]]:
     answers = read_answers(project, [each.id for each in found]) if found else None
     for each in found:
         outdated = granting.find_outdated(project, each, answers)
-        yield _shown(each) | {"outdated": "" if outdated is None else outdated.why}
-
-
-def _shown(parked: Parked) -> dict[str, Json]:
-    request = parked.request
-    given = {"arguments": dict(request.arguments), "filled": dict(request.filled)}
-    return {**parked.summary(), **given, "diff": request.diff}
+        yield {**each.as_json(), "outdated": "" if outdated is None else outdated.why}
 
 
 def show(desk: Desk) -> dict[str, Json]:
@@ -44,10 +38,10 @@ def grant(desk: Desk, *, id_: str, digest: str, resume: bool = False) -> dict[st
     # What a command left is committed at once: it does not run again.
     if not resume and parked.changes is None:
         granted = granting.grant(project, id_, desk.by)
-        return {"status": "ok", "request": _shown(granted), "result": None}
+        return {"status": "ok", "request": granted.as_json(), "result": None}
     granted = granting.grant_here(project, id_, desk.by)
     result = granting.resume(project, granted)
-    return {"status": "ok", "request": _shown(granted), "result": result.as_json()}
+    return {"status": "ok", "request": granted.as_json(), "result": result.as_json()}
 
 
 def refuse(desk: Desk, *, id_: str, digest: str, note: str = "") -> dict[str, Json]:
@@ -59,7 +53,7 @@ def refuse(desk: Desk, *, id_: str, digest: str, note: str = "") -> dict[str, Js
             raise HttpRefusal(400, "args.invalid", "it loads: name the digest that was shown")
         return {"status": "ok", "request": None, "moved_to": str(moved_to)}
     seen = _require_waiting(inbox, id_, digest)
-    return {"status": "ok", "request": _shown(inbox.refuse(id_, desk.by, note, seen))}
+    return {"status": "ok", "request": inbox.refuse(id_, desk.by, note, seen).as_json()}
 
 
 def allow_always(desk: Desk, *, id_: str, digest: str, confirm: str = "") -> dict[str, Json]:

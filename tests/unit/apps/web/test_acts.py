@@ -206,7 +206,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(policed):
 
 
 def test_a_policy_that_does_not_load_is_not_saved_and_says_where(policed):
-    place, server = policed
+    _, server = policed
     before = server.get("policy").value["digest"]
     refused = server.post("policy/save", text="[profiles\n", before=before)
     assert (refused.status, refused.code) == (409, "config.invalid")

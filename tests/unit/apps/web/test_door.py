@@ -210,8 +210,8 @@ def test_one_stream_more_than_there_may_be_is_refused_until_one_ends(place: McpP
     with serving(place) as server, ExitStack() as held:
         first = held.enter_context(ExitStack())
         streams = [first.enter_context(server.stream())]
-        for _ in range(limits.web_streams_max - 1):
-            streams.append(held.enter_context(server.stream()))
+        others = range(limits.web_streams_max - 1)
+        streams += [held.enter_context(server.stream()) for _ in others]
         assert {each.response.status for each in streams} == {200}
         with server.stream() as refused:
             assert refused.response.status == 503
@@ -241,7 +241,7 @@ def test_a_port_that_is_taken_is_refused_and_a_free_one_is_taken(
 
 def test_nobody_else_can_listen_on_its_port_by_the_other_loopback_address(console: ConsoleServer):
     # Browsers try ::1 first for a name below localhost.
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="in use"):
         socket.create_server(("::1", console.port), family=socket.AF_INET6)
 
 

@@ -179,8 +179,6 @@ def test_what_agents_say_comes_back_as_the_text_that_it_is(place: McpPlace, cons
         assert answer.headers["content-type"] == "application/json"
         # ASCII, so that no reader of it can be misled by what it would draw.
         assert answer.body.isascii()
-    found = console.get("timeline", tool="view", outcome="failed").value["entries"]
-    assert "<img src=x onerror=alert(1)>" in "".join(each["reason"] for each in found)
     kept = make_call(place, "create_file", path="asked/nasty", content=NASTY)["approval"]
     requests = {each["id"]: each for each in console.get("inbox").value["requests"]}
     assert requests[kept]["arguments"]["content"] == NASTY
