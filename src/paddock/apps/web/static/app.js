@@ -38,14 +38,12 @@ const retitle = () => {
   document.title = `${number}${title} · Paddock`;
 };
 
-const failed = (problem) =>
-  h(
-    "div.failure",
-    { role: "alert" },
-    h("h1", problem.status === 401 || problem.code === "web.code" ? "This link is used up" : "That did not work"),
-    told(problem),
-    h("p", "Each link that ", h("code", "paddock web"), " prints opens one window. For another, run it again."),
-  );
+const failed = (problem) => {
+  const isShut = problem.status === 401 || problem.code === "web.code";
+  const help = ["Each link that ", h("code", "paddock web"), " prints opens one window. For another, run it again."];
+  const title = isShut ? "This link opens nothing any more" : "That did not work";
+  return h("div.failure", { role: "alert" }, h("h1", title), told(problem), isShut && h("p", help));
+};
 
 const open = async ({ isBack = false } = {}) => {
   leaving.abort();
@@ -53,10 +51,8 @@ const open = async ({ isBack = false } = {}) => {
   const { signal } = leaving;
   const path = PAGES[location.pathname] ? location.pathname : "/now";
   const page = PAGES[path];
-  document.querySelectorAll("nav a").forEach((link) => {
-    if (link.getAttribute("href") === path) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  });
+  document.querySelector("nav [aria-current]")?.removeAttribute("aria-current");
+  document.querySelector(`nav a[href="${path}"]`).setAttribute("aria-current", "page");
   ({ title } = page);
   retitle();
   main.dataset.page = path.slice(1);
@@ -86,18 +82,13 @@ document.addEventListener("click", (event) => {
 });
 addEventListener("popstate", () => open({ isBack: true }));
 
-const alertOf = ({ ledger, error }) => {
-  const known = [...at("alerts").children].some((each) => each.dataset.ledger === ledger);
-  if (known) return;
-  const made = h(
-    "p.alert",
-    h("strong", `The ledger ${ledger} is damaged. `),
-    `${error.message} ${error.where ?? ""} `,
-    h("a", { href: "/ledgers" }, "Look at it"),
-  );
-  made.dataset.ledger = ledger;
-  at("alerts").append(made);
+const alerts = new Map();
+const alertOf = (about, ...said) => {
+  alerts.set(about, h("p.alert", said));
+  at("alerts").replaceChildren(...alerts.values());
 };
+const damaged = ({ ledger, error }) =>
+  alertOf(ledger, h("strong", `The ledger ${ledger} is damaged. `), `${error.message} ${error.where ?? ""} `, h("a", { href: "/ledgers" }, "Look at it"));
 
 // What waits is counted in the title, and a new question is told to whoever wants that.
 const countWaiting = async () => {
@@ -126,32 +117,31 @@ const offerNotices = () => {
 const state = (name) => {
   at("live").dataset.state = name;
   at("live").textContent = STATES[name];
+  if (name === "closed") alertOf("", "What this window was opened with counts no more: run ", h("code", "paddock web"), " and open its new link.");
 };
 on("state", state);
 on("inbox", () => countWaiting().catch(() => {}));
-on("damaged", alertOf);
+on("damaged", damaged);
 
 const about = async () => {
   const now = await get("now");
   at("project").replaceChildren(h("span", { title: now.root }, now.name));
   if (!mayAct()) at("project").append(h("span.tag", "read only"));
-  now.damaged.forEach(alertOf);
+  now.damaged.forEach(damaged);
 };
 
 const start = async () => {
   try {
     await enter();
-    if (!hasToken()) throw new Refused(401, { message: "It was opened without the link that carries one." });
+    if (!hasToken()) throw new Refused(401, { message: "It was opened without a link of paddock web." });
   } catch (problem) {
-    state("closed");
-    main.replaceChildren(failed(problem));
-    return;
+    return main.replaceChildren(failed(problem));
   }
   offerNotices();
   follow();
   about().catch(() => {});
   if (!PAGES[location.pathname]) history.replaceState(null, "", "/now");
-  open();
+  return open();
 };
 
 start();

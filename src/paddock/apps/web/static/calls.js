@@ -84,12 +84,17 @@ export const isCall = (row) => row.state !== "said";
 
 export const hostOf = ({ host, name, port } = {}) => [host ?? name, port].filter(Boolean).join(":");
 
+const about = ({ target, metadata, reason }) => {
+  const { path, command } = metadata?.arguments ?? {};
+  return target || hostOf(metadata ?? {}) || path || command || reason;
+};
+
 // One line of a list: when, who, what, on what, and what came of it.
 export const drawCall = (row) => [
   h("span.at", when(row.timestamp)),
   h("span.who", row.agent || "–"),
   h("span.verb", row.tool ? verb(row.tool) : event(row.event_type)),
-  h("span.target", row.target || (row.event_type.startsWith("NET_") ? hostOf(row.metadata) : row.reason)),
+  h("span.target", about(row)),
   stateMark(row.state),
 ];
 

@@ -36,111 +36,64 @@ const marked = (text, other) => {
   let end = 0;
   while (end < most - from && text.at(-1 - end) === other.at(-1 - end)) end += 1;
   const middle = text.slice(from, text.length - end);
-  if (!middle || middle.length > 0.8 * text.length) return [text];
+  if (!middle || text.trim().length < 2 * middle.trim().length) return [text];
   return [text.slice(0, from), h("mark", middle), text.slice(text.length - end)];
 };
 
-// Lines that were taken out and those that came in their place stand in one row.
+// Lines that were taken out, and beside each the one that came in its place.
 const paired = (rows) => {
   const out = [];
+  const run = (from, kind) => {
+    let to = from;
+    while (rows[to]?.kind === kind) to += 1;
+    return rows.slice(from, to);
+  };
   for (let at = 0; at < rows.length; ) {
-    const row = rows[at];
-    if (row.kind !== "gone" && row.kind !== "new") {
-      out.push(row.kind === "same" ? [row, row] : [row]);
-      at += 1;
-      continue;
-    }
-    const run = (kind) => {
-      const from = at;
-      while (rows[at]?.kind === kind) at += 1;
-      return rows.slice(from, at);
-    };
-    const [gone, added] = [run("gone"), run("new")];
-    for (let each = 0; each < Math.max(gone.length, added.length); each += 1) {
-      out.push([gone[each] ?? null, added[each] ?? null]);
-    }
+    const gone = run(at, "gone");
+    const added = run(at + gone.length, "new");
+    gone.forEach((row, each) => Object.assign(row, { other: added[each] }));
+    added.forEach((row, each) => Object.assign(row, { other: gone[each] }));
+    const most = Math.max(gone.length, added.length);
+    for (let each = 0; each < most; each += 1) out.push([gone[each], added[each]]);
+    if (!most) out.push([rows[at], rows[at]]);
+    at += gone.length + added.length || 1;
   }
   return out;
 };
 
 const SIGNS = { gone: "−", new: "+", same: " " };
-const said = (row, other) =>
-  row === null
-    ? h("td.text.none")
-    : h(`td.text.${row.kind}`, h("span.sign", SIGNS[row.kind]), marked(row.text, other?.text));
+const isOurs = (row) => row && !SIGNS[row.kind];
+const wide = (row) => h(`tr.${row.kind}`, h("td", { colspan: "4" }, row.text));
 const numbered = (value) => h("td.number", value);
-
-const wide = ([row]) => h(`tr.${row.kind}`, h("td", { colspan: "4" }, row.text));
-const beside = ([one, other]) => {
-  const change = one !== other && one && other;
-  return h(
-    "tr",
-    numbered(one?.before),
-    said(one, change ? other : undefined),
-    numbered(other?.after),
-    said(other, change ? one : undefined),
-  );
-};
-const below = (pairs) => {
-  const rows = [];
-  let held = [];
-  const flush = () => {
-    rows.push(...held);
-    held = [];
-  };
-  const line = (row, other) =>
-    h("tr", numbered(row.before), numbered(row.after), said(row, other));
-  for (const pair of pairs) {
-    const [one, other] = pair;
-    if (pair.length === 1 || one === other) {
-      flush();
-      rows.push(pair.length === 1 ? wide(pair) : line(one));
-      continue;
-    }
-    if (one) rows.push(line(one, other ?? undefined));
-    if (other) held.push(line(other, one ?? undefined));
-  }
-  flush();
-  return rows;
-};
+const said = (row) =>
+  row ? h(`td.text.${row.kind}`, h("span.sign", SIGNS[row.kind]), marked(row.text, row.other?.text)) : h("td");
+const below = (row) => (isOurs(row) ? wide(row) : h("tr", numbered(row.before), numbered(row.after), said(row)));
+const beside = ([one, other]) =>
+  isOurs(one) ? wide(one) : h("tr", numbered(one?.before), said(one), numbered(other?.after), said(other));
 
 const SPLIT = "paddock.split";
 const WIDE_PX = 760;
 
-const table = (pairs, isSplit) =>
-  h(
-    `table.diff.${isSplit ? "beside" : "below"}`,
-    h("caption.hidden", isSplit ? "Before on the left, after on the right" : "Lines that go and lines that come"),
-    h("tbody", isSplit ? pairs.map(beside) : below(pairs)),
-  );
-
 // `text` is one unified diff, or several one after another.
 export const diff = (text, title = "") => {
   const rows = parse(text).filter((row) => row.kind !== "file" || !title);
-  const pairs = paired(rows.filter((row) => row.kind !== "note" || row.text));
-  const place = h("div.scroll", { tabindex: "0", role: "region", "aria-label": title || "Difference" });
-  const counts = ["new", "gone"].map((kind) => rows.filter((row) => row.kind === kind).length);
+  const pairs = paired(rows);
+  const place = h("div.scroll", { tabindex: "0" });
+  const many = (kind) => rows.filter((row) => row.kind === kind).length;
+  const isSplit = () => localStorage.getItem(SPLIT) === "yes" && innerWidth >= WIDE_PX;
   const draw = () => {
-    const isSplit = localStorage.getItem(SPLIT) === "yes";
-    toggle.textContent = isSplit ? "One column" : "Side by side";
-    place.replaceChildren(table(pairs, isSplit && innerWidth >= WIDE_PX));
+    toggle.textContent = isSplit() ? "One column" : "Side by side";
+    const shown = isSplit() ? pairs.map(beside) : rows.map(below);
+    place.replaceChildren(h(`table.diff${isSplit() ? ".beside" : ""}`, h("tbody", shown)));
   };
-  const toggle = button("", () => {
-    localStorage.setItem(SPLIT, localStorage.getItem(SPLIT) === "yes" ? "no" : "yes");
+  const turn = () => {
+    localStorage.setItem(SPLIT, isSplit() ? "no" : "yes");
     draw();
-  }, "quiet.wide-only");
+  };
+  const toggle = button("", turn, "quiet.wide-only");
   draw();
-  return h(
-    "figure.difference",
-    h(
-      "figcaption",
-      h("span.name", title),
-      h("span.added", `+${counts[0]}`),
-      h("span.removed", `−${counts[1]}`),
-      toggle,
-    ),
-    place,
-  );
+  const counts = [h("span.added", `+${many("new")}`), h("span.removed", `−${many("gone")}`)];
+  return h("figure.difference", h("figcaption", h("span.name", title), counts, toggle), place);
 };
 
 export const diffs = ({ paths = [], secret_paths: secret = 0 } = {}) => [

@@ -72,18 +72,26 @@ export const undo = (entry, standing, done = () => {}) => {
   return h("div.acts", acting("Undo this call", said, act), standing !== "yes" && h("span.note", standing), said);
 };
 
-const MARKS = { whole: ["Proved", "good"], open: ["Chained", "plain"], broken: ["BROKEN", "bad"] };
 const proved = async (entry, place) => {
-  const found = await prove(entry.ledger, entry.seq, entry.id);
-  const [word, tone] = MARKS[found.state];
-  place.replaceChildren(
-    h("p", h(`strong.verdict.${tone}`, word), `: checked in this browser, ${found.said}`),
-    h("details", h("summary", "The entry as it is stored"), block(found.text)),
-  );
+  try {
+    const { isWhole, said, text } = await prove(entry.ledger, entry.seq, entry.id);
+    const word = isWhole ? h("strong.good", "Proved") : h("strong.bad", "BROKEN");
+    place.replaceChildren(
+      h("p", word, `: checked in this browser, ${said}`),
+      h("details", h("summary", "The entry as it is stored"), block(text)),
+    );
+  } catch (problem) {
+    const sign = async () => {
+      await post("ledgers/checkpoint", { ledger: entry.ledger });
+      await proved(entry, place);
+    };
+    const canSign = problem.code === "web.unsigned" && mayAct();
+    place.replaceChildren(problemOf(problem), canSign ? acting("Sign the record now", place, sign) : "");
+  }
 };
 const record = (entry) => {
   const place = h("div", { role: "status" }, h("p.quiet", "Checking the record …"));
-  proved(entry, place).catch((problem) => place.replaceChildren(problemOf(problem)));
+  proved(entry, place);
   return place;
 };
 

@@ -8,6 +8,8 @@ import { browse } from "./list.js";
 
 const IN_DIFF = ["content", "old_str", "new_str", "old_string", "new_string", "command"];
 
+const ELSEWHERE = ["web.answered", "approval.expired"];
+
 const outcome = (word, found) => [
   h("p.state.good", word),
   found && [
@@ -33,7 +35,7 @@ const answering = ({ id, digest, has_changes: hasChanges }, done) => {
           done();
           return h("div", outcome(word, found.result));
         } catch (problem) {
-          if (problem.status !== 409) throw problem;
+          if (!ELSEWHERE.includes(problem.code)) throw problem;
           acts.replaceChildren();
           done();
           return h("div", h("p.notice", "It was answered elsewhere meanwhile, or is outdated."), told(problem));

@@ -11,18 +11,8 @@ export class Rows {
     Object.assign(this, { draw, choose, more, items: [], active: -1, chosen: null, made: new Map() });
     this.id = `list-${(lists += 1)}`;
     this.space = h("div.space", { role: "presentation" });
-    this.place = h(
-      `div.rows.${kind}`,
-      {
-        role: "listbox",
-        tabindex: "0",
-        "aria-label": label,
-        onscroll: () => this.show(),
-        onkeydown: (event) => this.press(event),
-        onclick: (event) => this.click(event),
-      },
-      this.space,
-    );
+    const does = { onscroll: () => this.show(), onkeydown: (event) => this.press(event), onclick: (event) => this.open(event.target.closest(".row")?.dataset.at) };
+    this.place = h(`div.rows.${kind}`, { role: "listbox", tabindex: "0", "aria-label": label, ...does }, this.space);
     new ResizeObserver(() => this.show()).observe(this.place);
   }
 
@@ -70,16 +60,8 @@ export class Rows {
   }
 
   make(at) {
-    const row = h(
-      "div.row",
-      {
-        role: "option",
-        id: `${this.id}-${at}`,
-        "aria-posinset": at + 1,
-        "aria-setsize": this.items.length,
-      },
-      this.draw(this.items[at]),
-    );
+    const place = { id: `${this.id}-${at}`, "aria-posinset": at + 1, "aria-setsize": this.items.length };
+    const row = h("div.row", { role: "option", ...place }, this.draw(this.items[at]));
     row.dataset.at = at;
     this.made.set(at, row);
     this.mark(row, at);
@@ -96,31 +78,16 @@ export class Rows {
   }
 
   open(at) {
-    const item = this.items[at];
-    if (!item) return;
-    this.pick(item.key);
-    this.choose(item);
-  }
-
-  click(event) {
-    const row = event.target.closest(".row");
-    if (row) this.open(Number(row.dataset.at));
+    if (this.items[at]) this.choose(this.items[at]);
   }
 
   press(event) {
     const page = Math.max(1, Math.floor(this.place.clientHeight / this.height) - 1);
     const last = this.items.length - 1;
-    const to = {
-      ArrowDown: this.active + 1,
-      ArrowUp: this.active - 1,
-      PageDown: this.active + page,
-      PageUp: this.active - page,
-      Home: 0,
-      End: last,
-    }[event.key];
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.key === "Enter" || event.key === " ") this.open(this.active);
-    else if (to === undefined) return;
-    else this.go(Math.min(last, Math.max(0, to)));
+    else if (!steps[event.key]) return;
+    else this.go(Math.min(last, Math.max(0, this.active + steps[event.key])));
     event.preventDefault();
   }
 

@@ -30,28 +30,20 @@ const rootOf = (leaf, seq, size, path) => {
 };
 
 const judged = (proof, id) => {
-  const line = unbase64(proof.line);
-  const broken = (said) => ({ state: "broken", said, text: line ? new TextDecoder().decode(line) : "" });
-  if (!line) return broken("the line did not come as it is stored");
+  const line = unbase64(proof.line) ?? new Uint8Array(0);
   const text = new TextDecoder().decode(line);
-  const entry = parsedEntry(text) ?? {};
-  if (entry.seq !== proof.seq || entry.id !== id) return broken("that line is another entry");
+  const broken = (said) => ({ isWhole: false, said, text });
+  const entry = parsedEntry(text);
+  if (entry?.seq !== proof.seq || entry.id !== id) return broken("that line is another entry");
   const root = rootOf(leafOf(line), proof.seq, proof.size, proof.path.map(unhex));
-  if (!root || hex(root) !== proof.root) {
-    return broken(`it is not entry ${proof.seq} of the ${proof.size} that the ledger says it holds`);
-  }
-  if (!proof.note) {
-    const said = `it is entry ${proof.seq} of the ${proof.size} there are now; no signature covers it yet`;
-    return { state: "open", said, text };
-  }
   const note = parseNote(proof.note);
-  if (!note || note.size !== proof.size || !same(note.root, root)) {
-    return broken("the signed checkpoint is about other entries");
+  if (!root || !note || note.size !== proof.size || !same(note.root, root)) {
+    return broken(`it is not entry ${proof.seq} of the ${proof.size} that were signed`);
   }
   // Without its lines, a note that is rightly signed leaves nothing open but those.
   const found = verifyNote(proof.note, parseKey(proof.key.trim()), { size: note.size, rows: [] });
   if (found.state === "broken") return broken(found.said);
-  return { state: "whole", said: `it is entry ${proof.seq} of ${note.size} under a signed checkpoint`, text };
+  return { isWhole: true, said: `it is entry ${proof.seq} of ${note.size} under a signed checkpoint`, text };
 };
 
 export const prove = async (ledger, seq, id) => {

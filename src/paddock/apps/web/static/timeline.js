@@ -1,7 +1,7 @@
 // What happened? Everything on record, newest first.
 import { get, on, query } from "./api.js";
 import { drawCall, fold, isCall, keyOf } from "./calls.js";
-import { button, chips, h, soon, when } from "./dom.js";
+import { button, chips, h, soon, told } from "./dom.js";
 import { show } from "./entry.js";
 import { browse } from "./list.js";
 
@@ -71,10 +71,8 @@ export const timelinePage = {
       ({ next } = found);
       take(found, false);
       draw();
-      const { bad, searched_to: back } = found;
-      const said = list.items.length ? "" : "Nothing matches. ";
-      state.replaceChildren(said, ...(next && back ? ["Searched back to ", when(back)] : []));
-      if (bad.length) state.append(h("span.bad", ` ${bad.length} lines of the record cannot be read; Ledgers says which.`));
+      const searching = next ? "Looking further back …" : "Nothing matches.";
+      state.replaceChildren(list.items.length ? "" : searching, ...found.damaged.map(({ error }) => told(error)));
     };
     const older = async () => {
       if (isAsking || !next) return;
