@@ -124,10 +124,13 @@ class ConsoleStream(Struct, frozen=True):
 
 @contextlib.contextmanager
 def serving(
-    place: McpPlace, *options: str, is_exchanged: bool = True
+    place: McpPlace, *options: str, is_exchanged: bool = True, command: str = "web"
 ) -> Generator[ConsoleServer, None, None]:
     process = subprocess.Popen(
-        [*forked.command(forked.CONSOLE), "web", "--no-browser", "--json", *options],
+        [
+            *forked.command(forked.CONSOLE),
+            *(*command.split(), "--no-browser", "--json", *options),
+        ],
         cwd=place.project,
         env=place.variables,
         stdout=subprocess.PIPE,
@@ -144,6 +147,10 @@ def serving(
         process.send_signal(signal.SIGTERM)
         process.wait(60)
         process.stdout.close()
+
+
+def serving_demo(place: McpPlace) -> contextlib.AbstractContextManager[ConsoleServer]:
+    return serving(place, command="demo --web")
 
 
 def console_place(base: Path, policy: str = POLICY) -> McpPlace:

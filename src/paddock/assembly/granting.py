@@ -385,9 +385,11 @@ def save_always(project: Project, review: AlwaysReview, by: str) -> None:
     open_inbox(project).withdraw(review.parked)
 
 
-def commit_and_save(project: Project, review: AlwaysReview, by: str) -> ToolResult:
+def commit_and_save(
+    project: Project, review: AlwaysReview, by: str, bounds: Bounds = FREE
+) -> ToolResult:
     """The changes first: they are bound to the policy that they were asked about under."""
-    result = resume(project, grant_here(project, review.parked.id, by))
+    result = resume(project, grant_here(project, review.parked.id, by), bounds)
     if result.refusal is None:
         save_always(project, review, by)
     return result

@@ -23,10 +23,12 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow
 from paddock.ledger.read import stands
 from paddock.plane.layout import LedgerName
+from paddock.runtime.prepared import Bounds
 from paddock.values import entries
 from paddock.values.calls import Json
 
 NAMES: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerName.PACKAGES)
+WEB: Final = Bounds(door="web")
 _METADATA_CHARS_MAX: Final = 8_000
 """Of a row in a list; the entry itself is shown whole."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from paddock.apps.web.desk import Desk, HttpRefusal
+from paddock.apps.web.desk import WEB, Desk, HttpRefusal
 from paddock.apps.web.policy import replayed
 from paddock.assembly import granting
 from paddock.assembly.approvals import open_inbox, read_answers
@@ -40,7 +40,7 @@ def grant(desk: Desk, *, id_: str, digest: str, resume: bool = False) -> dict[st
         granted = granting.grant(project, id_, desk.by)
         return {"status": "ok", "request": granted.as_json(), "result": None}
     granted = granting.grant_here(project, id_, desk.by)
-    result = granting.resume(project, granted)
+    result = granting.resume(project, granted, WEB)
     return {"status": "ok", "request": granted.as_json(), "result": result.as_json()}
 
 
@@ -78,7 +78,7 @@ def allow_always(desk: Desk, *, id_: str, digest: str, confirm: str = "") -> dic
     if parked.changes is None:
         granting.save_always(project, review, desk.by)
         return {"status": "ok", "saved": True, "result": None}
-    result = granting.commit_and_save(project, review, desk.by)
+    result = granting.commit_and_save(project, review, desk.by, WEB)
     return {"status": "ok", "saved": result.refusal is None, "result": result.as_json()}
 
 

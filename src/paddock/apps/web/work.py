@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from paddock.agent.recorded import list_sessions, tokens_charged
-from paddock.apps.web.desk import Desk, row_json
+from paddock.apps.web.desk import WEB, Desk, row_json
 from paddock.assembly.past import Past, open_past
 from paddock.assembly.questions import require_past_agent
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
 from paddock.runtime.past import PastCall, undos_that_stand
-from paddock.runtime.prepared import Bounds
 from paddock.values.calls import Json
 
 _CALLS_MAX: Final = 200
@@ -65,7 +64,7 @@ def show_diff(desk: Desk, *, call: str) -> dict[str, Json]:
 
 def undo(desk: Desk, *, call: str) -> dict[str, Json]:
     with open_past(desk.opened()) as past:
-        answer = past.undo(past.find(call), Bounds(door="web"))
+        answer = past.undo(past.find(call), WEB)
     since = {} if answer.since is None else {"since": answer.since.as_json()}
     return {"call": answer.result.call_id, **answer.result.as_json(), **since}
 
