@@ -125,7 +125,7 @@ def test_a_new_question_is_told_by_the_browser_to_whoever_wants_it(page: Page) -
 def test_policy_is_tried_as_it_is_typed_and_saved_after_its_effect_was_shown(page: Page) -> None:
     file = page.place.project / "paddock.toml"
     before = file.read_text()
-    tab = page.open("/policy?tab=explain&action=tool:file:view+notes.md")
+    tab = page.open("/policy?action=tool:file:view+notes.md")
     tab.sees("Allowed", ".panel")
     tab.sees("Trusted and in force.", ".head")
     changed = before.replace('deny = ["', 'deny = ["tool:file:view notes.md", "')

@@ -2,23 +2,8 @@
 import { Refused, enter, follow, get, hasToken, mayAct, on } from "./api.js";
 import { isWaiting, verb } from "./calls.js";
 import { count, h, told, visible } from "./dom.js";
-import { filesPage } from "./files.js";
-import { inboxPage } from "./inbox.js";
-import { ledgersPage } from "./ledgers.js";
-import { nowPage } from "./now.js";
-import { policyPage } from "./policy.js";
-import { sessionsPage } from "./sessions.js";
-import { timelinePage } from "./timeline.js";
 
-const PAGES = {
-  "/now": nowPage,
-  "/inbox": inboxPage,
-  "/timeline": timelinePage,
-  "/files": filesPage,
-  "/policy": policyPage,
-  "/sessions": sessionsPage,
-  "/ledgers": ledgersPage,
-};
+const PAGES = ["now", "inbox", "timeline", "files", "policy", "sessions", "ledgers"];
 const at = (id) => document.getElementById(id);
 const main = at("main");
 const STATES = {
@@ -30,12 +15,10 @@ const STATES = {
 };
 
 let leaving = new AbortController();
-let waiting = null;
-let title = "Paddock";
+let [waiting, title] = [null, "Paddock"];
 
 const retitle = () => {
-  const number = waiting?.length ? `(${waiting.length}) ` : "";
-  document.title = `${number}${title} · Paddock`;
+  document.title = `${waiting?.length ? `(${waiting.length}) ` : ""}${title} · Paddock`;
 };
 
 const failed = (problem) => {
@@ -45,27 +28,26 @@ const failed = (problem) => {
   return h("div.failure", { role: "alert" }, h("h1", title), told(problem), isShut && h("p", help));
 };
 
-const open = async ({ isBack = false } = {}) => {
+const open = async () => {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
-  const path = PAGES[location.pathname] ? location.pathname : "/now";
-  const page = PAGES[path];
+  const name = PAGES.find((each) => location.pathname === `/${each}`) ?? "now";
+  const link = document.querySelector(`nav a[href="/${name}"]`);
   document.querySelector("nav [aria-current]")?.removeAttribute("aria-current");
-  document.querySelector(`nav a[href="${path}"]`).setAttribute("aria-current", "page");
-  ({ title } = page);
+  link.setAttribute("aria-current", "page");
+  title = link.firstChild.data.trim();
   retitle();
-  main.dataset.page = path.slice(1);
   main.setAttribute("aria-busy", "true");
   try {
-    const made = await page.open(Object.fromEntries(new URLSearchParams(location.search)), signal);
+    const { page } = await import(`/static/${name}.js`);
+    const made = await page(Object.fromEntries(new URLSearchParams(location.search)), signal);
     if (!signal.aborted) main.replaceChildren(...[made].flat().filter(Boolean));
   } catch (problem) {
     if (signal.aborted) return;
     main.replaceChildren(failed(problem));
   }
   main.removeAttribute("aria-busy");
-  if (!isBack) scrollTo(0, 0);
 };
 
 const go = (address) => {
@@ -80,15 +62,17 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   go(link.getAttribute("href"));
 });
-addEventListener("popstate", () => open({ isBack: true }));
+addEventListener("popstate", open);
 
 const alerts = new Map();
 const alertOf = (about, ...said) => {
   alerts.set(about, h("p.alert", said));
   at("alerts").replaceChildren(...alerts.values());
 };
-const damaged = ({ ledger, error }) =>
-  alertOf(ledger, h("strong", `The ledger ${ledger} is damaged. `), `${error.message} ${error.where ?? ""} `, h("a", { href: "/ledgers" }, "Look at it"));
+const damaged = ({ ledger, error: { message, where = "" } }) => {
+  const title = h("strong", `The ledger ${ledger} is damaged. `);
+  alertOf(ledger, title, `${message} ${where} `, h("a", { href: "/ledgers" }, "Look at it"));
+};
 
 // What waits is counted in the title, and a new question is told to whoever wants that.
 const countWaiting = async () => {
@@ -117,7 +101,8 @@ const offerNotices = () => {
 const state = (name) => {
   at("live").dataset.state = name;
   at("live").textContent = STATES[name];
-  if (name === "closed") alertOf("", "What this window was opened with counts no more: run ", h("code", "paddock web"), " and open its new link.");
+  const help = ["What this window was opened with counts no more: run ", h("code", "paddock web"), " again."];
+  if (name === "closed") alertOf("", help);
 };
 on("state", state);
 on("inbox", () => countWaiting().catch(() => {}));
@@ -140,7 +125,7 @@ const start = async () => {
   offerNotices();
   follow();
   about().catch(() => {});
-  if (!PAGES[location.pathname]) history.replaceState(null, "", "/now");
+  if (location.pathname === "/") history.replaceState(null, "", "/now");
   return open();
 };
 

@@ -1,43 +1,22 @@
 // Calls in words: what an entry of the record says to somebody who has never seen one.
 import { ago, code, h, when } from "./dom.js";
 
+// What a tool does, by the names that tools and clients give it.
 const VERBS = {
-  create: ["create_file", "write_file_dev", "Write"],
-  delete: ["delete_file"],
-  edit: ["str_replace", "edit_file_dev", "Edit", "MultiEdit", "NotebookEdit"],
-  fetch: ["WebFetch"],
-  find: ["find", "Glob"],
-  list: ["ls", "list_files"],
-  move: ["move_file"],
-  read: ["view", "read_file", "Read"],
-  run: ["run_shell", "run_shell_dev", "Bash", "exec_command", "shell"],
-  search: ["grep", "grep_dev", "Grep"],
-  undo: ["undo"],
+  create: "create_file write_file_dev Write",
+  edit: "str_replace edit_file_dev Edit MultiEdit NotebookEdit",
+  delete: "delete_file",
+  move: "move_file",
+  read: "view read_file Read",
+  list: "ls list_files",
+  find: "find Glob",
+  search: "grep grep_dev Grep",
+  run: "run_shell run_shell_dev Bash exec_command shell",
+  fetch: "WebFetch",
 };
-const VERB_OF = Object.fromEntries(
-  Object.entries(VERBS).flatMap(([verb, tools]) => tools.map((tool) => [tool, verb])),
-);
-export const verb = (tool) => VERB_OF[tool] ?? tool;
+export const verb = (tool) => Object.keys(VERBS).find((each) => VERBS[each].split(" ").includes(tool)) ?? tool;
 
-const EVENTS = {
-  LLM_CALL: "model answered",
-  WO_PLANNED: "work planned",
-  WO_DISPATCHED: "work handed out",
-  WO_COMPLETED: "work done",
-  WO_FAILED: "work failed",
-  WO_CHAIN_COMPLETE: "all work done",
-  TURN_RECORDED: "turn ended",
-  SESSION_START: "session began",
-  SESSION_END: "session ended",
-  GENESIS: "ledger began",
-  NET_CONNECT: "connected",
-  NET_CLOSED: "disconnected",
-  NET_REFUSED: "connection refused",
-  APPROVAL_ASKED: "question asked",
-  APPROVAL_ANSWERED: "question answered",
-  CHECKPOINT: "record signed",
-  POLICY_TRUSTED: "policy trusted",
-};
+const EVENTS = { LLM_CALL: "model answered", NET_CONNECT: "connected", NET_CLOSED: "disconnected" };
 export const event = (type) => EVENTS[type] ?? type.toLowerCase().replaceAll("_", " ");
 
 const STATES = {

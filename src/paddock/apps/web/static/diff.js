@@ -84,7 +84,8 @@ export const diff = (text, title = "") => {
   const draw = () => {
     toggle.textContent = isSplit() ? "One column" : "Side by side";
     const shown = isSplit() ? pairs.map(beside) : rows.map(below);
-    place.replaceChildren(h(`table.diff${isSplit() ? ".beside" : ""}`, h("tbody", shown)));
+    const columns = h("colgroup", isSplit() && ["col.number", "col", "col.number", "col"].map((each) => h(each)));
+    place.replaceChildren(h(`table.diff${isSplit() ? ".beside" : ""}`, columns, h("tbody", shown)));
   };
   const turn = () => {
     localStorage.setItem(SPLIT, isSplit() ? "no" : "yes");

@@ -11,11 +11,8 @@ const CHARS_SHOWN_MAX = 200_000;
 
 const escaped = (char) => {
   const code = char.codePointAt(0);
-  if (SHORT[char]) return SHORT[char];
-  if (code < 0x100) return `\\x${code.toString(16).padStart(2, "0")}`;
-  return code < 0x10000
-    ? `\\u${code.toString(16).padStart(4, "0")}`
-    : `\\U${code.toString(16).padStart(8, "0")}`;
+  const [mark, digits] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return SHORT[char] ?? `\\${mark}${code.toString(16).padStart(digits, "0")}`;
 };
 
 // For attributes, titles and notifications.
@@ -29,8 +26,7 @@ const spelled = (text, kept = "") => {
     if (kept.includes(found[0])) continue;
     made.append(text.slice(from, found.index));
     const mark = document.createElement("span");
-    mark.className = "escape";
-    mark.textContent = escaped(found[0]);
+    Object.assign(mark, { className: "escape", textContent: escaped(found[0]) });
     made.append(mark);
     from = found.index + found[0].length;
   }
@@ -72,10 +68,15 @@ export const block = (text, ...more) => {
 export const code = (text) => h("code", text);
 export const button = (label, onclick, kind = "") =>
   h(`button${kind && `.${kind}`}`, { type: "button", onclick }, label);
+export const mark = (isGood, good, bad) => h(`strong.${isGood ? "good" : "bad"}`, isGood ? good : bad);
+export const chip = (label, isOn, onclick) =>
+  h("button.chip", { type: "button", "aria-pressed": String(isOn), onclick }, label);
 export const status = () => h("div", { role: "status" });
 
 export const told = ({ message, where, hint }) =>
   h("div", h("p.bad", message), h("p.quiet", [where, hint].filter(Boolean).join(" · ")));
+
+export const orTold = (found, show) => (found.error ? told(found.error) : show(found));
 
 // A button that is waited for; what came of it, or what was wrong, stands in `place`.
 export const acting = (label, place, work, kind) => {
@@ -83,7 +84,9 @@ export const acting = (label, place, work, kind) => {
     label,
     async () => {
       made.disabled = true;
+      place.setAttribute("aria-busy", "true");
       const found = await work().catch(told);
+      place.removeAttribute("aria-busy");
       made.disabled = false;
       if (found) place.replaceChildren(found);
     },
@@ -105,10 +108,7 @@ export const soon = (act, ms = 50) => {
 
 // Names and values in two columns that align.
 export const facts = (...rows) =>
-  h(
-    "dl.facts",
-    rows.filter((row) => row?.[1]).map(([name, value]) => [h("dt", name), h("dd", value)]),
-  );
+  h("dl.facts", rows.filter(([, value]) => value).map(([name, value]) => [h("dt", name), h("dd", value)]));
 
 // Nothing where nothing is in it.
 export const section = (title, ...parts) =>
@@ -132,7 +132,7 @@ const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" })
 export const when = (time) => {
   if (!time) return "";
   const date = dateOf(time);
-  if (Number.isNaN(date.getTime())) return h("time", String(time));
+  if (Number.isNaN(date.getTime())) return h("time", time);
   const isToday = date.toDateString() === new Date().toDateString();
   const said = isToday ? CLOCK.format(date) : `${DAY.format(date)} ${CLOCK.format(date)}`;
   return h("time", { title: date.toISOString() }, said);
@@ -140,11 +140,7 @@ export const when = (time) => {
 
 export const ago = (time) => {
   const seconds = Math.max(0, (Date.now() - dateOf(time)) / 1000);
-  const [unit, name] = [
-    [86400, "d"],
-    [3600, "h"],
-    [60, "min"],
-    [1, "s"],
-  ].find(([each]) => seconds >= each) ?? [1, "s"];
-  return seconds < 5 ? "just now" : `${Math.floor(seconds / unit)} ${name} ago`;
+  const units = { d: 86400, h: 3600, min: 60, s: 1 };
+  const name = Object.keys(units).find((each) => seconds >= units[each]);
+  return seconds < 5 ? "just now" : `${Math.floor(seconds / units[name])} ${name} ago`;
 };

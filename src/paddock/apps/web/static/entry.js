@@ -2,7 +2,7 @@
 import { get, mayAct, post } from "./api.js";
 import { event, hostOf, sessionLink, verb } from "./calls.js";
 import { diffs } from "./diff.js";
-import { acting, block, code, facts, h, section, size, status, told as problemOf, when } from "./dom.js";
+import { acting, block, code, facts, h, mark, section, size, status, told as problemOf, when } from "./dom.js";
 import { prove } from "./proof.js";
 
 const WORDS = { allow: "Allowed", confine: "Allowed, confined", ask: "Asked", deny: "Refused" };
@@ -57,17 +57,19 @@ const output = (each) =>
     ? [h("h3", each.stream), block(each.text), each.is_cut && h("p.quiet", `${size(each.bytes)} in all`)]
     : h("p.quiet", `${each.stream}: ${size(each.bytes)}, not kept any more`);
 
+// What a call came to, in a word and in its own.
+export const resultOf = (found, good, bad) => [
+  h("p", mark(found.status === "ok", good, bad)),
+  block(found.content ?? found.error ?? ""),
+  found.since && [h("p", "Changed since:"), diffs(found.since)],
+];
+
 export const undo = (entry, standing, done = () => {}) => {
   const said = status();
   const act = async () => {
     const found = await post("undo", { call: entry });
-    const isDone = found.status === "ok";
-    if (isDone) done();
-    return h(
-      "div",
-      h("p", h(`span.state.${isDone ? "good" : "bad"}`, isDone ? "Undone. " : "Not undone. "), found.error ?? found.content),
-      found.since && [h("p", "Changed since:"), diffs(found.since)],
-    );
+    if (found.status === "ok") done();
+    return h("div", resultOf(found, "Undone.", "Not undone."));
   };
   return h("div.acts", acting("Undo this call", said, act), standing !== "yes" && h("span.note", standing), said);
 };
@@ -75,9 +77,8 @@ export const undo = (entry, standing, done = () => {}) => {
 const proved = async (entry, place) => {
   try {
     const { isWhole, said, text } = await prove(entry.ledger, entry.seq, entry.id);
-    const word = isWhole ? h("strong.good", "Proved") : h("strong.bad", "BROKEN");
     place.replaceChildren(
-      h("p", word, `: checked in this browser, ${said}`),
+      h("p", mark(isWhole, "Proved", "BROKEN"), `: checked in this browser, ${said}`),
       h("details", h("summary", "The entry as it is stored"), block(text)),
     );
   } catch (problem) {
@@ -108,6 +109,7 @@ export const show = async (ledger, seq, signal) => {
   const result = entries.find((each) => each.event_type === "TOOL_RESULT")?.metadata ?? {};
   const target = judged.actions?.[0]?.split(" ").slice(1).join(" ");
   const network = entries.filter((each) => each.event_type.startsWith("NET_"));
+  const canUndo = call?.can_undo && mayAct();
   const what = judged.tool ? verb(judged.tool) : event(entry.event_type);
   return h(
     "div",
@@ -120,7 +122,7 @@ export const show = async (ledger, seq, signal) => {
       ["reason", !call && entry.reason],
     ),
     section("Why", call?.told && why(call)),
-    section("What it changed", call?.diff && diffs(call.diff), call?.can_undo && mayAct() && undo(call.entry_id, call.standing)),
+    section("What it changed", call?.diff && diffs(call.diff), canUndo && undo(call.entry_id, call.standing)),
     section("What it was asked with", argumentsOf(judged.arguments)),
     section("Network", network.length > 0 && h("ul.plain", network.map(connection))),
     section("Output", (call?.outputs ?? []).map(output)),

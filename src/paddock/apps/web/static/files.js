@@ -37,53 +37,49 @@ const change = async (call, done, signal) => {
   );
 };
 
-export const filesPage = {
-  title: "Files",
-  async open({ by = "file", path, call, agent }, signal) {
-    const isByCall = by === "call";
-    let found = { calls: [], files: [] };
-    const { list, place, open } = browse({
-      label: isByCall ? "Calls that changed something" : "Files that were changed",
-      kind: isByCall ? "calls" : "files",
-      draw: isByCall ? drawCall : drawFile,
-      show: async (item) => {
-        const isOf = (each) =>
-          each.workspace_of === item.agent &&
-          each.changes.some((one) => [one.path, one.to].includes(item.path));
-        const calls = isByCall ? [item] : found.calls.filter(isOf);
-        const shown = calls.slice(0, SHOWN_MAX).map((each) => change(each, reload, signal));
-        const left = calls.length - shown.length;
-        return h(
-          "div",
-          h("h2.title", code(isByCall ? item.call : item.path)),
-          await Promise.all(shown),
-          left > 0 && h("p.quiet", `${count(left, "older change")} not shown`),
-        );
-      },
-      address: ({ path: of, call: one } = {}) => `/files?${query({ by, agent, path: of, call: one })}`,
-      signal,
-    });
-    const state = h("p.quiet.count", { role: "status" });
-    const load = async () => {
-      found = await get("files", { agent }, signal);
-      const { calls, files, omitted } = found;
-      const ofCall = (each) => ({ ...each, key: each.entry });
-      const ofFile = (each) => ({ ...each, key: `${each.agent}:${each.path}` });
-      list.set(isByCall ? calls.map(ofCall) : files.map(ofFile));
-      const more = omitted ? `; ${count(omitted, "older call")} left out` : "";
-      state.replaceChildren(
-        files.length ? `${count(files.length, "file")}, ${count(calls.length, "call")}${more}` : "No agent has changed a file yet.",
+export const page = async ({ by = "file", path, call, agent }, signal) => {
+  const isByCall = by === "call";
+  let found = { calls: [], files: [] };
+  const { list, place, open } = browse({
+    label: isByCall ? "Calls that changed something" : "Files that were changed",
+    kind: isByCall ? "calls" : "files",
+    draw: isByCall ? drawCall : drawFile,
+    show: async (item) => {
+      const isOf = (each) =>
+        each.workspace_of === item.agent &&
+        each.changes.some((one) => [one.path, one.to].includes(item.path));
+      const calls = isByCall ? [item] : found.calls.filter(isOf);
+      const shown = calls.slice(0, SHOWN_MAX).map((each) => change(each, reload, signal));
+      const left = calls.length - shown.length;
+      return h(
+        "div",
+        h("h2.title", code(isByCall ? item.call : item.path)),
+        await Promise.all(shown),
+        left > 0 && h("p.quiet", `${count(left, "older change")} not shown`),
       );
-    };
-    const reload = () => load().catch(() => {});
-    await load();
-    const first = list.items.find((each) => (isByCall ? each.call === call : each.path === path));
-    if (first) await open(first);
-    const later = soon(reload, 300);
-    on("entry", (row) => row.event_type === "TOOL_RESULT" && later(), signal);
-    const tab = (value, label) =>
-      h("a.chip", { href: `/files?${query({ by: value, agent })}`, "aria-current": value === by ? "true" : null }, label);
-    const tabs = chips("View", tab("file", "By file"), tab("call", "By call"));
-    return [h("div.head", h("h1", "What agents changed"), tabs, state), place];
-  },
+    },
+    address: ({ path: of, call: one } = {}) => `/files?${query({ by, agent, path: of, call: one })}`,
+    signal,
+  });
+  const state = h("p.quiet.count", { role: "status" });
+  const load = async () => {
+    found = await get("files", { agent }, signal);
+    const { calls, files, omitted } = found;
+    const ofCall = (each) => ({ ...each, key: each.entry });
+    const ofFile = (each) => ({ ...each, key: `${each.agent}:${each.path}` });
+    list.set(isByCall ? calls.map(ofCall) : files.map(ofFile));
+    const more = omitted ? `; ${count(omitted, "older call")} left out` : "";
+    const said = `${count(files.length, "file")}, ${count(calls.length, "call")}${more}`;
+    state.replaceChildren(files.length ? said : "No agent has changed a file yet.");
+  };
+  const reload = () => load().catch(() => {});
+  await load();
+  const first = list.items.find((each) => (isByCall ? each.call === call : each.path === path));
+  if (first) await open(first);
+  const later = soon(reload, 300);
+  on("entry", (row) => row.event_type === "TOOL_RESULT" && later(), signal);
+  const tab = (value, label) =>
+    h("a.chip", { href: `/files?${query({ by: value, agent })}`, "aria-current": value === by ? "true" : null }, label);
+  const tabs = chips("View", tab("file", "By file"), tab("call", "By call"));
+  return [h("div.head", h("h1", "What agents changed"), tabs, state), place];
 };

@@ -11,7 +11,8 @@ export class Rows {
     Object.assign(this, { draw, choose, more, items: [], active: -1, chosen: null, made: new Map() });
     this.id = `list-${(lists += 1)}`;
     this.space = h("div.space", { role: "presentation" });
-    const does = { onscroll: () => this.show(), onkeydown: (event) => this.press(event), onclick: (event) => this.open(event.target.closest(".row")?.dataset.at) };
+    const onclick = (event) => this.open(event.target.closest(".row")?.dataset.at);
+    const does = { onscroll: () => this.show(), onkeydown: (event) => this.press(event), onclick };
     this.place = h(`div.rows.${kind}`, { role: "listbox", tabindex: "0", "aria-label": label, ...does }, this.space);
     new ResizeObserver(() => this.show()).observe(this.place);
   }

@@ -40,57 +40,54 @@ const session = (each) =>
     h("span.note", ago(each.started)),
   );
 
-export const nowPage = {
-  title: "Now",
-  async open(_, signal) {
-    const place = h("div.page");
-    let [now, rows] = [null, []];
-    const draw = () => {
-      const calls = fold(rows).filter(isCall);
-      const waiting = now.waiting.filter(isWaiting);
-      const of = (state) => calls.filter((row) => row.state === state);
-      const refused = of("refused").slice(0, 6).map((row) => callItem(row, h("p.why", row.reason)));
-      place.replaceChildren(
-        h("h1", headline(waiting.length, of("running").length)),
-        ...now.notices.map((each) => h("p.notice", each)),
+export const page = async (_, signal) => {
+  const place = h("div.page");
+  let [now, rows] = [null, []];
+  const draw = () => {
+    const calls = fold(rows).filter(isCall);
+    const waiting = now.waiting.filter(isWaiting);
+    const of = (state) => calls.filter((row) => row.state === state);
+    const refused = of("refused").slice(0, 6).map((row) => callItem(row, h("p.why", row.reason)));
+    place.replaceChildren(
+      h("h1", headline(waiting.length, of("running").length)),
+      ...now.notices.map((each) => h("p.notice", each)),
+      h(
+        "div.columns",
         h(
-          "div.columns",
-          h(
-            "div",
-            section("Waits for your answer", listed("questions", waiting.map(question))),
-            section(
-              "What agents do",
-              listed("calls", calls.slice(0, ROWS_MAX).map((row) => callItem(row))) ||
-                h("p.quiet", "No agent has done anything here yet."),
-            ),
-          ),
-          h(
-            "div",
-            section("The fence", listed("walls", now.walls.map(wall))),
-            section("Agents", listed("agents", now.agents.map(agent))),
-            section("Refused lately", listed("refusals", refused)),
-            section("Sessions", listed("sessions", now.sessions.slice(0, 5).map(session))),
+          "div",
+          section("Waits for your answer", listed("questions", waiting.map(question))),
+          section(
+            "What agents do",
+            listed("calls", calls.slice(0, ROWS_MAX).map((row) => callItem(row))) ||
+              h("p.quiet", "No agent has done anything here yet."),
           ),
         ),
-      );
-    };
-    const load = async () => {
-      const [found, past] = await Promise.all([get("now", {}, signal), get("timeline", { limit: READ }, signal)]);
-      now = found;
-      rows = past.entries;
-      draw();
-    };
-    const redraw = soon(draw);
-    const reload = soon(() => load().catch(() => {}));
-    const add = (row) => {
-      if (rows.some((each) => keyOf(each) === keyOf(row))) return;
-      rows = [row, ...rows].slice(0, Number(READ));
-      redraw();
-    };
-    await load();
-    on("entry", add, signal);
-    on("inbox", reload, signal);
-    on("hello", reload, signal);
-    return place;
-  },
+        h(
+          "div",
+          section("The fence", listed("walls", now.walls.map(wall))),
+          section("Agents", listed("agents", now.agents.map(agent))),
+          section("Refused lately", listed("refusals", refused)),
+          section("Sessions", listed("sessions", now.sessions.slice(0, 5).map(session))),
+        ),
+      ),
+    );
+  };
+  const load = async () => {
+    const [found, past] = await Promise.all([get("now", {}, signal), get("timeline", { limit: READ }, signal)]);
+    now = found;
+    rows = past.entries;
+    draw();
+  };
+  const redraw = soon(draw);
+  const reload = soon(() => load().catch(() => {}));
+  const add = (row) => {
+    if (rows.some((each) => keyOf(each) === keyOf(row))) return;
+    rows = [row, ...rows].slice(0, Number(READ));
+    redraw();
+  };
+  await load();
+  on("entry", add, signal);
+  on("inbox", reload, signal);
+  on("hello", reload, signal);
+  return place;
 };

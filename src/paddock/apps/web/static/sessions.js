@@ -9,18 +9,12 @@ const drawSession = (each) => [
   h("span.note", `${each.agent} · ${count(each.turns, "turn")} · ${ago(each.started)}`),
 ];
 
-const usageOf = ({ usage: used, cost_usd: cost }) => {
-  const parts = { in: used?.input, out: used?.output, cached: used?.cache_read };
-  const said = Object.entries(parts).filter(([, value]) => value).map(([name, value]) => `${number(value)} ${name}`);
-  return said.length > 0 && `${said.join(", ")} tokens${cost ? `, $${cost.toFixed(4)}` : ""}`;
-};
-
 const speech = (who, text) => text && h("div.said", h("p.speaker", who), block(text));
 
 const turn = (each, at, calls) =>
   h(
     "li.turn",
-    h("h3", `Turn ${at + 1} `, h("span.note", when(each.timestamp), " ", usageOf(each))),
+    h("h3", `Turn ${at + 1} `, h("span.note", when(each.timestamp))),
     speech("Person", each.user_message),
     listed("calls", calls.map((row) => callItem(row))),
     speech("Agent", each.response),
@@ -46,16 +40,18 @@ const resuming = (id, done) => {
     done();
     return h("div", h("p", found.outcome), block(found.response ?? ""));
   };
-  return h("div.resume", h("label", { for: "task" }, "Go on with this session"), task, h("div.acts", acting("Send", said, send, "primary")), said);
+  const label = h("label", { for: "task" }, "Go on with this session");
+  return h("div.resume", label, task, h("div.acts", acting("Send", said, send, "primary")), said);
 };
 
 const transcript = (found, id, done) => {
   const { turns } = found;
   const calls = perTurn(turns, found.calls);
+  const about = [found.agent, found.model, `${number(found.tokens ?? 0)} tokens`, !found.ended && "still open"];
   return h(
     "div",
     h("h2.title", found.first_message || id),
-    h("p.quiet", `${found.agent} · ${found.model ?? ""} · `, when(found.started), found.ended ? "" : " · still open"),
+    h("p.quiet", when(found.started), about.filter(Boolean).map((each) => ` · ${each}`)),
     h("p", h("a", { href: `/timeline?${query({ session: id })}` }, "All of it in the timeline")),
     h("ol.plain", turns.map((each, at) => turn(each, at, calls[at]))),
     listed("calls", calls.at(-1).map((row) => callItem(row))),
@@ -63,27 +59,24 @@ const transcript = (found, id, done) => {
   );
 };
 
-export const sessionsPage = {
-  title: "Sessions",
-  async open({ id, agent }, signal) {
-    const { list, place, open } = browse({
-      label: "Sessions, newest first",
-      kind: "sessions",
-      draw: drawSession,
-      show: async ({ key }) => transcript(await get("session", { id: key }, signal), key, reload),
-      address: ({ key } = {}) => `/sessions?${query({ agent, id: key })}`,
-      signal,
-    });
-    const load = async () => {
-      const { sessions } = await get("sessions", { agent }, signal);
-      list.set(sessions.map((each) => ({ ...each, key: each.session_id })));
-    };
-    const reload = () => load().catch(() => {});
-    await load();
-    const first = id ? { key: id } : innerWidth >= 1100 && list.items[0];
-    if (first) await open(first);
-    on("entry", (row) => /^(SESSION_|TURN_)/.test(row.event_type) && reload(), signal);
-    const none = list.items.length === 0 && h("p.quiet", "No agent has had a conversation here yet.");
-    return [h("div.head", h("h1", "What was said"), none), place];
-  },
+export const page = async ({ id, agent }, signal) => {
+  const { list, place, open } = browse({
+    label: "Sessions, newest first",
+    kind: "sessions",
+    draw: drawSession,
+    show: async ({ key }) => transcript(await get("session", { id: key }, signal), key, reload),
+    address: ({ key } = {}) => `/sessions?${query({ agent, id: key })}`,
+    signal,
+  });
+  const load = async () => {
+    const { sessions } = await get("sessions", { agent }, signal);
+    list.set(sessions.map((each) => ({ ...each, key: each.session_id })));
+  };
+  const reload = () => load().catch(() => {});
+  await load();
+  const first = id ? { key: id } : innerWidth >= 1100 && list.items[0];
+  if (first) await open(first);
+  on("entry", (row) => /^(SESSION_|TURN_)/.test(row.event_type) && reload(), signal);
+  const none = list.items.length === 0 && h("p.quiet", "No agent has had a conversation here yet.");
+  return [h("div.head", h("h1", "What was said"), none), place];
 };
