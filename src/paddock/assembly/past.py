@@ -20,7 +20,13 @@ from paddock.assembly.questions import require_past_agent
 from paddock.errors import ConfigError, InternalError, PathError, TextError, UsageError
 from paddock.ledger.append import Ledger
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_effects
+from paddock.ledger.query import (
+    BadRow,
+    FoundEffects,
+    effects_in,
+    find_declarations,
+    find_effects,
+)
 from paddock.ledger.read import stands
 from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
@@ -259,7 +265,8 @@ class Past(Struct):
 
 
 @contextmanager
-def open_past(project: Project) -> Generator[Past]:
+def open_past(project: Project, rows: Sequence[StoredEntry] | None = None) -> Generator[Past]:
+    """What was changed; by the calls of these entries alone where they are given."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     with ExitStack() as held:
         seen = held.enter_context(look_at_history(project))
@@ -270,7 +277,7 @@ def open_past(project: Project) -> Generator[Past]:
         if path.exists():
             # The notes first: a call that ends between the two is in the ledger by then.
             notes = read_notes(seen)
-            effects = find_effects(str(path), (OPERATOR,))
+            effects = find_effects(str(path), (OPERATOR,)) if rows is None else effects_in(rows)
         calls = past_calls(effects, notes, seen.find)
         then = past_workspaces(project.layout.ledger_paths()[LedgerName.GOVERNANCE], calls)
         ended = ended_notes(effects, notes)

@@ -305,11 +305,17 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
         is_intent = _INTENT in line and any(name in line for name in agents)
         return is_intent or (_RESULT in line and _NO_EFFECTS not in line)
 
-    rows = [*_newest_first(path, may_match)][::-1]
+    return effects_in([*_newest_first(path, may_match)][::-1], intents_of)
+
+
+def effects_in(
+    rows: Sequence[StoredEntry | BadRow], intents_of: Sequence[str] | None = None
+) -> FoundEffects:
+    """`intents_of` None: those of all agents."""
     stored = [row for row in rows if isinstance(row, StoredEntry)]
     calls = [row for row in stored if row.entry.event_type == TOOL_RESULT]
     results = [row for row in calls if row.entry.metadata.get("effects")]
-    asked = [row for row in stored if row.entry.agent in intents_of]
+    asked = [row for row in stored if intents_of is None or row.entry.agent in intents_of]
     intents = [row for row in asked if row.entry.event_type == TOOL_INTENT]
     bad = [row for row in rows if isinstance(row, BadRow)]
     return FoundEffects(tuple(results), tuple(intents), tuple(bad))

@@ -6,12 +6,12 @@ not fit, it is made again with every line parsed. Nothing beside the lines is tr
 changed them can have made it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
@@ -28,11 +28,9 @@ from paddock.ledger.format.lines import (
     parse_genesis,
 )
 from paddock.ledger.format.notes import Checkpoint, Growing, NoteError, open_note, read_checkpoint
-from paddock.ledger.read import LedgerReader, believable_marks, unfinished
+from paddock.ledger.read import LedgerReader, believable_marks
 from paddock.ledger.tail import read_boot
 from paddock.ledger.tree import checkpoints_folder, find_departure, read_notes
-from paddock.text.show import show_name
-from paddock.values.calls import Json
 from paddock.values.entries import GENESIS, TOOL_INTENT, TOOL_RESULT
 
 if TYPE_CHECKING:
@@ -122,55 +120,6 @@ class Verification(Struct, frozen=True):
         which = f"entries {self.covered_entries} to {self.entries - 1}"
         said = "are covered by no exported checkpoint: they could have been cut off or written anew"
         return f"{which} {said}" if self.covered_entries < self.entries else ""
-
-    def rows(self, name: str) -> Iterator[str]:
-        state = "whole" if self.is_whole else "DAMAGED"
-        head = "" if self.head is None else f", head {self.head.seq} {self.head.hash[:16]}"
-        yield f"{name}: {state}, {self.entries} entries{head}"
-        for problem in self.problems:
-            where = f"line {problem.line} (seq {problem.seq}, byte {problem.offset_bytes}): "
-            yield f"  {where if problem.line else ''}{problem.kind}: {problem.detail}"
-        if self.problems_omitted:
-            yield f"  {self.problems_omitted} more problems are not shown"
-        if any(
-            each.kind in (ChainFault.ROLLED_BACK, ChainFault.REWRITTEN) for each in self.problems
-        ):
-            yield "  restored on purpose? then: paddock ledger accept-rollback"
-        for open_ in self.unanswered:
-            call = f"{show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"
-            yield f"  unknown outcome: {call}"
-        if self.torn_bytes:
-            torn = unfinished(self.torn_bytes)
-            yield f"  {torn}" + ("; the next append sets them aside" if self.is_whole else "")
-        if self.unread_entries:
-            yield (
-                f"  {self.unread_entries} entries were found whole before, in files that were not "
-                "touched since: --full reads them again"
-            )
-        if self.is_whole and self.covered_entries:
-            yield f"  entries 0 to {self.covered_entries - 1} are as they were signed"
-        if self.uncovered:
-            yield f"  {self.uncovered}"
-
-    def as_json(self) -> dict[str, Json]:
-        head = None if self.head is None else {"seq": self.head.seq, "hash": self.head.hash}
-        return {
-            "whole": self.is_whole,
-            "entries": self.entries,
-            "head": head,
-            "problems": [to_builtins(each) for each in self.problems],
-            "problems_omitted": self.problems_omitted,
-            "unknown": [
-                {"seq": each.seq, "call_id": each.call_id, "tool": each.tool}
-                for each in self.unanswered
-            ],
-            "torn_bytes": self.torn_bytes,
-            "covered_entries": self.covered_entries,
-            "uncovered_entries": max(0, self.entries - self.covered_entries),
-            "uncovered": self.uncovered,
-            "unread_entries": self.unread_entries,
-            "checkpoints": [{"source": each.source, "size": each.size} for each in self.agreements],
-        }
 
 
 def verify(

@@ -147,7 +147,7 @@ _PAUSE_S: Final = 2.0
 _WORK: Final[tuple[tuple[str, dict[str, Json]], ...]] = (
     ("ls", {"path": "."}),
     ("create_file", {"path": f"{TOUR}-plan.md", "content": "# Plan\n\n1. look\n2. change\n"}),
-    ("grep", {"pattern": "TODO", "path": "."}),
+    ("grep", {"pattern": "import", "path": "."}),
     ("str_replace", {"path": f"{TOUR}-plan.md", "old_str": "2. change", "new_str": "2. ask"}),
     ("run_shell", {"command": f"sed -i 's/1. look/1. look twice/' {TOUR}-plan.md"}),
     ("create_file", {"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\n"}),

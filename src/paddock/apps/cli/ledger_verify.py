@@ -68,12 +68,12 @@ def run_verify(options: Options, console: Console) -> int:
 def _reply(
     reports: dict[LedgerName, Verification], faults: dict[LedgerName, PaddockError], *, is_any: bool
 ) -> Reply:
-    found = {name: report.as_json() for name, report in reports.items()}
+    found = {name: auditing.report_json(report) for name, report in reports.items()}
     unread = {
         name: {"whole": False, "error": fault.message, **fields(fault, "code", "where")}
         for name, fault in faults.items()
     }
-    text = [row for name, report in reports.items() for row in report.rows(name)]
+    text = [row for name, report in reports.items() for row in auditing.report_rows(name, report)]
     text += [f"{name}: NOT VERIFIED, {fault.message}" for name, fault in faults.items()]
     return Reply({**found, **unread}, text if is_any else "there is no ledger yet")
 

@@ -19,7 +19,7 @@ _NAME = lazy_pattern(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
 
 def _serve(options: Options, console: Console) -> int:
     from paddock.apps.web import server
-    from paddock.apps.web.desk import Desk
+    from paddock.apps.web.desk import PlaneDesk
     from paddock.apps.web.door import Codes
     from paddock.apps.web.stream import Hub
 
@@ -31,7 +31,7 @@ def _serve(options: Options, console: Console) -> int:
             where="--allow-remote",
             hint="the name by which your reverse proxy, which ends TLS, is reached",
         )
-    desk, codes = Desk(find_site(options, console), options.read_only), Codes(time.monotonic)
+    desk, codes = PlaneDesk(find_site(options, console), options.read_only), Codes(time.monotonic)
     listening = server.listen(options.port)
     number = listening[0].getsockname()[1]
     origin = f"http://{server.name_here()}:{number}" if remote is None else f"https://{remote}"

@@ -33,7 +33,7 @@ _METADATA_CHARS_MAX: Final = 8_000
 """Of a row in a list; the entry itself is shown whole."""
 
 
-class Desk(Struct, frozen=True):
+class PlaneDesk(Struct, frozen=True):
     site: PlaneSite
     reads_only: bool
     """Whether whoever asks may look alone."""

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddock import limits
-from paddock.apps.web.desk import Desk, HttpRefusal, refused
+from paddock.apps.web.desk import HttpRefusal, PlaneDesk, refused
 from paddock.plane import tokens
 
 FOLDER: Final = "web"
@@ -63,7 +63,7 @@ def _digest(text: str) -> bytes:
 class Bearers(Struct, frozen=True):
     """Tokens of pages, and those of programs, which are files: a replaced one is refused."""
 
-    desk: Desk
+    desk: PlaneDesk
     codes: Codes
 
     def require(self, headers: Headers) -> bool:
@@ -101,7 +101,7 @@ _HEADERS: Final = {
 }
 
 
-class Gate(Struct, frozen=True):
+class OriginGate(Struct, frozen=True):
     app: ASGIApp
     origin: str
     """As it was printed: scheme, name and port."""

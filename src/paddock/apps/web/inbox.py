@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from paddock.apps.web.desk import WEB, Desk, HttpRefusal
+from paddock.apps.web.desk import WEB, HttpRefusal, PlaneDesk
 from paddock.apps.web.policy import replayed
 from paddock.assembly import granting
 from paddock.assembly.approvals import open_inbox, read_answers
@@ -23,7 +23,7 @@ def requests_json(project: Project) -> Iterator[dict[str, Json]]:
         yield {**each.as_json(), "outdated": "" if outdated is None else outdated.why}
 
 
-def show(desk: Desk) -> dict[str, Json]:
+def show(desk: PlaneDesk) -> dict[str, Json]:
     project = desk.project()
     broken: list[Json] = [each.summary() for each in open_inbox(project).list_broken()]
     return {"requests": list[Json](requests_json(project)), "broken": broken}
@@ -32,7 +32,7 @@ def show(desk: Desk) -> dict[str, Json]:
 # `digest` is of the request as it was shown: an answer is to that one and no other.
 
 
-def grant(desk: Desk, *, id_: str, digest: str, resume: bool = False) -> dict[str, Json]:
+def grant(desk: PlaneDesk, *, id_: str, digest: str, resume: bool = False) -> dict[str, Json]:
     project = desk.opened()
     parked = _require_waiting(open_inbox(project), id_, digest)
     # What a command left is committed at once: it does not run again.
@@ -44,7 +44,7 @@ def grant(desk: Desk, *, id_: str, digest: str, resume: bool = False) -> dict[st
     return {"status": "ok", "request": granted.as_json(), "result": result.as_json()}
 
 
-def refuse(desk: Desk, *, id_: str, digest: str, note: str = "") -> dict[str, Json]:
+def refuse(desk: PlaneDesk, *, id_: str, digest: str, note: str = "") -> dict[str, Json]:
     """An empty digest is of a request that does not load: it is moved away."""
     inbox = open_inbox(desk.opened())
     if not digest:
@@ -56,7 +56,7 @@ def refuse(desk: Desk, *, id_: str, digest: str, note: str = "") -> dict[str, Js
     return {"status": "ok", "request": inbox.refuse(id_, desk.by, note, seen).as_json()}
 
 
-def allow_always(desk: Desk, *, id_: str, digest: str, confirm: str = "") -> dict[str, Json]:
+def allow_always(desk: PlaneDesk, *, id_: str, digest: str, confirm: str = "") -> dict[str, Json]:
     """Show the rule and what it would have changed; and, asked a second time, save and trust it.
 
     Threat: a policy that has changed between the two, so that another rule comes of the yes: it is

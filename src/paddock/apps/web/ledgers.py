@@ -7,9 +7,9 @@ from typing import Literal
 
 from starlette.responses import Response, StreamingResponse
 
-from paddock.apps.web.desk import Desk, HttpRefusal, error_json
+from paddock.apps.web.desk import HttpRefusal, PlaneDesk, error_json
 from paddock.apps.web.timeline import Number, require_entry
-from paddock.assembly.auditing import audit_ledger, ledger_page
+from paddock.assembly.auditing import audit_ledger, ledger_page, report_json, report_rows
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.errors import PaddockError
 from paddock.ledger.export import ExportedLines
@@ -20,7 +20,7 @@ from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 
 
-def list_ledgers(desk: Desk) -> dict[str, Json]:
+def list_ledgers(desk: PlaneDesk) -> dict[str, Json]:
     return {"ledgers": [_ledger_json(name, path) for name, path in desk.ledgers().items()]}
 
 
@@ -42,21 +42,21 @@ def _ledger_json(name: LedgerName, path: Path) -> dict[str, Json]:
     return found
 
 
-def verify(desk: Desk, *, ledger: LedgerName) -> dict[str, Json]:
+def verify(desk: PlaneDesk, *, ledger: LedgerName) -> dict[str, Json]:
     desk.require_ledger(ledger)
     report = audit_ledger(desk.site.layout, desk.site.environment, ledger)
-    told: list[Json] = [*report.rows(ledger)]
-    return {**report.as_json(), "text": told, "is_sound": report.is_whole}
+    told: list[Json] = [*report_rows(ledger, report)]
+    return {**report_json(report), "text": told, "is_sound": report.is_whole}
 
 
-def checkpoint(desk: Desk, *, ledger: LedgerName) -> dict[str, Json]:
+def checkpoint(desk: PlaneDesk, *, ledger: LedgerName) -> dict[str, Json]:
     desk.require_ledger(ledger)
     with closing(open_plane_ledger(desk.site.layout, desk.site.environment, ledger)) as opened:
         signed = opened.seal()
     return {"status": "ok", "size": signed.checkpoint.size, "note": signed.note}
 
 
-def prove(desk: Desk, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
+def prove(desk: PlaneDesk, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
     stored, path = require_entry(desk, ledger, seq), str(desk.ledgers()[ledger])
     signed, genesis = find_signed(path), find_genesis(path)
     if signed is None or signed.checkpoint.size <= seq:
@@ -77,7 +77,11 @@ def prove(desk: Desk, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
 
 
 def export(
-    desk: Desk, *, ledger: LedgerName, last: Number = 0, format_: Literal["jsonl", "html"] = "jsonl"
+    desk: PlaneDesk,
+    *,
+    ledger: LedgerName,
+    last: Number = 0,
+    format_: Literal["jsonl", "html"] = "jsonl",
 ) -> Response:
     path = desk.require_ledger(ledger)
     if format_ == "html":

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from paddock import limits
-from paddock.apps.web.desk import Desk, HttpRefusal, error_json
+from paddock.apps.web.desk import HttpRefusal, PlaneDesk, error_json
 from paddock.assembly.agents import apply_agents, plan_agents
 from paddock.assembly.granting import RuleReview, save_rule
 from paddock.assembly.project import Project, read_agents
@@ -38,7 +38,7 @@ from paddock.values.entries import digest_of
 _DIFF_LINES_MAX: Final = 2_000
 
 
-def show(desk: Desk) -> dict[str, Json]:
+def show(desk: PlaneDesk) -> dict[str, Json]:
     files = _files(desk)
     own, user = files.project, files.user
     found: dict[str, Json] = {"file": str(own_policy_path(desk.site.root)), "text": ""}
@@ -58,11 +58,11 @@ def show(desk: Desk) -> dict[str, Json]:
 
 
 def _of_text(
-    answer: Callable[[Desk, Candidate], dict[str, Json]],
+    answer: Callable[[PlaneDesk, Candidate], dict[str, Json]],
 ) -> Callable[..., dict[str, Json]]:
     """What is asked about a text as it is typed: that it does not load is an answer, too."""
 
-    def answered(desk: Desk, *, text: str) -> dict[str, Json]:
+    def answered(desk: PlaneDesk, *, text: str) -> dict[str, Json]:
         try:
             return answer(desk, _candidate(desk, text))
         except ConfigError as error:
@@ -72,19 +72,19 @@ def _of_text(
 
 
 @_of_text
-def lint_text(desk: Desk, candidate: Candidate) -> dict[str, Json]:
+def lint_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
     return {"findings": [each.as_json() for each in lint(_policy(candidate), ())]}
 
 
 @_of_text
-def test_text(desk: Desk, candidate: Candidate) -> dict[str, Json]:
+def test_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
     results = run_examples(_policy(candidate))
     failed, rows = sum(not each.holds for each in results), [each.as_json() for each in results]
     return {"passed": len(results) - failed, "failed": failed, "examples": list[Json](rows)}
 
 
 @_of_text
-def diff_text(desk: Desk, candidate: Candidate) -> dict[str, Json]:
+def diff_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
     own = candidate.files.project
     old = Candidate(candidate.name, b"" if own is None else own.content, candidate.files)
     find = partial(read_agents, desk.site.root, desk.site.environment)
@@ -93,7 +93,7 @@ def diff_text(desk: Desk, candidate: Candidate) -> dict[str, Json]:
 
 
 @_of_text
-def replay_text(desk: Desk, candidate: Candidate) -> dict[str, Json]:
+def replay_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
     return replayed(desk.project(), candidate)
 
 
@@ -106,7 +106,7 @@ def replayed(project: Project, candidate: Candidate) -> dict[str, Json]:
 
 
 def explain_action(
-    desk: Desk, *, action: str, agent: str | None = None, text: str | None = None
+    desk: PlaneDesk, *, action: str, agent: str | None = None, text: str | None = None
 ) -> dict[str, Json]:
     """`text` None: by the policy in force."""
     asked = parse_action(action)
@@ -121,7 +121,7 @@ def explain_action(
     return {**told.as_json(), "text": told.render()}
 
 
-def save(desk: Desk, *, text: str, before: str, confirm: str = "") -> dict[str, Json]:
+def save(desk: PlaneDesk, *, text: str, before: str, confirm: str = "") -> dict[str, Json]:
     """Show what saving does; and, asked a second time, write and trust exactly that text.
 
     `before` is the digest of the file as it was read, empty where there was none; `confirm` as
@@ -150,11 +150,11 @@ def save(desk: Desk, *, text: str, before: str, confirm: str = "") -> dict[str, 
     return {"status": "ok", "digest": digest_of(candidate.content)}
 
 
-def _files(desk: Desk) -> PolicyFiles:
+def _files(desk: PlaneDesk) -> PolicyFiles:
     return read_policy_files(desk.site.root, desk.site.environment)
 
 
-def _candidate(desk: Desk, text: str) -> Candidate:
+def _candidate(desk: PlaneDesk, text: str) -> Candidate:
     content = text.encode("utf-8", "surrogatepass")
     if len(content) > limits.policy_bytes_max:
         raise ConfigError(f"the policy has more than {limits.policy_bytes_max} bytes")

@@ -29,8 +29,8 @@ from starlette.types import Receive, Scope, Send
 import paddock.ledger
 from paddock import limits
 from paddock.apps.web import inbox, ledgers, policy, timeline, work
-from paddock.apps.web.desk import Desk, HttpRefusal, json_response, refused
-from paddock.apps.web.door import Bearers, Codes, Gate
+from paddock.apps.web.desk import HttpRefusal, PlaneDesk, json_response, refused
+from paddock.apps.web.door import Bearers, Codes, OriginGate
 from paddock.apps.web.stream import Hub
 from paddock.errors import HostError, PaddockError, UsageError
 from paddock.text.json import BrokenJsonError, Strict, read_json
@@ -98,7 +98,7 @@ class _Code(Strict, frozen=True):
     code: str
 
 
-def make_app(desk: Desk, codes: Codes, origin: str, hub: Hub) -> Gate:
+def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate:
     """`desk` may only be read from: then nobody acts here, by whatever token."""
     bearers = Bearers(desk, codes)
 
@@ -141,7 +141,7 @@ def make_app(desk: Desk, codes: Codes, origin: str, hub: Hub) -> Gate:
         },
         lifespan=partial(_followed, hub),
     )
-    return Gate(app, origin)
+    return OriginGate(app, origin)
 
 
 class _Stream(Response):
@@ -231,7 +231,7 @@ class _Server(uvicorn.Server):
         self._hub.stop()
 
 
-def serve(app: Gate, hub: Hub, listening: list[socket.socket]) -> None:
+def serve(app: OriginGate, hub: Hub, listening: list[socket.socket]) -> None:
     """Serve until SIGINT or SIGTERM."""
     config = uvicorn.Config(
         app,

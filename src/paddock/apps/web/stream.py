@@ -14,7 +14,8 @@ from typing import Final
 from starlette.types import Message, Receive, Scope, Send
 
 from paddock import limits
-from paddock.apps.web.desk import Desk, HttpRefusal, damage_of, error_json, refused, row_json
+from paddock.apps.web.desk import HttpRefusal, PlaneDesk, damage_of, error_json, refused, row_json
+from paddock.apps.web.timeline import examined
 from paddock.assembly.approvals import open_inbox
 from paddock.errors import PaddockError
 from paddock.ledger.format.lines import StoredEntry
@@ -34,7 +35,7 @@ _Stamp = tuple[int, int] | None
 class Hub:
     """Owned by the event loop's thread, but for `_look` and what it calls."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: PlaneDesk) -> None:
         self._desk = desk
         self._ended = threading.Event()
         self._queues: set[asyncio.Queue[bytes | None]] = set()
@@ -102,6 +103,7 @@ class Hub:
 
     def _look(self) -> None:
         looks, waiting = 0, list[Json]()
+        examined(self._desk.site.environment.paddock_home)  # before a page asks for it
         while not self._ended.wait(_POLL_S):
             is_asked = looks % _INBOX_POLLS == 0
             looks += 1

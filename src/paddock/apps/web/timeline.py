@@ -3,8 +3,10 @@
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from heapq import nlargest
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Final, Literal, cast
 
 from msgspec import Meta
@@ -13,8 +15,8 @@ import paddock
 from paddock.agent.recorded import list_sessions
 from paddock.apps.command import seconds_of
 from paddock.apps.web.desk import (
-    Desk,
     HttpRefusal,
+    PlaneDesk,
     damage_of,
     entry_json,
     error_json,
@@ -22,7 +24,7 @@ from paddock.apps.web.desk import (
     state_of,
 )
 from paddock.apps.web.inbox import requests_json
-from paddock.assembly.history import contents_of_call, read_output
+from paddock.assembly.history import named_contents, read_output
 from paddock.assembly.past import UndoStanding, open_past
 from paddock.assembly.project import Project
 from paddock.assembly.questions import decided_now, told_calls
@@ -34,6 +36,7 @@ from paddock.ledger.query import Filter, find_numbered, query
 from paddock.ledger.read import stands
 from paddock.plane.layout import LedgerName
 from paddock.sandbox.backends import examine_host
+from paddock.sandbox.values import BackendVerdict
 from paddock.values import entries
 from paddock.values.calls import Json
 
@@ -41,7 +44,7 @@ Row = tuple[LedgerName, StoredEntry]
 Number = Annotated[int, Meta(ge=0)]
 
 _RECENT: Final = 50
-_LOOKED_AT: Final = 500
+_LOOKED_AT: Final = 200
 _REFUSED_MAX: Final = 20
 _SESSIONS_MAX: Final = 10
 _RUNNING_S: Final = 3600
@@ -51,7 +54,7 @@ _OUTPUTS_MAX: Final = 20
 
 
 def search(
-    desk: Desk,
+    desk: PlaneDesk,
     *,
     ledger: LedgerName | None = None,
     type_: str | None = None,
@@ -70,12 +73,14 @@ def search(
     """`before` says of each ledger from which number on all was in earlier answers."""
     wanted = Filter(
         *(type_, session, call, agent),
+        # All that was refused, also where it was asked about first.
+        "deny" if outcome == "deny" else None,
         since=seconds_of(since, "since"),
         until=seconds_of(until, "until"),
         path=path,
         tool=tool,
         host=host,
-        outcome="error" if outcome == "failed" else outcome,
+        outcome={"failed": "error", "deny": None}.get(outcome or "", outcome),
     )
     pairs = [part.partition(":") for part in before.split(",") if part]
     if not all(at.isascii() and at.isdecimal() and len(at) < 17 for _, _, at in pairs):
@@ -93,7 +98,7 @@ def search(
 
 
 def _newest(
-    desk: Desk,
+    desk: PlaneDesk,
     wanted: Filter,
     last: int,
     ends: dict[str, int] | None = None,
@@ -117,7 +122,7 @@ def _age(row: Row) -> tuple[str, int]:
     return row[1].timestamp, row[1].seq
 
 
-def show_now(desk: Desk) -> dict[str, Json]:
+def show_now(desk: PlaneDesk) -> dict[str, Json]:
     found, damaged = _newest(desk, Filter(), _LOOKED_AT)
     rows = sorted(found, key=_age, reverse=True)
     refused = [each for each in rows if state_of(each[1].entry) == "refused"]
@@ -135,7 +140,7 @@ def show_now(desk: Desk) -> dict[str, Json]:
     }
 
 
-def _of_project(desk: Desk) -> dict[str, Json]:
+def _of_project(desk: PlaneDesk) -> dict[str, Json]:
     """What depends on what governs: where that does not load, the rest is shown, and this said."""
     found: dict[str, Json] = {"notices": [], "sessions": [], "waiting": [], "walls": []}
     try:
@@ -177,10 +182,16 @@ def _running(rows: Iterable[Row]) -> Iterator[Row]:
             ended.add(key)
 
 
+@lru_cache(maxsize=1)
+def examined(paddock_home: Path) -> BackendVerdict:
+    """How far this host holds a command: tried once, by running one."""
+    return examine_host(paddock_home / STAGING)[0]
+
+
 def _walls(project: Project) -> list[Json]:
     """What stands between agents and the rest, in one sentence each."""
     shell, own = project.policy.settings.shell, project.files.project
-    best = examine_host(project.environment.paddock_home / STAGING)[0]
+    best = examined(project.environment.paddock_home)
     held = {"full": "on", "partial": "partly"}.get(best.enforcement.value, "off")
     trusted = "the policy is in force"
     if own is not None and not own.trusted:
@@ -197,7 +208,7 @@ def _walls(project: Project) -> list[Json]:
     return [{"name": name, "state": state, "said": said} for name, state, said in walls]
 
 
-def require_entry(desk: Desk, ledger: LedgerName, seq: int) -> StoredEntry:
+def require_entry(desk: PlaneDesk, ledger: LedgerName, seq: int) -> StoredEntry:
     path = desk.require_ledger(ledger)
     found = find_numbered(str(path), seq)
     if found is None:
@@ -205,13 +216,13 @@ def require_entry(desk: Desk, ledger: LedgerName, seq: int) -> StoredEntry:
     return found
 
 
-def show_entry(desk: Desk, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
+def show_entry(desk: PlaneDesk, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
     stored = require_entry(desk, ledger, seq)
     call = _call_json(desk, stored.entry) if stored.entry.call_id else None
     return {"entry": entry_json(ledger, stored), "call": call}
 
 
-def _call_json(desk: Desk, entry: entries.Entry) -> dict[str, Json]:
+def _call_json(desk: PlaneDesk, entry: entries.Entry) -> dict[str, Json]:
     wanted = Filter(call_id=entry.call_id, session_id=entry.session_id or None)
     rows = sorted(_newest(desk, wanted, _LOOKED_AT)[0], key=_age)
     found: dict[str, Json] = {"entries": [entry_json(*each) for each in rows]}
@@ -224,13 +235,15 @@ def _call_json(desk: Desk, entry: entries.Entry) -> dict[str, Json]:
     # The record is shown whatever has become of the project since.
     with suppress(PaddockError):
         project = desk.project()
-        found["outputs"] = [*_outputs(project, entry.call_id)]
-        found |= _changes(project, {row.id for _, row in rows})
+        of_call = [row for name, row in rows if name is LedgerName.HO1M]
+        found["outputs"] = [*_outputs(project, of_call)]
+        found |= _changes(project, of_call)
     return found
 
 
-def _changes(project: Project, ids: set[str]) -> dict[str, Json]:
-    with open_past(project) as past:
+def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
+    with open_past(project, rows) as past:
+        ids = {row.id for row in rows}
         call = next((each for each in past.calls if each.entry_id in ids), None)
         if call is None:
             return {"can_undo": False, "standing": "", "entry_id": ""}
@@ -243,9 +256,9 @@ def _changes(project: Project, ids: set[str]) -> dict[str, Json]:
         return found
 
 
-def _outputs(project: Project, call_id: str) -> Iterator[Json]:
-    named = (each for each in contents_of_call(project, call_id) if each.is_output)
-    for each in islice(named, _OUTPUTS_MAX):
+def _outputs(project: Project, rows: list[StoredEntry]) -> Iterator[Json]:
+    named = (each for row in rows for each in named_contents(row.entry, row.seq))
+    for each in islice((each for each in named if each.is_output), _OUTPUTS_MAX):
         content = read_output(project, each.digest) or b""
         text = content.decode("utf-8", "backslashreplace")
         yield {

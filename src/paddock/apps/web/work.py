@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from paddock.agent.recorded import list_sessions, tokens_charged
-from paddock.apps.web.desk import WEB, Desk, row_json
+from paddock.apps.web.desk import WEB, PlaneDesk, row_json
 from paddock.assembly.past import Past, open_past
 from paddock.assembly.questions import require_past_agent
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
@@ -20,7 +20,9 @@ _FILES_MAX: Final = 2_000
 _SESSIONS_MAX: Final = 500
 
 
-def list_files(desk: Desk, *, agent: str | None = None, path: str | None = None) -> dict[str, Json]:
+def list_files(
+    desk: PlaneDesk, *, agent: str | None = None, path: str | None = None
+) -> dict[str, Json]:
     with open_past(desk.project()) as past:
         calls = list(past.calls) if path is None else past.of_path(path)
         if agent is not None:
@@ -56,20 +58,20 @@ def _files(past: Past, calls: Iterable[PastCall]) -> list[Json]:
     ]
 
 
-def show_diff(desk: Desk, *, call: str) -> dict[str, Json]:
+def show_diff(desk: PlaneDesk, *, call: str) -> dict[str, Json]:
     with open_past(desk.project()) as past:
         found = past.find(call)
         return {"call": found.call_id, "tool": found.tool, **past.diff(found).as_json()}
 
 
-def undo(desk: Desk, *, call: str) -> dict[str, Json]:
+def undo(desk: PlaneDesk, *, call: str) -> dict[str, Json]:
     with open_past(desk.opened()) as past:
         answer = past.undo(past.find(call), WEB)
     since = {} if answer.since is None else {"since": answer.since.as_json()}
     return {"call": answer.result.call_id, **answer.result.as_json(), **since}
 
 
-def list_recorded(desk: Desk, *, agent: str | None = None) -> dict[str, Json]:
+def list_recorded(desk: PlaneDesk, *, agent: str | None = None) -> dict[str, Json]:
     project = desk.project()
     if agent is not None:
         require_past_agent(project, agent)
@@ -77,7 +79,7 @@ def list_recorded(desk: Desk, *, agent: str | None = None) -> dict[str, Json]:
     return {"sessions": [each.as_json() for each in found]}
 
 
-def show_session(desk: Desk, *, id_: str) -> dict[str, Json]:
+def show_session(desk: PlaneDesk, *, id_: str) -> dict[str, Json]:
     project = desk.project()
     session, ledgers = require_session(project, id_), sessions_of(project)
     calls = ledgers.query(LedgerName.HO1M, Filter(session_id=id_), _FILES_MAX).entries
@@ -89,7 +91,7 @@ def show_session(desk: Desk, *, id_: str) -> dict[str, Json]:
     }
 
 
-def resume(desk: Desk, *, id_: str, task: str) -> dict[str, Json]:
+def resume(desk: PlaneDesk, *, id_: str, task: str) -> dict[str, Json]:
     """One more turn. Nobody is asked: what policy asks about goes to the inbox."""
     wish = SessionWish(resume=id_, variables=os.environ)
     with open_session(desk.opened(), wish) as session:
