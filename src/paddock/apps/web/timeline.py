@@ -1,6 +1,5 @@
 """Entries of all ledgers, newest first; one of them whole, with its call; and what goes on now."""
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -43,12 +42,8 @@ from paddock.values.calls import Json
 Row = tuple[LedgerName, StoredEntry]
 Number = Annotated[int, Meta(ge=0)]
 
-_RECENT: Final = 50
 _LOOKED_AT: Final = 200
-_REFUSED_MAX: Final = 20
 _SESSIONS_MAX: Final = 10
-_RUNNING_S: Final = 3600
-"""An intent without its end that is older than this is taken for one that was killed."""
 _OUTPUT_CHARS_MAX: Final = 100_000
 _OUTPUTS_MAX: Final = 20
 
@@ -123,21 +118,11 @@ def _age(row: Row) -> tuple[str, int]:
 
 
 def show_now(desk: PlaneDesk) -> dict[str, Json]:
-    found, damaged = _newest(desk, Filter(), _LOOKED_AT)
-    rows = sorted(found, key=_age, reverse=True)
-    refused = [each for each in rows if state_of(each[1].entry) == "refused"]
-    return {
-        "version": paddock.__version__,
-        "root": str(desk.site.root.path),
-        "name": desk.site.root.path.name,
-        "read_only": desk.reads_only,
-        "agents": _agents(rows),
-        "running": [row_json(*each) for each in _running(rows)],
-        "refused": [row_json(*each) for each in refused[:_REFUSED_MAX]],
-        "recent": [row_json(*each) for each in rows[:_RECENT]],
-        "damaged": damaged,
-        **_of_project(desk),
-    }
+    rows, damaged = _newest(desk, Filter(), _LOOKED_AT)
+    root, agents = desk.site.root.path, _agents(sorted(rows, key=_age, reverse=True))
+    named: dict[str, Json] = {"version": paddock.__version__, "root": str(root), "name": root.name}
+    named |= {"read_only": desk.reads_only, "agents": agents, "damaged": damaged}
+    return {**named, **_of_project(desk)}
 
 
 def _of_project(desk: PlaneDesk) -> dict[str, Json]:
@@ -154,32 +139,20 @@ def _of_project(desk: PlaneDesk) -> dict[str, Json]:
     return found
 
 
+_CALLS: Final = (entries.TOOL_RESULT, entries.TOOL_DENIED, entries.HOOK_DECISION)
+
+
 def _agents(rows: Iterable[Row]) -> list[Json]:
     found: dict[str, dict[str, Json]] = {}
     for _, row in rows:
         name, event = row.entry.agent, row.entry.event_type
-        if name and event in (*_ENDS, entries.HOOK_DECISION):
+        if name and event in _CALLS:
             usual: dict[str, Json] = {"name": name, "at": row.timestamp, "calls": 0, "refused": 0}
             agent = found.setdefault(name, usual)
             agent["calls"] = cast("int", agent["calls"]) + 1
             is_refused = state_of(row.entry) == "refused"
             agent["refused"] = cast("int", agent["refused"]) + is_refused
     return list[Json](found.values())
-
-
-_ENDS: Final = (entries.TOOL_RESULT, entries.TOOL_DENIED)
-
-
-def _running(rows: Iterable[Row]) -> Iterator[Row]:
-    """Intents without an end, newest first; of a call that is asked about again, the last."""
-    ended: set[tuple[str, str]] = set()
-    is_recent = Filter(since=time.time() - _RUNNING_S).matches
-    for name, row in rows:
-        key, event = (row.entry.session_id, row.entry.call_id), row.entry.event_type
-        if event == entries.TOOL_INTENT and key not in ended and is_recent(row):
-            yield name, row
-        if event in (*_ENDS, entries.TOOL_INTENT):
-            ended.add(key)
 
 
 @lru_cache(maxsize=1)

@@ -77,7 +77,7 @@ def test_a_ledger_that_is_damaged_while_it_is_watched_is_said_to_be(tmp_path):
             assert later.until("damaged", ledger="ho1m") == told
         now = server.get("now").value
         assert [each["ledger"] for each in now["damaged"]] == ["ho1m"]
-        assert now["recent"]
+        assert server.get("timeline", ledger="ho2m").value["entries"]
         report = server.post("ledgers/verify", ledger="ho1m").value
         assert report["is_sound"] is False
         assert "DAMAGED" in report["text"][0]
