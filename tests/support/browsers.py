@@ -134,14 +134,15 @@ class Tab(Struct, frozen=True):
     def write(self, text: str) -> None:
         self.browser.ask("Input.insertText", self.session, text=text)
 
-    def look(self, width: int, scheme: str = "light") -> None:
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    def look(self, width: int, scheme: str = "light", height: int = 900) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.browser.ask("Emulation.setDeviceMetricsOverride", self.session, **size)
         media = [{"name": "prefers-color-scheme", "value": scheme}]
         self.browser.ask("Emulation.setEmulatedMedia", self.session, features=media)
 
     def picture(self) -> bytes:
-        shot = self.browser.ask("Page.captureScreenshot", self.session, format="png")
+        """What is seen, as WebP."""
+        shot = self.browser.ask("Page.captureScreenshot", self.session, format="webp", quality=85)
         return base64.b64decode(shot["data"])
 
     @property

@@ -1,8 +1,5 @@
 """Every page at three widths, light and dark, by keyboard alone, with hostile words in it."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from tests.support.consoles import make_call
@@ -130,18 +127,3 @@ def test_a_difference_is_shown_in_one_column_or_side_by_side(page: Page) -> None
         ["2", "−two", "2", "+2"],
         ["3", " three", "3", " three"],
     ]
-
-
-@pytest.mark.skipif("PADDOCK_PICTURES" not in os.environ, reason="make console-pictures")
-def test_pictures_of_the_pages_are_made(place: McpPlace) -> None:
-    folder = Path(os.environ["PADDOCK_PICTURES"])
-    folder.mkdir(parents=True, exist_ok=True)
-    place.run("run", "what files are there?")
-    with opened(place) as page:
-        for path, said in PAGES.items():
-            for width, scheme in ((1440, "light"), (1440, "dark"), (360, "light")):
-                page.tab.look(width, scheme)
-                tab = page.open(path)
-                tab.sees(said)
-                name = path.strip("/").partition("?")[0]
-                (folder / f"{name}-{width}-{scheme}.png").write_bytes(tab.picture())

@@ -7,7 +7,8 @@ const KINDS = { " ": "same", "-": "gone", "+": "new" };
 // Rows of a unified diff as the server writes it: a row of content begins with a space,
 // `-` or `+`, and can never look like a header.
 const parse = (text) => {
-  let [before, after] = [0, 0];
+  // Where a difference does not say at which lines it stands, they have no numbers.
+  let [before, after] = [NaN, NaN];
   return text.split("\n").map((line) => {
     const header = HEADER.exec(line);
     if (header) {
@@ -15,7 +16,8 @@ const parse = (text) => {
       after = Number(header[3]);
       return { kind: "hunk", text: line };
     }
-    if (line.startsWith("--- ") || line.startsWith("+++ ")) return { kind: "file", text: line };
+    if (line.startsWith("--- ")) return { kind: "none" };
+    if (line.startsWith("+++ ")) return { kind: "file", text: line.replace(/^\+\+\+ (b\/)?/, "") };
     const kind = KINDS[line[0]];
     if (!kind) return { kind: "note", text: line };
     return {
@@ -64,7 +66,7 @@ const paired = (rows) => {
 const SIGNS = { gone: "−", new: "+", same: " " };
 const isOurs = (row) => row && !SIGNS[row.kind];
 const wide = (row) => h(`tr.${row.kind}`, h("td", { colspan: "4" }, row.text));
-const numbered = (value) => h("td.number", value);
+const numbered = (value) => h("td.number", value || "");
 const said = (row) =>
   row ? h(`td.text.${row.kind}`, h("span.sign", SIGNS[row.kind]), marked(row.text, row.other?.text)) : h("td");
 const below = (row) => (isOurs(row) ? wide(row) : h("tr", numbered(row.before), numbered(row.after), said(row)));
@@ -76,7 +78,7 @@ const WIDE_PX = 760;
 
 // `text` is one unified diff, or several one after another.
 export const diff = (text, title = "") => {
-  const rows = parse(text).filter((row) => row.kind !== "file" || !title);
+  const rows = parse(text).filter(({ kind }) => kind !== "none" && (kind !== "file" || !title));
   const pairs = paired(rows);
   const place = h("div.scroll", { tabindex: "0" });
   const many = (kind) => rows.filter((row) => row.kind === kind).length;

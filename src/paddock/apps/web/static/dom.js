@@ -127,15 +127,14 @@ export const size = (bytes) => {
 
 const dateOf = (time) => new Date(typeof time === "number" ? time * 1000 : time);
 const CLOCK = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
-const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
 export const when = (time) => {
   if (!time) return "";
   const date = dateOf(time);
   if (Number.isNaN(date.getTime())) return h("time", time);
   const isToday = date.toDateString() === new Date().toDateString();
-  const said = isToday ? CLOCK.format(date) : `${DAY.format(date)} ${CLOCK.format(date)}`;
-  return h("time", { title: date.toISOString() }, said);
+  return h("time", { title: date.toISOString() }, (isToday ? CLOCK : DAY).format(date));
 };
 
 export const ago = (time) => {

@@ -64,7 +64,7 @@ const answering = ({ id, digest, has_changes: hasChanges }, done) => {
     );
   };
   ask();
-  return h("div.answer", acts, said);
+  return h("div.answer", said, acts);
 };
 
 const broken = ({ id, error, file }, done) => {
@@ -80,9 +80,13 @@ const broken = ({ id, error, file }, done) => {
 
 // Of a replacement that still waits, what goes and what comes.
 const replacement = ({ old_str: one, new_str: other, old_string: before = one, new_string: after = other }) => {
-  const rows = (sign, text) => text.replace(/\n$/, "").split("\n").map((line) => `${sign}${line}`);
-  const isOne = typeof before === "string" && typeof after === "string";
-  return isOne ? [...rows("-", before), ...rows("+", after)].join("\n") : "";
+  if (typeof before !== "string" || typeof after !== "string") return "";
+  const [gone, added] = [before, after].map((text) => text.replace(/\n$/, "").split("\n"));
+  const most = Math.min(gone.length, added.length);
+  let from = 0;
+  while (from < most && gone[from] === added[from]) from += 1;
+  const rows = (sign, lines) => lines.map((line) => `${sign}${line}`);
+  return [...rows(" ", gone.slice(0, from)), ...rows("-", gone.slice(from)), ...rows("+", added.slice(from))].join("\n");
 };
 
 const detailOf = (request, done) => {

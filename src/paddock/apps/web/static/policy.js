@@ -91,7 +91,7 @@ export const page = async ({ action }, signal) => {
   const trying = h(
     "div.trying",
     h("label.field", h("span", "What somebody wants to do"), wish),
-    h("p.quiet", "For example ", others.map((each) => [code(each), " "])),
+    h("p.quiet", "For example ", others.map((each, at) => [at ? ", " : "", code(each)])),
     agents.length > 1 && h("label.field", h("span", "Who"), who),
     answer,
   );
