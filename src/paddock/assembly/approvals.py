@@ -57,8 +57,9 @@ def _notify(command: tuple[str, ...], parked: "Parked") -> None:
     with tempfile.TemporaryFile() as told, suppress(OSError):
         told.write(json.dumps(parked.as_json()).encode())
         told.seek(0)
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.run((*_DETACHED, *command), stdin=told, check=False, **quiet)
+        quiet = subprocess.DEVNULL
+        line = (*_DETACHED, *command)
+        subprocess.run(line, stdin=told, stdout=quiet, stderr=quiet, check=False)
 
 
 # Threat: a use that was edited, cut off or restored away makes a used grant a new one. So

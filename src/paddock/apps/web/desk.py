@@ -118,13 +118,8 @@ class HttpRefusal(Exception):
 
     def __init__(self, status: int, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.status, self.code, self.message, self.where, self.hint = (
-            status,
-            code,
-            message,
-            "",
-            hint,
-        )
+        self.status, self.code, self.where = status, code, ""
+        self.message, self.hint = message, hint
 
 
 _STATUSES: Final[tuple[tuple[type[PaddockError], int], ...]] = (

@@ -77,9 +77,8 @@ class Bearers(Struct, frozen=True):
                 found = tokens.find_bearer(site.layout, site.environment, token, FOLDER)
                 is_only = None if found.agent is None else found.agent != ACTING
         if is_only is None:
-            raise HttpRefusal(
-                401, "web.token", "no token, or an old one", "open a new link: paddock web"
-            )
+            hint = "open a new link: paddock web"
+            raise HttpRefusal(401, "web.token", "no token, or an old one", hint)
         return is_only or self.desk.reads_only
 
 
@@ -108,7 +107,7 @@ class OriginGate(Struct, frozen=True):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            # Uvicorn's own lifespan; a WebSocket has nothing to say here.
+            # The server's own start and end: WebSockets are none of its protocols.
             await self.app(scope, receive, send)
             return
 
@@ -119,11 +118,9 @@ class OriginGate(Struct, frozen=True):
 
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        app = self.app
         if hosts != [self.origin.partition("//")[2]]:
-            said = HttpRefusal(421, "web.host", "no such host here")
-            await refused(said)(scope, receive, with_headers)
+            app = refused(HttpRefusal(421, "web.host", "no such host here"))
         elif origins not in ([], [self.origin]):
-            said = HttpRefusal(403, "web.origin", "not from this origin")
-            await refused(said)(scope, receive, with_headers)
-        else:
-            await self.app(scope, receive, with_headers)
+            app = refused(HttpRefusal(403, "web.origin", "not from this origin"))
+        await app(scope, receive, with_headers)
