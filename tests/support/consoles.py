@@ -124,15 +124,19 @@ class ConsoleStream(Struct, frozen=True):
 
 @contextlib.contextmanager
 def serving(
-    place: McpPlace, *options: str, is_exchanged: bool = True, command: str = "web"
+    place: McpPlace,
+    *options: str,
+    is_exchanged: bool = True,
+    command: str = "web --no-browser",
+    variables: dict[str, str] | None = None,
 ) -> Generator[ConsoleServer, None, None]:
     process = subprocess.Popen(
         [
             *forked.command(forked.CONSOLE),
-            *(*command.split(), "--no-browser", "--json", *options),
+            *(*command.split(), "--json", *options),
         ],
         cwd=place.project,
-        env=place.variables,
+        env={**place.variables, **(variables or {})},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -150,7 +154,7 @@ def serving(
 
 
 def serving_demo(place: McpPlace) -> contextlib.AbstractContextManager[ConsoleServer]:
-    return serving(place, command="demo --web")
+    return serving(place, command="demo --web --no-browser")
 
 
 def console_place(base: Path, policy: str = POLICY) -> McpPlace:

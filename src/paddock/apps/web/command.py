@@ -45,7 +45,9 @@ def _serve(options: Options, console: Console) -> int:
     console.flush()
     opener = project.environment.paddock_home / "web" / f"open-{number}.html"
     try:
-        if not options.no_browser and remote is None:
+        # Without a screen it would be a browser in this terminal, which we would wait for.
+        has_screen = any(map(console.variables.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+        if has_screen and not options.no_browser and remote is None:
             _open(address, opener)
         server.serve(app, hub, listening)
     finally:

@@ -1,5 +1,6 @@
 """Who is let in: each line of what the console promises, from both sides."""
 
+import os
 import socket
 import stat
 from contextlib import ExitStack, closing
@@ -32,6 +33,25 @@ def test_a_guessed_code_lets_nobody_in_and_uses_nothing_up(place: McpPlace):
     with serving(place, is_exchanged=False) as server:
         assert server.exchange("guessed").status == 403
         assert server.exchange(server.code).status == 200
+
+
+def test_the_browser_is_given_a_private_file_and_no_code(place: McpPlace, tmp_path: Path):
+    told, copied = tmp_path / "told", tmp_path / "copied"
+    os.mkfifo(told)
+    browser = tmp_path / "browser"
+    browser.write_text(
+        f'#!/bin/sh\nfile="${{1#file://}}"\ncp -p "$file" {copied}\necho "$@" > {told}\n'
+    )
+    browser.chmod(0o700)
+    variables = {"DISPLAY": ":0", "BROWSER": str(browser)}
+    with serving(place, command="web", variables=variables, is_exchanged=False) as server:
+        arguments = told.read_text()
+        assert server.code not in arguments
+        assert f"{server.origin}/#code={server.code}" in copied.read_text()
+        assert stat.S_IMODE(copied.stat().st_mode) == 0o600
+        opened = Path(arguments.strip().removeprefix("file://"))
+        assert opened.exists()
+    assert not opened.exists()
 
 
 def test_a_code_is_good_for_a_minute_and_then_no_more():
