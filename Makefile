@@ -147,6 +147,10 @@ torture: $(STAMP) ## property, fault and kernel tests, long
 	@HYPOTHESIS_PROFILE=torture PADDOCK_TORTURE_SECONDS=$(TORTURE_SECONDS) $(PYTEST) \
 		-o faulthandler_timeout=0 tests/property tests/fault tests/kernel
 
+.PHONY: console-pictures
+console-pictures: $(STAMP) ## pictures of the console, for docs/images/console
+	@PYTHONPATH=. $(PY) tests/web_pages/pictures.py docs/images/console
+
 .PHONY: reference
 reference: $(STAMP) ## write docs/reference/ from the code
 	@$(PY) scripts/make_reference.py

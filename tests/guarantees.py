@@ -724,5 +724,15 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "sessions-share-a-network.toml",
             ),
         ),
+        "G50": Guarantee(
+            tests=("tests/unit/apps/web/test_door.py", "tests/unit/apps/web/test_acts.py"),
+            mutants=(
+                "codes-count-twice.toml",
+                "any-origin-is-let-in.toml",
+                "readers-act.toml",
+                "later-answers-count.toml",
+                "another-policy-is-saved.toml",
+            ),
+        ),
     }
 )

@@ -110,6 +110,18 @@ mcp_server_start_s: Final = 120.0
 mcp_server_call_s: Final = 600.0
 """For one answer of such a server."""
 
+# The console
+web_body_bytes_max: Final = 8_000_000
+"""One request: a policy of its longest, escaped."""
+web_code_s: Final = 60
+"""So long the code of a link is good, once."""
+web_streams_max: Final = 64
+"""Pages that follow the ledgers at once; one more is refused."""
+web_stream_events_max: Final = 2_000
+"""Events that a page may be behind; then its stream ends, and it begins anew."""
+web_replayed_max: Final = 20_000
+"""Recorded decisions, the newest, that a policy is tried on before it is saved."""
+
 # Commands
 shell_timeout_default_s: Final = 120
 """What a command of `run_shell` is given that asks for no time."""

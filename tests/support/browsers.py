@@ -1,6 +1,8 @@
 """A real browser that opens a file, and what its page says afterwards."""
 
 import atexit
+import base64
+import contextlib
 import functools
 import html
 import json
@@ -9,7 +11,7 @@ import re
 import select
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,106 @@ def open_page(page: bytes, folder: Path) -> Seen:
     dom = browser.ask("Runtime.evaluate", session, expression=shown, returnByValue=True)
     browser.ask("Target.disposeBrowserContext", browserContextId=context)
     return Seen(dom["result"]["value"])
+
+
+_WATCHED = """
+globalThis.problems = [];
+addEventListener("error", (event) => problems.push(String(event.message)));
+addEventListener("unhandledrejection", (event) => problems.push(String(event.reason)));
+document.addEventListener("securitypolicyviolation", (event) => problems.push(event.blockedURI));
+"""
+_POLLED = """new Promise((found, failed) => {
+  const end = performance.now() + %d;
+  const look = () => {
+    const value = (() => (%s))();
+    if (value) found(value);
+    else if (performance.now() > end) failed(new Error(document.body.innerText));
+    else setTimeout(look, 10);
+  };
+  look();
+})"""
+_KEYS = {"Enter": 13, "Tab": 9, " ": 32, "End": 35, "Home": 36, "ArrowUp": 38, "ArrowDown": 40}
+
+
+class Tab(Struct, frozen=True):
+    """A window of its own: nothing is shared with another but the browser."""
+
+    browser: "_Browser"
+    session: str
+
+    def go(self, address: str) -> None:
+        # An address that differs in its fragment alone is no new document.
+        self.browser.ask("Page.navigate", self.session, url="about:blank")
+        self.browser.wait_for("Page.loadEventFired", self.session)
+        self.browser.ask("Page.navigate", self.session, url=address)
+        self.browser.wait_for("Page.loadEventFired", self.session)
+
+    def run(self, script: str) -> Any:
+        options = {"returnByValue": True, "awaitPromise": True, "userGesture": True}
+        found = self.browser.ask("Runtime.evaluate", self.session, expression=script, **options)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def until(self, condition: str) -> Any:
+        """The value of an expression, once it has one that is true."""
+        return self.run(_POLLED % (TIMEOUT_S * 500, condition))
+
+    def sees(self, text: str, selector: str = "body") -> None:
+        """Wait until an element that is shown says that."""
+        inner = f"document.querySelector({json.dumps(selector)})?.innerText"
+        self.until(f"{inner}?.includes({json.dumps(text)})")
+
+    def click(self, name: str, selector: str = "button, a, summary, .row") -> None:
+        """Click, once it is there and enabled, on what begins with that text."""
+        each = f"[...document.querySelectorAll({json.dumps(selector)})]"
+        is_it = f"each.innerText.trim().startsWith({json.dumps(name)}) && !each.disabled"
+        self.until(
+            f"{each}.filter((each) => {is_it} && each.checkVisibility())"
+            ".slice(0, 1).map((each) => (each.click(), true))[0]"
+        )
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            named = {"key": key, "windowsVirtualKeyCode": _KEYS[key], "code": key}
+            text = {"Enter": "\r", " ": " "}.get(key, "")
+            for kind in ("keyDown", "keyUp"):
+                said = {"type": kind, **named, **({"text": text} if text else {})}
+                self.browser.ask("Input.dispatchKeyEvent", self.session, **said)
+
+    def write(self, text: str) -> None:
+        self.browser.ask("Input.insertText", self.session, text=text)
+
+    def look(self, width: int, scheme: str = "light", height: int = 900) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.browser.ask("Emulation.setDeviceMetricsOverride", self.session, **size)
+        media = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.browser.ask("Emulation.setEmulatedMedia", self.session, features=media)
+
+    def picture(self) -> bytes:
+        """What is seen, as WebP."""
+        shot = self.browser.ask("Page.captureScreenshot", self.session, format="webp", quality=85)
+        return base64.b64decode(shot["data"])
+
+    @property
+    def problems(self) -> list[str]:
+        """What went wrong in its scripts, and what its policy held back."""
+        return self.run("problems")
+
+
+@contextlib.contextmanager
+def open_tab(width: int = 1440) -> Iterator[Tab]:
+    browser = _browser()
+    context = browser.ask("Target.createBrowserContext")["browserContextId"]
+    target = browser.ask("Target.createTarget", url="about:blank", browserContextId=context)
+    attached = browser.ask("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+    tab = Tab(browser, attached["sessionId"])
+    browser.ask("Page.enable", tab.session)
+    browser.ask("Page.addScriptToEvaluateOnNewDocument", tab.session, source=_WATCHED)
+    tab.look(width)
+    try:
+        yield tab
+    finally:
+        browser.ask("Target.disposeBrowserContext", browserContextId=context)
 
 
 class _Browser:

@@ -128,6 +128,13 @@ def _client(name: str) -> Callable[[], str | None]:
     return probe
 
 
+AXE: Final = Path(__file__).parents[1] / "web_pages/node_modules/axe-core/axe.min.js"
+
+
+def _axe() -> str | None:
+    return None if AXE.exists() else "needs axe-core: npm ci --prefix tests/web_pages"
+
+
 PROBES: Final = MappingProxyType(
     {
         "root": _root,
@@ -149,6 +156,7 @@ PROBES: Final = MappingProxyType(
         "node": _program("node"),
         "npm": _program("npm"),
         "chromium": _program("chromium"),
+        "axe": _axe,
         "java": _program("java"),
         "sshd": _program("/usr/sbin/sshd"),
         "postgresql": _postgresql,

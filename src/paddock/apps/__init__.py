@@ -4,6 +4,7 @@
     admin/   the admin shell in a terminal
     hook/    the hook of coding agents
     mcp/     the MCP server
+    web/     the console, a page in the browser
     command  for all of them: a command as a row of a table, and how its answer is printed
     console  for all of them: what a command talks to, its exit codes, a person's yes
 

@@ -285,6 +285,17 @@ def where(options: Options, console: Console) -> "tuple[Path, Environment, Path 
     return console.directory, environment_of(console), override
 
 
+def operator() -> str:
+    """Who answers here, as the record names them."""
+    import os
+    import pwd
+
+    try:
+        return f"operator {pwd.getpwuid(os.geteuid()).pw_name}"
+    except KeyError:
+        return f"operator {os.geteuid()}"
+
+
 def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
     """Write parts to a new file, all or nothing; return how many. Raises: UsageError, HostError."""
     try:

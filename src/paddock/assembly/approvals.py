@@ -1,9 +1,10 @@
 """The inbox of a plane: opened on its directory and its governance ledger, and answered."""
 
+import json
 import os
 import time
 from collections.abc import Collection, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,7 +20,7 @@ from paddock.values.entries import APPROVAL_ANSWERED, ROLLBACK_ACCEPTED
 
 if TYPE_CHECKING:
     from paddock.runtime.inbox import Inbox
-    from paddock.runtime.parked import Answers
+    from paddock.runtime.parked import Answers, Parked
 
 _ANSWERS: Final = (APPROVAL_ANSWERED, ROLLBACK_ACCEPTED)
 
@@ -38,7 +39,27 @@ def open_inbox(project: Project) -> "Inbox":
         time.time,
         os.urandom,
         release,
+        partial(_notify, project.policy.settings.approvals.notify),
     )
+
+
+_DETACHED: Final = ("sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
+"""Runs a program and does not wait; an asynchronous list reads nothing unless told (POSIX)."""
+
+
+def _notify(command: tuple[str, ...], parked: "Parked") -> None:
+    """Start what the user wants to be told by. The call does not wait for it, nor fail with it."""
+    if not command:
+        return
+    import subprocess  # noqa: PLC0415 - slow to load, and few are told so
+    import tempfile  # noqa: PLC0415 - as above
+
+    with tempfile.TemporaryFile() as told, suppress(OSError):
+        told.write(json.dumps(parked.as_json()).encode())
+        told.seek(0)
+        quiet = subprocess.DEVNULL
+        line = (*_DETACHED, *command)
+        subprocess.run(line, stdin=told, stdout=quiet, stderr=quiet, check=False)
 
 
 # Threat: a use that was edited, cut off or restored away makes a used grant a new one. So

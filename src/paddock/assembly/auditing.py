@@ -5,14 +5,17 @@ in the ledger above, the notes beside it, and what the caller brings.
 """
 
 import json
-from collections.abc import Sequence
-from contextlib import closing
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
+import paddock
 from paddock.assembly.ledgers import (
     LEDGER_ABOVE,
     above_of,
@@ -23,13 +26,16 @@ from paddock.assembly.ledgers import (
     signer_of,
 )
 from paddock.assembly.project import Project
-from paddock.errors import ConfigError, HostError, LedgerDamagedError
+from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
 from paddock.ledger.anchors import Anchor
 from paddock.ledger.checkpoint import set_aside_notes
+from paddock.ledger.export import Exported, PageText, export_page, make_page
+from paddock.ledger.format.lines import StoredEntry, inspect_line, parse_genesis
+from paddock.ledger.format.notes import NoteError, read_checkpoint
 from paddock.ledger.query import BadRow, Filter, find_decided
-from paddock.ledger.read import find_genesis, gone_error, is_known, stands
+from paddock.ledger.read import find_genesis, gone_error, is_known, stands, unfinished
 from paddock.ledger.signing import load_key, read_signed
-from paddock.ledger.tree import checkpoints_folder
+from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.ledger.verify import (
     ChainFault,
     Held,
@@ -43,6 +49,8 @@ from paddock.plane.environment import Environment, anchor_directory, ledger_key_
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.storage.atomic import make_directories, read_file, replace_file
 from paddock.text.json import BrokenJsonError, read_json
+from paddock.text.show import show_name
+from paddock.values.calls import Json
 from paddock.values.entries import CHECKPOINT, ROLLBACK_ACCEPTED, Entry
 
 _COMPARED: Final = 64
@@ -320,3 +328,87 @@ def _require_acceptable(name: LedgerName, report: Verification) -> None:
             where=f"line {other[0].line}",
             hint=f"paddock ledger verify --ledger {name}",
         )
+
+
+class LedgerPage(NamedTuple):
+    content: bytes
+    found: Exported
+    notes: list[str]
+
+
+def ledger_page(
+    path: Path, name: str, wanted: Filter | None, last: int | None, others: Sequence[str] = ()
+) -> LedgerPage:
+    """One page that verifies itself, by the newest checkpoint beside the ledger and `others`."""
+    newest = [note for _, note in read_notes(checkpoints_folder(str(path)))[-1:]]
+    notes = list(dict.fromkeys((*newest, *others)))
+    sizes: list[int] = []
+    for note in notes:
+        with suppress(NoteError):
+            sizes.append(read_checkpoint(note).size)
+    found = export_page(str(path), wanted, last, sizes)
+    return LedgerPage(make_page(_page_text(name, found, notes), found.rows), found, notes)
+
+
+def _page_text(name: str, found: Exported, notes: list[str]) -> PageText:
+    now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    about = (
+        f"{found.shown} of {found.lines} lines, exported {now} by Paddock {paddock.__version__}."
+    )
+    if found.torn_bytes:
+        about += f" {found.torn_bytes} bytes after the last whole line were left out."
+    key, first = "", found.rows[0] if found.rows else b""
+    stored = inspect_line(first) if isinstance(first, bytes) else None
+    if isinstance(stored, StoredEntry):
+        with suppress(PaddockError):
+            key = parse_genesis(stored).public_key
+    return PageText(f"Ledger {name}", about, key, notes)
+
+
+def report_rows(name: str, report: Verification) -> Iterator[str]:
+    state = "whole" if report.is_whole else "DAMAGED"
+    head = "" if report.head is None else f", head {report.head.seq} {report.head.hash[:16]}"
+    yield f"{name}: {state}, {report.entries} entries{head}"
+    for problem in report.problems:
+        where = f"line {problem.line} (seq {problem.seq}, byte {problem.offset_bytes}): "
+        yield f"  {where if problem.line else ''}{problem.kind}: {problem.detail}"
+    if report.problems_omitted:
+        yield f"  {report.problems_omitted} more problems are not shown"
+    if any(each.kind in (ChainFault.ROLLED_BACK, ChainFault.REWRITTEN) for each in report.problems):
+        yield "  restored on purpose? then: paddock ledger accept-rollback"
+    for open_ in report.unanswered:
+        call = f"{show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"
+        yield f"  unknown outcome: {call}"
+    if report.torn_bytes:
+        torn = unfinished(report.torn_bytes)
+        yield f"  {torn}" + ("; the next append sets them aside" if report.is_whole else "")
+    if report.unread_entries:
+        yield (
+            f"  {report.unread_entries} entries were found whole before, in files that were not "
+            "touched since: --full reads them again"
+        )
+    if report.is_whole and report.covered_entries:
+        yield f"  entries 0 to {report.covered_entries - 1} are as they were signed"
+    if report.uncovered:
+        yield f"  {report.uncovered}"
+
+
+def report_json(report: Verification) -> dict[str, Json]:
+    head = None if report.head is None else {"seq": report.head.seq, "hash": report.head.hash}
+    return {
+        "whole": report.is_whole,
+        "entries": report.entries,
+        "head": head,
+        "problems": [to_builtins(each) for each in report.problems],
+        "problems_omitted": report.problems_omitted,
+        "unknown": [
+            {"seq": each.seq, "call_id": each.call_id, "tool": each.tool}
+            for each in report.unanswered
+        ],
+        "torn_bytes": report.torn_bytes,
+        "covered_entries": report.covered_entries,
+        "uncovered_entries": max(0, report.entries - report.covered_entries),
+        "uncovered": report.uncovered,
+        "unread_entries": report.unread_entries,
+        "checkpoints": [{"source": each.source, "size": each.size} for each in report.agreements],
+    }

@@ -86,8 +86,9 @@ class Outdated(Struct, frozen=True):
 
 def grant(project: Project, wanted: str, by: str) -> Parked:
     inbox = open_inbox(project)
-    require_current(project, inbox.find(wanted))
-    return inbox.grant(wanted, by)
+    parked = inbox.find(wanted)
+    require_current(project, parked)
+    return inbox.grant(wanted, by, parked)
 
 
 def require_current(project: Project, parked: Parked) -> None:
@@ -252,7 +253,7 @@ def grant_here(project: Project, wanted: str, by: str) -> Parked:
             if project.admin is not None
             else "nothing was granted",
         ) from error
-    return inbox.grant(wanted, by)
+    return inbox.grant(wanted, by, parked)
 
 
 def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResult:
@@ -398,6 +399,16 @@ def save_always(project: Project, review: AlwaysReview, by: str) -> None:
     answered = answered_later(replace(review.parked, answered_by=by), ALWAYS)
     save_rule(project, review, by, answered)
     open_inbox(project).withdraw(review.parked)
+
+
+def commit_and_save(
+    project: Project, review: AlwaysReview, by: str, bounds: Bounds = FREE
+) -> ToolResult:
+    """The changes first: they are bound to the policy that they were asked about under."""
+    result = resume(project, grant_here(project, review.parked.id, by), bounds)
+    if result.refusal is None:
+        save_always(project, review, by)
+    return result
 
 
 def save_rule(project: Project, review: RuleReview, by: str, *answers: Entry) -> None:

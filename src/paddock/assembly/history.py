@@ -186,7 +186,7 @@ def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]
     return tuple(
         named
         for row in query_lines(str(path), Filter(call_id=call_id)).entries
-        for named in _named(row.entry, row.seq)
+        for named in named_contents(row.entry, row.seq)
     )
 
 
@@ -243,7 +243,7 @@ def _erased(digests: Sequence[str], reason: str) -> Entry:
     )
 
 
-def _named(entry: Entry, seq: int) -> list[NamedContent]:
+def named_contents(entry: Entry, seq: int) -> list[NamedContent]:
     found: list[NamedContent] = []
     for member, of_digest in (("output_kept", "digest"), ("arguments", "salted_sha256")):
         rows = entry.metadata.get(member)

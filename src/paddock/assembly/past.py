@@ -20,7 +20,13 @@ from paddock.assembly.questions import require_past_agent
 from paddock.errors import ConfigError, InternalError, PathError, TextError, UsageError
 from paddock.ledger.append import Ledger
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_effects
+from paddock.ledger.query import (
+    BadRow,
+    FoundEffects,
+    effects_in,
+    find_declarations,
+    find_effects,
+)
 from paddock.ledger.read import stands
 from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
@@ -35,6 +41,7 @@ from paddock.storage.history import History
 from paddock.storage.notes import Note, read_notes
 from paddock.storage.objects import StoreReader
 from paddock.text.show import quote
+from paddock.tools.effects import change_json
 from paddock.tools.spec import Change, Ports, Tool
 from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.values.decisions import OPERATOR
@@ -184,6 +191,26 @@ class Past(Struct):
             return self.project.policy.guards.find_secret(path) is None
         return self._judges[call.workspace_of].is_shown(path)
 
+    def call_json(self, call: PastCall, undone: Mapping[str, str]) -> dict[str, Json]:
+        shown = [change for change in call.changes if self.is_shown(call, change)]
+        standing = self.standing(call)
+        return {
+            "call": call.call_id,
+            "entry": call.entry_id,
+            "timestamp": call.timestamp,
+            "agent": call.agent,
+            "workspace_of": call.workspace_of,
+            "session": call.session_id,
+            "tool": call.tool,
+            "outcome": call.outcome,
+            "undoes": call.undoes,
+            "undone_by": undone.get(call.call_id, ""),
+            "changes": [change_json(change) for change in shown],
+            "secret_changes": len(call.changes) - len(shown),
+            "can_undo": standing is UndoStanding.UNDOABLE,
+            "standing": standing,
+        }
+
     def diff(self, call: PastCall) -> Diffs:
         return self._differ(call).of_call(call)
 
@@ -218,7 +245,7 @@ class Past(Struct):
             found = self._workspaces[agent] = self._held.enter_context(opened)
         return found
 
-    def undo(self, call: PastCall) -> UndoAnswer:
+    def undo(self, call: PastCall, bounds: Bounds = FREE) -> UndoAnswer:
         """Undo a call, as a call of its own."""
         workspace = self._workspace_of(call)
         self.history.store.recover()
@@ -231,13 +258,15 @@ class Past(Struct):
             result = door.call(
                 undo_tool(call, self.history, journal),
                 {"call": call.call_id, "agent": call.workspace_of},
+                bounds,
             )
         is_changed = result.refusal is not None and self.standing(call) is UndoStanding.CHANGED
         return UndoAnswer(result, self._differ(call).since(call) if is_changed else None)
 
 
 @contextmanager
-def open_past(project: Project) -> Generator[Past]:
+def open_past(project: Project, rows: Sequence[StoredEntry] | None = None) -> Generator[Past]:
+    """What was changed; by the calls of these entries alone where they are given."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     with ExitStack() as held:
         seen = held.enter_context(look_at_history(project))
@@ -248,7 +277,7 @@ def open_past(project: Project) -> Generator[Past]:
         if path.exists():
             # The notes first: a call that ends between the two is in the ledger by then.
             notes = read_notes(seen)
-            effects = find_effects(str(path), (OPERATOR,))
+            effects = find_effects(str(path), (OPERATOR,)) if rows is None else effects_in(rows)
         calls = past_calls(effects, notes, seen.find)
         then = past_workspaces(project.layout.ledger_paths()[LedgerName.GOVERNANCE], calls)
         ended = ended_notes(effects, notes)

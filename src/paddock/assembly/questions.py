@@ -3,15 +3,27 @@
 Nothing is put in force, and nothing is recorded.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
 from paddock import limits
-from paddock.assembly.project import PlaneSite, Project, declared_for, read_agents, read_project
-from paddock.errors import ConfigError, UsageError
-from paddock.ledger.query import Filter, query_lines
+from paddock.assembly.project import (
+    PlaneSite,
+    Project,
+    chain_of_type,
+    declared_for,
+    is_bound,
+    is_yet_to_be_made,
+    planned_default_chain,
+    read_agents,
+    read_project,
+)
+from paddock.errors import ConfigError, PaddockError, UsageError
+from paddock.ledger.query import BadRow, Filter, find_decided, query, query_lines
 from paddock.ledger.read import stands
 from paddock.plane.agents import AgentStore
 from paddock.plane.discover import find_root, plane_for
@@ -20,10 +32,31 @@ from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
-from paddock.policy.questions.record import PastDecision, RecordedDoor
+from paddock.policy.questions.explain import Now, explain_now
+from paddock.policy.questions.record import (
+    DECIDED_EVENTS,
+    TOLD_EVENTS,
+    KeptCall,
+    Lost,
+    PastDecision,
+    Recorded,
+    RecordedCall,
+    RecordedDoor,
+    Why,
+    read_recorded,
+    tell_calls,
+    with_question,
+)
 from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote
-from paddock.values.decisions import PlaneKind
+from paddock.values.decisions import AgentChain, PlaneKind
+from paddock.values.entries import TOOL_STAGED, Entry
+
+if TYPE_CHECKING:
+    from paddock.policy.questions.compare import Diff
+
+_TRIED_MAX: Final = 1000
+"""Recorded calls, the newest, that `compare` tries besides those that it makes."""
 
 _Place = tuple[PlaneKind, tuple[str, ...]]
 """What a workspace is, and the planes below it: by that one file makes several policies."""
@@ -147,3 +180,90 @@ def require_agent_of_site(site: PlaneSite, agent: str) -> None:
 def _has_acted(agent: str, ledgers: Iterable[Path]) -> bool:
     wanted = Filter(agent=agent)
     return any(stands(path) and query_lines(str(path), wanted, last=1).entries for path in ledgers)
+
+
+def judged(project: Project, name: str | None) -> tuple[Policy, AgentChain]:
+    """Policy and chain of an agent, also of a client's, as the hook judges it."""
+    wanted, agents = project.agent_named(name), project.agents
+    if wanted != project.default_agent:
+        if is_bound(project, wanted) and declared_for(agents, wanted) != wanted:
+            usual = planned_default_chain(agents)
+            return project.policy, chain_of_type(agents, usual, wanted)
+    elif is_yet_to_be_made(agents):
+        return project.policy, planned_default_chain(agents)
+    return project.policy_for(agents.read(wanted)), agents.chain(wanted)
+
+
+def compare(old: Candidate, new: Candidate, find: Callable[[], AgentStore], ledger: Path) -> "Diff":
+    """Find calls that two files decide differently, recorded ones among them."""
+    from paddock.policy.questions.compare import diff  # noqa: PLC0415 - one question's
+
+    def chain_of(name: str) -> AgentChain:
+        # Read only where it is asked for: an agent that does not load stops no other question.
+        agents = find()
+        return chain_of_type(agents, planned_default_chain(agents), name)
+
+    place = (old.files.kind, old.files.planes_below)
+    past = (each for each in past_decisions(ledger, Filter()) if isinstance(each, PastDecision))
+    actions = [action for each in islice(past, _TRIED_MAX) for action in each.actions]
+    return diff(old.policy(*place), new.policy(*place), chain_of, actions)
+
+
+def past_decisions(path: Path, wanted: Filter) -> Iterator[PastDecision | Lost]:
+    if not stands(path):
+        return
+    answered: set[tuple[str, str]] = set()
+    for row in find_decided(str(path), DECIDED_EVENTS, wanted):
+        if isinstance(row, BadRow):
+            place = Recorded(-1, "", "", "", "?", f"byte {row.offset_bytes}")
+            yield Lost(place, Why.UNREADABLE, row.fault.value)
+            continue
+        entry = row.entry
+        # Of a call that was held back for a question, the answer counts, where there is one.
+        if entry.event_type == TOOL_STAGED and (entry.session_id, entry.call_id) in answered:
+            continue
+        if entry.metadata.get("outcome") in ("confine", "ask"):
+            answered.add((entry.session_id, entry.call_id))
+        found = read_recorded(row.seq, row.timestamp, entry)
+        if found is not None:
+            yield found
+
+
+def told_calls(
+    path: Path, call_id: str, governance: Path | None, session_id: str | None = None
+) -> tuple[tuple[RecordedCall, ...], int]:
+    """The calls of this id, newest first, and how many lines hold no entry.
+
+    `governance` has what was asked about them; None where that is not there.
+    """
+    if not stands(path):
+        return (), 0
+    rows = query(str(path), Filter(call_id=call_id, session_id=session_id))
+    told = (row for row in rows.entries if row.entry.event_type in TOLD_EVENTS)
+    kept = [KeptCall(row.seq, row.timestamp, row.entry) for row in told]
+    calls = tell_calls(kept, call_id)
+    return tuple(with_question(call, _asked(call, governance)) for call in calls), len(rows.bad)
+
+
+def _asked(call: RecordedCall, governance: Path | None) -> Iterator[Entry]:
+    entry = call.decided.entry
+    if governance is None or entry.metadata.get("outcome") not in ("confine", "ask"):
+        return
+    if stands(governance):
+        wanted = Filter(call_id=entry.call_id)
+        yield from (row.entry for row in query(str(governance), wanted).entries)
+
+
+def decided_now(find: Callable[[], Project], call: RecordedCall) -> Now:
+    decided = call.decided
+    past = read_recorded(decided.seq, decided.time, decided.entry)
+    try:
+        policies = PlanePolicies(find())
+        policy = policies.policy_for(decided.entry.agent)
+        if isinstance(past, PastDecision) and not policies.is_whole(past):
+            past = Lost(past.where, Why.INCOMPLETE)
+    except PaddockError as error:
+        # The record is told whatever has become of the project since.
+        return Now(f"no policy is in force now: {error.message}")
+    now = explain_now(past, policy)
+    return now.unasked() if call.is_denied_unasked else now

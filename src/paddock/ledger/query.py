@@ -18,6 +18,7 @@ from paddock.ledger.format.line import TIMESTAMP_SECONDS_MAX, encode_text, forma
 from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
 from paddock.ledger.read import LedgerReader, is_shaped, replaced_error, stands
 from paddock.ledger.tail import LedgerPaths
+from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 from paddock.values.decisions import PATH_CATEGORIES
@@ -45,6 +46,14 @@ def _paths_of(entry: Entry) -> Iterator[str]:
         for path in (named.get("path"), named.get("to")):
             if isinstance(path, str):
                 yield path
+
+
+def _hosts_of(entry: Entry) -> Iterator[str]:
+    yield str(entry.metadata.get("host", ""))
+    for action in _items(entry, "actions"):
+        head, _, target = action.partition(" ") if isinstance(action, str) else ("", "", "")
+        if head.startswith("tool:net:"):
+            yield target.rpartition(":")[0] or target
 
 
 def _items(entry: Entry, name: str) -> list[Json]:
@@ -76,10 +85,14 @@ class Filter(Struct, frozen=True):
     until: float | None = None
     path: str | None = None
     without: str | None = None  # an event type that is left out
+    tool: str | None = None
+    host: str | None = None
+    outcome: str | None = None  # as decided, or `error` where it failed
 
     def matches(self, stored: StoredEntry) -> bool:
         entry = stored.entry
-        calls = (None, entry.call_id, entry.metadata.get("client_call"))
+        metadata = entry.metadata
+        calls = (None, entry.call_id, metadata.get("client_call"))
         return (
             self.event_type in {None, entry.event_type}
             and entry.event_type != self.without
@@ -90,6 +103,9 @@ class Filter(Struct, frozen=True):
             and (self.since is None or stored.timestamp >= _bound(self.since))
             and (self.until is None or stored.timestamp <= _bound(self.until))
             and (self.path is None or names_path(entry, self.path))
+            and self.tool in (None, metadata.get("tool"))
+            and self.outcome in (None, entry.decision, *map(metadata.get, ("outcome", "status")))
+            and (self.host is None or self.host in _hosts_of(entry))
         )
 
     def keys(self) -> dict[str, bytes]:
@@ -97,8 +113,12 @@ class Filter(Struct, frozen=True):
         return {kind: encode_text(text)[1:-1] for kind, text in wanted.items() if text is not None}
 
     def needles(self) -> list[bytes]:
-        path = b"" if self.path is None else encode_text(self.path)[1:-1]
-        return [path, *(b'%b"%b"' % (_FIELDS[kind][1], text) for kind, text in self.keys().items())]
+        texts = filter(None, (self.path, self.tool, self.host, self.outcome))
+        given = [encode_text(text)[1:-1] for text in texts]
+        return [
+            *given,
+            *(b'%b"%b"' % (_FIELDS[kind][1], text) for kind, text in self.keys().items()),
+        ]
 
     def span(self) -> dict[str, bytes]:
         bounds = {"since": self.since, "until": self.until}
@@ -124,9 +144,10 @@ class Rows(Struct, frozen=True):
     unfinished_bytes: int
 
 
-def query(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
+def query(path: str, wanted: Filter, *, last: int | None = None, before: int | None = None) -> Rows:
+    """The newest so many; `before`: of those that have a smaller number."""
     with closing(LedgerSearch(path)) as search:
-        return search.query(wanted, last=last)
+        return search.query(wanted, last=last, before=before)
 
 
 def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
@@ -148,21 +169,24 @@ class LedgerSearch:
             self._index.close()
         self._reader.close()
 
-    def query(self, wanted: Filter, *, last: int | None = None) -> Rows:
+    def query(self, wanted: Filter, *, last: int | None = None, before: int | None = None) -> Rows:
         reader = self._reader
         if not reader.keep_up():
             raise replaced_error(reader.path)
         size = reader.size()
         end = reader.whole_bytes(size)
+        place = end if before is None else _place_of(reader, before, end)
         if (wanted.keys() or wanted.span()) and not self._is_short(size):
             from paddock.ledger.index import Index, StaleIndexError  # noqa: PLC0415 - it loads SQLite
 
             self._index = self._index or Index(LedgerPaths(reader.path))
             try:
-                return _collect(self._indexed(self._index, wanted, end), wanted, last, size - end)
+                lines = self._indexed(self._index, wanted, end)
+                older = (row for row in lines if row[0] < place)
+                return _collect(older, wanted, last, size - end)
             except StaleIndexError:
                 self._index.remove()
-        return _collect(reader.lines_backwards(end), wanted, last, size - end)
+        return _collect(reader.lines_backwards(place), wanted, last, size - end)
 
     def _is_short(self, size: int) -> bool:
         is_small = self._index is None and size <= limits.ledger_unindexed_bytes_max
@@ -220,6 +244,31 @@ def _newest_first(path: str, may_match: Callable[[bytes], bool]) -> Iterator[Sto
         yield from _parsed(reader.lines_backwards(reader.whole_bytes(reader.size())), may_match)
 
 
+_NUMBER: Final = lazy_pattern(rb',"seq":(0|[1-9]\d{0,15}),"prev":"[0-9a-f]{64}"\}')
+_NUMBER_BYTES: Final = 120
+
+
+def _place_of(reader: LedgerReader, seq: int, end: int) -> int:
+    """Where the entries from this number on begin, found by halves."""
+    begin = 0
+    while begin < end:
+        middle = reader.whole_bytes((begin + end) // 2)
+        middle = end if middle <= begin else middle
+        for offset, line in reader.lines_backwards(middle, begin):
+            found = _NUMBER.search(line, max(0, len(line) - _NUMBER_BYTES))
+            if found is not None:
+                begin, end = (middle, end) if int(found[1]) < seq else (begin, offset)
+                break
+        else:
+            begin = middle
+    return end
+
+
+def find_numbered(path: str, seq: int) -> StoredEntry | None:
+    found = query(path, Filter(), last=1, before=seq + 1).entries
+    return found[0] if found and found[0].seq == seq else None
+
+
 def find_decided(
     path: str, event_types: Sequence[str], wanted: Filter, holding: bytes = b""
 ) -> Iterator[StoredEntry | BadRow]:
@@ -256,11 +305,17 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
         is_intent = _INTENT in line and any(name in line for name in agents)
         return is_intent or (_RESULT in line and _NO_EFFECTS not in line)
 
-    rows = [*_newest_first(path, may_match)][::-1]
+    return effects_in([*_newest_first(path, may_match)][::-1], intents_of)
+
+
+def effects_in(
+    rows: Sequence[StoredEntry | BadRow], intents_of: Sequence[str] | None = None
+) -> FoundEffects:
+    """`intents_of` None: those of all agents."""
     stored = [row for row in rows if isinstance(row, StoredEntry)]
     calls = [row for row in stored if row.entry.event_type == TOOL_RESULT]
     results = [row for row in calls if row.entry.metadata.get("effects")]
-    asked = [row for row in stored if row.entry.agent in intents_of]
+    asked = [row for row in stored if intents_of is None or row.entry.agent in intents_of]
     intents = [row for row in asked if row.entry.event_type == TOOL_INTENT]
     bad = [row for row in rows if isinstance(row, BadRow)]
     return FoundEffects(tuple(results), tuple(intents), tuple(bad))

@@ -380,6 +380,10 @@ def find_genesis(path: str) -> Genesis | None:
             return None
 
 
+def unfinished(size_bytes: int) -> str:
+    return f"{size_bytes} bytes follow the last whole line"
+
+
 _BEFORE: Final = frozenset({"lock", "new"})  # what stands beside a ledger before there is one
 
 

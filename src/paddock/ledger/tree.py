@@ -19,9 +19,9 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, UsageError
 from paddock.ledger.format import notes
-from paddock.ledger.format.lines import BadLine, fitting_leaves, inspect_line
+from paddock.ledger.format.lines import BadLine, VerifierKey, fitting_leaves, inspect_line
 from paddock.ledger.format.notes import HASH_BYTES, Checkpoint, Growing, Nodes, SignedCheckpoint
-from paddock.ledger.read import LedgerReader, damage, failing, read_regular
+from paddock.ledger.read import LedgerReader, damage, failing, find_genesis, read_regular
 from paddock.ledger.tail import NOTHING_DURABLE, LedgerPaths, Mark
 from paddock.pattern import lazy_pattern
 
@@ -177,6 +177,15 @@ def read_notes(folder: Path) -> list[tuple[str, str]]:
             raise ConfigError(f"{said}: {fault.strerror}", where=ascii(path), hint=hint) from fault
         found.append((str(size), content.decode(errors="replace")))
     return found
+
+
+def find_signed(path: str) -> SignedCheckpoint | None:
+    """The newest checkpoint beside the ledger, its signature verified. Raises: NoteError."""
+    genesis = find_genesis(path)
+    signed = read_notes(checkpoints_folder(path))
+    if not signed or genesis is None:
+        return None
+    return notes.open_note(signed[-1][1], VerifierKey.parse(genesis.public_key))
 
 
 def note_sizes(folder: Path) -> list[int]:

@@ -1,5 +1,6 @@
-"""Bearer tokens of the HTTP server: one an agent, kept with the user's configuration.
+"""Bearer tokens of the HTTP servers: one a name, kept with the user's configuration.
 
+The MCP server's are named after agents, the console's after what they may do.
 A token says who is calling, so it lies where no agent can read: never in a plane or a project.
 A new one for an agent voids the old one at once, and so does removing the agent.
 """
@@ -15,18 +16,21 @@ from paddock.plane.environment import Environment, plane_title
 from paddock.plane.layout import PlaneLayout
 from paddock.storage import atomic
 
+MCP: Final = "mcp"
 _PREFIX: Final = "paddock_"
 _SECRET_BYTES: Final = 32
 _FILE_BYTES_MAX: Final = 1024
 _SUFFIX: Final = ".token"
 
 
-def token_path(layout: PlaneLayout, environment: Environment, agent: str) -> Path:
-    return _directory(layout, environment) / f"{agent}{_SUFFIX}"
+def token_path(
+    layout: PlaneLayout, environment: Environment, agent: str, server: str = MCP
+) -> Path:
+    return _directory(layout, environment, server) / f"{agent}{_SUFFIX}"
 
 
-def make_token(layout: PlaneLayout, environment: Environment, agent: str) -> str:
-    path = token_path(layout, environment, agent)
+def make_token(layout: PlaneLayout, environment: Environment, agent: str, server: str = MCP) -> str:
+    path = token_path(layout, environment, agent, server)
     atomic.make_directories(path.parent)
     atomic.require_private(path.parent)
     token = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
@@ -34,8 +38,10 @@ def make_token(layout: PlaneLayout, environment: Environment, agent: str) -> str
     return token
 
 
-def read_token(layout: PlaneLayout, environment: Environment, agent: str) -> str | None:
-    path = token_path(layout, environment, agent)
+def read_token(
+    layout: PlaneLayout, environment: Environment, agent: str, server: str = MCP
+) -> str | None:
+    path = token_path(layout, environment, agent, server)
     atomic.require_private(path.parent)
     content = atomic.read_file(path, _FILE_BYTES_MAX)
     return None if content is None else content.decode("ascii", "replace").strip()
@@ -57,7 +63,9 @@ class Bearer(NamedTuple):
     """What is wrong with files that are no token's; whatever stands in them counts for nothing."""
 
 
-def find_bearer(layout: PlaneLayout, environment: Environment, token: str) -> Bearer:
+def find_bearer(
+    layout: PlaneLayout, environment: Environment, token: str, server: str = MCP
+) -> Bearer:
     """The agent whose token this is. A file that does not load hides no other.
 
     Threat: somebody tries tokens and measures how long the answer takes. Digests are
@@ -65,7 +73,7 @@ def find_bearer(layout: PlaneLayout, environment: Environment, token: str) -> Be
 
     Raises: ConfigError: others can write to the directory. HostError.
     """
-    directory = _directory(layout, environment)
+    directory = _directory(layout, environment, server)
     if not directory.is_dir():
         return Bearer(None)
     atomic.require_private(directory)
@@ -75,7 +83,7 @@ def find_bearer(layout: PlaneLayout, environment: Environment, token: str) -> Be
     for path in sorted(directory.glob(f"*{_SUFFIX}")):
         agent = path.name.removesuffix(_SUFFIX)
         try:
-            known = read_token(layout, environment, agent)
+            known = read_token(layout, environment, agent, server)
         except (ConfigError, HostError) as error:
             unread.append(error)
             continue
@@ -93,5 +101,5 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def _directory(layout: PlaneLayout, environment: Environment) -> Path:
-    return environment.config_home / "mcp" / plane_title(layout)
+def _directory(layout: PlaneLayout, environment: Environment, server: str) -> Path:
+    return environment.config_home / server / plane_title(layout)

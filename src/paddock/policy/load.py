@@ -405,6 +405,9 @@ def _read_settings(
         "limits": lambda table: read_limits(table, base.limits),
         "history": lambda table: table.fill(base.history),
         "mcp": lambda table: table.fill(base.mcp, {"servers": partial(_servers, base.mcp.servers)}),
+        "approvals": lambda table: table.fill(
+            base.approvals, {} if is_users else {"notify": _of_user_alone}
+        ),
         "ledger": lambda table: table.fill(base.ledger, ledger_readers),
         "network": lambda table: table.fill(base.network),
     }

@@ -211,6 +211,15 @@ class McpSettings(Struct, frozen=True):
     servers: tuple[McpServer, ...] = ()
 
 
+class ApprovalSettings(Struct, frozen=True):
+    """`[approvals]`: what is told of a question that waits, in the user's own configuration alone.
+
+    `notify` is a program; the request is JSON on its standard input.
+    """
+
+    notify: tuple[str, ...] = ()
+
+
 class AnchorSettings(Struct, frozen=True):
     """`[ledger] anchor`: where checkpoints of the governance ledger go.
 
@@ -294,6 +303,7 @@ class Settings(Struct, frozen=True):
     limits: LoweredLimits = field(default_factory=LoweredLimits)
     history: HistorySettings = field(default_factory=HistorySettings)
     mcp: McpSettings = field(default_factory=McpSettings)
+    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     providers: tuple[ProviderSettings, ...] = ()

@@ -95,6 +95,8 @@ class Inbox(Struct, frozen=True):
     randomness: Callable[[int], bytes]
     release: Callable[[str], None]
     """Lets go of what the history holds under a pin."""
+    tell: Callable[[Parked], None] = lambda _: None
+    """Tells somebody of a request that waits from now on."""
 
     def take(self, request: ApprovalRequest) -> Approval | None:
         """The answer that somebody gave for exactly this, if any. A grant is used up by it.
@@ -183,7 +185,8 @@ class Inbox(Struct, frozen=True):
             except BaseException:
                 self._release(parked)
                 raise
-            return parked
+        self.tell(parked)
+        return parked
 
     def list_all(self) -> list[Parked]:
         require_private(self.directory)
@@ -217,12 +220,13 @@ class Inbox(Struct, frozen=True):
                 sync_directory(self.directory)
             return aside
 
-    def grant(self, wanted: str, by: str) -> Parked:
+    def grant(self, wanted: str, by: str, seen: Parked | None = None) -> Parked:
+        """Answer yes; `seen`: only if it still is as it was then, for of two answers one counts."""
         until = int(self.clock() + limits.approval_granted_s)
-        return self._answer(wanted, by, "", GRANTED, until)
+        return self._answer(wanted, by, "", GRANTED, until, seen)
 
-    def refuse(self, wanted: str, by: str, note: str = "") -> Parked:
-        return self._answer(wanted, by, note, REFUSED, None)
+    def refuse(self, wanted: str, by: str, note: str = "", seen: Parked | None = None) -> Parked:
+        return self._answer(wanted, by, note, REFUSED, None, seen)
 
     def take_changes(self, parked: Parked) -> bool:
         """Whether these changes may be committed now; the grant is used up by asking.
@@ -251,7 +255,15 @@ class Inbox(Struct, frozen=True):
                 self._remove(_name_of(parked))
             self._release(parked)
 
-    def _answer(self, wanted: str, by: str, note: str, answer: str, until: int | None) -> Parked:
+    def _answer(
+        self,
+        wanted: str,
+        by: str,
+        note: str,
+        answer: str,
+        until: int | None,
+        seen: Parked | None,
+    ) -> Parked:
         require_private(self.directory)
         found = self.find(wanted)
         with locked(self.directory):
@@ -260,6 +272,11 @@ class Inbox(Struct, frozen=True):
                 raise ApprovalExpiredError(
                     f"the request {quote(found.id)} has expired, or was used",
                     hint="the agent has to make the call again",
+                )
+            if seen is not None and parked != seen:
+                raise ApprovalExpiredError(
+                    f"the request {quote(found.id)} was answered meanwhile: {parked.state}",
+                    hint="what stands there now counts",
                 )
             state = GRANTED if answer == GRANTED else REFUSED
             answered = replace(

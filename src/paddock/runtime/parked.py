@@ -46,6 +46,11 @@ class Parked(Struct, frozen=True):
     def is_expired(self, now: float) -> bool:
         return now >= self.expires_at
 
+    def as_json(self) -> dict[str, Json]:
+        request = self.request
+        given = {"arguments": dict(request.arguments), "filled": dict(request.filled)}
+        return {**self.summary(), **given, "diff": request.diff}
+
     def summary(self) -> dict[str, Json]:
         request = self.request
         return {
@@ -77,10 +82,7 @@ def pin_name(identity: str) -> str:
 def write_parked(parked: Parked) -> bytes:
     members = {
         "format": FORMAT,
-        **parked.summary(),
-        "arguments": dict(parked.request.arguments),
-        "filled": dict(parked.request.filled),
-        "diff": parked.request.diff,
+        **parked.as_json(),
         "changes": parked.changes,
     }
     # ASCII: an argument may hold what is no UTF-8, such as half of a surrogate pair.

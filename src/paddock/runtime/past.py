@@ -278,6 +278,12 @@ class Diffs(Struct, frozen=True):
     paths: tuple[PathDiff, ...]
     hidden: int
 
+    def as_json(self) -> dict[str, Json]:
+        rows: list[Json] = [
+            {"path": diff.path, "kind": diff.kind, "diff": diff.text} for diff in self.paths
+        ]
+        return {"paths": rows, "secret_paths": self.hidden}
+
 
 class Differ(Struct, frozen=True):
     workspace: Workspace

@@ -35,13 +35,15 @@ class Bounds(Struct, frozen=True):
     """What whoever asks leaves of an agent's tools: never more than the agent has.
 
     `tools` None: all of them. `order_id` stands in the entries of a work order's calls;
-    `client_call` in those of a client that names its calls, as a claim.
+    `client_call` in those of a client that names its calls, as a claim; `door` in those of an
+    operator who came by another one than the command line.
     """
 
     tools: frozenset[str] | None = None
     order_id: str = ""
     cancel: Cancel = NEVER
     client_call: str = ""
+    door: str = ""
     on_output: "OnOutput | None" = None
     program: ForProgram | None = None
     approver: "Approver | None" = None

@@ -270,6 +270,8 @@ class Recorder:
             call_id = kept_name(call_id)
         if bounds.client_call:
             metadata["client_call"] = kept_name(bounds.client_call)
+        if bounds.door:
+            metadata["door"] = bounds.door
         order_id = bounds.order_id
         return Entry(event, order_id, decision, reason, session, agent, call_id, metadata, shared)
 

@@ -1,12 +1,10 @@
 """`paddock approvals`."""
 
 import json
-import os
-import pwd
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from paddock.apps.command import Command, Options, Part, Reply, flag, opt, use_project
+from paddock.apps.command import Command, Options, Part, Reply, flag, operator, opt, use_project
 from paddock.apps.console import EXIT_CONFIG, EXIT_NO, Console
 from paddock.assembly import granting
 from paddock.assembly.approvals import open_inbox, read_answers
@@ -45,9 +43,8 @@ def _row(parked: Parked, outdated: granting.Outdated | None) -> str:
 def _show(options: Options, console: Console) -> Reply:
     project = use_project(options, console)
     parked = open_inbox(project).find(options.id)
-    outdated, request = granting.find_outdated(project, parked), parked.request
-    whole = {"arguments": dict(request.arguments), "filled": dict(request.filled)}
-    value = {**_summary(parked, outdated), **whole, "diff": request.diff}
+    outdated = granting.find_outdated(project, parked)
+    value = {**parked.as_json(), **_summary(parked, outdated)}
     return Reply(value, _tell(parked, outdated))
 
 
@@ -102,12 +99,9 @@ def _always(project: Project, options: Options, console: Console) -> Reply:
 def _commit_and_save(
     project: Project, review: granting.AlwaysReview, options: Options, console: Console
 ) -> Reply:
-    """The changes first: they are bound to the policy that they were asked about under."""
-    result = granting.resume(project, granting.grant_here(project, review.parked.id, operator()))
+    result = granting.commit_and_save(project, review, operator())
     (console.warn if options.json else console.say)(result.content)
     is_saved = result.refusal is None
-    if is_saved:
-        granting.save_always(project, review, operator())
     said = "saved and trusted" if is_saved else "not saved"
     return Reply({**result.as_json(), "saved": is_saved}, said, 0 if is_saved else EXIT_NO)
 
@@ -159,13 +153,6 @@ def _tell(parked: Parked, outdated: granting.Outdated | None = None) -> Iterator
         yield "  what it changed:"
         for line in request.diff.splitlines():
             yield f"    {show_unseen(line)[0]}"
-
-
-def operator() -> str:
-    try:
-        return f"operator {pwd.getpwuid(os.geteuid()).pw_name}"
-    except KeyError:
-        return f"operator {os.geteuid()}"
 
 
 def _text(value: Json) -> str:

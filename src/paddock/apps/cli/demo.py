@@ -7,18 +7,21 @@ import shutil
 import subprocess
 import tempfile
 import textwrap
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from paddock import errors
 from paddock.agent.events import CallFinished, Event
 from paddock.agent.sessions import Session
-from paddock.apps.command import Command, Options, opt
+from paddock.apps.command import Command, Options, flag, opt
 from paddock.apps.console import Console
+from paddock.assembly.approvals import open_inbox
 from paddock.assembly.opening import init_project, open_project
 from paddock.assembly.past import open_past
 from paddock.assembly.project import Project
@@ -27,7 +30,7 @@ from paddock.assembly.sessions import SessionWish, open_session, sessions_of
 from paddock.assembly.trust import review_trust, trust_policy
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
-from paddock.plane.environment import Environment
+from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
 from paddock.policy.questions.explain import explain
 from paddock.policy.rules import parse_action
@@ -67,9 +70,10 @@ class DemoScene(Struct, frozen=True):
 
 
 def _demo(options: Options, console: Console) -> int:
+    play = _show_page if options.web else _play
     if options.keep is None:
         with tempfile.TemporaryDirectory(prefix="paddock-demo-") as directory:
-            return _play(Path(directory), options, console)
+            return play(Path(directory), options, console)
     directory = console.directory / options.keep
     if os.path.lexists(directory):
         raise errors.UsageError(
@@ -80,21 +84,14 @@ def _demo(options: Options, console: Console) -> int:
         directory.mkdir(parents=True, mode=0o700)
     except OSError as failure:
         raise errors.UsageError(f"{directory} cannot be made: {failure.strerror}") from failure
-    status = _play(directory, options, console)
+    status = play(directory, options, console)
     if not options.json:
         console.say(f"kept in {directory}")
     return status
 
 
 def _play(directory: Path, options: Options, console: Console) -> int:
-    environment = Environment(
-        home=directory, paddock_home=directory / "state", config_home=directory / "config"
-    )
-    console.warn(_copy_project(console.directory, directory / "project"))
-    made = init_project(directory / "project", environment)
-    made.policy_file.write_bytes(made.policy_file.read_bytes() + _ASK_RULE.encode())
-    trust_policy(review_trust(made.root.path, environment), environment, by="demo")
-    tour = Tour(open_project(made.root.path, environment), directory)
+    tour = Tour(_governed(directory, console, _ASK_RULE), directory)
     scenes: list[DemoScene] = []
     for scene in tour.scenes():
         scenes.append(scene)
@@ -106,6 +103,90 @@ def _play(directory: Path, options: Options, console: Console) -> int:
         surprises = ", ".join(tour.surprises)
         console.say(f"unexpected: {surprises}" if surprises else _NEXT)
     return 1 if tour.surprises else 0
+
+
+def _governed(directory: Path, console: Console, rules: str) -> Project:
+    """A copy of the project at hand, which has a home of its own and these rules."""
+    environment = read_environment(_variables(directory, console))
+    console.warn(_copy_project(console.directory, directory / "project"))
+    made = init_project(directory / "project", environment)
+    made.policy_file.write_bytes(made.policy_file.read_bytes() + rules.encode())
+    trust_policy(review_trust(made.root.path, environment), environment, by="demo")
+    return open_project(made.root.path, environment)
+
+
+def _variables(directory: Path, console: Console) -> dict[str, str]:
+    own = {"PADDOCK_HOME": str(directory / "state"), "XDG_CONFIG_HOME": str(directory / "config")}
+    kept = {name: console.variables[name] for name in ("PATH",) if name in console.variables}
+    return {**kept, **own, "HOME": str(directory)}
+
+
+def _show_page(directory: Path, options: Options, console: Console) -> int:
+    """The console on the copy, with an agent at work in it until the person has seen enough."""
+    from paddock.apps.cli.main import load_command
+    from paddock.apps.command import parse
+
+    project = _governed(directory, console, _ASK_RULE + _ASK_DIFF)
+    agent = DemoAgent(project)
+    here = replace(console, directory=project.root.path, variables=_variables(directory, console))
+    command, arguments = load_command("web"), ["--no-browser"] * options.no_browser
+    asked = parse(command, "web", [*arguments, *["--json"] * options.json], None, here)
+    agent.thread.start()
+    try:
+        return command.run(cast("Options", asked), here)
+    finally:
+        agent.stopped.set()
+        agent.thread.join()
+
+
+_ASK_DIFF: Final = """
+[shell]
+approve = "diff"                               # a question about a command shows what it changed
+"""
+_PAUSE_S: Final = 2.0
+_WORK: Final[tuple[tuple[str, dict[str, Json]], ...]] = (
+    ("ls", {"path": "."}),
+    ("create_file", {"path": f"{TOUR}-plan.md", "content": "# Plan\n\n1. look\n2. change\n"}),
+    ("grep", {"pattern": "import", "path": "."}),
+    ("str_replace", {"path": f"{TOUR}-plan.md", "old_str": "2. change", "new_str": "2. ask"}),
+    ("run_shell", {"command": f"sed -i 's/1. look/1. look twice/' {TOUR}-plan.md"}),
+    ("create_file", {"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\n"}),
+    ("view", {"path": f"{TOUR}-plan.md"}),
+    ("delete_file", {"path": f"{TOUR}-plan.md"}),
+)
+
+
+class DemoAgent:
+    """Does the same work again and again; it waits where somebody has to answer first."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self.stopped = threading.Event()
+        self.thread = threading.Thread(target=self._work, name="paddock-demo")
+
+    def _work(self) -> None:
+        with open_session(self._project, SessionWish(model="builtin")) as session:
+            session.handle_turn(_LINES[0].message)
+        while not self.stopped.is_set():
+            for tool, arguments in _WORK:
+                if self.stopped.wait(_PAUSE_S):
+                    return
+                kept = self._call(tool, arguments).as_json().get("approval")
+                while kept and self._state(kept) == "waiting" and not self.stopped.wait(_PAUSE_S):
+                    pass
+                # Gone: the person had it carried out at once.
+                if kept and self._state(kept) and not self.stopped.is_set():
+                    self._call(tool, arguments)
+
+    def _state(self, kept: Json) -> str:
+        found = open_inbox(self._project).list_all()
+        return next((each.state for each in found if each.id == kept), "")
+
+    def _call(self, tool: str, arguments: dict[str, Json]) -> ToolResult:
+        # Opened anew each time: the person may have changed the policy meanwhile.
+        project = open_project(self._project.root.path, self._project.environment)
+        with open_runtime(project, agent=None, approver=NoApprover()) as runtime:
+            return runtime.call(tool, arguments)
 
 
 def _show(scene: DemoScene, console: Console) -> None:
@@ -479,7 +560,9 @@ COMMAND = Command(
     "Take the tour on a fresh governed copy of the project at hand: an allowed call, a\n"
     "question, refusals, an explanation, commands that the kernel holds and that are taken\n"
     "back, a whole session of the built-in model, and a ledger that catches an edited byte.",
-    "  paddock demo\n  paddock demo --keep /tmp/paddock-demo",
+    "  paddock demo\n  paddock demo --keep /tmp/paddock-demo\n  paddock demo --web",
     opt("--keep", "DIR", "make the copy in DIR and keep it"),
+    flag("--web", "open the console on the copy instead, with an agent at work in it"),
+    flag("--no-browser", "with --web: only print the address"),
     do=_demo,
 )

@@ -10,7 +10,6 @@ from paddock.apps.command import (
     Command,
     Options,
     Reply,
-    fields,
     find_project,
     opt,
     use_project,
@@ -20,7 +19,6 @@ from paddock.assembly.past import Past, UndoStanding, open_past
 from paddock.errors import UsageError
 from paddock.runtime.past import Diffs, PastCall, told_changes, undos_that_stand
 from paddock.text.show import quote, show_name
-from paddock.tools.effects import change_json
 from paddock.values.calls import Json
 
 _LAST: Final = 20
@@ -43,7 +41,7 @@ def _history(options: Options, console: Console) -> Reply:
                 f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
             )
         if options.json:
-            rows: list[Json] = [_call_json(past, call, undone) for call in shown]
+            rows: list[Json] = [past.call_json(call, undone) for call in shown]
             return Reply({"calls": rows}, "", status)
         if len(shown) < len(calls):
             omitted = len(calls) - len(shown)
@@ -103,23 +101,6 @@ def _undo_remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
     return f"no undo: {standing}"
 
 
-def _call_json(past: Past, call: PastCall, undone: Mapping[str, str]) -> dict[str, Json]:
-    shown = [change for change in call.changes if past.is_shown(call, change)]
-    standing = past.standing(call)
-    return {
-        "call": call.call_id,
-        "entry": call.entry_id,
-        **fields(call, "timestamp", "agent", "workspace_of"),
-        "session": call.session_id,
-        **fields(call, "tool", "outcome", "undoes"),
-        "undone_by": undone.get(call.call_id, ""),
-        "changes": [change_json(change) for change in shown],
-        "secret_changes": len(call.changes) - len(shown),
-        "can_undo": standing is UndoStanding.UNDOABLE,
-        "standing": standing,
-    }
-
-
 def _none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> UsageError:
     """Return the error, with a line to type for each newest call; `can`: "can be undone" or so.
 
@@ -157,7 +138,7 @@ def _diff(options: Options, console: Console) -> Reply:
         diffs = past.diff(call)
     if not call.changes and not options.json:
         console.warn("what the call changed is not recorded")
-    value = {"call": call.call_id, "tool": call.tool, **_diffs_json(diffs)}
+    value = {"call": call.call_id, "tool": call.tool, **diffs.as_json()}
     return Reply(value, _diff_rows(diffs))
 
 
@@ -167,13 +148,6 @@ def _diff_rows(diffs: Diffs) -> Iterator[str]:
         yield diff.text
     if diffs.hidden:
         yield f"[{diffs.hidden} paths are secret and not shown]"
-
-
-def _diffs_json(diffs: Diffs) -> dict[str, Json]:
-    rows: list[Json] = [
-        {"path": diff.path, "kind": diff.kind, "diff": diff.text} for diff in diffs.paths
-    ]
-    return {"paths": rows, "secret_paths": diffs.hidden}
 
 
 def _undo(options: Options, console: Console) -> Reply:
@@ -191,7 +165,7 @@ def _undo(options: Options, console: Console) -> Reply:
     value = {"call": result.call_id, **result.as_json()}
     text = [result.content, f"this undo is {result.call_id}"]
     if since is not None:
-        value["since"] = _diffs_json(since)
+        value["since"] = since.as_json()
     if result.refusal is not None:
         text = [] if since is None else [*_diff_rows(since)]
         if not options.json:

@@ -1,15 +1,11 @@
 """`paddock ledger query`, `tail` and `export`: entries, as people and programs read them."""
 
 import posixpath
-import time
 from collections.abc import Iterable
-from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
-import paddock
 from paddock import limits
 from paddock.apps.cli.ledger import QUERY_LAST
 from paddock.apps.command import (
@@ -21,15 +17,14 @@ from paddock.apps.command import (
     write_new_file,
 )
 from paddock.apps.console import EXIT_INTEGRITY, Console
+from paddock.assembly.auditing import ledger_page
 from paddock.assembly.project import PlaneSite
 from paddock.assembly.questions import require_agent_of_site
-from paddock.errors import PaddockError, UsageError
-from paddock.ledger.export import Exported, ExportedLines, PageText, export_page, make_page
-from paddock.ledger.format.lines import StoredEntry, inspect_line, parse_genesis
-from paddock.ledger.format.notes import NoteError, read_checkpoint
+from paddock.errors import UsageError
+from paddock.ledger.export import ExportedLines
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query, query_lines
-from paddock.ledger.read import follow, gone_error, is_known
-from paddock.ledger.tree import checkpoints_folder, read_notes
+from paddock.ledger.read import follow, gone_error, is_known, unfinished
 from paddock.plane.discover import name_of_root
 from paddock.plane.layout import LedgerName
 from paddock.storage.atomic import read_file_through_links
@@ -77,10 +72,6 @@ def _filter_of(options: Options, path: str | None = None) -> Filter:
         until=seconds_of(options.until, "--until"),
         path=path,
     )
-
-
-def unfinished(size_bytes: int) -> str:
-    return f"{size_bytes} bytes follow the last whole line"
 
 
 _POLL_S: Final = 0.25
@@ -248,13 +239,9 @@ def _write(lines: Iterable[bytes], options: Options, console: Console) -> None:
 
 
 def _export_page(path: Path, wanted: Filter | None, options: Options, console: Console) -> int:
-    notes = _notes(path, options.checkpoint, console)
-    sizes: list[int] = []
-    for note in notes:
-        with suppress(NoteError):
-            sizes.append(read_checkpoint(note).size)
-    found = export_page(str(path), wanted, options.last or None, sizes)
-    page = make_page(_page_text(path, found, notes, options), found.rows)
+    others = _given_notes(options.checkpoint, console)
+    made = ledger_page(path, options.ledger, wanted, options.last or None, others)
+    found, notes, page = made.found, made.notes, made.content
     if found.bad:
         console.warn(f"{found.bad} lines hold no entry: paddock ledger verify")
     if found.torn_bytes:
@@ -284,8 +271,8 @@ def _told(file: Path, counts: dict[str, Json], options: Options, console: Consol
         console.say(f"exported {shown} entries of {counts['ledger']} to {file}")
 
 
-def _notes(path: Path, given: list[str], console: Console) -> list[str]:
-    notes = [note for _, note in read_notes(checkpoints_folder(str(path)))[-1:]]
+def _given_notes(given: list[str], console: Console) -> list[str]:
+    notes: list[str] = []
     for name in given:
         content = read_file_through_links(
             console.directory / name, limits.checkpoint_note_bytes_max
@@ -294,19 +281,4 @@ def _notes(path: Path, given: list[str], console: Console) -> list[str]:
             raise UsageError(f"there is no checkpoint {quote(name)}", where="--checkpoint")
         # What is no note is shown as such on the page.
         notes.append(content.decode(errors="replace"))
-    return list(dict.fromkeys(notes))
-
-
-def _page_text(path: Path, found: Exported, notes: list[str], options: Options) -> PageText:
-    now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    about = (
-        f"{found.shown} of {found.lines} lines, exported {now} by Paddock {paddock.__version__}."
-    )
-    if found.torn_bytes:
-        about += f" {found.torn_bytes} bytes after the last whole line were left out."
-    key, first = "", found.rows[0] if found.rows else b""
-    stored = inspect_line(first) if isinstance(first, bytes) else None
-    if isinstance(stored, StoredEntry):
-        with suppress(PaddockError):
-            key = parse_genesis(stored).public_key
-    return PageText(f"Ledger {options.ledger}", about, key, notes)
+    return notes

@@ -1,13 +1,12 @@
 """`paddock ledger verify`, `checkpoint`, `proof` and `accept-rollback`."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from paddock import limits
 from paddock.apps.cli.ledger import NAMES
-from paddock.apps.cli.ledger_query import require_ledger, unfinished
+from paddock.apps.cli.ledger_query import require_ledger
 from paddock.apps.command import Options, Reply, fields, find_site, write_new_file
 from paddock.apps.console import EXIT_INTEGRITY, EXIT_NO, Console
 from paddock.assembly import auditing
@@ -16,14 +15,13 @@ from paddock.assembly.project import PlaneSite
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError, UsageError
 from paddock.ledger import tree
 from paddock.ledger.format import notes
-from paddock.ledger.format.lines import VerifierKey
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import find_genesis, gone_error
 from paddock.ledger.tail import LedgerPaths
-from paddock.ledger.verify import ChainFault, Held, Verification
+from paddock.ledger.verify import Held, Verification
 from paddock.plane.layout import LedgerName
 from paddock.storage.atomic import read_file_through_links
-from paddock.text.show import quote, show_name
+from paddock.text.show import quote
 from paddock.values.calls import Json
 
 
@@ -70,12 +68,12 @@ def run_verify(options: Options, console: Console) -> int:
 def _reply(
     reports: dict[LedgerName, Verification], faults: dict[LedgerName, PaddockError], *, is_any: bool
 ) -> Reply:
-    found = {name: _report_json(report) for name, report in reports.items()}
+    found = {name: auditing.report_json(report) for name, report in reports.items()}
     unread = {
         name: {"whole": False, "error": fault.message, **fields(fault, "code", "where")}
         for name, fault in faults.items()
     }
-    text = [row for name, report in reports.items() for row in _report_rows(name, report)]
+    text = [row for name, report in reports.items() for row in auditing.report_rows(name, report)]
     text += [f"{name}: NOT VERIFIED, {fault.message}" for name, fault in faults.items()]
     return Reply({**found, **unread}, text if is_any else "there is no ledger yet")
 
@@ -141,52 +139,6 @@ def _wrong_index(path: Path) -> list[PaddockError]:
             hint=f"remove {index}: it is made again from the lines",
         )
     ]
-
-
-def _report_rows(name: str, report: Verification) -> Iterator[str]:
-    state = "whole" if report.is_whole else "DAMAGED"
-    head = "" if report.head is None else f", head {report.head.seq} {report.head.hash[:16]}"
-    yield f"{name}: {state}, {report.entries} entries{head}"
-    for problem in report.problems:
-        where = f"line {problem.line} (seq {problem.seq}, byte {problem.offset_bytes}): "
-        yield f"  {where if problem.line else ''}{problem.kind}: {problem.detail}"
-    if report.problems_omitted:
-        yield f"  {report.problems_omitted} more problems are not shown"
-    if any(each.kind in (ChainFault.ROLLED_BACK, ChainFault.REWRITTEN) for each in report.problems):
-        yield "  restored on purpose? then: paddock ledger accept-rollback"
-    for open_ in report.unanswered:
-        call = f"{show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"
-        yield f"  unknown outcome: {call}"
-    if report.torn_bytes:
-        torn = unfinished(report.torn_bytes)
-        yield (f"  {torn}" + ("; the next append sets them aside" if report.is_whole else ""))
-    if report.unread_entries:
-        yield (
-            f"  {report.unread_entries} entries were found whole before, in files that were not "
-            "touched since: --full reads them again"
-        )
-    if report.is_whole and report.covered_entries:
-        yield f"  entries 0 to {report.covered_entries - 1} are as they were signed"
-    if report.uncovered:
-        yield f"  {report.uncovered}"
-
-
-def _report_json(report: Verification) -> dict[str, Json]:
-    return {
-        "whole": report.is_whole,
-        "entries": report.entries,
-        "head": None if report.head is None else fields(report.head, "seq", "hash"),
-        "problems": [
-            fields(each, "line", "seq", "offset_bytes", "kind", "detail")
-            for each in report.problems
-        ],
-        "problems_omitted": report.problems_omitted,
-        "unknown": [fields(each, "seq", "call_id", "tool") for each in report.unanswered],
-        **fields(report, "torn_bytes", "covered_entries"),
-        "uncovered_entries": max(0, report.entries - report.covered_entries),
-        **fields(report, "uncovered", "unread_entries"),
-        "checkpoints": [fields(each, "source", "size") for each in report.agreements],
-    }
 
 
 _GO_ON: Final = "go on from what is here? what was signed before counts no more [y/N] "
@@ -278,13 +230,9 @@ def run_accept_rollback(options: Options, console: Console) -> Reply:
 
 
 def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> notes.SignedCheckpoint:
-    found: notes.SignedCheckpoint | None = None
-    genesis = find_genesis(path)
-    signed = tree.read_notes(tree.checkpoints_folder(path))
-    if signed and genesis is not None:
-        found = notes.open_note(signed[-1][1], VerifierKey.parse(genesis.public_key))
-        if found.checkpoint.size >= needed:
-            return found
+    found = tree.find_signed(path)
+    if found is not None and found.checkpoint.size >= needed:
+        return found
     try:
         with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
             return ledger.seal()

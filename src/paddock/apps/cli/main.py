@@ -96,6 +96,7 @@ COMMANDS: Final = {
         "mcp.command",
         ("install", "uninstall", "token", "add", "review"),
     ),
+    "web": Listed("open the console in the browser", "web.command", ("token",)),
     "hook": Listed(
         "judge a client's own tools", "hook.command", ("install", "uninstall", "status")
     ),

@@ -12,8 +12,17 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, to_builtins
 
-from paddock.apps.cli.approvals import operator
-from paddock.apps.command import Command, Options, Part, Reply, fields, flag, opt, use_project
+from paddock.apps.command import (
+    Command,
+    Options,
+    Part,
+    Reply,
+    fields,
+    flag,
+    operator,
+    opt,
+    use_project,
+)
 from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.granting import review_rule, save_rule
 from paddock.assembly.project import Project

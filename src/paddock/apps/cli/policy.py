@@ -5,7 +5,6 @@ Nothing is run, nothing is recorded, and no file of a workspace is opened.
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -45,15 +44,12 @@ from paddock.values.decisions import (
     confined,
     rule_as_json,
 )
-from paddock.values.entries import TOOL_STAGED, Entry
 
 if TYPE_CHECKING:
-    from paddock.ledger.query import Filter
+    pass
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.CONFINE: 0, Outcome.DENY: 1, Outcome.ASK: 6}
 _TOLD_MAX: Final = 5
-_TRIED_MAX: Final = 1000
-"""Recorded calls, the newest, that `diff` tries besides those that it makes."""
 
 
 def _require_action(options: Options, question: str, otherwise: str) -> None:
@@ -68,7 +64,7 @@ def _check(options: Options, console: Console) -> Reply | int:
         project = find_project(options, console)
         _warn_of_distrust(project, console)
         action = _action_of(options, console)
-        policy, chain = _judged(project, options.agent)
+        policy, chain = questions.judged(project, options.agent)
         decision = decide(policy, chain, [action])
         nearly = explained.find_nearly(policy, chain, action, decision)
         if decision.outcome is Outcome.CONFINE:
@@ -102,7 +98,7 @@ def _explain(options: Options, console: Console) -> Reply:
     project = find_project(options, console)
     _warn_of_distrust(project, console)
     action = _action_of(options, console)
-    policy, chain = _judged(project, options.agent)
+    policy, chain = questions.judged(project, options.agent)
     find_held = partial(_held_here, project, policy, chain, action)
     explanation = explained.explain(policy, chain, action, find_held)
     return Reply(explanation.as_json(), explanation.render())
@@ -115,15 +111,7 @@ def _test(options: Options, console: Console) -> Reply:
     value: dict[str, Json] = {
         "passed": passed,
         "failed": failed,
-        "examples": [
-            {
-                **fields(each, "profile", "pattern"),
-                "example": each.example.text,
-                **fields(each, "wanted", "holds"),
-                **fields(each.example.place, "file", "line"),
-            }
-            for each in results
-        ],
+        "examples": [each.as_json() for each in results],
     }
     rows = (*(result.render() for result in results), f"{passed} hold, {failed} do not")
     return Reply(value, rows, EXIT_NO if failed else 0)
@@ -140,14 +128,7 @@ def _lint(options: Options, console: Console) -> Reply:
     findings = lint(policy, tracked)
     count = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
     rows = (*(finding.render() for finding in findings), count)
-    value: list[Json] = [
-        {
-            **fields(each, "code", "message"),
-            **fields(each.place, "file", "line"),
-            "hint": each.hint,
-        }
-        for each in findings
-    ]
+    value: list[Json] = [each.as_json() for each in findings]
     return Reply(value, rows, EXIT_NO if findings else 0)
 
 
@@ -188,19 +169,6 @@ def _warn_of_distrust(project: projects.Project, console: Console) -> None:
         )
 
 
-def _judged(project: projects.Project, name: str | None) -> tuple[Policy, AgentChain]:
-    """Policy and chain of an agent, also of a client's, as the hook judges it."""
-    wanted, agents = project.agent_named(name), project.agents
-    if wanted != project.default_agent:
-        is_bound = projects.is_bound(project, wanted)
-        if is_bound and projects.declared_for(agents, wanted) != wanted:
-            usual = projects.planned_default_chain(agents)
-            return project.policy, projects.chain_of_type(agents, usual, wanted)
-    elif projects.is_yet_to_be_made(agents):
-        return project.policy, projects.planned_default_chain(agents)
-    return project.policy_for(agents.read(wanted)), agents.chain(wanted)
-
-
 def _decision_json(decision: Decision) -> dict[str, Json]:
     return {
         "outcome": decision.outcome.word,
@@ -236,7 +204,9 @@ def _replay(options: Options, console: Console) -> Reply:
         from paddock.assembly.questions import require_past_agent
 
         require_past_agent(project, options.agent, path)
-    report = replay(_past_calls(path, wanted), questions.PlanePolicies(project, candidate))
+    report = replay(
+        questions.past_decisions(path, wanted), questions.PlanePolicies(project, candidate)
+    )
     name = options.policy or "the policy in force"
     damaged = any(group.why is recorded.Why.UNREADABLE for group in report.lost)
     if damaged:
@@ -247,9 +217,6 @@ def _replay(options: Options, console: Console) -> Reply:
 
 
 def _diff(options: Options, console: Console) -> Reply:
-    from paddock.ledger.query import Filter
-    from paddock.policy.questions.compare import diff
-
     files = questions.find_policy_files(*where(options, console))
 
     def candidate(name: str) -> questions.Candidate:
@@ -268,27 +235,14 @@ def _diff(options: Options, console: Console) -> Reply:
                 f"note: {own.path.name} is not trusted ({own.reason}); "
                 "it is compared as if it were: paddock trust"
             )
-    place = (files.kind, files.planes_below)
-
-    def chain_of(name: str) -> AgentChain:
-        # Read only where it is asked for: an agent that does not load stops no other question.
-        agents = questions.find_agents(*where(options, console))
-        return projects.chain_of_type(agents, projects.planned_default_chain(agents), name)
-
     ledger = questions.find_ledger_paths(*where(options, console))[LedgerName.HO1M]
-    past = (
-        each for each in _past_calls(ledger, Filter()) if isinstance(each, recorded.PastDecision)
-    )
-    actions = [action for each in islice(past, _TRIED_MAX) for action in each.actions]
-    report = diff(old.policy(*place), new.policy(*place), chain_of, actions)
+    find_agents = partial(questions.find_agents, *where(options, console))
+    report = questions.compare(old, new, find_agents, ledger)
     value = {"old": old.name, "new": new.name, **report.as_json()}
     return Reply(value, (f"old: {old.name}, new: {new.name}", report.render()))
 
 
 def _explain_call(options: Options, console: Console) -> Reply:
-    from paddock.ledger.query import Filter, query
-    from paddock.ledger.read import stands
-
     call_id = options.action
     if options.agent is not None:
         raise UsageError(
@@ -297,61 +251,28 @@ def _explain_call(options: Options, console: Console) -> Reply:
             hint="leave it out",
         )
     path = _ledger_file(options, console)
-    rows = query(str(path), Filter(call_id=call_id)) if stands(path) else None
-    found = () if rows is None else rows.entries
-    bad = () if rows is None else rows.bad
-    kept = [
-        recorded.KeptCall(row.seq, row.timestamp, row.entry)
-        for row in found
-        if row.entry.event_type in recorded.TOLD_EVENTS
-    ]
-    calls = recorded.tell_calls(kept, call_id)
+    governance = None
+    if not _is_file(options):
+        paths = questions.find_ledger_paths(*where(options, console))
+        governance = paths[LedgerName.GOVERNANCE]
+    told, bad = questions.told_calls(path, call_id, governance)
     if bad:
-        console.warn(f"{len(bad)} lines of the ledger hold no entry: paddock ledger verify")
-    if not calls:
+        console.warn(f"{bad} lines of the ledger hold no entry: paddock ledger verify")
+    if not told:
         raise UsageError(
             f"there is no call {quote(call_id)} in {path.name}",
             hint="an action begins with tool:, as in tool:file:view src/a.py; "
             "calls: paddock ledger query --ledger ho1m",
         )
-    told = tuple(recorded.with_question(call, _questions(call, options, console)) for call in calls)
     newest, *earlier = told
-    now = _now(calls[0], options, console)
+    now = questions.decided_now(partial(find_project, options, console), newest)
     others: list[Json] = [call.as_json() for call in earlier]
     rows = [newest.render(), *filter(None, [now.render()])]
     rows += [call.render() for call in earlier[: _TOLD_MAX - 1]]
-    if len(calls) > _TOLD_MAX:
-        rows.append(f"{len(calls) - _TOLD_MAX} earlier calls of this id are not shown: --json")
+    if len(told) > _TOLD_MAX:
+        rows.append(f"{len(told) - _TOLD_MAX} earlier calls of this id are not shown: --json")
     value = {**newest.as_json(), "now": now.as_json(), "earlier": others}
     return Reply(value, rows, EXIT_INTEGRITY if bad else 0)
-
-
-def _questions(call: recorded.RecordedCall, options: Options, console: Console) -> Iterator[Entry]:
-    from paddock.ledger.query import Filter, query
-    from paddock.ledger.read import stands
-
-    if call.decided.entry.metadata.get("outcome") not in ("confine", "ask") or _is_file(options):
-        return
-    paths = questions.find_ledger_paths(*where(options, console))
-    path = paths[LedgerName.GOVERNANCE]
-    if stands(path):
-        wanted = Filter(call_id=call.decided.entry.call_id)
-        yield from (row.entry for row in query(str(path), wanted).entries)
-
-
-def _now(call: recorded.RecordedCall, options: Options, console: Console) -> explained.Now:
-    decided = call.decided
-    past = recorded.read_recorded(decided.seq, decided.time, decided.entry)
-    try:
-        policies = questions.PlanePolicies(find_project(options, console))
-        policy = policies.policy_for(decided.entry.agent)
-        if isinstance(past, recorded.PastDecision) and not policies.is_whole(past):
-            past = recorded.Lost(past.where, recorded.Why.INCOMPLETE)
-    except PaddockError as error:
-        # The record is told whatever has become of the project since.
-        return explained.Now(f"no policy is in force now: {error.message}")
-    now = explained.explain_now(past, policy)
-    return now.unasked() if call.is_denied_unasked else now
 
 
 def _ledger_file(options: Options, console: Console) -> Path:
@@ -374,29 +295,6 @@ def _ledger_file(options: Options, console: Console) -> Path:
 def _is_file(options: Options) -> bool:
     given = options.ledger or LedgerName.HO1M
     return "/" in given or given.endswith(".jsonl")
-
-
-def _past_calls(path: Path, wanted: "Filter") -> Iterator[recorded.PastDecision | recorded.Lost]:
-    from paddock.ledger.query import BadRow, find_decided
-    from paddock.ledger.read import stands
-
-    if not stands(path):
-        return
-    answered: set[tuple[str, str]] = set()
-    for row in find_decided(str(path), recorded.DECIDED_EVENTS, wanted):
-        if isinstance(row, BadRow):
-            place = recorded.Recorded(-1, "", "", "", "?", f"byte {row.offset_bytes}")
-            yield recorded.Lost(place, recorded.Why.UNREADABLE, row.fault.value)
-            continue
-        entry = row.entry
-        # Of a call that was held back for a question, the answer counts, where there is one.
-        if entry.event_type == TOOL_STAGED and (entry.session_id, entry.call_id) in answered:
-            continue
-        if entry.metadata.get("outcome") in ("confine", "ask"):
-            answered.add((entry.session_id, entry.call_id))
-        found = recorded.read_recorded(row.seq, row.timestamp, entry)
-        if found is not None:
-            yield found
 
 
 _LEDGER = opt("--ledger", "NAME|FILE", "a ledger of the plane, or a .jsonl file (default: ho1m)")

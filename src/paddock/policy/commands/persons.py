@@ -33,7 +33,9 @@ READING: Final[dict[str, frozenset[str]]] = {
     "sandbox": frozenset({"plan", "caches"}),
     "network": frozenset({"show"}),
     "plane": frozenset({"list"}),
-    **dict.fromkeys(("demo", "init", "trust", "run", "admin", "undo", "mcp"), frozenset[str]()),
+    **dict.fromkeys(
+        ("demo", "init", "trust", "run", "admin", "undo", "mcp", "web"), frozenset[str]()
+    ),
 }
 """Every command with the sub-commands that only read; "" is the command without one.
 

@@ -286,6 +286,10 @@ class LintFinding(Struct, frozen=True):
     def render(self) -> str:
         return f"{self.place}: {self.code}: {self.message}\n  hint: {self.hint}"
 
+    def as_json(self) -> dict[str, Json]:
+        said: dict[str, Json] = {"code": self.code, "message": self.message, "hint": self.hint}
+        return {**said, "file": self.place.file, "line": self.place.line}
+
 
 class _Danger(Struct, frozen=True):
     key: tuple[str, str]
@@ -550,6 +554,11 @@ class ExampleResult(Struct, frozen=True):
         verdict = "ok" if self.holds else "FALSE"
         verb = "matches" if self.wanted else "does not match"
         return f"{verdict}: {self.example.text!r} {verb} {self.pattern!r} ({self.example.place})"
+
+    def as_json(self) -> dict[str, Json]:
+        place, of_rule = self.example.place, {"profile": self.profile, "pattern": self.pattern}
+        held = {"example": self.example.text, "wanted": self.wanted, "holds": self.holds}
+        return {**of_rule, **held, "file": place.file, "line": place.line}
 
 
 def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:

@@ -1,0 +1,151 @@
+"""The plane that is looked at, what an entry is on a page, and how an answer says no."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, cast
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from paddock.apps.command import fields, operator
+from paddock.assembly.opening import open_root
+from paddock.assembly.project import PlaneSite, Project, read_project
+from paddock.errors import (
+    ApprovalExpiredError,
+    ConfigError,
+    LedgerDamagedError,
+    PaddockError,
+    PermissionDeniedError,
+    UsageError,
+)
+from paddock.ledger.format.lines import StoredEntry
+from paddock.ledger.query import BadRow
+from paddock.ledger.read import stands
+from paddock.plane.layout import LedgerName
+from paddock.runtime.prepared import Bounds
+from paddock.values import entries
+from paddock.values.calls import Json
+
+NAMES: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerName.PACKAGES)
+WEB: Final = Bounds(door="web")
+_METADATA_CHARS_MAX: Final = 8_000
+"""Of a row in a list; the entry itself is shown whole."""
+
+
+class PlaneDesk(Struct, frozen=True):
+    site: PlaneSite
+    reads_only: bool
+    """Whether whoever asks may look alone."""
+
+    def project(self) -> Project:
+        """As it is now, for a look: nothing is made, and nothing recorded."""
+        return read_project(self.site.root, self.site.environment)
+
+    def opened(self) -> Project:
+        """For an act: what is new about the plane is on record before it."""
+        return open_root(self.site.root, self.site.environment)
+
+    @property
+    def by(self) -> str:
+        return f"{operator()} (web)"
+
+    def ledgers(self) -> Mapping[LedgerName, Path]:
+        paths = self.site.layout.ledger_paths()
+        return {name: paths[name] for name in NAMES}
+
+    def require_ledger(self, name: LedgerName) -> Path:
+        path = self.ledgers()[name]
+        if not stands(path):
+            raise HttpRefusal(404, "web.unknown", f"the ledger {name} does not exist yet")
+        return path
+
+
+def entry_json(ledger: str, stored: StoredEntry) -> dict[str, Json]:
+    entry = stored.entry
+    named = ("event_type", "submission_id", "decision", "reason", "session_id", "agent", "call_id")
+    return {
+        "ledger": ledger,
+        **fields(stored, "id", "seq", "timestamp"),
+        **fields(entry, *named),
+        "metadata": dict(entry.metadata),
+    }
+
+
+def row_json(ledger: str, stored: StoredEntry) -> dict[str, Json]:
+    """An entry as lists have it: short, and what it says of a call in words."""
+    metadata, row = stored.entry.metadata, entry_json(ledger, stored)
+    row["tool"] = str(metadata.get("tool", ""))
+    row["target"] = target_of(stored.entry)
+    row["outcome"] = str(metadata.get("outcome") or stored.entry.decision)
+    row["state"] = state_of(stored.entry)
+    if len(stored.line) > _METADATA_CHARS_MAX:
+        row |= {"metadata": None, "is_cut": True}
+    return row
+
+
+def target_of(entry: entries.Entry) -> str:
+    actions = entry.metadata.get("actions")
+    first = cast("list[Json]", actions)[:1] if isinstance(actions, list) else []
+    host = entry.metadata.get("host")
+    if isinstance(host, str):
+        return f"{host}:{entry.metadata.get('port')}"
+    return str(first[0]).partition(" ")[2] if first else ""
+
+
+_STATES: Final = {
+    entries.TOOL_INTENT: "running",
+    entries.TOOL_STAGED: "running",
+    entries.TOOL_DENIED: "refused",
+    entries.NET_CONNECT: "running",
+    entries.NET_CLOSED: "done",
+    entries.NET_REFUSED: "refused",
+    entries.APPROVAL_ASKED: "waiting",
+}
+_HOOK: Final = {"allow": "allowed", "deny": "refused", "ask": "waiting"}
+
+
+def state_of(entry: entries.Entry) -> str:
+    if entry.event_type == entries.TOOL_RESULT:
+        return "done" if entry.metadata.get("status") == "ok" else "failed"
+    if entry.event_type == entries.HOOK_DECISION:
+        return _HOOK.get(entry.decision, "said")
+    return _STATES.get(entry.event_type, "said")
+
+
+class HttpRefusal(Exception):
+    """A request that is not answered: with its status, and what stands in the answer."""
+
+    def __init__(self, status: int, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.status, self.code, self.where = status, code, ""
+        self.message, self.hint = message, hint
+
+
+_STATUSES: Final[tuple[tuple[type[PaddockError], int], ...]] = (
+    (UsageError, 400),
+    (PermissionDeniedError, 403),
+    (ApprovalExpiredError, 409),
+    (ConfigError, 409),
+)
+
+
+def damage_of(bad: BadRow) -> LedgerDamagedError:
+    said = f"byte {bad.offset_bytes} holds no entry: {bad.fault}: {bad.detail}"
+    return LedgerDamagedError(said, hint="paddock ledger verify")
+
+
+def error_json(error: PaddockError | HttpRefusal) -> dict[str, Json]:
+    return fields(error, "code", "message", "where", "hint")
+
+
+def refused(error: PaddockError | HttpRefusal) -> Response:
+    status = next((number for kind, number in _STATUSES if isinstance(error, kind)), 500)
+    status = error.status if isinstance(error, HttpRefusal) else status
+    return json_response({"error": error_json(error)}, status)
+
+
+def json_response(value: Json, status: int = 200) -> Response:
+    # ASCII: an argument of a call may hold half of a surrogate pair.
+    content = json.dumps(value, ensure_ascii=True).encode()
+    return Response(content, status, media_type="application/json")

@@ -1,0 +1,165 @@
+"""The policy as it is edited: asked in every way before it holds, saved, and trusted.
+
+What the questions answer changes nothing. What is saved is trusted by the digest of exactly
+the text that was shown, and asked about twice.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from paddock import limits
+from paddock.apps.web.desk import HttpRefusal, PlaneDesk, error_json
+from paddock.assembly.agents import apply_agents, plan_agents
+from paddock.assembly.granting import RuleReview, save_rule
+from paddock.assembly.project import Project, read_agents
+from paddock.assembly.questions import (
+    Candidate,
+    PlanePolicies,
+    compare,
+    judged,
+    past_decisions,
+)
+from paddock.errors import ConfigError, PaddockError
+from paddock.ledger.query import Filter
+from paddock.plane.layout import LedgerName
+from paddock.plane.trust import PolicyFiles, own_policy_path, read_policy_files
+from paddock.policy.engine import Policy
+from paddock.policy.questions.explain import explain
+from paddock.policy.questions.flip import Always
+from paddock.policy.questions.lint import lint, run_examples
+from paddock.policy.questions.replay import replay
+from paddock.policy.rules import parse_action
+from paddock.text.changes import unified_diff
+from paddock.values.calls import Json
+from paddock.values.entries import digest_of
+
+_DIFF_LINES_MAX: Final = 2_000
+
+
+def show(desk: PlaneDesk) -> dict[str, Json]:
+    files = _files(desk)
+    own, user = files.project, files.user
+    found: dict[str, Json] = {"file": str(own_policy_path(desk.site.root)), "text": ""}
+    found |= {"digest": "", "exists": own is not None, "trusted": False, "reason": ""}
+    found |= {"agents": [], "profiles": [], "user_file": "" if user is None else str(user.path)}
+    if own is not None:
+        found |= {"text": own.content.decode("utf-8", "replace"), "digest": own.digest}
+        found |= {"trusted": own.trusted, "reason": own.reason}
+    try:
+        project = desk.project()
+        found["agents"] = sorted({*project.agents.names(), project.default_agent})
+        found["profiles"] = sorted(project.policy.profiles)
+    except PaddockError as error:
+        # It is to be mended here.
+        found["error"] = error_json(error)
+    return found
+
+
+def _of_text(
+    answer: Callable[[PlaneDesk, Candidate], dict[str, Json]],
+) -> Callable[..., dict[str, Json]]:
+    """What is asked about a text as it is typed: that it does not load is an answer, too."""
+
+    def answered(desk: PlaneDesk, *, text: str) -> dict[str, Json]:
+        try:
+            return answer(desk, _candidate(desk, text))
+        except ConfigError as error:
+            return {"error": error_json(error)}
+
+    return answered
+
+
+@_of_text
+def lint_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
+    return {"findings": [each.as_json() for each in lint(_policy(candidate), ())]}
+
+
+@_of_text
+def test_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
+    results = run_examples(_policy(candidate))
+    failed, rows = sum(not each.holds for each in results), [each.as_json() for each in results]
+    return {"passed": len(results) - failed, "failed": failed, "examples": list[Json](rows)}
+
+
+@_of_text
+def diff_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
+    own = candidate.files.project
+    old = Candidate(candidate.name, b"" if own is None else own.content, candidate.files)
+    find = partial(read_agents, desk.site.root, desk.site.environment)
+    report = compare(old, candidate, find, desk.ledgers()[LedgerName.HO1M])
+    return {**report.as_json(), "text": report.render()}
+
+
+@_of_text
+def replay_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
+    return replayed(desk.project(), candidate)
+
+
+def replayed(project: Project, candidate: Candidate) -> dict[str, Json]:
+    """What the file would have decided otherwise, of the newest recorded decisions."""
+    path = project.layout.ledger_paths()[LedgerName.HO1M]
+    past = islice(past_decisions(path, Filter()), limits.web_replayed_max)
+    report = replay(past, PlanePolicies(project, candidate))
+    return {**report.as_json(), "text": report.render()}
+
+
+def explain_action(
+    desk: PlaneDesk, *, action: str, agent: str | None = None, text: str | None = None
+) -> dict[str, Json]:
+    """`text` None: by the policy in force."""
+    asked = parse_action(action)
+    policy, chain = judged(desk.project(), agent)
+    if text is not None:
+        try:
+            candidate = _candidate(desk, text)
+            policy = candidate.policy(policy.plane_kind, policy.planes_below)
+        except ConfigError as error:
+            return {"error": error_json(error)}
+    told = explain(policy, chain, asked)
+    return {**told.as_json(), "text": told.render()}
+
+
+def save(desk: PlaneDesk, *, text: str, before: str, confirm: str = "") -> dict[str, Json]:
+    """Show what saving does; and, asked a second time, write and trust exactly that text.
+
+    `before` is the digest of the file as it was read, empty where there was none; `confirm` as
+    the review gave it.
+
+    Threat: a file that changed between the two, or another text with the yes to the first one.
+    """
+    candidate = _candidate(desk, text)
+    own = candidate.files.project
+    if before != ("" if own is None else own.digest):
+        raise HttpRefusal(409, "web.changed", "the policy has changed since it was read")
+    project, policy, there = desk.opened(), _policy(candidate), None if own is None else own.content
+    agents = plan_agents(policy, project.agents, project.root.path, candidate.name)
+    shown = digest_of(before.encode() + b"\n" + candidate.content)
+    if not confirm:
+        diff = unified_diff(there or b"", candidate.content, candidate.name, _DIFF_LINES_MAX)
+        asked = {"confirm": shown, "diff": diff, "agents": str(agents)}
+        effect, found = diff_text(desk, text=text)["text"], lint_text(desk, text=text)["findings"]
+        replay = replayed(project, candidate)
+        return {"status": "review", **asked, "effect": effect, "findings": found, "replay": replay}
+    if confirm != shown:
+        raise HttpRefusal(409, "web.changed", "this is not the text that was shown")
+    review = RuleReview(own_policy_path(project.root), there, Always("", candidate.content))
+    save_rule(project, review, desk.by)
+    apply_agents(desk.opened(), agents)
+    return {"status": "ok", "digest": digest_of(candidate.content)}
+
+
+def _files(desk: PlaneDesk) -> PolicyFiles:
+    return read_policy_files(desk.site.root, desk.site.environment)
+
+
+def _candidate(desk: PlaneDesk, text: str) -> Candidate:
+    content = text.encode("utf-8", "surrogatepass")
+    if len(content) > limits.policy_bytes_max:
+        raise ConfigError(f"the policy has more than {limits.policy_bytes_max} bytes")
+    return Candidate(own_policy_path(desk.site.root).name, content, _files(desk))
+
+
+def _policy(candidate: Candidate) -> Policy:
+    return candidate.policy(candidate.files.kind, candidate.files.planes_below)

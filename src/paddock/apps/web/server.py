@@ -1,0 +1,298 @@
+"""The endpoints, their arguments and errors, and listening on this machine alone."""
+
+import errno
+import os
+import secrets
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+import anyio.to_thread
+import uvicorn
+from msgspec import Struct, ValidationError, convert, defstruct
+from msgspec.structs import asdict, replace
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+import paddock.ledger
+from paddock import limits
+from paddock.apps.web import inbox, ledgers, policy, timeline, work
+from paddock.apps.web.desk import HttpRefusal, PlaneDesk, json_response, refused
+from paddock.apps.web.door import Bearers, Codes, OriginGate
+from paddock.apps.web.stream import Hub
+from paddock.errors import HostError, PaddockError, UsageError
+from paddock.text.json import BrokenJsonError, Strict, read_json
+from paddock.values.calls import Json
+
+Work = Callable[..., dict[str, Json] | Response]
+"""Of a desk, and of what a request says: each by its name, which may end in a `_` here."""
+
+
+class Endpoint(NamedTuple):
+    method: str
+    work: Work
+    acts: bool = False
+
+    def asked(self) -> type[Struct]:
+        _, *given = signature(self.work).parameters.values()
+        members: list[Any] = [
+            (each.name, each.annotation, *([] if each.default is each.empty else [each.default]))
+            for each in given
+        ]
+        names = {name: name.rstrip("_") for name, *_ in members}
+        return defstruct("Asked", members, rename=names, forbid_unknown_fields=True)
+
+
+ENDPOINTS: Final[Mapping[str, Endpoint]] = {
+    "/api/now": Endpoint("GET", timeline.show_now),
+    "/api/timeline": Endpoint("GET", timeline.search),
+    "/api/entry": Endpoint("GET", timeline.show_entry),
+    "/api/proof": Endpoint("GET", ledgers.prove),
+    "/api/inbox": Endpoint("GET", inbox.show),
+    "/api/inbox/grant": Endpoint("POST", inbox.grant, acts=True),
+    "/api/inbox/refuse": Endpoint("POST", inbox.refuse, acts=True),
+    "/api/inbox/always": Endpoint("POST", inbox.allow_always, acts=True),
+    "/api/files": Endpoint("GET", work.list_files),
+    "/api/diff": Endpoint("GET", work.show_diff),
+    "/api/undo": Endpoint("POST", work.undo, acts=True),
+    "/api/sessions": Endpoint("GET", work.list_recorded),
+    "/api/session": Endpoint("GET", work.show_session),
+    "/api/session/resume": Endpoint("POST", work.resume, acts=True),
+    "/api/policy": Endpoint("GET", policy.show),
+    "/api/policy/lint": Endpoint("POST", policy.lint_text),
+    "/api/policy/explain": Endpoint("POST", policy.explain_action),
+    "/api/policy/test": Endpoint("POST", policy.test_text),
+    "/api/policy/diff": Endpoint("POST", policy.diff_text),
+    "/api/policy/replay": Endpoint("POST", policy.replay_text),
+    "/api/policy/save": Endpoint("POST", policy.save, acts=True),
+    "/api/ledgers": Endpoint("GET", ledgers.list_ledgers),
+    "/api/ledgers/verify": Endpoint("POST", ledgers.verify),
+    "/api/ledgers/checkpoint": Endpoint("POST", ledgers.checkpoint, acts=True),
+    "/api/ledgers/export": Endpoint("GET", ledgers.export),
+}
+PAGES: Final = ("", "now", "inbox", "timeline", "files", "policy", "sessions", "ledgers")
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_STATIC: Final = Path(__file__).with_name("static")
+_LEDGER_PAGE: Final = Path(paddock.ledger.__file__).with_name("page")
+
+
+class _Code(Strict, frozen=True):
+    code: str
+
+
+def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate:
+    """`desk` may only be read from: then nobody acts here, by whatever token."""
+    bearers = Bearers(desk, codes)
+
+    async def exchange(request: Request) -> Response:
+        given = _converted(await _body(request), _Code, strict=True)
+        token = codes.exchange(given.code, reads_only=desk.reads_only)
+        return json_response({"token": token, "read_only": desk.reads_only})
+
+    async def stream(request: Request) -> Response:
+        await anyio.to_thread.run_sync(bearers.require, request.headers)
+        return _Stream(hub)
+
+    async def answer(endpoint: Endpoint, kind: type[Struct], request: Request) -> Response:
+        is_only = await anyio.to_thread.run_sync(bearers.require, request.headers)
+        if endpoint.acts and is_only:
+            raise HttpRefusal(403, "web.read_only", "this token only reads, and this acts")
+        is_post = endpoint.method == "POST"
+        given = await _body(request) if is_post else _query(request)
+        asked = asdict(_converted(given, kind, strict=is_post))
+        work = partial(endpoint.work, replace(desk, reads_only=is_only), **asked)
+        found = await anyio.to_thread.run_sync(work)
+        return found if isinstance(found, Response) else json_response(found)
+
+    routes = [Route("/api/exchange", exchange, methods=["POST"])]
+    routes += [Route("/api/stream", stream, methods=["GET"])]
+    for path, each in ENDPOINTS.items():
+        routes.append(Route(path, partial(answer, each, each.asked()), methods=[each.method]))
+    routes += [Route(f"/{page}", partial(_file, _STATIC / "index.html")) for page in PAGES]
+    # Threat: no path is ever joined to what was asked for; each file has a route of its own.
+    files = {f"/static/{path.name}": path for path in _STATIC.iterdir()}
+    files |= {f"/static/page/{path.name}": path for path in _LEDGER_PAGE.glob("*.js")}
+    routes += [Route(name, partial(_file, path)) for name, path in files.items()]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={
+            HttpRefusal: _refused,
+            PaddockError: _refused,
+            HTTPException: _unknown,
+            Exception: _defect,
+        },
+        lifespan=partial(_followed, hub),
+    )
+    return OriginGate(app, origin)
+
+
+class _Stream(Response):
+    def __init__(self, hub: Hub) -> None:
+        super().__init__()
+        self._hub = hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._hub.serve(scope, receive, send)
+
+
+@asynccontextmanager
+async def _followed(hub: Hub, app: Starlette) -> AsyncGenerator[None]:
+    hub.start()
+    yield
+    hub.stop()
+
+
+async def _file(path: Path, request: Request) -> Response:
+    content = await anyio.to_thread.run_sync(path.read_bytes)
+    return Response(content, media_type=_TYPES.get(path.suffix, "application/octet-stream"))
+
+
+def _query(request: Request) -> dict[str, Json]:
+    pairs = request.query_params.multi_items()
+    found: dict[str, Json] = {name: value for name, value in pairs if value}
+    if len(pairs) != len(dict(pairs)):
+        raise HttpRefusal(400, "args.invalid", "a parameter is given twice")
+    return found
+
+
+async def _body(request: Request) -> Json:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HttpRefusal(415, "args.invalid", "the body is no application/json")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > limits.web_body_bytes_max:
+            said = f"the body has more than {limits.web_body_bytes_max} bytes"
+            raise HttpRefusal(413, "args.invalid", said)
+    try:
+        return read_json(body.decode())
+    except (UnicodeDecodeError, BrokenJsonError) as error:
+        raise HttpRefusal(400, "args.invalid", f"the body is no JSON: {error}") from None
+
+
+def _converted(given: Json, kind: Any, *, strict: bool) -> Any:
+    try:
+        return convert(given, kind, strict=strict)
+    except ValidationError as error:
+        raise HttpRefusal(400, "args.invalid", str(error)) from None
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    if not isinstance(error, PaddockError | HttpRefusal):
+        raise error
+    return refused(error)
+
+
+def _unknown(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    return refused(HttpRefusal(error.status_code, "web.unknown", error.detail.lower()))
+
+
+def _defect(request: Request, error: Exception) -> Response:
+    # It is raised again behind the answer, and nobody listens there.
+    identity = secrets.token_hex(6)
+    sys.stderr.write(f"paddock web: a defect of Paddock, id {identity}\n")
+    traceback.print_exception(error)
+    said = f"a defect of Paddock, {type(error).__name__} (id {identity})"
+    hint = "please report it with what paddock web printed"
+    return refused(HttpRefusal(500, "internal", said, hint))
+
+
+class _Server(uvicorn.Server):
+    """One that a signal only ends: uvicorn would raise it again, and end what it serves."""
+
+    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+        super().__init__(config)
+        self._hub = hub
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
+        self._hub.stop()
+
+
+def serve(app: OriginGate, hub: Hub, listening: list[socket.socket]) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=limits.mcp_connections_max,
+        h11_max_incomplete_event_size=limits.mcp_head_bytes_max,
+        timeout_graceful_shutdown=limits.mcp_end_s,
+    )
+    _Server(config, hub).run(sockets=listening)
+
+
+_TRIES: Final = 20
+_PORT_MAX: Final = 65_535
+
+
+def listen(port: int) -> list[socket.socket]:
+    """Listen on the port of this machine's both loopback addresses. Raises: UsageError, HostError.
+
+    Threat: browsers try `::1` first for a name below localhost. Who listens there on our port,
+    an agent's own server maybe, would be sent the page's address with its code.
+    """
+    if not 0 <= port <= _PORT_MAX:
+        raise UsageError(f"{port} is no port", where="--port", hint="0 is any that is free")
+    for number in (port,) if port else (0,) * _TRIES:
+        first = _listen("127.0.0.1", number)
+        try:
+            return [first, _listen("::1", first.getsockname()[1])]
+        except OSError as error:
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                return [first]  # this host has no IPv6
+            first.close()
+    raise _not_listening(port, os.strerror(errno.EADDRINUSE))
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family)
+    except OSError as error:
+        if family is socket.AF_INET6:
+            raise
+        raise _not_listening(port, os.strerror(error.errno or 0)) from error
+
+
+def _not_listening(port: int, why: str) -> HostError:
+    hint = "choose another port, or 0 for any that is free"
+    return HostError(f"port {port} cannot be listened on: {why}", hint=hint)
+
+
+def name_here() -> str:
+    """Return a name that only this server has, where it leads here; else the address.
+
+    What a browser keeps for an origin is then for this server alone, and no other port's.
+    """
+    name = f"paddock-{secrets.token_hex(4)}.localhost"
+    try:
+        found = {each[4][0] for each in socket.getaddrinfo(name, None)}
+    except (OSError, UnicodeError):
+        return "127.0.0.1"
+    return name if found <= {"127.0.0.1", "::1"} else "127.0.0.1"

@@ -1,0 +1,107 @@
+// What the server is asked, and what it says by itself.
+
+const TOKEN = "paddock.token";
+const READS = "paddock.reads";
+
+export class Refused extends Error {
+  constructor(status, error = {}) {
+    super(error.message ?? `the server answered ${status}`);
+    Object.assign(this, { status, code: error.code, hint: error.hint, where: error.where });
+  }
+}
+
+const live = new EventTarget();
+export const on = (name, act, signal) =>
+  live.addEventListener(name, ({ detail }) => act(detail), { signal });
+const tell = (name, detail) => live.dispatchEvent(new CustomEvent(name, { detail }));
+
+// The link's code is for one page, once: it becomes a token that only this tab holds.
+export const enter = async () => {
+  const given = /^#code=(.+)$/.exec(location.hash);
+  if (!given) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  const found = await request("/api/exchange", { code: decodeURIComponent(given[1]) });
+  sessionStorage.setItem(TOKEN, found.token);
+  sessionStorage.setItem(READS, found.read_only);
+};
+
+export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
+export const mayAct = () => sessionStorage.getItem(READS) !== "true";
+
+const ask = (path, { headers, ...options } = {}) => {
+  const token = sessionStorage.getItem(TOKEN);
+  const bearer = token ? { Authorization: `Bearer ${token}` } : {};
+  return fetch(path, { ...options, headers: { ...headers, ...bearer }, cache: "no-store" });
+};
+
+const answered = async (answer) => {
+  if (answer.ok) return answer;
+  const body = await answer.json().catch(() => ({}));
+  throw new Refused(answer.status, body.error);
+};
+
+const request = async (path, body, signal) => {
+  const posted = body && {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  };
+  return (await answered(await ask(path, { ...posted, signal }))).json();
+};
+
+export const query = (wanted) =>
+  new URLSearchParams(Object.entries(wanted).filter(([, value]) => value)).toString();
+
+export const get = (path, wanted = {}, signal = undefined) => {
+  const asked = query(wanted);
+  return request(`/api/${path}${asked && `?${asked}`}`, null, signal);
+};
+export const post = (path, body, signal = undefined) => request(`/api/${path}`, body, signal);
+
+export const download = async (path, wanted, name) => {
+  const answer = await answered(await ask(`/api/${path}?${query(wanted)}`));
+  const address = URL.createObjectURL(await answer.blob());
+  const link = Object.assign(document.createElement("a"), { href: address, download: name });
+  link.click();
+  URL.revokeObjectURL(address);
+};
+
+// EventSource sends no headers, so the stream is read by hand.
+const read = async (onEvent) => {
+  const answer = await answered(await ask("/api/stream"));
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let left = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (left + value).split("\n\n");
+    left = parts.pop();
+    for (const part of parts) {
+      const lines = part.split("\n");
+      const field = (name) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
+      const data = field("data");
+      if (data) onEvent(field("event"), JSON.parse(data));
+    }
+  }
+};
+
+const RETRY_MS_MAX = 10_000;
+
+export const follow = async () => {
+  let wait = 1000;
+  for (;;) {
+    try {
+      await read((name, detail) => {
+        wait = 1000;
+        if (name === "hello") tell("state", "live");
+        tell(name, detail);
+      });
+    } catch (problem) {
+      if (problem instanceof Refused && problem.status === 401) return tell("state", "closed");
+      if (problem instanceof Refused) tell("state", "full");
+    }
+    tell("state", "away");
+    await new Promise((wake) => setTimeout(wake, wait));
+    wait = Math.min(wait * 2, RETRY_MS_MAX);
+  }
+};

@@ -1,0 +1,132 @@
+// The shell around the pages: entrance, address, what is alive, what waits.
+import { Refused, enter, follow, get, hasToken, mayAct, on } from "./api.js";
+import { isWaiting, verb } from "./calls.js";
+import { count, h, told, visible } from "./dom.js";
+
+const PAGES = ["now", "inbox", "timeline", "files", "policy", "sessions", "ledgers"];
+const at = (id) => document.getElementById(id);
+const main = at("main");
+const STATES = {
+  connecting: "Connecting",
+  live: "Live",
+  away: "No connection, trying again",
+  closed: "Closed",
+  full: "Too many windows are open",
+};
+
+let leaving = new AbortController();
+let [waiting, title] = [null, "Paddock"];
+
+const retitle = () => {
+  document.title = `${waiting?.length ? `(${waiting.length}) ` : ""}${title} · Paddock`;
+};
+
+const failed = (problem) => {
+  const isShut = problem.status === 401 || problem.code === "web.code";
+  const help = ["Each link that ", h("code", "paddock web"), " prints opens one window. For another, run it again."];
+  const title = isShut ? "This link opens nothing any more" : "That did not work";
+  return h("div.failure", { role: "alert" }, h("h1", title), told(problem), isShut && h("p", help));
+};
+
+const open = async () => {
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  const name = PAGES.find((each) => location.pathname === `/${each}`) ?? "now";
+  const link = document.querySelector(`nav a[href="/${name}"]`);
+  document.querySelector("nav [aria-current]")?.removeAttribute("aria-current");
+  link.setAttribute("aria-current", "page");
+  title = link.firstChild.data.trim();
+  retitle();
+  main.setAttribute("aria-busy", "true");
+  try {
+    const { page } = await import(`/static/${name}.js`);
+    const made = await page(Object.fromEntries(new URLSearchParams(location.search)), signal);
+    if (!signal.aborted) main.replaceChildren(...[made].flat().filter(Boolean));
+  } catch (problem) {
+    if (signal.aborted) return;
+    main.replaceChildren(failed(problem));
+  }
+  main.removeAttribute("aria-busy");
+};
+
+const go = (address) => {
+  history.pushState(null, "", address);
+  open();
+  main.focus({ preventScroll: true });
+};
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='/']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  go(link.getAttribute("href"));
+});
+addEventListener("popstate", open);
+
+const alerts = new Map();
+const alertOf = (about, ...said) => {
+  alerts.set(about, h("p.alert", said));
+  at("alerts").replaceChildren(...alerts.values());
+};
+const damaged = ({ ledger, error: { message, where = "" } }) => {
+  const title = h("strong", `The ledger ${ledger} is damaged. `);
+  alertOf(ledger, title, `${message} ${where} `, h("a", { href: "/ledgers" }, "Look at it"));
+};
+
+// What waits is counted in the title, and a new question is told to whoever wants that.
+const countWaiting = async () => {
+  const { requests } = await get("inbox");
+  const asked = requests.filter(isWaiting);
+  const fresh = waiting && asked.filter((each) => !waiting.includes(each.id));
+  waiting = asked.map((each) => each.id);
+  at("waiting").hidden = asked.length === 0;
+  at("waiting").replaceChildren(`${asked.length}`, h("span.hidden", asked.length === 1 ? " waits" : " wait"));
+  retitle();
+  if (!fresh?.length || globalThis.Notification?.permission !== "granted") return;
+  const [{ agent, tool, actions, id }] = fresh;
+  const body = visible(`${agent} wants to ${verb(tool)} ${(actions[0] ?? "").split(" ").slice(1).join(" ")}`);
+  new Notification(count(fresh.length, "question waits", "questions wait"), { body, tag: id });
+};
+
+const offerNotices = () => {
+  const offer = at("notify");
+  offer.hidden = globalThis.Notification?.permission !== "default";
+  offer.addEventListener("click", async () => {
+    await Notification.requestPermission();
+    offer.hidden = true;
+  });
+};
+
+const state = (name) => {
+  at("live").dataset.state = name;
+  at("live").textContent = STATES[name];
+  const help = ["What this window was opened with counts no more: run ", h("code", "paddock web"), " again."];
+  if (name === "closed") alertOf("", help);
+};
+on("state", state);
+on("inbox", () => countWaiting().catch(() => {}));
+on("damaged", damaged);
+
+const about = async () => {
+  const now = await get("now");
+  at("project").replaceChildren(h("span", { title: now.root }, now.name));
+  if (!mayAct()) at("project").append(h("span.tag", "read only"));
+  now.damaged.forEach(damaged);
+};
+
+const start = async () => {
+  try {
+    await enter();
+    if (!hasToken()) throw new Refused(401, { message: "It was opened without a link of paddock web." });
+  } catch (problem) {
+    return main.replaceChildren(failed(problem));
+  }
+  offerNotices();
+  follow();
+  about().catch(() => {});
+  if (location.pathname === "/") history.replaceState(null, "", "/now");
+  return open();
+};
+
+start();

@@ -1,0 +1,100 @@
+// Calls in words: what an entry of the record says to somebody who has never seen one.
+import { ago, code, h, when } from "./dom.js";
+
+// What a tool does, by the names that tools and clients give it.
+const VERBS = {
+  create: "create_file write_file_dev Write",
+  edit: "str_replace edit_file_dev Edit MultiEdit NotebookEdit",
+  delete: "delete_file",
+  move: "move_file",
+  read: "view read_file Read",
+  list: "ls list_files",
+  find: "find Glob",
+  search: "grep grep_dev Grep",
+  run: "run_shell run_shell_dev Bash exec_command shell",
+  fetch: "WebFetch",
+};
+export const verb = (tool) => Object.keys(VERBS).find((each) => VERBS[each].split(" ").includes(tool)) ?? tool;
+
+const EVENTS = { LLM_CALL: "model answered", NET_CONNECT: "connected", NET_CLOSED: "disconnected" };
+export const event = (type) => EVENTS[type] ?? type.toLowerCase().replaceAll("_", " ");
+
+const STATES = {
+  running: ["running", "accent"],
+  waiting: ["asked", "warn"],
+  unanswered: ["not answered", "warn"],
+  refused: ["refused", "bad"],
+  failed: ["failed", "bad"],
+  done: ["done", "plain"],
+  allowed: ["allowed", "plain"],
+};
+const stateMark = (state) => {
+  const [said, tone] = STATES[state] ?? ["", "plain"];
+  return h(`span.state.${tone}`, said);
+};
+
+export const keyOf = (row) => `${row.ledger}:${row.seq}`;
+
+const stateOf = ({ event_type: type, metadata, state }) => {
+  if (type === "NET_REFUSED") return "refused";
+  return metadata?.code === "approval.unavailable" ? "unanswered" : state;
+};
+
+// Entries, newest first, as one item a call: what came of it, and what it was about.
+export const fold = (rows) => {
+  const items = new Map();
+  for (const row of rows) {
+    const isCall = row.call_id && /^(TOOL|HOOK|APPROVAL)_/.test(row.event_type);
+    const key = isCall ? `${row.session_id} ${row.call_id}` : keyOf(row);
+    const known = items.get(key);
+    if (!known) items.set(key, { ...row, state: stateOf(row), key });
+    else {
+      known.target ||= row.target;
+      known.tool ||= row.tool;
+      // The call opens where it was decided: that is what explains it.
+      if (/INTENT|DENIED/.test(row.event_type)) {
+        Object.assign(known, { seq: row.seq, ledger: row.ledger });
+      }
+    }
+  }
+  return [...items.values()];
+};
+export const isCall = (row) => row.state !== "said";
+
+export const hostOf = ({ host, name, port } = {}) => [host ?? name, port].filter(Boolean).join(":");
+
+const about = ({ target, metadata, reason }) => {
+  const { path, command } = metadata?.arguments ?? {};
+  return target || hostOf(metadata ?? {}) || path || command || reason;
+};
+
+// One line of a list: when, who, what, on what, and what came of it.
+export const drawCall = (row) => [
+  h("span.at", when(row.timestamp)),
+  h("span.who", row.agent || "–"),
+  h("span.verb", row.tool ? verb(row.tool) : event(row.event_type)),
+  h("span.target", about(row)),
+  stateMark(row.state),
+];
+
+export const linkTo = (row) => `/timeline?entry=${encodeURIComponent(keyOf(row))}`;
+export const callItem = (row, ...more) => h("li", h("a.row", { href: linkTo(row) }, drawCall(row)), more);
+export const sessionLink = (id) =>
+  id && h("a", { href: `/sessions?id=${encodeURIComponent(id)}` }, id);
+
+// "main wants to delete README.md", told of a request in the inbox.
+export const wish = (request) => {
+  const [first = "", ...more] = request.actions;
+  const target = first.split(" ").slice(1).join(" ");
+  return [
+    h("strong", request.agent),
+    ` wants to ${verb(request.tool)} `,
+    target && code(target),
+    more.length > 0 && ` and ${more.length} more`,
+  ];
+};
+export const isWaiting = (request) => request.state === "waiting" && !request.outdated;
+export const drawRequest = (request) => [
+  h("span.wish", wish(request)),
+  h("span.note", isWaiting(request) ? ago(request.parked_at) : request.outdated ? "outdated" : request.state),
+];

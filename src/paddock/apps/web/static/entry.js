@@ -1,0 +1,131 @@
+// One call, whole: what was asked, how it was decided, what it did, and whether the record holds.
+import { get, mayAct, post } from "./api.js";
+import { event, hostOf, sessionLink, verb } from "./calls.js";
+import { diffs } from "./diff.js";
+import { acting, block, code, facts, h, mark, section, size, status, told as problemOf, when } from "./dom.js";
+import { prove } from "./proof.js";
+
+const WORDS = { allow: "Allowed", confine: "Allowed, confined", ask: "Asked", deny: "Refused" };
+const TONES = { allow: "good", confine: "good", ask: "warn", deny: "bad" };
+
+const verdict = (outcome) =>
+  h(`strong.verdict.${TONES[outcome] ?? "plain"}`, WORDS[outcome] ?? outcome);
+const ruled = (rule) => [
+  code(rule.text),
+  h("span.note", ` ${rule.file}${rule.line ? `, line ${rule.line}` : ""}`),
+];
+const items = (title, rows = []) =>
+  rows.length > 0 && [h("h3", title), h("ul", rows.map((row) => h("li", row)))];
+
+// Of `policy explain`: the rule, those that nearly matched, and what would change the answer.
+export const explained = (told) => [
+  h("p", verdict(told.outcome), told.reason && `: ${told.reason}`),
+  facts(
+    ["rule", told.rule?.text && ruled(told.rule)],
+    ["in the end", told.decision && told.decision !== told.outcome && verdict(told.decision)],
+    ["answer", told.answer],
+    ["code", told.code && code(told.code)],
+  ),
+  items("Warnings", told.warnings),
+  items("Nearly matched", told.near_misses?.map((each) => [ruled(each.rule), `: ${each.why}`])),
+  items("What would change it", told.changes?.map((each) => each.text)),
+];
+
+const argument = (value) => {
+  if (typeof value === "string") return value.includes("\n") ? block(value) : code(value);
+  if (!value?.salted_sha256) return code(JSON.stringify(value));
+  return h("span.note", `${size(value.bytes)}, of which the record keeps the digest`);
+};
+export const argumentsOf = (values, leave = []) => {
+  const shown = Object.entries(values ?? {}).filter(([name]) => !leave.includes(name));
+  return shown.length > 0 && facts(...shown.map(([name, value]) => [name, argument(value)]));
+};
+
+const connection = ({ event_type: type, timestamp, reason, metadata = {} }) =>
+  h(
+    "li",
+    when(timestamp),
+    type === "NET_REFUSED" ? h("span.state.bad", " refused ") : ` ${event(type)} `,
+    code(hostOf(metadata)),
+    metadata.received_bytes !== undefined &&
+      ` ${size(metadata.sent_bytes)} out, ${size(metadata.received_bytes)} in`,
+    h("span.note", ` ${reason}`),
+  );
+
+const output = (each) =>
+  each.text
+    ? [h("h3", each.stream), block(each.text), each.is_cut && h("p.quiet", `${size(each.bytes)} in all`)]
+    : h("p.quiet", `${each.stream}: ${size(each.bytes)}, not kept any more`);
+
+// What a call came to, in a word and in its own.
+export const resultOf = (found, good, bad) => [
+  h("p", mark(found.status === "ok", good, bad)),
+  block(found.content ?? found.error ?? ""),
+  found.since && [h("p", "Changed since:"), diffs(found.since)],
+];
+
+export const undo = (entry, standing, done = () => {}) => {
+  const said = status();
+  const act = async () => {
+    const found = await post("undo", { call: entry });
+    if (found.status === "ok") done();
+    return h("div", resultOf(found, "Undone.", "Not undone."));
+  };
+  return h("div.acts", acting("Undo this call", said, act), standing !== "yes" && h("span.note", standing), said);
+};
+
+const proved = async (entry, place) => {
+  try {
+    const { isWhole, said, text } = await prove(entry.ledger, entry.seq, entry.id);
+    place.replaceChildren(
+      h("p", mark(isWhole, "Proved", "BROKEN"), `: checked in this browser, ${said}`),
+      h("details", h("summary", "The entry as it is stored"), block(text)),
+    );
+  } catch (problem) {
+    const sign = async () => {
+      await post("ledgers/checkpoint", { ledger: entry.ledger });
+      await proved(entry, place);
+    };
+    const canSign = problem.code === "web.unsigned" && mayAct();
+    place.replaceChildren(problemOf(problem), canSign ? acting("Sign the record now", place, sign) : "");
+  }
+};
+const record = (entry) => {
+  const place = h("div", { role: "status" }, h("p.quiet", "Checking the record …"));
+  proved(entry, place);
+  return place;
+};
+
+// What policy says today of the first action has the near misses and what would change it.
+const why = ({ told, now }) => {
+  const { near_misses, changes } = (now ?? told.now)?.actions?.[0] ?? {};
+  return explained({ near_misses, changes, ...told });
+};
+
+export const show = async (ledger, seq, signal) => {
+  const { entry, call } = await get("entry", { ledger, seq: String(seq) }, signal);
+  const entries = call?.entries ?? [entry];
+  const { metadata: judged = {} } = entries.find((each) => each.metadata?.actions) ?? entry;
+  const result = entries.find((each) => each.event_type === "TOOL_RESULT")?.metadata ?? {};
+  const target = judged.actions?.[0]?.split(" ").slice(1).join(" ");
+  const network = entries.filter((each) => each.event_type.startsWith("NET_"));
+  const canUndo = call?.can_undo && mayAct();
+  const what = judged.tool ? verb(judged.tool) : event(entry.event_type);
+  return h(
+    "div",
+    h("h2.title", `${entry.agent || "Paddock"}: ${what} `, target && code(target)),
+    facts(
+      ["when", when(entry.timestamp)],
+      ["session", sessionLink(entry.session_id)],
+      ["took", result.duration_us && `${(result.duration_us / 1000).toFixed(1)} ms`],
+      ["exit code", result.exit !== undefined && String(result.exit)],
+      ["reason", !call && entry.reason],
+    ),
+    section("Why", call?.told && why(call)),
+    section("What it changed", call?.diff && diffs(call.diff), canUndo && undo(call.entry_id, call.standing)),
+    section("What it was asked with", argumentsOf(judged.arguments)),
+    section("Network", network.length > 0 && h("ul.plain", network.map(connection))),
+    section("Output", (call?.outputs ?? []).map(output)),
+    section("The record", record(entry)),
+  );
+};

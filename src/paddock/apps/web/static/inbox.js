@@ -1,0 +1,159 @@
+// What does it want, and what would happen?
+import { get, mayAct, on, post } from "./api.js";
+import { drawRequest, isWaiting, sessionLink, wish } from "./calls.js";
+import { diff } from "./diff.js";
+import { acting, block, button, code, facts, h, orTold, section, status, told, when } from "./dom.js";
+import { argumentsOf, resultOf } from "./entry.js";
+import { browse } from "./list.js";
+
+const IN_DIFF = ["content", "old_str", "new_str", "old_string", "new_string", "command"];
+
+const ELSEWHERE = ["web.answered", "approval.expired"];
+
+// Buttons for a question; each act is bound to the digest of exactly what is shown.
+const answering = ({ id, digest, has_changes: hasChanges }, done) => {
+  const said = status();
+  const acts = h("div.acts");
+  const send = (path, body) => post(`inbox/${path}`, { id, digest, ...body });
+  const act = (label, word, path, body, kind) => {
+    const work = async () => {
+      let found = null;
+      try {
+        const { result } = await send(path, body());
+        found = h("div", h("p.good", word), result && resultOf(result, "It ran.", "It did not run."));
+      } catch (problem) {
+        if (!ELSEWHERE.includes(problem.code)) throw problem;
+        found = h("div", h("p.notice", "It was answered elsewhere meanwhile, or is outdated."), told(problem));
+      }
+      acts.replaceChildren();
+      done();
+      return found;
+    };
+    return acting(label, said, work, kind);
+  };
+  const back = button("Back", () => ask());
+  const reason = h("textarea", { rows: "3", id: "reason", placeholder: "for example: use the staging host" });
+  const refuse = () => {
+    const send = act("Refuse", "Refused.", "refuse", () => ({ note: reason.value }), "danger");
+    const label = h("label", { for: "reason" }, "What the agent is told; you may leave it empty");
+    acts.replaceChildren(label, reason, send, back);
+    reason.focus();
+  };
+  // A rule widens what is allowed: it is shown with its effect, and asked a second time.
+  const review = async () => {
+    const { confirm, replay, file, addition } = await send("always", {});
+    const save = act("Save and trust this rule", "Saved and trusted.", "always", () => ({ confirm }), "primary");
+    acts.replaceChildren(save, back);
+    return h(
+      "div.review",
+      h("p", "This would be added to ", code(file), ":"),
+      block(addition),
+      h("h3", "What it would have changed until now"),
+      orTold(replay, ({ text }) => block(text)),
+    );
+  };
+  const ask = () => {
+    said.replaceChildren();
+    const now = hasChanges ? "Approve these changes" : "Approve and run it now";
+    const later = "Approved: the very same call runs once, within an hour.";
+    acts.replaceChildren(
+      act(now, "Approved.", "grant", () => ({ resume: true }), "primary"),
+      hasChanges ? "" : act("Approve its next try", later, "grant", () => ({ resume: false })),
+      button("Refuse …", refuse),
+      acting("Always allow …", said, review),
+    );
+  };
+  ask();
+  return h("div.answer", said, acts);
+};
+
+const broken = ({ id, error, file }, done) => {
+  const said = status();
+  const move = async () => {
+    await post("inbox/refuse", { id, digest: "", note: "" });
+    done();
+    return h("p", "Moved away.");
+  };
+  const title = h("h2.title", "A question that cannot be read");
+  return h("div", title, told(error ?? { message: file }), acting("Move it away", said, move), said);
+};
+
+// Of a replacement that still waits, what goes and what comes.
+const replacement = ({ old_str: one, new_str: other, old_string: before = one, new_string: after = other }) => {
+  if (typeof before !== "string" || typeof after !== "string") return "";
+  const [gone, added] = [before, after].map((text) => text.replace(/\n$/, "").split("\n"));
+  const most = Math.min(gone.length, added.length);
+  let from = 0;
+  while (from < most && gone[from] === added[from]) from += 1;
+  const rows = (sign, lines) => lines.map((line) => `${sign}${line}`);
+  return [...rows(" ", gone.slice(0, from)), ...rows("-", gone.slice(from)), ...rows("+", added.slice(from))].join("\n");
+};
+
+const detailOf = (request, done) => {
+  if (request.state === "broken") return broken(request, done);
+  const { arguments: given, filled, answered_by: answered, note } = request;
+  const change = request.diff || replacement(given);
+  const { command } = given;
+  return h(
+    "div",
+    h("h2.title", wish(request)),
+    h("p", request.reason),
+    request.outdated && h("p.notice", "No answer counts any more: ", request.outdated),
+    request.warnings.map((each) => h("p.notice", each)),
+    isWaiting(request) && mayAct() && answering(request, done),
+    answered && h("p", h("strong", request.state), ` by ${answered}`, note && `: ${note}`),
+    section(
+      "What it would do",
+      typeof command === "string" && block(command),
+      change && diff(change),
+      argumentsOf(given, change ? IN_DIFF : ["command"]),
+    ),
+    section(
+      "Why it is asked",
+      facts(
+        ["rule", code(request.rule)],
+        ...request.actions.map((each) => ["action", code(each)]),
+        ["asked", when(request.parked_at)],
+        ["counts until", when(request.expires_at)],
+        ["session", sessionLink(request.session_id)],
+        ["defaults", Object.keys(filled).length > 0 && argumentsOf(filled)],
+        ["digest", code(request.digest)],
+      ),
+    ),
+  );
+};
+
+export const page = async ({ id }, signal) => {
+  const head = h("h1");
+  const { list, place, open, detail } = browse({
+    label: "Questions",
+    kind: "questions",
+    draw: drawRequest,
+    show: async (request) => detailOf(request, refresh),
+    address: (request) => (request ? `/inbox?id=${encodeURIComponent(request.id)}` : "/inbox"),
+    signal,
+  });
+  const load = async () => {
+    const { requests, broken: unread } = await get("inbox", {}, signal);
+    const items = [...requests, ...unread.map((each) => ({ agent: "?", tool: "read", actions: [each.id], ...each }))]
+      .map((each) => ({ ...each, key: each.id }))
+      .sort((one, other) => isWaiting(other) - isWaiting(one));
+    const waiting = items.filter(isWaiting).length;
+    head.textContent = waiting ? "What waits for you" : "Nothing waits for you";
+    list.set(items);
+    return items;
+  };
+  // What was just answered stays in sight with what came of it; the list alone is new.
+  const refresh = () => load().catch(() => {});
+  const items = await load();
+  const first = items.find((each) => each.id === id) ?? (innerWidth >= 1100 && items[0]);
+  if (first) await open(first);
+  const changed = async () => {
+    const now = (await load()).find((each) => each.key === list.chosen);
+    const isAnswering = detail.querySelector("[role=status] *, [aria-busy]") || detail.contains(document.activeElement);
+    if (now && !isWaiting(now) && !isAnswering) open(now);
+  };
+  on("inbox", () => changed().catch(() => {}), signal);
+  const about = "When policy asks about a call and nobody is there to answer, it waits here.";
+  return [h("div.head", head, items.length === 0 && h("p.quiet", about)), place];
+};

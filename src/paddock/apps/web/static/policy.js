@@ -1,0 +1,171 @@
+// What may they do, and what would change if this line were another?
+import { get, mayAct, post } from "./api.js";
+import { diff } from "./diff.js";
+import { acting, block, button, chip, chips, code, h, listed, mark, orTold, soon, status, told } from "./dom.js";
+import { explained } from "./entry.js";
+
+const PAUSE_MS = 350;
+
+const finding = (goTo) => ({ line, file, message, hint }) => {
+  const place = line ? button(`Line ${line}`, () => goTo(line), "quiet") : h("span.note", file);
+  return h("li", place, h("p", message), h("p.quiet", hint));
+};
+const example = ({ passed, action, outcome, expected }) => {
+  const found = h("span.note", ` ${outcome}${passed ? "" : `, expected ${expected}`}`);
+  return h("li", mark(passed, "As expected: ", "Not as expected: "), code(action), found);
+};
+
+const effectOf = (changes, past) => [
+  h("h3", "In words"),
+  orTold(changes, ({ text }) => block(text)),
+  h("h3", "Had it been so until now"),
+  orTold(past, ({ text }) => block(text)),
+];
+
+// What is saved is trusted, so it is shown with its effect and asked a second time.
+const review = (found, save) => {
+  const said = status();
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": "saving", onclose: () => dialog.remove() },
+    h("h2.title", { id: "saving" }, "Save this policy?"),
+    h("p", "From then on every call is decided by it."),
+    h(
+      "div.inner",
+      { tabindex: "0" },
+      found.diff ? diff(found.diff) : h("p.quiet", "The text is the same."),
+      effectOf({ text: found.effect }, found.replay),
+      found.agents && [h("h3", "Agents that it declares"), block(found.agents)],
+      listed("findings", found.findings.map((each) => h("li", h("p", each.message)))),
+    ),
+    h(
+      "div.acts",
+      acting("Save and trust exactly this text", said, async () => (await save(found.confirm), dialog.close()), "primary"),
+      button("Keep editing", () => dialog.close()),
+    ),
+    said,
+  );
+  document.body.append(dialog);
+  dialog.showModal();
+};
+
+// A plain text area with the numbers of its lines beside it.
+const editor = (text, changed) => {
+  const numbers = h("div.numbers", { "aria-hidden": "true" });
+  const draw = () => (numbers.textContent = area.value.split("\n").map((_, at) => at + 1).join("\n"));
+  const area = h("textarea", {
+    id: "policy",
+    "aria-label": "Policy, as text",
+    spellcheck: "false",
+    autocomplete: "off",
+    wrap: "off",
+    readonly: !mayAct(),
+    oninput: () => (draw(), changed()),
+    onscroll: () => (numbers.scrollTop = area.scrollTop),
+  });
+  area.value = text;
+  draw();
+  const scrollTo = (line) => (area.scrollTop = (line - 6) * parseFloat(getComputedStyle(area).lineHeight));
+  const goTo = (line) => {
+    const before = area.value.split("\n").slice(0, line - 1).map((each) => `${each}\n`).join("").length;
+    area.focus();
+    area.setSelectionRange(before, before + area.value.slice(before).split("\n")[0].length);
+    scrollTo(line);
+  };
+  return { area, goTo, scrollTo, place: h("div.editor", numbers, area) };
+};
+
+export const page = async ({ action }, signal) => {
+  let file = await get("policy", {}, signal);
+  let [chosen, turn] = [action ? "Try an action" : "Findings", 0];
+  const panel = h("div.panel", { role: "region", "aria-label": "About this text", tabindex: "0" });
+  const state = h("p.quiet", { role: "status" });
+  const ask = (path, body) => post(`policy/${path}`, body, signal);
+
+  const answer = status();
+  const typed = { spellcheck: "false", autocomplete: "off" };
+  const wish = h("input", { value: action ?? "tool:file:view .env", ...typed, oninput: () => judge() });
+  const agents = file.agents.map((each) => h("option", { value: each }, each));
+  const who = h("select", { onchange: () => judge() }, agents);
+  const others = ["tool:shell:run npm test", "tool:file:delete README.md", "tool:net:connect pypi.org"];
+  const trying = h(
+    "div.trying",
+    h("label.field", h("span", "What somebody wants to do"), wish),
+    h("p.quiet", "For example ", others.map((each, at) => [at ? ", " : "", code(each)])),
+    agents.length > 1 && h("label.field", h("span", "Who"), who),
+    answer,
+  );
+  const answers = {
+    Findings: async (text) => {
+      const clean = h("p.good", "Nothing to say against it.");
+      const show = ({ findings }) => listed("findings", findings.map(finding(goTo))) || clean;
+      return orTold(await ask("lint", { text }), show);
+    },
+    "Try an action": async (text) => {
+      const agent = who.value && { agent: who.value };
+      const found = await ask("explain", { text, action: wish.value, ...agent }).catch((error) => ({ error }));
+      answer.replaceChildren(orTold(found, (each) => h("div", explained(each))));
+      return trying;
+    },
+    Examples: async (text) => {
+      const none = h("p.quiet", "A rule may have examples, as match and not_match; they are tried here.");
+      const show = ({ results }) => listed("findings", results.map(example)) || none;
+      return orTold(await ask("test", { text }), show);
+    },
+    "What changes": async (text) => {
+      const found = [ask("diff", { text }), ask("replay", { text })];
+      return h("div", effectOf(...(await Promise.all(found))));
+    },
+  };
+  const names = Object.keys(answers);
+
+  const look = async () => {
+    const mine = (turn += 1);
+    const found = await answers[chosen](area.value).catch(told);
+    // An answer that was overtaken is no answer, and what is typed into stays in place.
+    if (mine === turn && !signal.aborted && panel.firstChild !== found) panel.replaceChildren(found);
+  };
+  const judge = soon(look, PAUSE_MS);
+  const show = () => {
+    const isSame = area.value === file.text;
+    save.disabled = !mayAct() || (isSame && file.trusted);
+    discard.hidden = isSame;
+    const saved = file.trusted ? "Trusted and in force." : `Not trusted: ${file.reason}`;
+    const known = file.exists ? saved : "There is no file yet: the built-in policy is in force.";
+    state.replaceChildren(h("span", isSame ? known : "Edited here, not saved yet."));
+  };
+  const { area, goTo, scrollTo, place } = editor(file.text, () => (show(), judge()));
+
+  const said = status();
+  const reviewed = async () => {
+    const [text, before] = [area.value, file.digest];
+    said.replaceChildren();
+    review(await ask("save", { text, before }), async (confirm) => {
+      await ask("save", { text, before, confirm });
+      file = await get("policy", {}, signal);
+      show();
+      said.replaceChildren(h("p.state.good", "Saved and trusted."));
+    });
+  };
+  const save = acting("Review and save …", said, () => reviewed().finally(show), "primary");
+  const discard = button("Discard the edit", () => {
+    area.value = file.text;
+    area.dispatchEvent(new Event("input"));
+  });
+  const tabs = names.map((name) => chip(name, name === chosen, () => turnTo(name)));
+  const turnTo = (name) => {
+    chosen = name;
+    tabs.forEach((each, at) => each.setAttribute("aria-pressed", String(names[at] === name)));
+    panel.replaceChildren(h("p.quiet", "Looking …"));
+    look();
+  };
+  show();
+  turnTo(chosen);
+  // A fresh file is mostly comments: what is in force comes first to the eye.
+  const first = file.text.split("\n").findIndex((line) => /^[^#\s]/.test(line));
+  requestAnimationFrame(() => scrollTo(first + 4));
+  return [
+    h("div.head", h("h1", "What agents may do"), h("div.acts", discard, save), h("p.quiet", code(file.file)), state, said),
+    h("div.desk", place, h("div.side", chips("About this text", tabs), panel)),
+  ];
+};

@@ -1,0 +1,176 @@
+"""New entries of every ledger, and what waits, to each page that is open: server-sent events.
+
+One thread looks at the ledgers, whatever the number of pages; the event loop hands on. A page
+that reads too slowly is let go, and begins anew.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from starlette.types import Message, Receive, Scope, Send
+
+from paddock import limits
+from paddock.apps.web.desk import HttpRefusal, PlaneDesk, damage_of, error_json, refused, row_json
+from paddock.apps.web.timeline import examined
+from paddock.assembly.approvals import open_inbox
+from paddock.errors import PaddockError
+from paddock.ledger.format.lines import StoredEntry
+from paddock.ledger.query import Filter, query
+from paddock.ledger.read import stands
+from paddock.plane.layout import LedgerName
+from paddock.values.calls import Json
+
+_POLL_S: Final = 0.05
+_INBOX_POLLS: Final = 100
+"""Of so many looks one is at the inbox, whatever is new: requests expire in silence."""
+_ALIVE_S: Final = 15
+_FIRST_LOOK: Final = 32
+_Stamp = tuple[int, int] | None
+
+
+class Hub:
+    """Owned by the event loop's thread, but for `_look` and what it calls."""
+
+    def __init__(self, desk: PlaneDesk) -> None:
+        self._desk = desk
+        self._ended = threading.Event()
+        self._queues: set[asyncio.Queue[bytes | None]] = set()
+        self._stamps: dict[LedgerName, _Stamp] = {}
+        self._seen: dict[LedgerName, int] = {}
+        self._last: dict[str, bytes] = {}
+        """Events that hold until another one of their name comes: for a page that comes later."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Return once it is known up to where the ledgers are old."""
+        self._loop = asyncio.get_running_loop()
+        for name, path in self._desk.ledgers().items():
+            self._look_at(name, path)
+        threading.Thread(target=self._look, name="paddock-web", daemon=True).start()
+
+    def stop(self) -> None:
+        """End every stream. From any thread, and from a signal's handler."""
+        self._ended.set()
+        self._post(None, "")
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One page's stream, until either side ends it."""
+        if len(self._queues) >= limits.web_streams_max:
+            said = f"{limits.web_streams_max} streams are open, and no more are served"
+            error = HttpRefusal(503, "web.streams", said, "close a page")
+            await refused(error)(scope, receive, send)
+            return
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(limits.web_stream_events_max)
+        self._queues.add(queue)
+        gone = asyncio.ensure_future(_wait_gone(receive))
+        try:
+            headers = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            hello = _event("hello", {"seen": {**self._seen}})
+            await _send_part(send, b"".join((hello, *self._last.values())))
+            while queue in self._queues and not self._ended.is_set():
+                event = asyncio.ensure_future(queue.get())
+                waiting = {event, gone}
+                await asyncio.wait(waiting, timeout=_ALIVE_S, return_when="FIRST_COMPLETED")
+                found = event.result() if event.done() else b": \n\n"
+                event.cancel()
+                if gone.done():
+                    return
+                if found is None:
+                    break
+                await _send_part(send, found)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._queues.discard(queue)
+            gone.cancel()
+
+    def _send(self, event: bytes | None, kept_as: str) -> None:
+        if event is not None and kept_as:
+            self._last[kept_as] = event
+        for queue in [*self._queues]:
+            try:
+                queue.put_nowait(event)
+            except asyncio.QueueFull:
+                self._queues.discard(queue)
+
+    def _post(self, event: bytes | None, kept_as: str) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._send, event, kept_as)
+
+    def _look(self) -> None:
+        looks, waiting = 0, list[Json]()
+        examined(self._desk.site.environment.paddock_home)  # before a page asks for it
+        while not self._ended.wait(_POLL_S):
+            is_asked = looks % _INBOX_POLLS == 0
+            looks += 1
+            for name, path in self._desk.ledgers().items():
+                # Every question and answer is on record.
+                is_new = self._look_at(name, path)
+                is_asked = is_asked or (is_new and name is LedgerName.GOVERNANCE)
+            if is_asked and (now := self._waiting(waiting)) != waiting:
+                waiting = now
+                self._post(_event("inbox", {"waiting": waiting}), "inbox")
+
+    def _look_at(self, name: LedgerName, path: Path) -> bool:
+        """Post what is new; return whether there is anything."""
+        stamp = _stamp(path)
+        if self._stamps.get(name) == stamp and name in self._stamps:
+            return False
+        is_first, self._stamps[name] = name not in self._stamps, stamp
+        try:
+            seen = self._seen.get(name, 0)
+            rows = [] if not stands(path) else [*_since(path, seen, is_first=is_first)]
+            for row in rows:
+                self._seen[name] = row.seq + 1
+                if not is_first:
+                    self._post(_event("entry", row_json(name, row)), "")
+        except PaddockError as error:
+            damaged = {"ledger": name, "error": error_json(error)}
+            self._post(_event("damaged", damaged), f"damaged {name}")
+        return True
+
+    def _waiting(self, before: list[Json]) -> list[Json]:
+        try:
+            found = open_inbox(self._desk.project()).list_all()
+        except PaddockError:
+            return before  # it is said where the inbox is shown
+        return [each.id for each in found if each.state == "waiting"]
+
+
+def _stamp(path: Path) -> _Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size
+
+
+def _since(path: Path, seen: int, *, is_first: bool) -> Iterator[StoredEntry]:
+    """The entries from a number on; of a ledger that is looked at first, the newest alone."""
+    last = 1 if is_first else _FIRST_LOOK
+    while True:
+        rows = query(str(path), Filter(), last=last)
+        for bad in rows.bad:
+            raise damage_of(bad)
+        if is_first or len(rows.entries) < last or rows.entries[0].seq <= seen:
+            break
+        last *= 8
+    yield from (row for row in rows.entries if row.seq >= seen)
+
+
+async def _wait_gone(receive: Receive) -> None:
+    message: Message = {"type": ""}
+    while message["type"] != "http.disconnect":
+        message = await receive()
+
+
+async def _send_part(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _event(name: str, value: Json) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(value)}\n\n".encode("ascii")

@@ -1,0 +1,243 @@
+"""Entries of all ledgers, newest first; one of them whole, with its call; and what goes on now."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from heapq import nlargest
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Final, Literal, cast
+
+from msgspec import Meta
+
+import paddock
+from paddock.agent.recorded import list_sessions
+from paddock.apps.command import seconds_of
+from paddock.apps.web.desk import (
+    HttpRefusal,
+    PlaneDesk,
+    damage_of,
+    entry_json,
+    error_json,
+    row_json,
+    state_of,
+)
+from paddock.apps.web.inbox import requests_json
+from paddock.assembly.history import named_contents, read_output
+from paddock.assembly.past import UndoStanding, open_past
+from paddock.assembly.project import Project
+from paddock.assembly.questions import decided_now, told_calls
+from paddock.assembly.runtimes import STAGING
+from paddock.assembly.sessions import sessions_of
+from paddock.errors import PaddockError, UsageError
+from paddock.ledger.format.lines import StoredEntry
+from paddock.ledger.query import Filter, find_numbered, query
+from paddock.ledger.read import stands
+from paddock.plane.layout import LedgerName
+from paddock.sandbox.backends import examine_host
+from paddock.sandbox.values import BackendVerdict
+from paddock.values import entries
+from paddock.values.calls import Json
+
+Row = tuple[LedgerName, StoredEntry]
+Number = Annotated[int, Meta(ge=0)]
+
+_LOOKED_AT: Final = 200
+_SESSIONS_MAX: Final = 10
+_OUTPUT_CHARS_MAX: Final = 100_000
+_OUTPUTS_MAX: Final = 20
+
+
+def search(
+    desk: PlaneDesk,
+    *,
+    ledger: LedgerName | None = None,
+    type_: str | None = None,
+    agent: str | None = None,
+    session: str | None = None,
+    call: str | None = None,
+    tool: str | None = None,
+    outcome: Literal["allow", "confine", "ask", "deny", "failed"] | None = None,
+    path: str | None = None,
+    host: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    before: str = "",
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100,
+) -> dict[str, Json]:
+    """`before` says of each ledger from which number on all was in earlier answers."""
+    wanted = Filter(
+        *(type_, session, call, agent),
+        # All that was refused, also where it was asked about first.
+        "deny" if outcome == "deny" else None,
+        since=seconds_of(since, "since"),
+        until=seconds_of(until, "until"),
+        path=path,
+        tool=tool,
+        host=host,
+        outcome={"failed": "error", "deny": None}.get(outcome or "", outcome),
+    )
+    pairs = [part.partition(":") for part in before.split(",") if part]
+    if not all(at.isascii() and at.isdecimal() and len(at) < 17 for _, _, at in pairs):
+        raise HttpRefusal(400, "args.invalid", "before is no cursor of an earlier answer")
+    ends = {name: int(at) for name, _, at in pairs}
+    rows, damaged = _newest(desk, wanted, limit + 1, ends, ledger)
+    shown = nlargest(limit, rows, key=_age)
+    ends |= {name: row.seq for name, row in shown}
+    cursor = ",".join(f"{name}:{seq}" for name, seq in ends.items())
+    return {
+        "entries": [row_json(*each) for each in shown],
+        "next": cursor if len(rows) > limit else None,
+        "damaged": damaged,
+    }
+
+
+def _newest(
+    desk: PlaneDesk,
+    wanted: Filter,
+    last: int,
+    ends: dict[str, int] | None = None,
+    only: LedgerName | None = None,
+) -> tuple[list[Row], list[Json]]:
+    rows: list[Row] = []
+    damaged: list[Json] = []
+    for name, path in desk.ledgers().items():
+        try:
+            if only in (None, name) and stands(path):
+                found = query(str(path), wanted, last=last, before=(ends or {}).get(name))
+                rows += [(name, row) for row in found.entries]
+                bad = map(damage_of, found.bad)
+                damaged += [{"ledger": name, "error": error_json(each)} for each in bad]
+        except PaddockError as error:
+            damaged.append({"ledger": name, "error": error_json(error)})
+    return rows, damaged
+
+
+def _age(row: Row) -> tuple[str, int]:
+    return row[1].timestamp, row[1].seq
+
+
+def show_now(desk: PlaneDesk) -> dict[str, Json]:
+    rows, damaged = _newest(desk, Filter(), _LOOKED_AT)
+    root, agents = desk.site.root.path, _agents(sorted(rows, key=_age, reverse=True))
+    named: dict[str, Json] = {"version": paddock.__version__, "root": str(root), "name": root.name}
+    named |= {"read_only": desk.reads_only, "agents": agents, "damaged": damaged}
+    return {**named, **_of_project(desk)}
+
+
+def _of_project(desk: PlaneDesk) -> dict[str, Json]:
+    """What depends on what governs: where that does not load, the rest is shown, and this said."""
+    found: dict[str, Json] = {"notices": [], "sessions": [], "waiting": [], "walls": []}
+    try:
+        project = desk.project()
+        found["walls"] = _walls(project)
+        found["waiting"] = list[Json](requests_json(project))
+        sessions = list_sessions(sessions_of(project))[: -_SESSIONS_MAX - 1 : -1]
+        found["sessions"] = [each.as_json() for each in sessions]
+    except PaddockError as error:
+        found["notices"] = [error.render()]
+    return found
+
+
+_CALLS: Final = (entries.TOOL_RESULT, entries.TOOL_DENIED, entries.HOOK_DECISION)
+
+
+def _agents(rows: Iterable[Row]) -> list[Json]:
+    found: dict[str, dict[str, Json]] = {}
+    for _, row in rows:
+        name, event = row.entry.agent, row.entry.event_type
+        if name and event in _CALLS:
+            usual: dict[str, Json] = {"name": name, "at": row.timestamp, "calls": 0, "refused": 0}
+            agent = found.setdefault(name, usual)
+            agent["calls"] = cast("int", agent["calls"]) + 1
+            is_refused = state_of(row.entry) == "refused"
+            agent["refused"] = cast("int", agent["refused"]) + is_refused
+    return list[Json](found.values())
+
+
+@lru_cache(maxsize=1)
+def examined(paddock_home: Path) -> BackendVerdict:
+    """How far this host holds a command: tried once, by running one."""
+    return examine_host(paddock_home / STAGING)[0]
+
+
+def _walls(project: Project) -> list[Json]:
+    """What stands between agents and the rest, in one sentence each."""
+    shell, own = project.policy.settings.shell, project.files.project
+    best = examined(project.environment.paddock_home)
+    held = {"full": "on", "partial": "partly"}.get(best.enforcement.value, "off")
+    trusted = "the policy is in force"
+    if own is not None and not own.trusted:
+        trusted = f"the policy is not trusted, and can only tighten: {own.reason}"
+    nets = {"none": "commands reach nothing", "host": "commands reach what this machine reaches"}
+    net = nets.get(shell.network, "commands reach what policy names, and each is on record")
+    gaps = best.cause or "; ".join(best.gaps) or "the kernel holds every command"
+    walls = (
+        ("files", "on" if trusted.endswith("force") else "partly", trusted),
+        ("commands", held, gaps),
+        ("network", "off" if shell.network == "host" else held, net),
+        ("record", "on", "every call is on record before it runs"),
+    )
+    return [{"name": name, "state": state, "said": said} for name, state, said in walls]
+
+
+def require_entry(desk: PlaneDesk, ledger: LedgerName, seq: int) -> StoredEntry:
+    path = desk.require_ledger(ledger)
+    found = find_numbered(str(path), seq)
+    if found is None:
+        raise HttpRefusal(404, "web.unknown", f"the ledger {ledger} has no entry {seq}")
+    return found
+
+
+def show_entry(desk: PlaneDesk, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
+    stored = require_entry(desk, ledger, seq)
+    call = _call_json(desk, stored.entry) if stored.entry.call_id else None
+    return {"entry": entry_json(ledger, stored), "call": call}
+
+
+def _call_json(desk: PlaneDesk, entry: entries.Entry) -> dict[str, Json]:
+    wanted = Filter(call_id=entry.call_id, session_id=entry.session_id or None)
+    rows = sorted(_newest(desk, wanted, _LOOKED_AT)[0], key=_age)
+    found: dict[str, Json] = {"entries": [entry_json(*each) for each in rows]}
+    found |= {"told": None, "now": None, "text": "", "diff": None, "outputs": []}
+    calls, governance = desk.ledgers()[LedgerName.HO1M], desk.ledgers()[LedgerName.GOVERNANCE]
+    told, _ = told_calls(calls, entry.call_id, governance, entry.session_id)
+    if told:
+        found |= {"told": told[0].as_json(), "text": told[0].render()}
+        found["now"] = decided_now(desk.project, told[0]).as_json()
+    # The record is shown whatever has become of the project since.
+    with suppress(PaddockError):
+        project = desk.project()
+        of_call = [row for name, row in rows if name is LedgerName.HO1M]
+        found["outputs"] = [*_outputs(project, of_call)]
+        found |= _changes(project, of_call)
+    return found
+
+
+def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
+    with open_past(project, rows) as past:
+        ids = {row.id for row in rows}
+        call = next((each for each in past.calls if each.entry_id in ids), None)
+        if call is None:
+            return {"can_undo": False, "standing": "", "entry_id": ""}
+        standing = past.standing(call)
+        can_undo = standing is UndoStanding.UNDOABLE
+        found: dict[str, Json] = {"can_undo": can_undo, "standing": standing}
+        found["entry_id"] = call.entry_id
+        with suppress(UsageError):  # its agent works elsewhere by now
+            found["diff"] = past.diff(call).as_json()
+        return found
+
+
+def _outputs(project: Project, rows: list[StoredEntry]) -> Iterator[Json]:
+    named = (each for row in rows for each in named_contents(row.entry, row.seq))
+    for each in islice((each for each in named if each.is_output), _OUTPUTS_MAX):
+        content = read_output(project, each.digest) or b""
+        text = content.decode("utf-8", "backslashreplace")
+        yield {
+            "stream": each.argument,
+            "digest": each.digest,
+            "bytes": each.size_bytes,
+            "text": text[:_OUTPUT_CHARS_MAX],
+            "is_cut": len(text) > _OUTPUT_CHARS_MAX or len(content) < each.size_bytes,
+        }

@@ -1,0 +1,98 @@
+"""What calls changed, and taking it back; sessions, and going on with one."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from paddock.agent.recorded import list_sessions, tokens_charged
+from paddock.apps.web.desk import WEB, PlaneDesk, row_json
+from paddock.assembly.past import Past, open_past
+from paddock.assembly.questions import require_past_agent
+from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
+from paddock.ledger.query import Filter
+from paddock.plane.layout import LedgerName
+from paddock.runtime.past import PastCall, undos_that_stand
+from paddock.values.calls import Json
+
+_CALLS_MAX: Final = 200
+_FILES_MAX: Final = 2_000
+_SESSIONS_MAX: Final = 500
+
+
+def list_files(
+    desk: PlaneDesk, *, agent: str | None = None, path: str | None = None
+) -> dict[str, Json]:
+    with open_past(desk.project()) as past:
+        calls = list(past.calls) if path is None else past.of_path(path)
+        if agent is not None:
+            past.require_agent(agent)
+            calls = [call for call in calls if call.workspace_of == agent]
+        undone, shown = undos_that_stand(past.calls), calls[: -_CALLS_MAX - 1 : -1]
+        rows: list[Json] = [past.call_json(call, undone) for call in shown]
+        omitted = len(calls) - len(shown)
+        files = _files(past, calls)
+        return {"calls": rows, "omitted": omitted, "files": files, "bad": len(past.bad)}
+
+
+def _files(past: Past, calls: Iterable[PastCall]) -> list[Json]:
+    newest: dict[tuple[str, str], PastCall] = {}
+    changes: Counter[tuple[str, str]] = Counter()
+    for call in calls:
+        for change in call.changes:
+            if past.is_shown(call, change):
+                key = (call.workspace_of, change.to or change.path)
+                newest[key] = call
+                changes[key] += 1
+    rows = sorted(newest.items(), key=lambda each: each[1].timestamp, reverse=True)
+    return [
+        {
+            "path": key[1],
+            "agent": key[0],
+            "changes": changes[key],
+            "last": call.timestamp,
+            "by": call.call_id,
+            "entry": call.entry_id,
+        }
+        for key, call in rows[:_FILES_MAX]
+    ]
+
+
+def show_diff(desk: PlaneDesk, *, call: str) -> dict[str, Json]:
+    with open_past(desk.project()) as past:
+        found = past.find(call)
+        return {"call": found.call_id, "tool": found.tool, **past.diff(found).as_json()}
+
+
+def undo(desk: PlaneDesk, *, call: str) -> dict[str, Json]:
+    with open_past(desk.opened()) as past:
+        answer = past.undo(past.find(call), WEB)
+    since = {} if answer.since is None else {"since": answer.since.as_json()}
+    return {"call": answer.result.call_id, **answer.result.as_json(), **since}
+
+
+def list_recorded(desk: PlaneDesk, *, agent: str | None = None) -> dict[str, Json]:
+    project = desk.project()
+    if agent is not None:
+        require_past_agent(project, agent)
+    found = list_sessions(sessions_of(project), agent)[: -_SESSIONS_MAX - 1 : -1]
+    return {"sessions": [each.as_json() for each in found]}
+
+
+def show_session(desk: PlaneDesk, *, id_: str) -> dict[str, Json]:
+    project = desk.project()
+    session, ledgers = require_session(project, id_), sessions_of(project)
+    calls = ledgers.query(LedgerName.HO1M, Filter(session_id=id_), _FILES_MAX).entries
+    return {
+        **session.as_json(),
+        "turns": [turn.as_json() for turn in (*session.turns, *session.unfinished)],
+        "calls": [row_json(LedgerName.HO1M, row) for row in calls],
+        "tokens": tokens_charged(ledgers, id_),
+    }
+
+
+def resume(desk: PlaneDesk, *, id_: str, task: str) -> dict[str, Json]:
+    """One more turn. Nobody is asked: what policy asks about goes to the inbox."""
+    wish = SessionWish(resume=id_, variables=os.environ)
+    with open_session(desk.opened(), wish) as session:
+        return session.handle_turn(task).as_json()

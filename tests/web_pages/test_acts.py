@@ -1,0 +1,261 @@
+"""What somebody does in the pages happens, and what somebody else did shows in them."""
+
+import json
+
+import pytest
+
+from tests.support.consoles import make_call, serving
+from tests.support.mcp_servers import McpPlace
+from tests.support.console_pages import Page, opened
+
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.loopback]
+
+
+def test_a_link_opens_one_window_and_leaves_no_trace_in_its_address(place: McpPlace) -> None:
+    with serving(place, is_exchanged=False) as server, opened(place) as other:
+        link = f"{server.origin}/#code={server.code}"
+        other.tab.go(link)
+        other.tab.sees("1 question waits for you")
+        shown = "[location.pathname, location.hash, document.cookie]"
+        assert other.tab.run(shown) == ["/now", "", ""]
+        other.tab.run("sessionStorage.clear()")
+        other.tab.go(link)
+        other.tab.sees("This link opens nothing any more")
+        other.tab.sees("paddock web")
+
+
+def test_a_question_is_approved_and_carried_out_and_a_second_window_sees_it(page: Page) -> None:
+    tab = page.open("/inbox")
+    with page.another("/inbox") as other:
+        other.sees("main wants to create asked/guide.md", ".detail")
+        tab.sees("# Guide", ".detail")
+        tab.click("Approve and run it now")
+        tab.sees("It ran.", ".detail")
+        tab.sees("Nothing waits for you")
+        other.sees("Nothing waits for you")
+        assert other.problems == []
+    assert (page.place.project / "asked" / "guide.md").read_text() == "# Guide\n"
+    assert tab.problems == []
+
+
+def test_a_question_is_refused_with_a_reason_that_the_agent_is_told(page: Page) -> None:
+    tab = page.open("/inbox")
+    tab.click("Refuse …")
+    tab.until("document.activeElement.id === 'reason'")
+    tab.write("use <b>docs/</b> instead")
+    tab.click("Refuse", "button.danger")
+    tab.sees("Refused.", ".detail")
+    again = make_call(page.place, "create_file", path="asked/guide.md", content="# Guide\n")
+    assert again["code"] == "approval.refused"
+    assert "use <b>docs/</b> instead" in json.dumps(again)
+
+
+ASKED_OTHERWISE = """
+[profiles.standard]
+allow = ["tool:file:view", "tool:search:*"]
+otherwise = { "tool:file:create" = "ask" }
+"""
+
+
+def test_a_rule_for_good_is_shown_with_its_effect_before_it_is_saved(page: Page) -> None:
+    file = page.place.project / "paddock.toml"
+    page.place.govern(ASKED_OTHERWISE)
+    make_call(page.place, "create_file", path="asked/guide.md", content="# Guide\n")
+    before = file.read_text()
+    tab = page.open("/inbox")
+    tab.click("Always allow …")
+    tab.sees("What it would have changed until now", ".detail")
+    tab.sees("tool:file:create asked/guide.md", ".review")
+    assert file.read_text() == before
+    tab.click("Save and trust this rule")
+    tab.sees("Saved and trusted.", ".detail")
+    assert "tool:file:create asked/guide.md" in file.read_text().removeprefix(before)
+    again = make_call(page.place, "create_file", path="asked/guide.md", content="# Guide\n")
+    assert again["status"] == "ok"
+
+
+def test_what_was_answered_elsewhere_first_is_said_and_not_answered_twice(page: Page) -> None:
+    tab = page.open("/inbox")
+    tab.click("Refuse …")
+    [waiting] = page.place.waiting()
+    page.place.run("approvals", "refuse", waiting["id"], "--note", "no")
+    tab.click("Refuse", "button.danger")
+    tab.sees("answered elsewhere", ".detail")
+
+
+def test_a_change_is_taken_back_where_it_is_seen(page: Page) -> None:
+    notes = page.place.project / "notes.md"
+    tab = page.open("/files?path=notes.md")
+    tab.sees("notes.md", "h2.title")
+    tab.sees("+2", ".detail")
+    tab.click("Undo this call")
+    tab.sees("Undone.", ".detail")
+    assert notes.read_text() == "one\ntwo\nthree\n"
+    notes.write_text("somebody's own\n")
+    tab = page.open("/files?path=notes.md")
+    tab.sees("no undo: changed since", ".detail")
+    assert tab.problems == []
+
+
+def test_a_call_shows_as_it_happens_without_a_reload(page: Page) -> None:
+    tab = page.open("/now")
+    tab.sees("notes.md", "ul.calls")
+    assert "README.md" not in tab.run("document.querySelector('ul.calls').innerText")
+    make_call(page.place, "view", path="README.md")
+    tab.sees("README.md", "ul.calls")
+    make_call(page.place, "create_file", path="asked/more.md", content="more\n")
+    tab.sees("2 questions wait for you")
+    tab.until("document.title === '(2) Now · Paddock'")
+    assert tab.problems == []
+
+
+def test_a_new_question_is_told_by_the_browser_to_whoever_wants_it(page: Page) -> None:
+    tab = page.open("/timeline")
+    tab.sees("Live", "#live")
+    tab.until("document.querySelector('#waiting').innerText.startsWith('1')")
+    tab.run(
+        "globalThis.shown = []; globalThis.Notification = class {"
+        "static permission = 'granted'; constructor(title, {body}) { shown.push([title, body]); }}"
+    )
+    make_call(page.place, "create_file", path="asked/\u202emore.md", content="more\n")
+    found = tab.until("shown.length && shown")
+    assert found == [["1 question waits", "main wants to create asked/\\u202emore.md"]]
+
+
+def test_policy_is_tried_as_it_is_typed_and_saved_after_its_effect_was_shown(page: Page) -> None:
+    file = page.place.project / "paddock.toml"
+    before = file.read_text()
+    tab = page.open("/policy?action=tool:file:view+notes.md")
+    tab.sees("Allowed", ".panel")
+    tab.sees("Trusted and in force.", ".head")
+    changed = before.replace('deny = ["', 'deny = ["tool:file:view notes.md", "')
+    tab.run(
+        f"policy.value = {json.dumps(changed)};"
+        "policy.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    tab.sees("Refused", ".panel")
+    tab.sees("Edited here, not saved yet.", ".head")
+    tab.click("Review and save …")
+    tab.sees("Had it been so until now", "dialog")
+    tab.sees("tool:file:view notes.md", "dialog")
+    assert file.read_text() == before
+    tab.click("Save and trust exactly this text")
+    tab.sees("Saved and trusted.", ".head")
+    assert file.read_text() == changed
+    assert make_call(page.place, "view", path="notes.md")["code"] == "policy.denied"
+    assert tab.problems == []
+
+
+def test_policy_that_does_not_load_is_told_with_its_line_and_cannot_be_saved(page: Page) -> None:
+    file = page.place.project / "paddock.toml"
+    before = file.read_text()
+    tab = page.open("/policy")
+    tab.until("globalThis.policy?.value")
+    tab.run(
+        "policy.value += 'allow = [\"tool:nothing:*\"]\\n[profiles';"
+        "policy.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    tab.sees("paddock.toml", ".panel")
+    tab.click("Review and save …")
+    tab.until("document.querySelector('.head .bad')")
+    assert (file.read_text(), tab.run("document.querySelector('dialog')")) == (before, None)
+
+
+def test_policy_that_was_changed_meanwhile_is_not_overwritten(page: Page) -> None:
+    file = page.place.project / "paddock.toml"
+    tab = page.open("/policy")
+    tab.until("globalThis.policy?.value")
+    file.write_text(file.read_text() + "# somebody else\n")
+    theirs = file.read_text()
+    tab.run("policy.value += '# mine\\n'; policy.dispatchEvent(new Event('input'))")
+    tab.click("Review and save …")
+    tab.until("document.querySelector('.head .bad, dialog .bad')")
+    assert file.read_text() == theirs
+
+
+def test_a_session_is_read_and_gone_on_with(place: McpPlace) -> None:
+    place.run("run", "what files are there?")
+    with opened(place) as page:
+        tab = page.open("/sessions")
+        tab.sees("what files are there?", ".detail")
+        tab.sees("list", ".detail ul.calls")
+        tab.run("task.focus()")
+        tab.write("what is in notes.md?")
+        tab.click("Send")
+        tab.until("document.querySelector('.resume [role=status] pre')")
+        assert tab.problems == []
+    found = json.loads(place.run("session", "list", "--json").stdout)
+    assert [each["turns"] for each in found] == [2]
+
+
+def test_the_page_itself_proves_an_entry_and_says_where_the_server_lies(page: Page) -> None:
+    tab = page.open("/timeline")
+    tab.click("", ".row:nth-child(2)")
+    tab.sees("Proved: checked in this browser", ".detail")
+    tab.click("The entry as it is stored")
+    tab.sees('"event_type"', ".detail details")
+    lie = """
+      const honest = fetch;
+      globalThis.fetch = async (path, options) => {
+        const answer = await honest(path, options);
+        if (!path.startsWith("/api/proof")) return answer;
+        const proof = await answer.json();
+        LIE;
+        return new Response(JSON.stringify(proof), {headers: {"Content-Type": "application/json"}});
+      }"""
+    for each in (
+        "proof.line = btoa(atob(proof.line).replace('main', 'mian'))",
+        "proof.path = proof.path.slice(1)",
+        "proof.note = proof.note.replace(/\\n.{20}/, (it) => it.toLowerCase())",
+        "proof.note = proof.note.replace(/.{12}\\n$/, 'AAAAAAAAAAA=\\n')",
+    ):
+        tab = page.open("/now")
+        tab.until("document.querySelector('ul.calls a')")
+        tab.run(lie.replace("LIE", each))
+        tab.click("", "ul.calls a")
+        tab.sees("BROKEN: checked in this browser", ".detail")
+
+
+def test_the_record_is_verified_and_damage_is_said_on_every_page(place: McpPlace) -> None:
+    with opened(place) as page:
+        tab = page.open("/ledgers")
+        tab.click("Verify all")
+        tab.sees("Whole", "tbody")
+        assert tab.problems == []
+    ledger = next(place.base.rglob("ho1m.jsonl"))
+    lines = ledger.read_bytes().split(b"\n")
+    lines[2] = lines[2].replace(b"notes.md", b"votes.md")
+    ledger.write_bytes(b"\n".join(lines))
+    with opened(place) as page:
+        tab = page.open("/ledgers")
+        tab.click("Verify", "tr:nth-of-type(5) button")
+        tab.sees("DAMAGED", "tbody")
+        tab.sees("line 3", "tbody")
+
+
+def test_a_window_whose_server_was_started_again_says_what_to_do(place: McpPlace) -> None:
+    with opened(place) as page:
+        port = page.server.port
+        tab = page.open("/now")
+        tab.sees("Live", "#live")
+        page.server.process.kill()
+        page.server.process.wait()
+        tab.sees("No connection, trying again", "#live")
+        with serving(place, "--port", str(port)):
+            tab.sees("counts no more", "#alerts")
+
+
+def test_a_token_that_only_reads_is_offered_nothing_to_do(place: McpPlace) -> None:
+    with serving(place, "--read-only", is_exchanged=False) as server, opened(place) as page:
+        tab = page.tab
+        tab.go(f"{server.origin}/#code={server.code}")
+        tab.sees("read only", "#project")
+        tab.click("Inbox")
+        tab.sees("main wants to create asked/guide.md", ".detail")
+        assert not tab.run("document.querySelector('.answer')")
+        tab.click("Files")
+        tab.click("notes.md")
+        tab.sees("+2", ".detail")
+        assert "Undo" not in tab.run("document.body.innerText")
+        tab.click("Policy")
+        assert tab.until("globalThis.policy?.readOnly") is True

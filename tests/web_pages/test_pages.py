@@ -1,0 +1,129 @@
+"""Every page at three widths, light and dark, by keyboard alone, with hostile words in it."""
+
+import pytest
+
+from tests.support.consoles import make_call
+from tests.support.host import AXE
+from tests.support.mcp_servers import McpPlace
+from tests.support.console_pages import Page, opened
+
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.loopback]
+
+PAGES = {
+    "/now": "1 question waits for you",
+    "/inbox": "main wants to create asked/guide.md",
+    "/timeline": "What happened",
+    "/files?path=notes.md": "Undo this call",
+    "/policy": "Trusted and in force.",
+    "/sessions": "what files are there?",
+    "/ledgers": "what was said, turn by turn",
+}
+MARKUP = "<img src=x onerror=document.title='owned'>"
+FOUND = """axe.run().then((found) =>
+  found.violations.map((each) => [each.id, each.nodes.map((node) => node.html).slice(0, 3)]))"""
+
+
+@pytest.mark.needs("axe")
+@pytest.mark.parametrize("path", PAGES)
+def test_axe_finds_nothing_and_nothing_runs_over_the_edge(place: McpPlace, path: str) -> None:
+    place.run("run", "what files are there?")
+    with opened(place) as page:
+        for width in (1440, 1024, 360):
+            for scheme in ("light", "dark"):
+                page.tab.look(width, scheme)
+                tab = page.open(path)
+                tab.sees(PAGES[path])
+                tab.run(AXE.read_text())
+                assert tab.run(FOUND) == []
+                assert tab.run("document.documentElement.scrollWidth") <= width
+                assert tab.problems == []
+
+
+def test_somebody_without_a_mouse_answers_a_question(page: Page) -> None:
+    tab = page.open("/now")
+    tab.sees("1 question waits for you")
+    focused = "document.activeElement.innerText?.split('\\n')[0].trim()"
+    for wanted in ("Inbox", "main wants to create", "Approve and run it now"):
+        tab.until("document.querySelector('main h1')")
+        for _ in range(30):
+            tab.press("Tab")
+            if wanted in (tab.run(focused) or ""):
+                break
+        assert wanted in tab.run(focused)
+        outline = "getComputedStyle(document.activeElement)"
+        assert tab.run(f"{outline}.outlineStyle") == "solid"
+        tab.press("Enter")
+        if wanted == "Inbox":
+            tab.sees("main wants to create", ".detail")
+            tab.until("document.querySelector('[role=listbox]')")
+    tab.sees("It ran.", ".detail")
+    assert (page.place.project / "asked" / "guide.md").exists()
+
+
+def test_what_an_agent_can_write_is_text_and_what_hides_in_it_is_shown(place: McpPlace) -> None:
+    names = [MARKUP, "a\u202egnp.md", "c\u200b\u00ad.md", "d\u3164.md"]
+    for name in names:
+        make_call(place, "create_file", path=f"x/{name}", content=f"{name}\n")
+        make_call(place, "create_file", path=f"asked/{name}", content=f"{name}\n")
+    place.run("run", f"say {MARKUP} \u202e \x1b[31mred")
+    shown = ["a\\u202egnp.md", "c\\u200b\\xad.md", "d\\u3164.md"]
+    with opened(place) as page:
+        for path in ("/now", "/inbox", "/timeline", "/files", "/sessions"):
+            tab = page.open(path)
+            tab.sees(MARKUP, "main")
+            if path != "/sessions":
+                for name in shown:
+                    tab.sees(name, "main")
+            tab.until("document.querySelector('.escape')")
+            assert tab.run("document.querySelector('main img')") is None
+            hidden = "/[\\u202e\\u200b\\u00ad\\u3164\\u001b]/.test(document.body.innerText)"
+            assert tab.run(hidden) is False
+            assert (tab.run("document.title.includes('owned')"), tab.problems) == (False, [])
+
+
+def test_ten_thousand_rows_scroll_and_few_stand_in_the_document(page: Page) -> None:
+    tab = page.open("/timeline")
+    tab.until("document.querySelector('.rows .row')")
+    tab.run(
+        """(async () => {
+          const { Rows } = await import("/static/list.js");
+          const draw = (item) => [document.createTextNode(item.key)];
+          const choose = ({ key }) => (list.pick(key), (globalThis.chosen = key));
+          globalThis.list = new Rows({ label: "many", draw, choose });
+          document.querySelector(".split").replaceChildren(list.place);
+          list.set(Array.from({ length: 10_000 }, (_, at) => ({ key: `row ${at}` })));
+          list.place.focus();
+        })()"""
+    )
+    tab.press("End", "Enter")
+    assert tab.until("globalThis.chosen") == "row 9999"
+    assert tab.run("list.place.querySelectorAll('.row').length") < 100
+    tab.press("ArrowUp", "Enter")
+    assert tab.until("globalThis.chosen !== 'row 9999' && chosen") == "row 9998"
+    # What arrives above what is looked at does not move it.
+    top = "list.place.querySelector('[aria-selected=true]').getBoundingClientRect().top"
+    before = tab.run(top)
+    tab.run("list.set([{ key: 'new' }, ...list.items])")
+    assert tab.run(top) == pytest.approx(before, abs=1)
+    tab.press("Home", "Enter")
+    assert tab.until("chosen === 'new' && chosen") == "new"
+
+
+def test_a_difference_is_shown_in_one_column_or_side_by_side(page: Page) -> None:
+    tab = page.open("/files?path=notes.md")
+    tab.sees("Side by side", ".detail")
+    rows = "[...document.querySelector('.diff').rows].map((row) => row.innerText.split('\\t'))"
+    assert tab.run(rows) == [
+        ["@@ -1,3 +1,3 @@"],
+        ["1", "1", " one"],
+        ["2", "", "−two"],
+        ["", "2", "+2"],
+        ["3", "3", " three"],
+    ]
+    tab.click("Side by side")
+    assert tab.run(rows) == [
+        ["@@ -1,3 +1,3 @@"],
+        ["1", " one", "1", " one"],
+        ["2", "−two", "2", "+2"],
+        ["3", " three", "3", " three"],
+    ]
