@@ -167,7 +167,7 @@ session: $(STAMP) ## draw docs/images/session.svg from a session that really run
 site: .site/.ready ## the documents as a site in site/, every link looked at
 	@NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --quiet --strict --site-dir site
 
-.site/.ready: requirements/docs.lock | $(STAMP)
+.site/.ready: packaging/docs.lock | $(STAMP)
 	@$(PY) -m venv --clear .site
 	@.site/bin/python -m pip --disable-pip-version-check install -qq --no-deps --require-hashes --requirement $<
 	@touch $@
