@@ -1,7 +1,8 @@
 """The composition root: the one place where ports meet their implementations.
 
     project, opening       a root, its plane, and what governs it; opened, or made
-    runtimes               an agent's tools; its commands, and how far they would be held
+    runtimes               an agent's tools, and how far its commands would be held
+    shells, gateways       its commands and its memory; other people's MCP servers
     sessions               a session, also for a program; models, real and recorded
     ledgers, auditing      made, with checkpoints sent outwards; verified from outside
     collecting             what a collector is sent

@@ -21,7 +21,7 @@ from paddock.assembly.bootstrap_sources import require_registered
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger, record_in_governance
 from paddock.assembly.project import ADMIN_AGENT, ADMIN_PROFILE, Project, policy_of
-from paddock.assembly.runtimes import LazyShell, ShellGround
+from paddock.assembly.shells import LazyShell, ShellGround
 from paddock.errors import (
     ConfigError,
     HostError,

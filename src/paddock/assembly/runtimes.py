@@ -4,15 +4,12 @@ Its shell is made when its first command comes, and let go with it.
 """
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from paddock import limits
@@ -22,7 +19,6 @@ from paddock.assembly.history import (
     PlaneEarlier,
     open_blobs,
     open_history,
-    open_journal,
     open_workspace_of,
     settle_sets,
 )
@@ -39,22 +35,20 @@ from paddock.assembly.project import (
     new_call_id,
     new_session_id,
     planned_lineage,
-    read_project,
     with_given,
 )
-from paddock.errors import IntegrityError, PaddockError, SandboxUnavailableError, UsageError
+from paddock.assembly.shells import STAGING, LazyMemory, LazyShell, ShellGround
+from paddock.errors import SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
 from paddock.plane.agents import AgentRecord, AgentSpec
-from paddock.plane.environment import Environment, process_environment
+from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
-from paddock.plane.trust import read_packages, read_policy_files
 from paddock.policy.decide import decide, may_ever, names_line, shell_for, writer_of
 from paddock.policy.engine import Policy
 from paddock.policy.pathset import compile_permissions
 from paddock.policy.rules import parse_action
-from paddock.policy.settings import McpServer
 from paddock.runtime.approvals import (
     ApprovalRequest,
     Approver,
@@ -62,20 +56,15 @@ from paddock.runtime.approvals import (
     Limited,
     NoApprover,
 )
-from paddock.runtime.asking import AskedQuestion, CallNetwork, InboxApprover
+from paddock.runtime.asking import InboxApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.own_tools import OwnPlan, registered_tool
-from paddock.runtime.prepared import FREE, Registry
-from paddock.runtime.records import Caller, KeptContents, Recorder
+from paddock.runtime.prepared import Registry
+from paddock.runtime.records import Caller, KeptContents
 from paddock.runtime.runtime import Notices, Runtime
-from paddock.storage.atomic import make_directories
-from paddock.storage.history import History
 from paddock.storage.locks import Late
-from paddock.tools.arguments import ArgumentType
-from paddock.tools.spec import Effects, Ports, Tool, ToolSpec
+from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
-from paddock.values.calls import Json, ToolCall
 from paddock.values.decisions import (
     HELD_WHOLE,
     Action,
@@ -87,301 +76,12 @@ from paddock.values.decisions import (
     client_kind,
     confined,
 )
-from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult
     from paddock.gateway.gateway import McpGateway
-    from paddock.network.egress import Egress
     from paddock.packages.rows import PackageRow
-    from paddock.sandbox.conversation import NetworkSecrets
-    from paddock.sandbox.host.host_facts import HostFacts
-    from paddock.sandbox.shell import SandboxShell
     from paddock.sandbox.values import Progress
-    from paddock.storage.journal import Journal
-
-
-# Nothing of the sandbox is loaded before: most calls are no commands, and a cold start
-# shows it.
-
-STAGING: Final = "staging"
-
-
-class ShellGround(Struct, frozen=True):
-    project: Project
-    agent: str
-    chain: AgentChain
-    policy: Policy
-    workspace: Workspace
-    history: History
-    progress: "Progress | None" = None
-    on_directory: Callable[[str], None] | None = None
-    on_shell: Callable[[], None] = lambda: None
-    """Called before the first command."""
-    server: McpServer | None = None
-    """Whose process is all that runs in it, if it is no agent's shell."""
-
-    def governed_by(self, policy: Policy) -> Policy:
-        """Return what of a policy holds in it."""
-        if self.server is None:
-            return policy
-        from paddock.gateway.confine import server_policy  # noqa: PLC0415 - few have one
-
-        return server_policy(policy, self.server)
-
-
-class LazyShell:
-    def __init__(self, ground: ShellGround) -> None:
-        self._ground = ground
-        self._lock = threading.Lock()
-        self._held = ExitStack()
-        self._shell: SandboxShell | None = None
-        self._journal: Journal | None = None
-        self._is_closed = False
-        self._call: Callable[[str, Mapping[str, Json]], object] = _nobody
-
-    def close(self) -> None:
-        with self._lock:
-            self._is_closed = True
-            self._shell = None
-        self._held.close()
-
-    def changed(self, paths: Iterable[str]) -> None:
-        """Tell running commands what a tool has changed; nothing is made for it."""
-        if self._shell is not None:
-            self._shell.sessions.changed(paths)
-
-    def end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
-        """End what runs in the background, each by a call of its own."""
-        if self._shell is not None:
-            for process in self._shell.sessions.all():
-                if process.is_running:
-                    call("shell_stop", {"process": process.name})
-                process.join()
-
-    def on_end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
-        """Have what ends by itself concluded by a call."""
-        self._call = call
-
-    def open(self) -> "SandboxShell":
-        with self._lock:
-            if self._is_closed:
-                raise UsageError("the runtime was closed", hint="open the workspace anew")
-            if self._shell is None:
-                self._shell = self._make()
-            return self._shell
-
-    def _make(self) -> "SandboxShell":
-        from paddock.sandbox.changes.commit import CommitPlace  # noqa: PLC0415 - late on purpose
-        from paddock.sandbox.conversation import NetworkGround  # noqa: PLC0415 - late on purpose
-        from paddock.sandbox.host.known_hosts import (  # noqa: PLC0415 - late on purpose
-            read_known_hosts,
-        )
-        from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
-            SandboxGround,
-            SandboxShell,
-        )
-
-        ground = self._ground
-        ground.on_shell()
-        place = CommitPlace(ground.workspace, ground.history, self._open_journal, ground.policy)
-        environment = ground.project.environment
-        staging = environment.paddock_home / STAGING
-        shell = SandboxShell(
-            SandboxGround(
-                ground.chain,
-                place,
-                self._look_at_host,
-                staging,
-                ground.progress,
-                ground.on_directory,
-                network=NetworkGround(
-                    lambda: _egress(environment),
-                    PolicyNow(ground).read,
-                    lambda: read_known_hosts(environment.home),
-                    lambda: _indexes(ground.project),
-                    Late(lambda: _network_secrets(ground.policy, environment)).get,
-                ),
-            )
-        )
-        self._held.callback(shell.close)
-        shell.sessions.on_end = self._conclude
-        return shell
-
-    def _conclude(self, process: str) -> None:
-        shell = self._shell
-        if shell is None or shell.sessions.process(process).outcome is not None:
-            return
-        with suppress(UsageError, IntegrityError):
-            # The runtime was closed, or its ledger is damaged: the next call says so.
-            self._call("shell_stop", {"process": process})
-
-    def _look_at_host(self) -> "HostFacts":
-        from paddock.sandbox.facts import FactsWanted, collect_facts  # noqa: PLC0415 - late on purpose
-
-        ground = self._ground
-        variables = dict(ground.project.environment.variables)
-        facts = collect_facts(
-            FactsWanted(ground.policy, ground.project.agents, ground.agent, variables)
-        )
-        if ground.server is None:
-            return facts
-        from paddock.gateway.confine import server_facts  # noqa: PLC0415 - few have one
-
-        return server_facts(facts, ground.server, ground.workspace.root)
-
-    def _open_journal(self) -> "Journal":
-        with self._lock:
-            if self._journal is None:
-                self._journal = self._held.enter_context(open_journal(self._ground.project))
-            return self._journal
-
-
-class LazyMemory:
-    """What an agent remembers, in the plane: a directory of its own, made at its first use."""
-
-    def __init__(self, project: Project, agent: str) -> None:
-        directory = project.layout.agent_memories(agent)
-
-        def open_it() -> Workspace:
-            make_directories(directory)
-            return Workspace.open(str(directory))
-
-        self.opened = Late(open_it)
-
-    def close(self) -> None:
-        if self.opened.made is not None:
-            self.opened.made.close()
-
-
-def _add_others(
-    registry: Registry,
-    project: Project,
-    policy: Policy,
-    chain: AgentChain,
-    gateway: "Callable[[], McpGateway]",
-) -> tuple[str, ...]:
-    """Add what other people's servers offer; return what a person is to be told of them."""
-    servers = policy.settings.mcp.servers
-    if not servers or not may_ever(policy, chain, "mcp", "call"):
-        return ()
-    from paddock.gateway.definitions import Pins, reviewed  # noqa: PLC0415 - few have one
-    from paddock.gateway.tools import offered_tools  # noqa: PLC0415 - the same
-
-    pins = Pins(project.root, project.environment).read()
-    for tool in offered_tools(servers, pins, gateway, registry.has):
-        registry.add(tool)
-    names = reviewed(servers, pins)
-    return tuple(
-        f"nothing of the MCP server {each.name} is offered before somebody has looked at it: "
-        f"paddock mcp review {each.name}"
-        for each in servers
-        if each.name not in names
-    )
-
-
-def _not_opened() -> "McpGateway":
-    raise UsageError("these tools are only listed", hint="open the workspace to call them")
-
-
-def _open_gateway(
-    ground: ShellGround, context: Callable[[], Context], held: ExitStack
-) -> "McpGateway":
-    """Return other people's servers, of which none is started before it is asked something."""
-    from tempfile import TemporaryDirectory  # noqa: PLC0415 - few have one
-
-    from paddock.gateway.confine import ServerSandbox  # noqa: PLC0415 - the same
-    from paddock.gateway.definitions import Pins  # noqa: PLC0415 - the same
-    from paddock.gateway.gateway import McpGateway  # noqa: PLC0415 - the same
-
-    sandboxes: dict[str, ServerSandbox] = {}
-    for server in ground.policy.settings.mcp.servers:
-        own = replace(ground, server=server)
-        if server.files == "none":
-            directory = held.enter_context(TemporaryDirectory(prefix="paddock-mcp-"))
-            own = replace(own, workspace=held.enter_context(Workspace.open(directory)))
-        own = replace(own, policy=own.governed_by(ground.policy))
-        shell = held.enter_context(closing(LazyShell(own)))
-        sandboxes[server.name] = ServerSandbox(
-            server, shell.open, partial(_server_network, context, server)
-        )
-    pins = Pins(ground.project.root, ground.project.environment).read()
-    gateway = McpGateway(sandboxes, pins, ground.history.keep_for_ledger)
-    return held.enter_context(closing(gateway))
-
-
-def _server_network(context_now: Callable[[], Context], server: McpServer) -> CallNetwork:
-    """Return who answers for what a server connects to, whichever call it is at work for."""
-    context = context_now()
-    spec = ToolSpec(
-        f"mcp-{server.name}", server.name, "", MCP, ArgumentType, Effects(reads_only=False)
-    )
-    tool = registered_tool(spec, str)
-    action = Action("mcp", "call", f"{server.name}/*")
-    decision = Decision(Outcome.ALLOW, str(action), "", None, "", context.judge.policy_digest)
-    plan, call = OwnPlan({}, (action,)), ToolCall(new_call_id(), tool.name, {})
-    question = AskedQuestion(call, tool, plan, (str(action),), decision, FREE)
-    return CallNetwork(context, Recorder(context.caller), question)
-
-
-def _nobody(tool: str, arguments: Mapping[str, Json]) -> None:
-    """Until a runtime is there that could be called."""
-
-
-def _indexes(project: Project) -> dict[str, str]:
-    if not project.policy.settings.network.packages:
-        return {}
-    from paddock.network.packages import FoundPackages, index_variables  # noqa: PLC0415 - few have
-
-    kept = read_packages(project.root, project.environment)
-    return {} if kept is None else index_variables(convert(kept.found, FoundPackages))
-
-
-def _network_secrets(policy: Policy, environment: Environment) -> "NetworkSecrets":
-    from paddock.network.credentials import read_all  # noqa: PLC0415 - few commands need it
-    from paddock.network.requests import Authority  # noqa: PLC0415 - the same
-    from paddock.sandbox.conversation import NetworkSecrets  # noqa: PLC0415 - the same
-
-    authority = Authority(datetime.now(UTC))
-    settings, variables = policy.settings.credentials, dict(environment.variables)
-    return NetworkSecrets(
-        authority,
-        authority.bundle(),
-        lambda: read_all(settings, variables, environment.home, os.urandom),
-    )
-
-
-class PolicyNow:
-    def __init__(self, ground: ShellGround) -> None:
-        self._ground = ground
-        self._files = ground.project.files
-        self._policy: Policy | None = ground.policy
-
-    def read(self) -> Policy | None:
-        """Return the very policy that was read before where no file has changed.
-
-        None where it cannot be read: nobody knows what it allows.
-        """
-        project = self._ground.project
-        try:
-            files = read_policy_files(project.root, project.environment)
-            if files != self._files:
-                now = replace(read_project(project.root, project.environment), given=project.given)
-                agents = replace(now.agents, given=project.agents.given)
-                (record, *_) = agents.lineage(self._ground.agent)
-                self._files, self._policy = files, self._ground.governed_by(now.policy_for(record))
-        except PaddockError:
-            return None
-        return self._policy
-
-
-def _egress(environment: Environment) -> "Egress":
-    from paddock.network.egress import Egress  # noqa: PLC0415 - few commands go out
-
-    return Egress(dict(environment.variables))
-
-
-# Nothing of it is run.
 
 
 def held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:
@@ -420,6 +120,24 @@ def tools_of(project: Project, agent: str | None) -> Registry:
     registry = _registry(project, policy, chain)[0]
     _add_others(registry, project, policy, chain, _not_opened)
     return registry
+
+
+def _add_others(
+    registry: Registry,
+    project: Project,
+    policy: Policy,
+    chain: AgentChain,
+    gateway: "Callable[[], McpGateway]",
+) -> tuple[str, ...]:
+    if not policy.settings.mcp.servers or not may_ever(policy, chain, "mcp", "call"):
+        return ()
+    from paddock.assembly.gateways import add_others  # noqa: PLC0415 - few have one
+
+    return add_others(registry, project, policy, gateway)
+
+
+def _not_opened() -> "McpGateway":
+    raise UsageError("these tools are only listed", hint="open the workspace to call them")
 
 
 def _registry(
@@ -508,10 +226,9 @@ def open_runtime(
             open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
         )
         ledger = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
-        name = lineage[0].agent.name
         ground = ShellGround(
             project,
-            name,
+            lineage[0].agent.name,
             chain,
             policy,
             workspace,
@@ -522,18 +239,15 @@ def open_runtime(
         )
         shell = held.enter_context(closing(LazyShell(ground)))
         memory = held.enter_context(closing(LazyMemory(project, ground.agent)))
-        own = held.enter_context(ExitStack())
-        servers = Late(partial(_open_gateway, ground, lambda: context, own))
-        inbox = partial(open_inbox, project)
-        # What a program says itself is known to nobody who would answer later.
-        is_kept = project.given is None and project.agents.given is None
+        servers = _servers(ground, lambda: context, held.enter_context(ExitStack()))
+        asked, kept_by = _approvers(project, approver)
         context = Context(
             registry=registry,
             judge=judge,
             ports=_ports(ground, judge, shell, memory),
             ledger=ledger,
-            approver=InboxApprover(approver, inbox) if is_kept else approver,
-            keeper=InboxApprover(NoApprover(), inbox) if is_kept else NoApprover(),
+            approver=asked,
+            keeper=kept_by,
             record_approval=partial(record_in_governance, project),
             caller=Caller(chain, session),
             randomness=os.urandom,
@@ -547,6 +261,26 @@ def open_runtime(
     )
     shell.on_end(runtime.call)
     return runtime
+
+
+def _approvers(project: Project, approver: Approver) -> tuple[Approver, Approver]:
+    """Return who is asked, and who keeps what a command changed until somebody answers."""
+    if project.given is not None or project.agents.given is not None:
+        # What a program says itself is known to nobody who would answer later.
+        return approver, NoApprover()
+    inbox = partial(open_inbox, project)
+    return InboxApprover(approver, inbox), InboxApprover(NoApprover(), inbox)
+
+
+def _servers(
+    ground: ShellGround, context: Callable[[], Context], held: ExitStack
+) -> "Late[McpGateway]":
+    def open_them() -> "McpGateway":
+        from paddock.assembly.gateways import open_gateway  # noqa: PLC0415 - few have one
+
+        return open_gateway(ground, context, held)
+
+    return Late(open_them)
 
 
 def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:

@@ -27,8 +27,8 @@ from paddock.assembly.history import named_contents, read_output
 from paddock.assembly.past import UndoStanding, open_past
 from paddock.assembly.project import Project
 from paddock.assembly.questions import decided_now, told_calls
-from paddock.assembly.runtimes import STAGING
 from paddock.assembly.sessions import sessions_of
+from paddock.assembly.shells import STAGING
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, find_numbered, query

@@ -1,0 +1,250 @@
+"""An agent's shell and its memory, opened at their first use: most calls need neither."""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, convert
+from msgspec.structs import replace
+
+from paddock.assembly.history import (
+    open_journal,
+)
+from paddock.assembly.project import (
+    Project,
+    read_project,
+)
+from paddock.errors import IntegrityError, PaddockError, UsageError
+from paddock.plane.environment import Environment
+from paddock.plane.trust import read_packages, read_policy_files
+from paddock.policy.engine import Policy
+from paddock.policy.settings import McpServer
+from paddock.storage.atomic import make_directories
+from paddock.storage.history import History
+from paddock.storage.locks import Late
+from paddock.values.calls import Json
+from paddock.values.decisions import (
+    AgentChain,
+)
+from paddock.workspace import Workspace
+
+if TYPE_CHECKING:
+    from paddock.network.egress import Egress
+    from paddock.sandbox.conversation import NetworkSecrets
+    from paddock.sandbox.host.host_facts import HostFacts
+    from paddock.sandbox.shell import SandboxShell
+    from paddock.sandbox.values import Progress
+    from paddock.storage.journal import Journal
+
+
+# Nothing of the sandbox is loaded before: most calls are no commands, and a cold start
+# shows it.
+
+STAGING: Final = "staging"
+
+
+class ShellGround(Struct, frozen=True):
+    project: Project
+    agent: str
+    chain: AgentChain
+    policy: Policy
+    workspace: Workspace
+    history: History
+    progress: "Progress | None" = None
+    on_directory: Callable[[str], None] | None = None
+    on_shell: Callable[[], None] = lambda: None
+    """Called before the first command."""
+    server: McpServer | None = None
+    """Whose process is all that runs in it, if it is no agent's shell."""
+
+    def governed_by(self, policy: Policy) -> Policy:
+        """Return what of a policy holds in it."""
+        if self.server is None:
+            return policy
+        from paddock.gateway.confine import server_policy  # noqa: PLC0415 - few have one
+
+        return server_policy(policy, self.server)
+
+
+class LazyShell:
+    def __init__(self, ground: ShellGround) -> None:
+        self._ground = ground
+        self._lock = threading.Lock()
+        self._held = ExitStack()
+        self._shell: SandboxShell | None = None
+        self._journal: Journal | None = None
+        self._is_closed = False
+        self._call: Callable[[str, Mapping[str, Json]], object] = _nobody
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._shell = None
+        self._held.close()
+
+    def changed(self, paths: Iterable[str]) -> None:
+        """Tell running commands what a tool has changed; nothing is made for it."""
+        if self._shell is not None:
+            self._shell.sessions.changed(paths)
+
+    def end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
+        """End what runs in the background, each by a call of its own."""
+        if self._shell is not None:
+            for process in self._shell.sessions.all():
+                if process.is_running:
+                    call("shell_stop", {"process": process.name})
+                process.join()
+
+    def on_end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
+        """Have what ends by itself concluded by a call."""
+        self._call = call
+
+    def open(self) -> "SandboxShell":
+        with self._lock:
+            if self._is_closed:
+                raise UsageError("the runtime was closed", hint="open the workspace anew")
+            if self._shell is None:
+                self._shell = self._make()
+            return self._shell
+
+    def _make(self) -> "SandboxShell":
+        from paddock.sandbox.changes.commit import CommitPlace  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.conversation import NetworkGround  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.host.known_hosts import (  # noqa: PLC0415 - late on purpose
+            read_known_hosts,
+        )
+        from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
+            SandboxGround,
+            SandboxShell,
+        )
+
+        ground = self._ground
+        ground.on_shell()
+        place = CommitPlace(ground.workspace, ground.history, self._open_journal, ground.policy)
+        environment = ground.project.environment
+        staging = environment.paddock_home / STAGING
+        shell = SandboxShell(
+            SandboxGround(
+                ground.chain,
+                place,
+                self._look_at_host,
+                staging,
+                ground.progress,
+                ground.on_directory,
+                network=NetworkGround(
+                    lambda: _egress(environment),
+                    PolicyNow(ground).read,
+                    lambda: read_known_hosts(environment.home),
+                    lambda: _indexes(ground.project),
+                    Late(lambda: _network_secrets(ground.policy, environment)).get,
+                ),
+            )
+        )
+        self._held.callback(shell.close)
+        shell.sessions.on_end = self._conclude
+        return shell
+
+    def _conclude(self, process: str) -> None:
+        shell = self._shell
+        if shell is None or shell.sessions.process(process).outcome is not None:
+            return
+        with suppress(UsageError, IntegrityError):
+            # The runtime was closed, or its ledger is damaged: the next call says so.
+            self._call("shell_stop", {"process": process})
+
+    def _look_at_host(self) -> "HostFacts":
+        from paddock.sandbox.facts import FactsWanted, collect_facts  # noqa: PLC0415 - late on purpose
+
+        ground = self._ground
+        variables = dict(ground.project.environment.variables)
+        facts = collect_facts(
+            FactsWanted(ground.policy, ground.project.agents, ground.agent, variables)
+        )
+        if ground.server is None:
+            return facts
+        from paddock.gateway.confine import server_facts  # noqa: PLC0415 - few have one
+
+        return server_facts(facts, ground.server, ground.workspace.root)
+
+    def _open_journal(self) -> "Journal":
+        with self._lock:
+            if self._journal is None:
+                self._journal = self._held.enter_context(open_journal(self._ground.project))
+            return self._journal
+
+
+class LazyMemory:
+    """What an agent remembers, in the plane: a directory of its own, made at its first use."""
+
+    def __init__(self, project: Project, agent: str) -> None:
+        directory = project.layout.agent_memories(agent)
+
+        def open_it() -> Workspace:
+            make_directories(directory)
+            return Workspace.open(str(directory))
+
+        self.opened = Late(open_it)
+
+    def close(self) -> None:
+        if self.opened.made is not None:
+            self.opened.made.close()
+
+
+def _nobody(tool: str, arguments: Mapping[str, Json]) -> None:
+    """Until a runtime is there that could be called."""
+
+
+def _indexes(project: Project) -> dict[str, str]:
+    if not project.policy.settings.network.packages:
+        return {}
+    from paddock.network.packages import FoundPackages, index_variables  # noqa: PLC0415 - few have
+
+    kept = read_packages(project.root, project.environment)
+    return {} if kept is None else index_variables(convert(kept.found, FoundPackages))
+
+
+def _network_secrets(policy: Policy, environment: Environment) -> "NetworkSecrets":
+    from paddock.network.credentials import read_all  # noqa: PLC0415 - few commands need it
+    from paddock.network.requests import Authority  # noqa: PLC0415 - the same
+    from paddock.sandbox.conversation import NetworkSecrets  # noqa: PLC0415 - the same
+
+    authority = Authority(datetime.now(UTC))
+    settings, variables = policy.settings.credentials, dict(environment.variables)
+    return NetworkSecrets(
+        authority,
+        authority.bundle(),
+        lambda: read_all(settings, variables, environment.home, os.urandom),
+    )
+
+
+class PolicyNow:
+    def __init__(self, ground: ShellGround) -> None:
+        self._ground = ground
+        self._files = ground.project.files
+        self._policy: Policy | None = ground.policy
+
+    def read(self) -> Policy | None:
+        """Return the very policy that was read before where no file has changed.
+
+        None where it cannot be read: nobody knows what it allows.
+        """
+        project = self._ground.project
+        try:
+            files = read_policy_files(project.root, project.environment)
+            if files != self._files:
+                now = replace(read_project(project.root, project.environment), given=project.given)
+                agents = replace(now.agents, given=project.agents.given)
+                (record, *_) = agents.lineage(self._ground.agent)
+                self._files, self._policy = files, self._ground.governed_by(now.policy_for(record))
+        except PaddockError:
+            return None
+        return self._policy
+
+
+def _egress(environment: Environment) -> "Egress":
+    from paddock.network.egress import Egress  # noqa: PLC0415 - few commands go out
+
+    return Egress(dict(environment.variables))
