@@ -79,6 +79,8 @@ class LiveServer(Struct, eq=False):
     definitions: dict[str, Definition]
     is_stale: bool = True
     """Whether it has to be asked for its definitions before it is believed."""
+    version: str = ""
+    """What it is, and what was fetched to run it, as far as that can be told."""
 
     @property
     def said_version(self) -> str:

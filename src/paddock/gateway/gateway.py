@@ -145,8 +145,10 @@ class McpGateway:
             raise _unreviewed(name, f"it describes {quote(tool)} in other words now")
 
     def version(self, name: str, live: LiveServer) -> str:
-        fetched = self._sandboxes[name].version()
-        return "; ".join(filter(None, (live.said_version, fetched)))
+        if not live.version:
+            fetched = self._sandboxes[name].version()
+            live.version = "; ".join(filter(None, (live.said_version, fetched))) or "unknown"
+        return live.version
 
     def _with_changes(self, name: str, output: ToolOutput) -> ToolOutput:
         outcome = self._sandboxes[name].bring_in()
