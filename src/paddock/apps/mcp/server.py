@@ -145,7 +145,7 @@ Door = Callable[[], Served]
 """Says whose agent a request is for: what the transport knows, nothing that it carries."""
 
 
-class _Handlers(Struct, frozen=True):
+class Handlers(Struct, frozen=True):
     door: Door
     calls: Calls
     is_structured: bool
@@ -221,7 +221,7 @@ class _Handlers(Struct, frozen=True):
 
 
 def make_server(door: Door, calls_max: int, *, is_structured: bool) -> Server[Any]:
-    handlers = _Handlers(door, Calls(calls_max), is_structured)
+    handlers = Handlers(door, Calls(calls_max), is_structured)
     server: Server[Any] = Server(
         _NAME,
         version=__version__,

@@ -7,7 +7,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from paddock.apps.mcp.served import Served
-from paddock.apps.mcp.server import Calls, McpServer
+from paddock.apps.mcp.server import Calls, Handlers
 from paddock.errors import PermissionDeniedError
 
 PATIENCE_S = 60
@@ -30,7 +30,7 @@ def test_an_agent_that_has_to_be_opened_for_its_list_holds_nobody_up():
     async def run() -> None:
         async def list_tools() -> None:
             with pytest.raises(MCPError, match="nobody is in"):
-                await McpServer(door.served, Calls(1), is_structured=False).list_tools(None, None)
+                await Handlers(door.served, Calls(1), is_structured=False).list_tools(None, None)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(list_tools)
