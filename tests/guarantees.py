@@ -724,5 +724,20 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "sessions-share-a-network.toml",
             ),
         ),
+        "G50": Guarantee(
+            tests=(
+                "tests/unit/gateway/test_confine.py",
+                "tests/unit/gateway/test_results.py",
+                "tests/kernel/test_mcp_servers.py",
+                "tests/kernel/test_mcp_hostile.py",
+            ),
+            mutants=(
+                "servers-reach-what-agents-reach.toml",
+                "other-words-are-called.toml",
+                "other-versions-are-called.toml",
+                "answers-to-nothing-count.toml",
+                "values-come-back.toml",
+            ),
+        ),
     }
 )

@@ -57,19 +57,20 @@ class _Call:
         return self._gateway().call(plan.server, plan.name, plan.arguments, ports)
 
 
-def _server_tool(gateway: Opened, server: str, definition: Definition) -> Tool[Any]:
+def _server_tool(gateway: Opened, server: McpServer, definition: Definition) -> Tool[Any]:
     said = definition.said
     spec = ToolSpec(
-        name=offered_name(server, definition.name),
+        name=offered_name(server.name, definition.name),
         title=str(show_values(said.get("title") or definition.name)),
-        description=f"[{server}] {definition.description}",
+        description=f"[{server.name}] {definition.description}",
         toolset=TOOLSET,
         arguments=_Passed,
         effects=EFFECTS,
         output_schema=_OUTPUT,
+        recording=server,
         passed=cast("dict[str, Json]", show_values(said.get("inputSchema") or {})),
     )
-    return Tool(spec, _Call(gateway, server, definition.name))
+    return Tool(spec, _Call(gateway, server.name, definition.name))
 
 
 class ReadArguments(ArgumentType):
@@ -163,7 +164,7 @@ def offered_tools(
     for server in (each for each in servers if each.name in names):
         for each in pins[server.name].of("tool"):
             if offers(server, each.name):
-                tool = _server_tool(gateway, server.name, each)
+                tool = _server_tool(gateway, server, each)
                 found.setdefault(tool.name, tool)
     tools = (*found.values(), _read_tool(gateway, names), _prompt_tool(gateway, names))
     return [each for each in tools if not is_taken(each.name)]

@@ -18,12 +18,11 @@ from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
-from paddock.plane.clients import ClientFileEdit
+from paddock.plane.clients import ClientFileEdit, ClientScope, servers_file
 from paddock.plane.tokens import make_token, token_path
 from paddock.text.show import quote
 
 if TYPE_CHECKING:
-    from paddock.apps.mcp.install import Scope
     from paddock.apps.mcp.served import Agents
 
 _UNCHANGED: Final = "nothing was changed"
@@ -64,7 +63,7 @@ def _serve_http(agents: "Agents", options: Options, console: Console) -> None:
 
 
 def _install(options: Options, console: Console) -> Reply:
-    from paddock.apps.mcp.install import config_file, entry_for, plan_install
+    from paddock.apps.mcp.install import entry_for, plan_install
 
     if options.agent is None:
         project = find_project(options, console)
@@ -73,7 +72,7 @@ def _install(options: Options, console: Console) -> Reply:
         project.agents.read(options.agent)
     client, scope = options.client, _scope(options)
     home = project.environment.home
-    file = config_file(client, scope, project.root.path, home, console.variables)
+    file = servers_file(client, scope, project.root.path, home, console.variables)
     is_named = scope == "user" and options.plane is not None
     plane = project.name or project.root.path
     entry = entry_for(client, scope, options.agent, plane if is_named else None)
@@ -87,12 +86,12 @@ def _install(options: Options, console: Console) -> Reply:
 
 
 def _uninstall(options: Options, console: Console) -> Reply:
-    from paddock.apps.mcp.install import config_file, find_elsewhere, plan_uninstall
+    from paddock.apps.mcp.install import find_elsewhere, plan_uninstall
 
     project = find_project(options, console)
     client, scope = options.client, _scope(options)
     root, home = project.root.path, project.environment.home
-    edit = plan_uninstall(config_file(client, scope, root, home, console.variables), scope)
+    edit = plan_uninstall(servers_file(client, scope, root, home, console.variables), scope)
     is_wanted = _apply(edit, options, console)
     elsewhere = find_elsewhere(client, scope, root, home, console.variables)
     for each in elsewhere if is_wanted else ():
@@ -135,7 +134,7 @@ def _agent_of(project: Project, options: Options) -> str:
     return project.agents.read(project.agent_named(options.agent)).agent.name
 
 
-def _scope(options: Options) -> "Scope":
+def _scope(options: Options) -> ClientScope:
     return options.scope or ("project" if options.client == "claude" else "user")
 
 

@@ -5,21 +5,27 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 from msgspec import Struct
 
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.clients import CLAUDE, CODEX, ClientFile, ClientFileEdit, read_client_file
+from paddock.plane.clients import (
+    OWN_SERVER,
+    Client,
+    ClientFile,
+    ClientFileEdit,
+    ClientScope,
+    read_client_file,
+    read_servers,
+    servers_file,
+)
 from paddock.plane.json_files import JsonFile, parse_file
 from paddock.text.json import remove_member, set_member
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-Client = Literal["claude", "codex"]
-Scope = Literal["project", "user"]
-
-NAME: Final = "paddock"
+NAME: Final = OWN_SERVER
 _CALL_TIMEOUT_S: Final = 180
 """Longer than a person may take to answer, and than a command may run."""
 _STARTS_IT: Final = frozenset({"command", "args"})
@@ -29,20 +35,8 @@ _MADE: Final = (b"", b'{\n  "mcpServers": {}\n}\n')
 """What an installation leaves of a file that it makes, without its entry."""
 
 
-def config_file(
-    client: Client, scope: Scope, root: Path, home: Path, variables: Mapping[str, str]
-) -> Path:
-    if client == "claude":
-        if scope == "project":
-            return root / ".mcp.json"
-        return Path(variables.get(CLAUDE.variable) or home) / ".claude.json"
-    if scope == "project":
-        return root / CODEX.folder / "config.toml"
-    return Path(CODEX.of_user(str(home), variables)) / "config.toml"
-
-
 def entry_for(
-    client: Client, scope: Scope, agent: str | None, plane: Path | None
+    client: Client, scope: ClientScope, agent: str | None, plane: Path | None
 ) -> dict[str, Json]:
     """How the client starts the server: by its bare name in a file that others share.
 
@@ -74,7 +68,7 @@ def our_entry(known: object) -> dict[str, Json] | None:
     return entry if Path(command).name == NAME and words[:1] == ["mcp"] else None
 
 
-def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> ClientFileEdit:
+def plan_install(file: Path, scope: ClientScope, entry: Mapping[str, Json]) -> ClientFileEdit:
     """Plan the entry into the file, which is made if it is missing.
 
     Of an entry of ours that stands there, what starts the server is set, what is missing is added,
@@ -208,7 +202,7 @@ def _program() -> str:
 
 
 class Elsewhere(Struct, frozen=True):
-    scope: Scope
+    scope: ClientScope
     file: Path
     why: str = ""
     """Why nobody can tell; empty where it stands there."""
@@ -223,7 +217,7 @@ class Elsewhere(Struct, frozen=True):
         return {"scope": self.scope, "file": str(self.file), "why": self.why}
 
 
-def plan_uninstall(file: Path, scope: Scope) -> ClientFileEdit:
+def plan_uninstall(file: Path, scope: ClientScope) -> ClientFileEdit:
     found = read_client_file(file, follows=scope == "user")
     known = _find_entry(found)
     if found.content is None or known is None:
@@ -240,10 +234,10 @@ def plan_uninstall(file: Path, scope: Scope) -> ClientFileEdit:
 
 
 def find_elsewhere(
-    client: Client, scope: Scope, root: Path, home: Path, variables: Mapping[str, str]
+    client: Client, scope: ClientScope, root: Path, home: Path, variables: Mapping[str, str]
 ) -> Sequence[Elsewhere]:
-    other: Scope = "user" if scope == "project" else "project"
-    file = config_file(client, other, root, home, variables)
+    other: ClientScope = "user" if scope == "project" else "project"
+    file = servers_file(client, other, root, home, variables)
     try:
         known = _find_entry(read_client_file(file, follows=other == "user"))
     except ConfigError as error:
@@ -252,12 +246,7 @@ def find_elsewhere(
 
 
 def _find_entry(found: ClientFile) -> Json:
-    if not found.content:
-        return None
-    if found.path.suffix != ".toml":
-        return _servers(parse_file(found.content, str(found.path))).get(NAME)
-    values = _read_toml(found.content, str(found.path))[1]
-    return cast("Json", _toml_servers(values).get(NAME))
+    return read_servers(found).get(NAME)
 
 
 def _from_json(content: bytes, file: str) -> bytes:
