@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import mcp_types as types
 from mcp import Client
@@ -15,7 +15,7 @@ from mcp.client.context import ClientRequestContext
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from msgspec import Struct
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from paddock import limits
 from paddock.errors import PaddockError, SandboxUnavailableError, ToolFailedError
@@ -23,9 +23,6 @@ from paddock.gateway.definitions import DEFINITIONS_BYTES_MAX, Definition, show_
 from paddock.gateway.wire import ServerWire
 from paddock.policy.settings import McpServer
 from paddock.text.show import cut, quote
-
-T = TypeVar("T")
-Model = TypeVar("Model", bound=BaseModel)
 
 _PAGES_MAX: Final = 50
 _ROUNDS_MAX: Final = 10
@@ -38,10 +35,6 @@ _STEADY_S: Final = 60.0
 """A server that ended after so long is started again at once."""
 _SAID_CHARS_MAX: Final = 2_000
 
-_Call = types.CallToolResult | types.InputRequiredResult
-CALLED: Final[TypeAdapter[_Call]] = TypeAdapter(_Call)
-READ: Final[TypeAdapter[Any]] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
-PROMPTED: Final[TypeAdapter[Any]] = TypeAdapter(types.GetPromptResult | types.InputRequiredResult)
 _HINT: Final = "it may have done part of it: look before you call it again"
 
 
@@ -322,14 +315,14 @@ class ServerConnection:
     ) -> types.ElicitResult | types.ErrorData:
         if asker is None or not isinstance(params, types.ElicitRequestFormParams):
             return types.ElicitResult(action="decline")
-        return await _in_thread(lambda: asker.elicit(self.server.name, params))
+        return await asyncio.to_thread(asker.elicit, self.server.name, params)
 
     async def _sample(
         self, asker: CallOrigin | None, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         if asker is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
-        return await _in_thread(lambda: asker.sample(self.server.name, params))
+        return await asyncio.to_thread(asker.sample, self.server.name, params)
 
 
 _LISTS: Final = (
@@ -340,10 +333,6 @@ _LISTS: Final = (
 
 def _has(client: Client, kind: str) -> bool:
     return getattr(client.server_capabilities, f"{kind}s") is not None
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    return await asyncio.to_thread(work)
 
 
 def _progress_of(asker: CallOrigin) -> ProgressFnT:
