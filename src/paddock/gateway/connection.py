@@ -132,11 +132,11 @@ class ServerConnection:
                 client = await ready
         except (MCPError, ValidationError, RuntimeError, TimeoutError, ExceptionGroup) as error:
             why = wire.why or _said_by(error)
-            await self._stop(running, ends)
+            await self._stop(wire, running, ends)
             self._put_off(0.0)
             raise self._unavailable(f"it does not answer as a server: {why}") from error
         except BaseException:
-            await asyncio.shield(self._stop(running, ends))
+            await asyncio.shield(self._stop(wire, running, ends))
             raise
         self._live = LiveServer(client, wire, running, ends, began_s, {})
         return self._live
@@ -166,9 +166,11 @@ class ServerConnection:
     async def _end(self, live: LiveServer) -> None:
         self._live = None
         self._put_off(time.monotonic() - live.began_s)
-        await self._stop(live.running, live.ends)
+        await self._stop(live.wire, live.running, live.ends)
 
-    async def _stop(self, running: StartedServer, ends: asyncio.Event) -> None:
+    async def _stop(self, wire: ServerWire, running: StartedServer, ends: asyncio.Event) -> None:
+        # Who hears it may wait for room that nobody makes any more.
+        wire.why = wire.why or "it was ended"
         ends.set()
         task, self._task = self._task, None
         await asyncio.to_thread(running.end)

@@ -118,7 +118,8 @@ class McpGateway:
 
         async def ask() -> Any:
             connection = self._connection(plan.server)
-            live = await connection.live()
+            # Who leaves does not leave a server half started: the next call finds it.
+            live = await asyncio.shield(asyncio.ensure_future(connection.live()))
             self._require_reviewed(plan.server, live, wanted.kind, plan.name)
             return await connection.ask(live, request, wanted.result, origin)
 
