@@ -315,4 +315,6 @@ def test_claude_code_calls_a_server_behind_the_gateway(behind: McpPlace):
 def test_codex_calls_a_server_behind_the_gateway(behind: McpPlace):
     client("codex")
     installed(behind, "codex")
-    assert "heard" in codex_asks(behind, codex_call("plain__say", {"text": "heard"}))
+    # Codex asks about whatever may change something; here the door decides.
+    leave = ["-c", 'mcp_servers.paddock.default_tools_approval_mode="approve"']
+    assert "heard" in codex_asks(behind, codex_call("plain__say", {"text": "heard"}), *leave)
