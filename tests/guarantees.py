@@ -724,5 +724,21 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "sessions-share-a-network.toml",
             ),
         ),
+        "G50": Guarantee(
+            tests=(
+                "tests/property/test_policy_arguments.py",
+                "tests/unit/policy/test_policy_mcp.py",
+                "tests/unit/plane/test_grants.py",
+                "tests/unit/apps/hook/test_served.py",
+            ),
+            mutants=(
+                "missing-arguments-free-a-call.toml",
+                "paths-lead-out-of-their-pattern.toml",
+                "one-element-is-enough.toml",
+                "arguments-are-left-out.toml",
+                "servers-are-trusted-unseen.toml",
+                "any-server-is-ours.toml",
+            ),
+        ),
     }
 )
