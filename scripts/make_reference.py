@@ -182,7 +182,12 @@ MEANINGS = {
     "tool:package:list": "list the installed packages",
     "tool:package:run": "call a tool that a package brings; the target is PACKAGE/TOOL",
     "tool:gate:check": "check a gate of the plane, named by the target",
-    "tool:mcp:call": "call a tool of another MCP server; the target is mcp__SERVER__TOOL",
+    "tool:mcp:call": (
+        "call a tool of another MCP server; the target is SERVER/TOOL, of a client's own server"
+        " mcp__SERVER__TOOL"
+    ),
+    "tool:mcp:read": "read a resource of an MCP server; the target is SERVER/URI",
+    "tool:mcp:prompt": "get a prompt of an MCP server; the target is SERVER/PROMPT",
     "tool:net:connect": "a command's connection; the target is HOST:PORT",
     "tool:net:request": "a command's HTTPS request; the target is METHOD HOST[:PORT]/PATH",
     "tool:client:NAME": "call a client's own tool that is none of the above, by its name",
@@ -282,7 +287,7 @@ def _tools_for(head: str) -> tuple[list[str], list[str]]:
         theirs.append(asked.PATCH_TOOL)
     if category == "shell":
         theirs.append(asked.SHELL_TOOL)
-    if category == "mcp":
+    if head == "tool:mcp:call":
         theirs.append(f"{asked.MCP_PREFIX}*")
     return ours, theirs
 
@@ -332,6 +337,7 @@ def _patterns() -> Iterator[str]:
     yield ""
     yield from _command_lines()
     yield from _network()
+    yield from _arguments()
 
 
 COMMANDS = """
@@ -405,6 +411,43 @@ addresses = ["10.0.0.0/8"]
 commands  = ["psql *"]
 """
 """The example of rules for the network."""
+
+
+ARGUMENTS = """
+[profiles.standard]
+extends = "standard"
+
+[[profiles.standard.rules]]
+action    = "tool:mcp:call issues/search"
+outcome   = "allow"
+when      = { "/path" = { path = "docs/**" }, limit = { max = 100 }, "/state" = { in = ["open"] } }
+only      = true
+match     = ['tool:mcp:call issues/search {"path": "docs/a.md", "limit": 5, "state": "open"}']
+not_match = ['tool:mcp:call issues/search {"path": "docs/../a", "limit": 5, "state": "open"}']
+
+[mcp.servers.issues]
+command = ["npx", "-y", "some-issues-server"]     # or url = "https://…/mcp"
+env     = { ISSUES_TOKEN = "credential:issues" }  # the value stays with the network wall
+network = ["api.example.org:443"]                 # what it may reach; nothing without it
+files   = "none"                                  # none, read or write: the workspace
+tools   = { allow = ["search*"], deny = [] }      # what is offered at all
+record  = "whole"                                 # or digest: arguments in the ledger
+redact  = ["/token"]                              # what the ledger keeps nothing of
+"""
+"""The example of rules for arguments, and of a server."""
+
+
+def _arguments() -> Iterator[str]:
+    load_policy(PolicySource("docs", ARGUMENTS.encode()))
+    yield "### Rules for arguments\n"
+    yield f"```toml{ARGUMENTS}```\n"
+    yield "A key of `when` is a JSON pointer, or the bare name of an argument; all of them have to"
+    yield "hold. `path`: a relative path that every reader takes for the same, matched like the"
+    yield "path of a file; `glob`: the whole text, with `*` and `?`; `min` and `max`: a number;"
+    yield "`in`: one of these values. Nothing is coerced. What is missing, null or of another type"
+    yield "keeps an `allow` from matching, and no `ask` and no `deny`. Of an array an `allow` needs"
+    yield "every element, an `ask` or a `deny` one. `only = true`, of an `allow`: nothing else is"
+    yield "given.\n"
 
 
 def _network() -> Iterator[str]:

@@ -725,6 +725,37 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
         ),
         "G50": Guarantee(
+            tests=(
+                "tests/property/test_policy_arguments.py",
+                "tests/unit/policy/test_policy_mcp.py",
+                "tests/unit/plane/test_grants.py",
+                "tests/unit/apps/hook/test_served.py",
+            ),
+            mutants=(
+                "missing-arguments-free-a-call.toml",
+                "paths-lead-out-of-their-pattern.toml",
+                "one-element-is-enough.toml",
+                "arguments-are-left-out.toml",
+                "servers-are-trusted-unseen.toml",
+                "any-server-is-ours.toml",
+            ),
+        ),
+        "G51": Guarantee(
+            tests=(
+                "tests/unit/gateway/test_confine.py",
+                "tests/unit/gateway/test_results.py",
+                "tests/kernel/test_mcp_servers.py",
+                "tests/kernel/test_mcp_hostile.py",
+            ),
+            mutants=(
+                "servers-reach-what-agents-reach.toml",
+                "other-words-are-called.toml",
+                "other-versions-are-called.toml",
+                "answers-to-nothing-count.toml",
+                "values-come-back.toml",
+            ),
+        ),
+        "G52": Guarantee(
             tests=("tests/unit/apps/web/test_door.py", "tests/unit/apps/web/test_acts.py"),
             mutants=(
                 "codes-count-twice.toml",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.gateways import table
 from tests.support.mcp_servers import McpPlace, make_place
 from tests.support.wire_server import Raw, Speak, WireServer
 from tests.support.wire_words import calls, responses_events, says
@@ -229,11 +230,15 @@ def codex_call(name: str, arguments: dict) -> Raw:
 
 def codex_views(place: McpPlace, *options: str) -> str:
     """What the model is told when it asks Codex for the file by Paddock's server."""
+    return codex_asks(place, codex_call("view", {"path": "README.md"}), *options)
+
+
+def codex_asks(place: McpPlace, call: Raw, *options: str) -> str:
     config = place.home / ".codex" / "config.toml"
     with WireServer() as server:
         entry = config.read_text()
         config.write_text(PROVIDER.format(url=server.url) + entry)
-        server.reply(codex_call("view", {"path": "README.md"}), Speak(says("done")))
+        server.reply(call, Speak(says("done")))
         command = [client("codex"), "exec", "--skip-git-repo-check", "--json", *options]
         command += ["-s", "read-only", "go"]
         ran = run(place, command, HERE_KEY="none", CODEX_HOME=str(config.parent))
@@ -262,3 +267,54 @@ def test_codexs_hook_and_server_know_a_call_by_one_id(place):
     assert hook.returncode == 0, hook.stderr
     assert re.search("hello", codex_views(place, "--dangerously-bypass-hook-trust"))
     assert decided_and_done(place) == ["HOOK_DECISION", "TOOL_INTENT", "TOOL_RESULT"]
+
+
+# --- Other servers behind the gateway ----------------------------------------------
+
+BEHIND = '[profiles.standard]\nallow = ["tool:*"]\n'
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> McpPlace:
+    """One other server, and what it says reviewed."""
+    place = make_place(tmp_path, BEHIND + table("plain"))
+    assert place.run("mcp", "review", "--yes").returncode == 0
+    return place
+
+
+@pytest.mark.needs("stage")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_the_inspector_uses_a_server_behind_the_gateway(behind: McpPlace, era: str):
+    installed(behind, "claude")
+    listed = inspect(behind, era, "--method", "tools/list", "--strict")
+    assert (listed.returncode, "plain__say" in listed.stdout) == (0, True), listed.stderr
+    call = ["--method", "tools/call", "--tool-name", "plain__say", "--tool-arg", "text=heard"]
+    ran = inspect(behind, era, *call)
+    assert (ran.returncode, "heard" in ran.stdout) == (0, True), ran.stderr
+    for method, found in (("resources/list", "plain+made"), ("prompts/list", "plain__plan")):
+        ran = inspect(behind, era, "--method", method)
+        assert (ran.returncode, found in ran.stdout) == (0, True), ran.stderr
+
+
+@pytest.mark.needs("stage")
+def test_claude_code_calls_a_server_behind_the_gateway(behind: McpPlace):
+    client("claude")
+    installed(behind, "claude")
+    call = Speak(calls(("mcp__paddock__plain__say", {"text": "heard"})))
+    with WireServer() as server:
+        server.reply(call, Speak(says("done")))
+        ran = claude(behind, server)
+        assert ran.returncode == 0, (ran.stdout, ran.stderr)
+        (seen,) = results_of(server.requests[-1].body)
+    assert "heard" in json.dumps(seen["content"])
+    found = behind.entries("ho1m", "--call", "call_1")
+    assert [entry["event_type"] for entry in found] == ["TOOL_INTENT", "TOOL_RESULT"]
+
+
+@pytest.mark.needs("stage")
+def test_codex_calls_a_server_behind_the_gateway(behind: McpPlace):
+    client("codex")
+    installed(behind, "codex")
+    # Codex asks about whatever may change something; here the door decides.
+    leave = ["-c", 'mcp_servers.paddock.default_tools_approval_mode="approve"']
+    assert "heard" in codex_asks(behind, codex_call("plain__say", {"text": "heard"}), *leave)

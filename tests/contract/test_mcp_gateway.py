@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.support.gateways import table
+from tests.support.gateways import table, toml
 from tests.support.mcp_servers import ERAS, McpPlace, Person, make_place
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
@@ -62,6 +62,23 @@ def answer(message):
         open("/tmp/cancelled", "w")
     last = message
     before(message)
+"""
+LATER = """
+import json, sys
+def say(m): print(json.dumps(m), flush=True)
+TOOL={"name":"asks","description":"Ask.","inputSchema":{"type":"object"}}
+for line in sys.stdin:
+    m=json.loads(line); id=m.get("id"); p=m.get("params") or {}
+    if m.get("method")=="server/discover":
+        say({"jsonrpc":"2.0","id":id,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete","ttlMs":0,"cacheScope":"private"}})
+    elif m.get("method")=="tools/list":
+        say({"jsonrpc":"2.0","id":id,"result":{"tools":[TOOL],"resultType":"complete","ttlMs":0,"cacheScope":"private"}})
+    elif m.get("method")=="tools/call":
+        if p.get("inputResponses"):
+            say({"jsonrpc":"2.0","id":id,"result":{"content":[{"type":"text","text":json.dumps([p["inputResponses"],p["requestState"]])}],"resultType":"complete"}})
+        else:
+            say({"jsonrpc":"2.0","id":id,"result":{"resultType":"input_required","requestState":"s1","inputRequests":{"c":{"method":"elicitation/create","params":{"mode":"form","message":"which?","requestedSchema":{"type":"object","properties":{"colour":{"type":"string"}}}}}}}})
+    elif id is not None: say({"jsonrpc":"2.0","id":id,"error":{"code":-32601,"message":"x"}})
 """
 ALL = '[profiles.standard]\nallow = ["tool:*"]\n'
 
@@ -148,6 +165,24 @@ def test_a_server_asks_the_client_of_the_call_in_its_own_name(place: McpPlace):
 
     anyio.run(run)
     assert person.shown == ["The MCP server talks asks (not Paddock):\nWhich colour?\\u202e"]
+
+
+def test_a_server_of_the_later_era_asks_by_its_answer_whatever_era_the_client_speaks(
+    tmp_path: Path, era: str
+):
+    command = toml(["python3", "-c", LATER])
+    place = make_place(tmp_path, f"{ALL}\n[mcp.servers.later]\ncommand = {command}\n")
+    assert place.run("mcp", "review", "--yes").returncode == 0
+    person = Person(content={"colour": "red"})
+
+    async def run() -> None:
+        async with Client(place.stdio(), mode=era, elicitation_callback=person) as client:
+            said, state = json.loads(texts(await client.call_tool("later__asks", {})))
+            assert said == {"c": {"action": "accept", "content": {"colour": "red"}}}
+            assert state == "s1"
+
+    anyio.run(run)
+    assert person.shown == ["The MCP server later asks (not Paddock):\nwhich?"]
 
 
 @pytest.mark.parametrize(("approves", "answer"), [(True, "sampled"), (False, "null")])

@@ -1,11 +1,14 @@
 """Servers that work: their files, their caches, what is offered of them, what is on record."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from paddock.gateway.definitions import offered_name
+from paddock.providers.failures import CancelToken
+from paddock.runtime.prepared import Bounds
 from tests.support.gateways import gates, program, table
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
@@ -190,3 +193,29 @@ def test_the_command_line_adds_reviews_and_says_what_changed(tmp_path: Path):
     unknown = made.yard.cli("mcp", "review", "nobody")
     assert unknown.status == 2
     assert "policy names no MCP server 'nobody'" in unknown.err
+
+
+def test_a_runtime_that_is_closed_ends_servers_that_never_stop_talking(tmp_path: Path):
+    own = """
+    def act(arguments, id):
+        def talk():
+            while True:
+                say({"jsonrpc": "2.0", "method": "notifications/message",
+                     "params": {"level": "info", "data": "x"}})
+                time.sleep(0.01)
+        threading.Thread(target=talk, daemon=True).start()
+        return text("talks")
+    """
+    with gates(tmp_path / "y", table("talks", own)).opened("talks") as terminal:
+        assert terminal.call("talks__act").content == "talks"
+
+
+def test_a_call_that_leaves_while_its_server_starts_leaves_a_server_that_is_found(tmp_path: Path):
+    own = "time.sleep(2)"
+    made = gates(tmp_path / "y", table("late", own))
+    with made.opened("late") as terminal:
+        cancel = CancelToken()
+        threading.Timer(0.5, cancel.cancel).start()
+        left = terminal.runtime.call("late__say", {"text": "x"}, bounds=Bounds(cancel=cancel))
+        assert left.refusal.code == "call.cancelled"
+        assert terminal.call("late__say", text="here").content == "here"

@@ -39,8 +39,17 @@ profiles = st.fixed_dictionaries(
         "deny": st.lists(rules, max_size=2),
         "otherwise": otherwise,
         "rules": st.lists(
-            st.fixed_dictionaries(
-                {"action": rules, "outcome": words}, optional={"reason": st.just("because")}
+            st.one_of(
+                st.fixed_dictionaries(
+                    {"action": rules, "outcome": words}, optional={"reason": st.just("because")}
+                ),
+                st.fixed_dictionaries(
+                    {
+                        "action": st.sampled_from(["tool:mcp:call mcp__toy__*", "tool:mcp:*"]),
+                        "outcome": words,
+                        "when": st.sampled_from([{"a": {"max": 0}}, {"/a": {"in": [1, "x"]}}]),
+                    }
+                ),
             ),
             max_size=2,
         ),
@@ -105,7 +114,7 @@ calls = st.one_of(
     lines.map(lambda line: ("Bash", {"command": line})),
     st.sampled_from(
         [("Write", {"file_path": "docs/a.md"}), ("Read", {"file_path": "{root}/x.key"}),
-         ("mcp__toy__add", {"a": 1}), ("mcp__toy__Add", {}), ("Agent", {"prompt": "x"}),
+         ("mcp__toy__add", {"a": 1}), ("mcp__toy__Add", {}), ("mcp__toy__add", {"a": "x"}), ("Agent", {"prompt": "x"}),
          ("WebFetch", {"url": "x"}), ("Grep", {"pattern": "x"})]
     ),
 )  # fmt: skip

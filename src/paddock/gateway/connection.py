@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import mcp_types as types
 from mcp import Client
@@ -15,7 +15,7 @@ from mcp.client.context import ClientRequestContext
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from msgspec import Struct
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from paddock import limits
 from paddock.errors import PaddockError, SandboxUnavailableError, ToolFailedError
@@ -23,9 +23,6 @@ from paddock.gateway.definitions import DEFINITIONS_BYTES_MAX, Definition, show_
 from paddock.gateway.wire import ServerWire
 from paddock.policy.settings import McpServer
 from paddock.text.show import cut, quote
-
-T = TypeVar("T")
-Model = TypeVar("Model", bound=BaseModel)
 
 _PAGES_MAX: Final = 50
 _ROUNDS_MAX: Final = 10
@@ -38,10 +35,6 @@ _STEADY_S: Final = 60.0
 """A server that ended after so long is started again at once."""
 _SAID_CHARS_MAX: Final = 2_000
 
-_Call = types.CallToolResult | types.InputRequiredResult
-CALLED: Final[TypeAdapter[_Call]] = TypeAdapter(_Call)
-READ: Final[TypeAdapter[Any]] = TypeAdapter(types.ReadResourceResult | types.InputRequiredResult)
-PROMPTED: Final[TypeAdapter[Any]] = TypeAdapter(types.GetPromptResult | types.InputRequiredResult)
 _HINT: Final = "it may have done part of it: look before you call it again"
 
 
@@ -79,6 +72,8 @@ class LiveServer(Struct, eq=False):
     definitions: dict[str, Definition]
     is_stale: bool = True
     """Whether it has to be asked for its definitions before it is believed."""
+    version: str = ""
+    """What it is, and what was fetched to run it, as far as that can be told."""
 
     @property
     def said_version(self) -> str:
@@ -137,11 +132,11 @@ class ServerConnection:
                 client = await ready
         except (MCPError, ValidationError, RuntimeError, TimeoutError, ExceptionGroup) as error:
             why = wire.why or _said_by(error)
-            await self._stop(running, ends)
+            await self._stop(wire, running, ends)
             self._put_off(0.0)
             raise self._unavailable(f"it does not answer as a server: {why}") from error
         except BaseException:
-            await asyncio.shield(self._stop(running, ends))
+            await asyncio.shield(self._stop(wire, running, ends))
             raise
         self._live = LiveServer(client, wire, running, ends, began_s, {})
         return self._live
@@ -171,9 +166,11 @@ class ServerConnection:
     async def _end(self, live: LiveServer) -> None:
         self._live = None
         self._put_off(time.monotonic() - live.began_s)
-        await self._stop(live.running, live.ends)
+        await self._stop(live.wire, live.running, live.ends)
 
-    async def _stop(self, running: StartedServer, ends: asyncio.Event) -> None:
+    async def _stop(self, wire: ServerWire, running: StartedServer, ends: asyncio.Event) -> None:
+        # Who hears it may wait for room that nobody makes any more.
+        wire.why = wire.why or "it was ended"
         ends.set()
         task, self._task = self._task, None
         await asyncio.to_thread(running.end)
@@ -320,14 +317,14 @@ class ServerConnection:
     ) -> types.ElicitResult | types.ErrorData:
         if asker is None or not isinstance(params, types.ElicitRequestFormParams):
             return types.ElicitResult(action="decline")
-        return await _in_thread(lambda: asker.elicit(self.server.name, params))
+        return await asyncio.to_thread(asker.elicit, self.server.name, params)
 
     async def _sample(
         self, asker: CallOrigin | None, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         if asker is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
-        return await _in_thread(lambda: asker.sample(self.server.name, params))
+        return await asyncio.to_thread(asker.sample, self.server.name, params)
 
 
 _LISTS: Final = (
@@ -338,10 +335,6 @@ _LISTS: Final = (
 
 def _has(client: Client, kind: str) -> bool:
     return getattr(client.server_capabilities, f"{kind}s") is not None
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    return await asyncio.to_thread(work)
 
 
 def _progress_of(asker: CallOrigin) -> ProgressFnT:

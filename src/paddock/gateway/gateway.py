@@ -8,36 +8,79 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import mcp_types as types
+from msgspec import Struct
 from pydantic import TypeAdapter
 
 from paddock.errors import SandboxUnavailableError, UnknownToolError
 from paddock.gateway.confine import ServerSandbox
 from paddock.gateway.connection import (
-    CALLED,
-    PROMPTED,
-    READ,
     CallOrigin,
     LiveServer,
     ServerConnection,
 )
 from paddock.gateway.definitions import Definition, Pinned, reviewed
 from paddock.gateway.results import Keep, output_of
+from paddock.gateway.tools import AskedPlan
 from paddock.text.show import quote
 from paddock.tools.effects import changes_of, within_entry
 from paddock.tools.spec import Ports, RefusedPath, StoppedCallError, ToolOutput
-from paddock.values.calls import Json, LeftEffect
+from paddock.values.calls import LeftEffect
 
 T = TypeVar("T")
 
 ASKER: Final[ContextVar[CallOrigin | None]] = ContextVar("paddock_mcp_asker", default=None)
 """Who made the call that runs in this context, where a server may ask back."""
 _END_S: Final = 10.0
+
+
+class _Wanted(Struct, frozen=True):
+    request: type[Any]
+    params: type[Any]
+    named: str
+    result: TypeAdapter[Any]
+    kind: str = ""
+    """Of the definition that has to be as it was reviewed."""
+
+
+_WANTED: Final = {
+    "call": _Wanted(
+        types.CallToolRequest,
+        types.CallToolRequestParams,
+        "name",
+        TypeAdapter(types.CallToolResult | types.InputRequiredResult),
+        "tool",
+    ),
+    "read": _Wanted(
+        types.ReadResourceRequest,
+        types.ReadResourceRequestParams,
+        "uri",
+        TypeAdapter(types.ReadResourceResult | types.InputRequiredResult),
+    ),
+    "prompt": _Wanted(
+        types.GetPromptRequest,
+        types.GetPromptRequestParams,
+        "name",
+        TypeAdapter(types.GetPromptResult | types.InputRequiredResult),
+        "prompt",
+    ),
+}
+
+
+def _as_blocks(operation: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """Return a resource's contents, or a prompt's messages, as a tool's result has its own."""
+    if operation == "read":
+        return {"content": [{"type": "resource", "resource": each} for each in answer["contents"]]}
+    if operation == "prompt":
+        return {
+            "content": [{**each["content"], "role": each["role"]} for each in answer["messages"]]
+        }
+    return answer
 
 
 class McpGateway:
@@ -63,71 +106,41 @@ class McpGateway:
 
     # --- calls, each in a thread of its own ------------------------------------------------
 
-    def call(self, name: str, tool: str, arguments: Mapping[str, Json], ports: Ports) -> ToolOutput:
-        """Raises: SandboxUnavailableError, ToolFailedError, StoppedCallError."""
+    def ask(self, plan: AskedPlan, ports: Ports) -> ToolOutput:
+        """Raises: SandboxUnavailableError, UnknownToolError: nothing was done; ToolFailedError."""
+        wanted, origin = _WANTED[plan.operation], ASKER.get()
+        given: dict[str, Any] = {wanted.named: plan.name}
+        if plan.operation != "read":
+            given["arguments"] = dict(plan.arguments)
 
-        def request(more: dict[str, Any]) -> types.CallToolRequest:
-            params = types.CallToolRequestParams(name=tool, arguments=dict(arguments), **more)
-            return types.CallToolRequest(params=params)
-
-        answer = self._ask(name, ("tool", tool), request, CALLED, ports)
-        if answer.get("resultType") == "input_required":
-            said = f"[the MCP server {name} asks for more before it goes on]"
-            return self._with_changes(name, ToolOutput(said, {"input_required": answer}))
-        return self._with_changes(name, self._output(name, answer))
-
-    def read(self, name: str, uri: str, ports: Ports) -> ToolOutput:
-        def request(more: dict[str, Any]) -> types.ReadResourceRequest:
-            return types.ReadResourceRequest(
-                params=types.ReadResourceRequestParams(uri=uri, **more)
-            )
-
-        answer = self._ask(name, None, request, READ, ports)
-        blocks = [{"type": "resource", "resource": each} for each in answer["contents"]]
-        return self._output(name, {"content": blocks})
-
-    def prompt(
-        self, name: str, prompt: str, arguments: Mapping[str, Json], ports: Ports
-    ) -> ToolOutput:
-        def request(more: dict[str, Any]) -> types.GetPromptRequest:
-            params = types.GetPromptRequestParams(name=prompt, arguments=dict(arguments), **more)
-            return types.GetPromptRequest(params=params)
-
-        answer = self._ask(name, ("prompt", prompt), request, PROMPTED, ports)
-        blocks = [{**each["content"], "role": each["role"]} for each in answer["messages"]]
-        return self._output(name, {"content": blocks})
-
-    def _output(self, name: str, answer: dict[str, Any]) -> ToolOutput:
-        return output_of(answer, self._sandboxes[name].secrets(), self._keep)
-
-    def _ask(
-        self,
-        name: str,
-        definition: tuple[str, str] | None,
-        request: Callable[[dict[str, Any]], types.Request[Any, Any]],
-        result: TypeAdapter[Any],
-        ports: Ports,
-    ) -> dict[str, Any]:
-        asker = ASKER.get()
+        def request(more: dict[str, Any]) -> types.Request[Any, Any]:
+            return wanted.request(params=wanted.params(**given, **more))
 
         async def ask() -> Any:
-            connection = self._connection(name)
-            live = await connection.live()
-            self._require_reviewed(name, live, definition)
-            return await connection.ask(live, request, result, asker)
+            connection = self._connection(plan.server)
+            # Who leaves does not leave a server half started: the next call finds it.
+            live = await asyncio.shield(asyncio.ensure_future(connection.live()))
+            self._require_reviewed(plan.server, live, wanted.kind, plan.name)
+            return await connection.ask(live, request, wanted.result, origin)
 
         future = self._submit(ask())
         forget = ports.cancel.on_cancel(partial(_cancel, future))
         try:
-            answer = future.result()
+            found = future.result()
         except concurrent.futures.CancelledError:
             raise StoppedCallError(LeftEffect.UNKNOWN) from None
         finally:
             forget()
-        return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+        answer = found.model_dump(by_alias=True, mode="json", exclude_none=True)
+        if isinstance(found, types.InputRequiredResult):
+            said = f"[the MCP server {plan.server} asks for more before it goes on]"
+            return self._with_changes(plan.server, ToolOutput(said, {"input_required": answer}))
+        secrets = self._sandboxes[plan.server].secrets()
+        output = output_of(_as_blocks(plan.operation, answer), secrets, self._keep)
+        return self._with_changes(plan.server, output)
 
     def _require_reviewed(
-        self, name: str, live: LiveServer, wanted: tuple[str, str] | None
+        self, name: str, live: LiveServer, kind: str = "", what: str = ""
     ) -> None:
         """Threat: what was described when somebody looked is something else by now."""
         pinned = self._pins.get(name)
@@ -135,18 +148,19 @@ class McpGateway:
         if pinned is None or pinned.version != version:
             before = "nothing" if pinned is None else quote(pinned.version)
             raise _unreviewed(name, f"it is {quote(version)} now, and {before} was reviewed")
-        if wanted is None:
+        if not kind:
             return
-        kind, tool = wanted
-        now = live.definitions.get(f"{kind} {tool}")
+        now = live.definitions.get(f"{kind} {what}")
         if now is None:
-            raise _unreviewed(name, f"it has no {kind} {quote(tool)} any more")
-        if now != pinned.find(kind, tool):
-            raise _unreviewed(name, f"it describes {quote(tool)} in other words now")
+            raise _unreviewed(name, f"it has no {kind} {quote(what)} any more")
+        if now != pinned.find(kind, what):
+            raise _unreviewed(name, f"it describes {quote(what)} in other words now")
 
     def version(self, name: str, live: LiveServer) -> str:
-        fetched = self._sandboxes[name].version()
-        return "; ".join(filter(None, (live.said_version, fetched)))
+        if not live.version:
+            fetched = self._sandboxes[name].version()
+            live.version = "; ".join(filter(None, (live.said_version, fetched))) or "unknown"
+        return live.version
 
     def _with_changes(self, name: str, output: ToolOutput) -> ToolOutput:
         outcome = self._sandboxes[name].bring_in()
@@ -196,7 +210,7 @@ class McpGateway:
         async def pages() -> list[dict[str, Any]]:
             connection = self._connection(name)
             live = await connection.live()
-            self._require_reviewed(name, live, None)
+            self._require_reviewed(name, live)
             has_any = live.client.server_capabilities.resources is not None
             return await connection.pages(live, request, result, member) if has_any else []
 

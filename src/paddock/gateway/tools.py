@@ -1,8 +1,9 @@
 """A server's tools, resources and prompts as tools of an agent: judged and recorded like any."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from msgspec import Struct
 
@@ -36,40 +37,53 @@ class _Passed(ArgumentType):
 
 
 class AskedPlan(Struct, frozen=True):
+    operation: Literal["call", "read", "prompt"]
     server: str
     name: str
+    """Of a tool or a prompt; of a resource its URI."""
     arguments: Mapping[str, Json]
     actions: tuple[Action, ...]
 
 
-class _Call:
-    def __init__(self, gateway: Opened, server: str, tool: str) -> None:
-        self._gateway, self._server, self._tool = gateway, server, tool
+def _plan(
+    operation: Literal["call", "read", "prompt"],
+    server: str,
+    name: str,
+    arguments: Mapping[str, Json],
+) -> AskedPlan:
+    said = json.dumps(dict(arguments), ensure_ascii=False)
+    action = Action("mcp", operation, f"{server}/{name}", said)
+    return AskedPlan(operation, server, name, arguments, (action,))
 
-    def resolve(self, arguments: Mapping[str, Json], ports: Ports) -> AskedPlan:
+
+class _Asking:
+    def __init__(self, gateway: Opened, plan_of: Callable[[Any], AskedPlan]) -> None:
+        self._gateway, self._plan_of = gateway, plan_of
+
+    def resolve(self, arguments: Any, ports: Ports) -> AskedPlan:
+        """Raises: InvalidArgumentsError: there is no such server."""
         del ports
-        said = json.dumps(dict(arguments), ensure_ascii=False)
-        action = Action("mcp", "call", f"{self._server}/{self._tool}", said)
-        return AskedPlan(self._server, self._tool, arguments, (action,))
+        return self._plan_of(arguments)
 
     def run(self, plan: AskedPlan, ports: Ports) -> ToolOutput:
         """Raises: SandboxUnavailableError: nothing was done; ToolFailedError; StoppedCallError."""
-        return self._gateway().call(plan.server, plan.name, plan.arguments, ports)
+        return self._gateway().ask(plan, ports)
 
 
-def _server_tool(gateway: Opened, server: str, definition: Definition) -> Tool[Any]:
+def _server_tool(gateway: Opened, server: McpServer, definition: Definition) -> Tool[Any]:
     said = definition.said
     spec = ToolSpec(
-        name=offered_name(server, definition.name),
+        name=offered_name(server.name, definition.name),
         title=str(show_values(said.get("title") or definition.name)),
-        description=f"[{server}] {definition.description}",
+        description=f"[{server.name}] {definition.description}",
         toolset=TOOLSET,
         arguments=_Passed,
         effects=EFFECTS,
         output_schema=_OUTPUT,
+        recording=server,
         passed=cast("dict[str, Json]", show_values(said.get("inputSchema") or {})),
     )
-    return Tool(spec, _Call(gateway, server, definition.name))
+    return Tool(spec, _Asking(gateway, partial(_plan, "call", server.name, definition.name)))
 
 
 class ReadArguments(ArgumentType):
@@ -83,35 +97,25 @@ class PromptArguments(ArgumentType):
     arguments: dict[str, str] | None = text_map("What the prompt takes, each a text.")
 
 
-class _Read:
-    def __init__(self, gateway: Opened, names: Sequence[str]) -> None:
-        self._gateway, self._names = gateway, names
+def _of_servers(gateway: Opened, names: Sequence[str]) -> Iterator[Tool[Any]]:
+    """Yield the tools that read a resource, and get a prompt, of any server that was reviewed."""
 
-    def resolve(self, arguments: ReadArguments, ports: Ports) -> AskedPlan:
-        """Raises: InvalidArgumentsError: there is no such server."""
-        del ports
-        _require_server(self._names, arguments.server)
-        action = Action("mcp", "read", f"{arguments.server}/{arguments.uri}")
-        return AskedPlan(arguments.server, arguments.uri, {}, (action,))
+    def read(given: ReadArguments) -> AskedPlan:
+        _require_server(names, given.server)
+        return _plan("read", given.server, given.uri, {})
 
-    def run(self, plan: AskedPlan, ports: Ports) -> ToolOutput:
-        return self._gateway().read(plan.server, plan.name, ports)
+    def prompt(given: PromptArguments) -> AskedPlan:
+        _require_server(names, given.server)
+        return _plan("prompt", given.server, given.name, given.arguments or {})
 
-
-class _Prompt:
-    def __init__(self, gateway: Opened, names: Sequence[str]) -> None:
-        self._gateway, self._names = gateway, names
-
-    def resolve(self, arguments: PromptArguments, ports: Ports) -> AskedPlan:
-        """Raises: InvalidArgumentsError: there is no such server."""
-        del ports
-        _require_server(self._names, arguments.server)
-        said = json.dumps(arguments.arguments or {}, ensure_ascii=False)
-        action = Action("mcp", "prompt", f"{arguments.server}/{arguments.name}", said)
-        return AskedPlan(arguments.server, arguments.name, arguments.arguments or {}, (action,))
-
-    def run(self, plan: AskedPlan, ports: Ports) -> ToolOutput:
-        return self._gateway().prompt(plan.server, plan.name, plan.arguments, ports)
+    rows: tuple[tuple[str, str, type[Any], Callable[[Any], AskedPlan]], ...] = (
+        ("mcp_read", "Read a resource", ReadArguments, read),
+        ("mcp_prompt", "Get a prompt", PromptArguments, prompt),
+    )
+    for name, title, arguments, plan_of in rows:
+        said = f"{title} of an MCP server behind the gateway."
+        spec = ToolSpec(name, title, said, TOOLSET, arguments, EFFECTS, _OUTPUT)
+        yield Tool(spec, _Asking(gateway, plan_of))
 
 
 def _require_server(names: Sequence[str], name: str) -> None:
@@ -121,32 +125,6 @@ def _require_server(names: Sequence[str], name: str) -> None:
             where="server",
             hint=f"there are: {', '.join(names) or 'none'}",
         )
-
-
-def _read_tool(gateway: Opened, names: Sequence[str]) -> Tool[ReadArguments]:
-    spec = ToolSpec(
-        name="mcp_read",
-        title="Read a resource",
-        description="Read a resource of an MCP server behind the gateway.",
-        toolset=TOOLSET,
-        arguments=ReadArguments,
-        effects=Effects(reads_only=False, is_open_world=True),
-        output_schema=_OUTPUT,
-    )
-    return Tool(spec, _Read(gateway, names))
-
-
-def _prompt_tool(gateway: Opened, names: Sequence[str]) -> Tool[PromptArguments]:
-    spec = ToolSpec(
-        name="mcp_prompt",
-        title="Get a prompt",
-        description="Get a prompt of an MCP server behind the gateway, filled in.",
-        toolset=TOOLSET,
-        arguments=PromptArguments,
-        effects=Effects(reads_only=False, is_open_world=True),
-        output_schema=_OUTPUT,
-    )
-    return Tool(spec, _Prompt(gateway, names))
 
 
 def offered_tools(
@@ -163,7 +141,7 @@ def offered_tools(
     for server in (each for each in servers if each.name in names):
         for each in pins[server.name].of("tool"):
             if offers(server, each.name):
-                tool = _server_tool(gateway, server.name, each)
+                tool = _server_tool(gateway, server, each)
                 found.setdefault(tool.name, tool)
-    tools = (*found.values(), _read_tool(gateway, names), _prompt_tool(gateway, names))
+    tools = (*found.values(), *_of_servers(gateway, names))
     return [each for each in tools if not is_taken(each.name)]

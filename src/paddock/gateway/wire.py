@@ -8,8 +8,10 @@ Threat: a server is anybody's program. What it sends is endless, malformed, or f
 """
 
 import asyncio
+import contextlib
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final, Literal, NoReturn, Self
 
 import anyio
@@ -95,7 +97,7 @@ class ServerWire:
         """Say that the process is gone."""
         said = self._complained.decode("utf-8", "replace").strip()
         self.why = self.why or f"it has ended{f', having said: {said}' if said else ''}"
-        self._loop.call_soon_threadsafe(self._put.close)
+        self._in_loop(self._put.close)
 
     def _take(self, line: bytes) -> None:
         if len(line) > MESSAGE_BYTES_MAX:
@@ -115,7 +117,12 @@ class ServerWire:
         while not self._room.acquire(timeout=1.0):
             if self.why:
                 self._end(self.why)
-        self._loop.call_soon_threadsafe(self._post, SessionMessage(message))
+        self._in_loop(self._post, SessionMessage(message))
+
+    def _in_loop(self, act: Callable[..., None], *given: object) -> None:
+        # With the gateway the loop is gone, and who would hear it.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(act, *given)
 
     def _post(self, message: SessionMessage) -> None:
         try:

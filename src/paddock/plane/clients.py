@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from paddock.errors import ConfigError, HostError
 from paddock.pattern import lazy_pattern
 from paddock.plane.environment import Environment, real_path
+from paddock.plane.json_files import parse_file
 from paddock.storage import atomic
 from paddock.text.show import quote
+from paddock.values.calls import Json
 
 CLIENT_FILE_BYTES_MAX: Final = 16_000_000
 _SHARED_MODE: Final = 0o644
@@ -135,6 +137,81 @@ class ClientHome(Struct, frozen=True):
 CLAUDE: Final = ClientHome(".claude", "CLAUDE_CONFIG_DIR")
 CODEX: Final = ClientHome(".codex", "CODEX_HOME")
 HOMES: Final = (CLAUDE, CODEX)
+
+
+# The MCP servers that a client starts.
+
+Client = Literal["claude", "codex"]
+ClientScope = Literal["project", "user"]
+OWN_SERVER: Final = "paddock"
+_OF_SERVERS: Final = {".json": "mcpServers", ".toml": "mcp_servers"}
+_SETS_NOTHING: Final = frozenset({"type", "command", "args"})
+_WATCHED_BYTES_MAX: Final = 1_000_000
+"""Of a project's file: the hook's image follows none that is much larger."""
+_OF_CODEX: Final = frozenset({"required", "enabled", "tool_timeout_sec", "startup_timeout_sec"})
+
+
+def servers_file(
+    client: str, scope: ClientScope, root: Path, home: Path, variables: Mapping[str, str]
+) -> Path:
+    if client == "claude":
+        if scope == "project":
+            return root / ".mcp.json"
+        return Path(variables.get(CLAUDE.variable) or home) / ".claude.json"
+    if scope == "project":
+        return root / CODEX.folder / "config.toml"
+    return Path(CODEX.of_user(str(home), variables)) / "config.toml"
+
+
+def read_servers(found: ClientFile) -> dict[str, Json]:
+    """Return the servers of a client's file by name. Raises: ConfigError."""
+    if not found.content:
+        return {}
+    name = _OF_SERVERS[found.path.suffix]
+    if found.path.suffix == ".json":
+        values = parse_file(found.content, str(found.path)).members
+    else:
+        import tomllib  # noqa: PLC0415 - of one client alone
+
+        try:
+            values = tomllib.loads(found.text)
+        except ValueError as error:
+            said = f"the file is not TOML: {error}"
+            raise ConfigError(said, where=str(found.path)) from None
+    servers = values.get(name, {})
+    if not isinstance(servers, dict):
+        raise ConfigError(f"{quote(name)} holds no servers by name", where=str(found.path))
+    return cast("dict[str, Json]", servers)
+
+
+def find_served(
+    client: str, scope: ClientScope, root: Path, home: Path, variables: Mapping[str, str]
+) -> bool | None:
+    """Return whether what a client starts as `paddock` is our server; None: it names none there."""
+    file = servers_file(client, scope, root, home, variables)
+    try:
+        found = read_client_file(file, follows=scope == "user")
+        if scope == "project" and len(found.content or b"") > _WATCHED_BYTES_MAX:
+            return False
+        entry = read_servers(found).get(OWN_SERVER)
+    except (ConfigError, HostError):
+        return False
+    return None if entry is None else _starts_ours(entry, scope)
+
+
+def _starts_ours(entry: Json, scope: ClientScope) -> bool:
+    """Threat: a clone's entry by our name starts `./paddock`, in a `PATH` or a plane of its own."""
+    if not isinstance(entry, dict):
+        return False
+    rows = cast("dict[str, Json]", entry)
+    command, given = rows.get("command"), rows.get("args")
+    words = cast("list[Json]", given) if isinstance(given, list) else []
+    if not isinstance(command, str) or words[:1] != ["mcp"]:
+        return False
+    if scope == "user":
+        return Path(command).name == OWN_SERVER and "env" not in rows
+    is_plain = len(words) == 1 or (len(words) == 3 and words[1] == "--agent")
+    return command == OWN_SERVER and is_plain and rows.keys() <= _SETS_NOTHING | _OF_CODEX
 
 
 # The processes of clients that have the hook, and whether this one descends from one.

@@ -14,6 +14,7 @@ from msgspec.structs import fields
 
 from paddock.plane.trust import PolicyFile
 from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
+from paddock.policy.mcp_servers import describe_server
 from paddock.policy.pathset import Comparison, PathList, PathPattern
 from paddock.policy.places import Place
 from paddock.policy.presets import LOCKED, built_in_paths, presets
@@ -73,6 +74,7 @@ def list_grants(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant
         ),
         *_shell_grants("[shell]", document.settings.shell, held.settings.shell),
         *_setting_grants(document.settings, held.settings),
+        *_server_grants(document, held.settings),
     )
 
 
@@ -196,10 +198,13 @@ def _profile_grants(profile: Profile, held: _Held, shell: ShellSettings) -> Iter
 
 def _no_longer(name: str, profile: Profile, before: Profile) -> Iterator[Grant]:
     """Refusals and questions of the profile that this one replaces, and does not repeat."""
-    kept = {(rule.pattern.text, rule.outcome) for rule in profile.rules}
     for rule in before.rules:
+        # Threat: said again with a condition, it holds for less.
         repeated = any(
-            (rule.pattern.text, outcome) in kept for outcome in Outcome if outcome >= rule.outcome
+            each.pattern.text == rule.pattern.text
+            and each.outcome >= rule.outcome
+            and each.when in (None, rule.when)
+            for each in profile.rules
         )
         if rule.outcome is not Outcome.ALLOW and not repeated:
             yield Grant(f"{name} no longer {_VERBS[rule.outcome]} {show_name(rule.pattern.text)}")
@@ -250,6 +255,8 @@ def _rule_grant(name: str, rule: Rule) -> Grant:
         text += f", for commands like {', '.join(map(show_name, rule.commands))}"
     if rule.addresses:
         text += f", also where that leads to {', '.join(map(show_name, rule.addresses))}"
+    if rule.when is not None:
+        text += f", {show_name(rule.when.said)}"
     return Grant(text, _where(rule.place))
 
 
@@ -314,6 +321,15 @@ def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
         yield Grant(f"[mcp] {settings.mcp.calls_max} calls run at once")
     if settings.ledger.keep_model_contents and not held.ledger.keep_model_contents:
         yield Grant("[ledger] what models say and hear is kept")
+
+
+def _server_grants(document: PolicyDocument, held: Settings) -> Iterator[Grant]:
+    # Threat: a clone's server runs what it likes, and is told what an agent is working on.
+    for server in document.settings.mcp.servers:
+        if server not in held.mcp.servers:
+            place = document.document.place(("mcp", "servers", server.name))
+            text = f"the MCP server {server.name} {describe_server(server)}"
+            yield Grant(show_name(text), _where(place))
 
 
 def _hook_grants(hook: HookSettings, held: HookSettings) -> Iterator[Grant]:
@@ -389,7 +405,7 @@ def _usual_answer(before: Profile, head: HeadPattern, kept: tuple[Otherwise, ...
     """
     if any(rule.outcome is not Outcome.ALLOW for rule in before.rules):
         return Outcome.DENY
-    allowed = (rule.pattern.head for rule in before.rules if not rule.pattern.has_target)
+    allowed = (rule.pattern.head for rule in before.rules if rule.is_for_every_call)
     if any(_covers(each, head) for each in allowed):
         return Outcome.ALLOW
     if not any(_covers(entry.head, head) for entry in before.otherwise):
@@ -423,8 +439,9 @@ def _meets(one: HeadPattern, other: HeadPattern) -> bool:
 
 def _repeats(profile: Profile, replaced: Profile) -> bool:
     """Whether it says every rule again and ends alike: then what it does not name is as it was."""
-    rules = {(rule.pattern.text, rule.outcome) for rule in profile.rules}
-    is_whole = all((rule.pattern.text, rule.outcome) in rules for rule in replaced.rules)
+    rules = {(rule.pattern.text, rule.outcome, rule.when) for rule in profile.rules}
+    wanted = ((rule.pattern.text, rule.outcome, rule.when) for rule in replaced.rules)
+    is_whole = all(each in rules for each in wanted)
     return is_whole and _ends(profile) == _ends(replaced)
 
 

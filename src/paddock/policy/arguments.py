@@ -14,7 +14,7 @@ take for two places (`a/../b`, `%2e`, a backslash) is none.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf, isfinite
 from typing import Final, Literal, cast
 
@@ -107,6 +107,31 @@ def parse_pointer(text: str) -> Way:
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/"))
 
 
+REDACTED: Final = {"redacted": True}
+
+
+def redact(value: Json, pointers: Sequence[str]) -> Json:
+    """Return arguments without what the pointers lead to; of an array, in each element."""
+    return _redact(value, [parse_pointer(each) for each in pointers])
+
+
+def _redact(value: Json, ways: Sequence[Way]) -> Json:
+    if () in ways:
+        return dict(REDACTED)
+    if ways and isinstance(value, dict):
+        members = cast("dict[str, Json]", value).items()
+        return {
+            name: _redact(each, [way[1:] for way in ways if way[0] == name])
+            for name, each in members
+        }
+    if ways and isinstance(value, list):
+        return [
+            _redact(each, [*ways, *(way[1:] for way in ways if way[0] == str(number))])
+            for number, each in enumerate(cast("list[Json]", value))
+        ]
+    return value
+
+
 def read_when(table: Table, category: str, outcome: Outcome) -> When:
     """Read `when` and `only` of a rule for actions of `category`."""
     conditions = table.table("when")
@@ -159,7 +184,7 @@ def _read_condition(name: str, way: Way, entry: Table) -> Condition:
             raise PatternError(f"in of {entry.title} is no list of values", hint)
         return Condition(name, way, "in", among)
     low, high = (entry.raw(each) if each in given else bound for each, bound in _BOUNDS)
-    if any(kind_of(each) != "number" for each in (low, high) if each not in (-inf, inf)):
+    if any(kind_of(entry.raw(each)) != "number" for each in given):
         raise PatternError(f"min and max of {entry.title} are finite numbers", "as max = 100")
     if low > high:
         said = f"{entry.title} can match nothing: min is more than max"

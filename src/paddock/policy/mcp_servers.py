@@ -33,11 +33,14 @@ def offers(server: McpServer, tool: str) -> bool:
 def describe_server(server: McpServer) -> str:
     """Return all that it is given, for a person who is asked about it."""
     what = f"runs {shlex.join(server.command)}"
+    kept = [f"{each} of arguments is not recorded" for each in server.redact]
+    if server.record == "digest":
+        kept = ["of arguments a digest is recorded"]
     if server.url:
-        return f"is reached at {server.url}"
+        return "; ".join((f"is reached at {server.url}", *kept))
     network = f"reaches {', '.join(server.network) or 'nothing'}"
     variables = (f"has {name}={value}" for name, value in server.env)
-    return "; ".join((what, network, *variables, _SEES[server.files]))
+    return "; ".join((what, network, *variables, _SEES[server.files], *kept))
 
 
 def _parts(pattern: str) -> tuple[str, ...]:
@@ -123,8 +126,11 @@ def _read_network(entry: Table) -> Iterator[str]:
 
 
 def _read_pointers(entry: Table) -> Iterator[str]:
+    from paddock.policy.arguments import parse_pointer  # noqa: PLC0415 - as above
+
     for text in entry.texts("redact") or ():
-        if not text.text.startswith("/"):
-            said = f"redact in {entry.title} holds {quote_toml(text.text)}, no JSON pointer"
-            entry.report.add_at(text.place, PatternError(said, 'write it as "/token"'))
+        try:
+            parse_pointer(text.text)
+        except PatternError as problem:
+            entry.report.add_at(text.place, problem)
         yield text.text

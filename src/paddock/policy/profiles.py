@@ -217,11 +217,9 @@ def strictness(finding: Finding) -> tuple[int, int]:
 
 
 def _is_for_all(rule: Rule) -> bool:
-    if rule.when is not None:
-        return False
     if rule.pattern.path is not None:
         return rule.pattern.path.glob.covers_root
-    return not rule.pattern.has_target or (rule.command is not None and rule.command.is_any)
+    return rule.is_for_every_call or (rule.command is not None and rule.command.is_any)
 
 
 def _is_named(matched: tuple[Rule, ...], command: "SimpleCommand | None") -> bool:

@@ -356,6 +356,11 @@ class Rule(Struct, frozen=True, dict=True):
         return (*wanted, *((each, False) for each in self.not_match))
 
     @property
+    def is_for_every_call(self) -> bool:
+        """Whether it holds for all that its head names."""
+        return not self.pattern.has_target and self.when is None
+
+    @property
     def extras(self) -> tuple[str, ...]:
         network = () if self.network is None else (self.network,)
         when = () if self.when is None else (self.when.said,)

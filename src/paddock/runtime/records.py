@@ -16,6 +16,7 @@ from paddock.errors import ApprovalRefusedError, CallCancelledError
 from paddock.limits import effects_listed_max
 from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
+from paddock.text.json import canonical_json
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.spec import Change, Tool, ToolOutput
@@ -48,6 +49,7 @@ from paddock.values.entries import (
 )
 
 if TYPE_CHECKING:
+    from paddock.policy.settings import McpServer
     from paddock.runtime.parked import Parked
     from paddock.storage.history import BlobStore
     from paddock.storage.notes import CallMark
@@ -59,6 +61,8 @@ _NAME_DIGITS: Final = 16
 """So much of a cut name's digest tells it from another."""
 _ARGUMENTS_KEPT_MAX: Final = 100
 """So many arguments are kept, so that no call is too large for its entry; the rest is counted."""
+_WHOLE_BYTES_MAX: Final = 65_536
+"""Of arguments that policy keeps whole; what is more is kept as a digest."""
 _SHARED_KEPT_MAX: Final = 256
 _SALT_BYTES: Final = 16
 _UNDECLARED: Final[Mapping[str, Argument]] = {}
@@ -373,6 +377,8 @@ def kept_arguments(
     half a surrogate pair) becomes what `contents` lets stand in for it; so does any nested value,
     as its JSON text, and the value of an unknown name. Raises: as `Contents.stand_in`.
     """
+    if tool is not None and tool.spec.recording is not None:
+        return _kept_as_policy_says(given, tool.spec.recording, contents)
     declared: Mapping[str, Argument] = _UNDECLARED if tool is None else tool.binder.declared
     kept: dict[str, Json] = {}
     members = given.items()
@@ -394,6 +400,23 @@ def kept_arguments(
     if len(given) > _ARGUMENTS_KEPT_MAX:
         kept["…"] = f"{len(given) - _ARGUMENTS_KEPT_MAX} more arguments"
     return kept
+
+
+def _kept_as_policy_says(
+    given: Mapping[str, Json], server: "McpServer", contents: Contents
+) -> dict[str, Json]:
+    from paddock.ledger.format.line import encode_members  # noqa: PLC0415 - of few tools
+    from paddock.policy.arguments import redact  # noqa: PLC0415 - as above
+
+    kept = redact(dict(given), server.redact)
+    text = canonical_json(kept)
+    try:
+        encode_members({"metadata": {"arguments": kept}})
+        is_whole = server.record == "whole" and len(text.encode()) <= _WHOLE_BYTES_MAX
+    except ValueError:
+        is_whole = False
+    # Threat: what is redacted stands in the history, under the digest of the rest.
+    return kept if is_whole else {"…": contents.stand_in(text.encode("utf-8", "surrogatepass"))}
 
 
 def kept_name(name: str) -> str:

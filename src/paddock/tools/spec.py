@@ -17,7 +17,7 @@ from typing import (
 from msgspec import Struct, field
 
 from paddock.errors import CallCancelledError, FileChangedError
-from paddock.policy.settings import LoweredLimits
+from paddock.policy.settings import LoweredLimits, McpServer
 from paddock.text.show import quote
 from paddock.tools.arguments import Binder, PassedArguments
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect
@@ -254,6 +254,8 @@ class ToolSpec(Struct, Generic[A], frozen=True):
     output_schema: Mapping[str, Json] = field(default_factory=dict[str, Json])
     failure_details: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Fields of the tool's own that an error result carries too."""
+    recording: McpServer | None = None
+    """Of a tool of somebody else's server: who says how the ledger keeps its arguments."""
     passed: Mapping[str, Json] | None = None
     """Of a tool that another program has: the schema that it gives itself. Nothing is bound."""
 

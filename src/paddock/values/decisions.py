@@ -231,6 +231,11 @@ class Action(NamedTuple):
         """Whether the target is a command line."""
         return self.category == "shell" and self.operation == "run"
 
+    @property
+    def told(self) -> str:
+        """As people type it, with what it is given."""
+        return f"{self} {self.arguments}" if self.arguments else str(self)
+
     def __str__(self) -> str:
         head = f"tool:{self.category}:{self.operation}"
         return f"{head} {self.target}" if self.target else head

@@ -656,3 +656,49 @@ def test_a_network_that_rules_open_is_more_than_a_loopback():
 
     assert under(loopback, ruled) == ["[shell] network is 'policy'"]
     assert under(ruled, loopback) == []
+
+
+def test_a_server_of_a_project_is_shown_whole_and_what_changed_of_it_again():
+    own = '[mcp.servers.issues]\ncommand = ["npx", "-y", "x\\u001b[2K"]\nnetwork = ["a.example"]\n'
+    text = f'{own}env = {{ T = "credential:t" }}\nfiles = "write"\nredact = ["/key"]\n'
+    shown = [
+        (
+            "the MCP server issues runs npx -y 'x\\x1b[2K'; reaches a.example; has T=credential:t; "
+            "reads and writes the workspace; /key of arguments is not recorded (line 1)"
+        )
+    ]
+    assert grants(text) == shown
+
+    user = PolicyFile(Path("/u/config.toml"), text.encode(), trusted=True)
+    assert list_grants(policy(text), user) == ()
+    changed = text.replace('"a.example"', '"b.example"')
+    assert ["reaches b.example" in str(each) for each in list_grants(policy(changed), user)] == [
+        True
+    ]
+    assert grants('[mcp.servers.far]\nurl = "https://a.example/mcp"\n') == [
+        "the MCP server far is reached at https://a.example/mcp (line 1)"
+    ]
+
+
+CONDITION = 'when = { "/a" = { max = 1 } }\n'
+
+
+def test_what_was_denied_and_is_denied_only_on_a_condition_is_told():
+    rule = '[[profiles.mine.rules]]\naction = "tool:mcp:*"\noutcome = "deny"\n'
+    user = PolicyFile(Path("/u/config.toml"), rule.encode(), trusted=True)
+
+    assert [str(each) for each in list_grants(policy(rule + CONDITION), user)] == [
+        "profile mine no longer denies tool:mcp:*"
+    ]
+    assert list_grants(policy(rule), user) == ()
+
+
+def test_an_allow_with_a_condition_is_shown_with_it_and_is_no_allow_of_all():
+    rule = '[[profiles.mine.rules]]\naction = "tool:mcp:*"\noutcome = "allow"\n'
+    said = 'profile mine allows tool:mcp:*, when = { "/a" = { max = 1 } } (line 2)'
+    assert grants(rule + CONDITION) == [said]
+
+    user = PolicyFile(Path("/u/config.toml"), (rule + CONDITION).encode(), trusted=True)
+    assert [str(each) for each in list_grants(policy(rule), user)] == [
+        "profile mine allows tool:mcp:* (line 2)"
+    ]

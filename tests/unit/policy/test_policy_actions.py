@@ -101,8 +101,8 @@ def test_the_target_is_of_the_kind_of_its_category(text: str, kind: TargetKind |
         (
             "tool:mcp:call github",
             (
-                "its target is SERVER/TOOL, as in tool:mcp:call issues/*, or of a client's own server"
-                " mcp__server__*"
+                "its target is SERVER/TOOL, as in tool:mcp:call issues/*, or of a client's own"
+                " server mcp__server__*"
             ),
         ),
         ("tool:mcp:read mcp__a__b", "its target is SERVER/URI, as in tool:mcp:read issues/*"),

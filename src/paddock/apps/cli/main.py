@@ -94,7 +94,7 @@ COMMANDS: Final = {
     "mcp": Listed(
         "serve an agent's tools to MCP clients",
         "mcp.command",
-        ("install", "uninstall", "token", "add", "review"),
+        ("install", "uninstall", "import", "export", "token", "add", "review"),
     ),
     "web": Listed("open the console in the browser", "web.command", ("token",)),
     "hook": Listed(

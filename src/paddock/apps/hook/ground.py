@@ -9,6 +9,7 @@ from pathlib import Path
 from paddock.apps.hook.confinement import why_client_cannot, why_host_cannot
 from paddock.apps.hook.lean.asked import Asked, start_of
 from paddock.apps.hook.lean.engine import Ground
+from paddock.apps.hook.lean.judging import SERVED
 from paddock.apps.hook.lean.places import relative
 from paddock.apps.hook.policy_engine import PolicyEngine, hook_tables
 from paddock.assembly.agents import note_agents
@@ -20,7 +21,7 @@ from paddock.assembly.project import (
     default_chain,
     planned_default_chain,
 )
-from paddock.plane.clients import CLAUDE, CODEX
+from paddock.plane.clients import CLAUDE, CODEX, find_served
 from paddock.plane.environment import Environment, read_environment, real_path
 from paddock.policy.decide import judge_for, shell_for
 from paddock.policy.presets import LOCKED
@@ -52,6 +53,10 @@ def find_ground(
     tables = make_tables(
         project, asked.client, variables, chains, is_held=not why and not is_unnamed
     )
+    if tables["served"] is None:
+        served = partial(find_served, asked.client, "user", project.root.path)
+        is_about = asked.tool.startswith(SERVED)
+        tables["served"] = is_about and served(project.environment.home, variables) is True
     engine = partial(PolicyEngine, project.policy, chain)
     ground = HookGround(tables, asked, start, today, engine)
     ground.project, ground.start, ground.why_read = project, start, why
@@ -92,6 +97,7 @@ def make_tables(
         "profiles": tuple(profiles),
         "agents": agents,
         "holding": holding,
+        "served": find_served(client, "project", project.root.path, environment.home, variables),
         "warned": str(project.layout.ho2 / "scratch" / "hook-warnings"),
     }
 

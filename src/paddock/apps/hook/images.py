@@ -134,6 +134,7 @@ def _looked(ground: HookGround) -> list[Json] | None:
     contents = [str(project.root.path / name) for name in ("paddock.toml", "paddock.json")]
     contents += [str(layout.record), str(layout.agent_file("main"))]
     contents.append(str(packages_path(project.root, environment)))
+    contents += [str(project.root.path / name) for name in (".mcp.json", ".codex/config.toml")]
     if files.project is not None:
         contents.append(str(trust_record_path(files.project.path, environment)))
     # What confines commands: this boot, what was found out in it, the client's own sandbox.

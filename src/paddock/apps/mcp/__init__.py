@@ -4,6 +4,7 @@
     stdio, http        one client by streams, from bytes to messages; many by HTTP, with a token
     asking             a client's person is asked
     behind, review     other people's servers: what a client has of them; looked at before
+    move               a client's servers to behind the gateway, and back
     command, install   `paddock mcp`; a client's own configuration
 
 Both protocol eras are served, the handshake of 2025 and the stateless requests of 2026.

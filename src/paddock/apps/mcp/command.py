@@ -1,6 +1,7 @@
 """`paddock mcp`. Nothing of the SDK is loaded before a server starts."""
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -18,12 +19,12 @@ from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
-from paddock.plane.clients import ClientFileEdit
+from paddock.plane.clients import ClientFileEdit, ClientScope, servers_file
 from paddock.plane.tokens import make_token, token_path
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
 
 if TYPE_CHECKING:
-    from paddock.apps.mcp.install import Scope
+    from paddock.apps.mcp.move import Moving
     from paddock.apps.mcp.served import Agents
 
 _UNCHANGED: Final = "nothing was changed"
@@ -64,7 +65,7 @@ def _serve_http(agents: "Agents", options: Options, console: Console) -> None:
 
 
 def _install(options: Options, console: Console) -> Reply:
-    from paddock.apps.mcp.install import config_file, entry_for, plan_install
+    from paddock.apps.mcp.install import entry_for, plan_install
 
     if options.agent is None:
         project = find_project(options, console)
@@ -73,7 +74,7 @@ def _install(options: Options, console: Console) -> Reply:
         project.agents.read(options.agent)
     client, scope = options.client, _scope(options)
     home = project.environment.home
-    file = config_file(client, scope, project.root.path, home, console.variables)
+    file = servers_file(client, scope, project.root.path, home, console.variables)
     is_named = scope == "user" and options.plane is not None
     plane = project.name or project.root.path
     entry = entry_for(client, scope, options.agent, plane if is_named else None)
@@ -87,12 +88,12 @@ def _install(options: Options, console: Console) -> Reply:
 
 
 def _uninstall(options: Options, console: Console) -> Reply:
-    from paddock.apps.mcp.install import config_file, find_elsewhere, plan_uninstall
+    from paddock.apps.mcp.install import find_elsewhere, plan_uninstall
 
     project = find_project(options, console)
     client, scope = options.client, _scope(options)
     root, home = project.root.path, project.environment.home
-    edit = plan_uninstall(config_file(client, scope, root, home, console.variables), scope)
+    edit = plan_uninstall(servers_file(client, scope, root, home, console.variables), scope)
     is_wanted = _apply(edit, options, console)
     elsewhere = find_elsewhere(client, scope, root, home, console.variables)
     for each in elsewhere if is_wanted else ():
@@ -107,6 +108,41 @@ def _uninstall(options: Options, console: Console) -> Reply:
     }
     said = f"{'taken out of' if edit.changes else 'is not in'} {edit.file.path}"
     return Reply(value, said if is_wanted else _UNCHANGED, 0 if is_done else EXIT_NO)
+
+
+def _import(options: Options, console: Console) -> Reply:
+    moving = _moving(options, console)
+    plan = moving.plan_import()
+    for name, why in plan.left.items():
+        console.warn(f"note: {show_name(name)} stays with the client: {show_name(why)}")
+    is_wanted = _agrees((plan.policy, plan.client), options, console)
+    if is_wanted and plan.move.names:
+        moving.apply(plan)
+    names = plan.move.names if is_wanted else {}
+    value = {"status": "ok" if is_wanted else "error", "moved": names, "left": plan.left}
+    said = f"moved {', '.join(names.values()) or 'nothing'} into {moving.policy}"
+    if names:
+        said += "; look at what they may reach, then: paddock trust, and paddock mcp review"
+    return Reply(value, said if is_wanted else _UNCHANGED, 0 if is_wanted else EXIT_NO)
+
+
+def _export(options: Options, console: Console) -> Reply:
+    moving = _moving(options, console)
+    edit = moving.plan_export()
+    names = [name for move in moving.moves() for name in move.names]
+    is_wanted = _agrees((edit,), options, console)
+    if is_wanted and names:
+        moving.apply_export(edit)
+    value = {"status": "ok" if is_wanted else "error", "moved": names if is_wanted else []}
+    said = f"moved {', '.join(map(show_name, names)) or 'nothing'} back into {moving.file}"
+    return Reply(value, said if is_wanted else _UNCHANGED, 0 if is_wanted else EXIT_NO)
+
+
+def _moving(options: Options, console: Console) -> "Moving":
+    from paddock.apps.mcp.move import Moving
+
+    project = find_project(options, console)
+    return Moving(project, options.client, _scope(options), console.variables)
 
 
 def _token(options: Options, console: Console) -> Reply:
@@ -135,18 +171,24 @@ def _agent_of(project: Project, options: Options) -> str:
     return project.agents.read(project.agent_named(options.agent)).agent.name
 
 
-def _scope(options: Options) -> "Scope":
+def _scope(options: Options) -> ClientScope:
     return options.scope or ("project" if options.client == "claude" else "user")
 
 
 def _apply(edit: ClientFileEdit, options: Options, console: Console) -> bool:
-    if edit.changes and not options.yes and console.is_interactive:
-        console.warn(edit.shown())
-        if not console.agrees("write this? [y/N] "):
-            return False
-    if edit.changes:
+    is_wanted = _agrees((edit,), options, console)
+    if edit.changes and is_wanted:
         edit.apply()
-    return True
+    return is_wanted
+
+
+def _agrees(edits: Sequence[ClientFileEdit], options: Options, console: Console) -> bool:
+    changing = [each for each in edits if each.changes]
+    if not changing or options.yes or not console.is_interactive:
+        return True
+    for each in changing:
+        console.warn(each.shown())
+    return console.agrees("write this? [y/N] ")
 
 
 _WHOSE = "whose tools (default: main, or admin)"
@@ -171,6 +213,7 @@ COMMAND = Command(
     "Over HTTP a bearer token says which agent is calling; it is made at the first start.",
     "  paddock mcp install --client claude\n"
     "  paddock mcp uninstall --client claude\n"
+    "  paddock mcp import --client claude\n"
     "  paddock mcp --agent reviewer\n"
     "  paddock mcp --http 127.0.0.1:8765\n"
     "  paddock mcp token create --agent reviewer\n"
@@ -183,6 +226,8 @@ COMMAND = Command(
     flag("--structured", "answer with structured content, too"),
     Part("install", "configure a client", _install, *_EDITS, _AGENT_HERE),
     Part("uninstall", "take that out", _uninstall, *_EDITS),
+    Part("import", "move a client's servers behind the gateway", _import, *_EDITS),
+    Part("export", "move them back, byte for byte", _export, *_EDITS),
     Part(
         "token",
         "make an agent's token for the HTTP server anew",
@@ -209,6 +254,6 @@ COMMAND = Command(
         *_REVIEWS,
         opt("server", "NAME", "one of them (default: all)", nargs="*"),
     ),
-    metavar="install|uninstall|token|add|review",
+    metavar="install|uninstall|import|export|token|add|review",
     alone=_serve,
 )

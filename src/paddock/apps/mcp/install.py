@@ -5,44 +5,37 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 from msgspec import Struct
 
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.clients import CLAUDE, CODEX, ClientFile, ClientFileEdit, read_client_file
+from paddock.plane.clients import (
+    OWN_SERVER,
+    Client,
+    ClientFile,
+    ClientFileEdit,
+    ClientScope,
+    read_client_file,
+    read_servers,
+    servers_file,
+)
 from paddock.plane.json_files import JsonFile, parse_file
 from paddock.text.json import remove_member, set_member
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-Client = Literal["claude", "codex"]
-Scope = Literal["project", "user"]
-
-NAME: Final = "paddock"
+NAME: Final = OWN_SERVER
 _CALL_TIMEOUT_S: Final = 180
 """Longer than a person may take to answer, and than a command may run."""
 _STARTS_IT: Final = frozenset({"command", "args"})
 _HEADER: Final = f"[mcp_servers.{NAME}]"
-_OURS: Final = (_HEADER, f"[mcp_servers.{NAME}.")
 _MADE: Final = (b"", b'{\n  "mcpServers": {}\n}\n')
 """What an installation leaves of a file that it makes, without its entry."""
 
 
-def config_file(
-    client: Client, scope: Scope, root: Path, home: Path, variables: Mapping[str, str]
-) -> Path:
-    if client == "claude":
-        if scope == "project":
-            return root / ".mcp.json"
-        return Path(variables.get(CLAUDE.variable) or home) / ".claude.json"
-    if scope == "project":
-        return root / CODEX.folder / "config.toml"
-    return Path(CODEX.of_user(str(home), variables)) / "config.toml"
-
-
 def entry_for(
-    client: Client, scope: Scope, agent: str | None, plane: Path | None
+    client: Client, scope: ClientScope, agent: str | None, plane: Path | None
 ) -> dict[str, Json]:
     """How the client starts the server: by its bare name in a file that others share.
 
@@ -74,16 +67,35 @@ def our_entry(known: object) -> dict[str, Json] | None:
     return entry if Path(command).name == NAME and words[:1] == ["mcp"] else None
 
 
-def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> ClientFileEdit:
+def plan_install(file: Path, scope: ClientScope, entry: Mapping[str, Json]) -> ClientFileEdit:
     """Plan the entry into the file, which is made if it is missing.
 
     Of an entry of ours that stands there, what starts the server is set, what is missing is added,
     and the rest stays: an environment, a time limit. Raises: ConfigError, UsageError.
     """
     found = read_client_file(file, follows=scope == "user")
-    write = _toml if file.suffix == ".toml" else _json
-    changed = write(found.content or b"", str(file), entry)
-    return ClientFileEdit(found, found.content if changed is None else changed)
+    return ClientFileEdit(found, with_ours(found.content, str(file), entry))
+
+
+def with_ours(content: bytes | None, file: str, entry: Mapping[str, Json]) -> bytes | None:
+    write = _toml if file.endswith(".toml") else _json
+    changed = write(content or b"", file, entry)
+    return content if changed is None else changed
+
+
+def with_server(content: bytes, file: str, name: str, entry: Json) -> bytes:
+    """Put somebody else's server, of a name that is not there, behind what stands there."""
+    if not file.endswith(".toml"):
+        text = parse_file(content or b"{}\n", file).source.decode()
+        return set_member(text, ("mcpServers", name), entry).encode()
+    gap = b"" if not content else b"\n" if content.endswith(b"\n") else b"\n\n"
+    header = f"[mcp_servers.{toml_key(name)}]\n"
+    return content + gap + (header + _lines_of(cast("dict[str, Json]", entry))).encode()
+
+
+def without_server(content: bytes, file: str, name: str) -> bytes:
+    """Raises: UsageError: its entry is written so that it cannot be taken out here."""
+    return (_from_toml if file.endswith(".toml") else _from_json)(content, file, name)
 
 
 def _rows_to_set(known: object, entry: Mapping[str, Json], file: str) -> dict[str, Json]:
@@ -184,15 +196,23 @@ def _says(text: str, values: Mapping[str, object]) -> bool:
 
 
 def _lines_of(rows: Mapping[str, Json]) -> str:
-    return "".join(f"{name} = {_value(value)}\n" for name, value in rows.items())
+    return "".join(f"{toml_key(name)} = {toml_value(value)}\n" for name, value in rows.items())
 
 
-def _value(value: Json) -> str:
+def toml_key(name: str) -> str:
+    is_bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    return name if is_bare else _toml_text(name)
+
+
+def toml_value(value: Json) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return f"[{', '.join(_value(item) for item in cast('list[Json]', value))}]"
-    return str(value) if isinstance(value, int) else _toml_text(str(value))
+        return f"[{', '.join(toml_value(item) for item in cast('list[Json]', value))}]"
+    if isinstance(value, dict):
+        rows = cast("dict[str, Json]", value).items()
+        return f"{{ {', '.join(f'{toml_key(key)} = {toml_value(each)}' for key, each in rows)} }}"
+    return str(value) if isinstance(value, int | float) else _toml_text(str(value))
 
 
 def _toml_text(text: str) -> str:
@@ -208,7 +228,7 @@ def _program() -> str:
 
 
 class Elsewhere(Struct, frozen=True):
-    scope: Scope
+    scope: ClientScope
     file: Path
     why: str = ""
     """Why nobody can tell; empty where it stands there."""
@@ -223,7 +243,7 @@ class Elsewhere(Struct, frozen=True):
         return {"scope": self.scope, "file": str(self.file), "why": self.why}
 
 
-def plan_uninstall(file: Path, scope: Scope) -> ClientFileEdit:
+def plan_uninstall(file: Path, scope: ClientScope) -> ClientFileEdit:
     found = read_client_file(file, follows=scope == "user")
     known = _find_entry(found)
     if found.content is None or known is None:
@@ -234,16 +254,15 @@ def plan_uninstall(file: Path, scope: Scope) -> ClientFileEdit:
             where=str(file),
             hint="take its entry out by hand, if that is meant",
         )
-    take_out = _from_toml if file.suffix == ".toml" else _from_json
-    rest = take_out(found.content, str(file))
+    rest = without_server(found.content, str(file), NAME)
     return ClientFileEdit(found, None if rest in _MADE else rest)
 
 
 def find_elsewhere(
-    client: Client, scope: Scope, root: Path, home: Path, variables: Mapping[str, str]
+    client: Client, scope: ClientScope, root: Path, home: Path, variables: Mapping[str, str]
 ) -> Sequence[Elsewhere]:
-    other: Scope = "user" if scope == "project" else "project"
-    file = config_file(client, other, root, home, variables)
+    other: ClientScope = "user" if scope == "project" else "project"
+    file = servers_file(client, other, root, home, variables)
     try:
         known = _find_entry(read_client_file(file, follows=other == "user"))
     except ConfigError as error:
@@ -252,40 +271,40 @@ def find_elsewhere(
 
 
 def _find_entry(found: ClientFile) -> Json:
-    if not found.content:
-        return None
-    if found.path.suffix != ".toml":
-        return _servers(parse_file(found.content, str(found.path))).get(NAME)
-    values = _read_toml(found.content, str(found.path))[1]
-    return cast("Json", _toml_servers(values).get(NAME))
+    return read_servers(found).get(NAME)
 
 
-def _from_json(content: bytes, file: str) -> bytes:
+def _from_json(content: bytes, file: str, name: str) -> bytes:
     source = parse_file(content, file).source.decode("utf-8")
-    return remove_member(source, ("mcpServers", NAME)).encode("utf-8")
+    return remove_member(source, ("mcpServers", name)).encode("utf-8")
 
 
-def _from_toml(content: bytes, file: str) -> bytes:
+def _from_toml(content: bytes, file: str, name: str) -> bytes:
     text, values = _read_toml(content, file)
-    rest = "".join(_other_lines(text.splitlines(keepends=True)))
-    others = {name: value for name, value in _toml_servers(values).items() if name != NAME}
+    rest = without_table(text, f"mcp_servers.{toml_key(name)}")
+    others = {each: value for each, value in _toml_servers(values).items() if each != name}
     if not _says(rest, {**values, "mcp_servers": others}):
         raise UsageError(
-            f"the entry of {NAME!r} is written so that it cannot be taken out here",
+            f"the entry of {name!r} is written so that it cannot be taken out here",
             where=file,
-            hint=f"take out by hand what stands under mcp_servers.{NAME}",
+            hint=f"take out by hand what stands under mcp_servers.{name}",
         )
     return rest.encode("utf-8")
 
 
-def _other_lines(lines: Sequence[str]) -> Sequence[str]:
+def without_table(text: str, table: str) -> str:
+    """Return TOML without a table and those below it, where they stand under their headers."""
+    return "".join(_other_lines(text.splitlines(keepends=True), (f"[{table}]", f"[{table}.")))
+
+
+def _other_lines(lines: Sequence[str], headers: tuple[str, str]) -> Sequence[str]:
     kept: list[str] = []
     is_ours = False
     behind: list[str] = []
     for line in lines:
         said = line.strip()
         if said.startswith("["):
-            was_ours, is_ours = is_ours, said.startswith(_OURS)
+            was_ours, is_ours = is_ours, said.startswith(headers)
             if is_ours and not was_ours and kept and not kept[-1].strip():
                 kept.pop()
             # What stands between our last line and the next table is not ours.

@@ -104,7 +104,7 @@ def _row(group: _Group, removed: frozenset[RuleKey], added: frozenset[RuleKey]) 
     first: dict[Hashable, Action] = {}
     for action, rules in group.calls.items():
         first.setdefault(rules, action)
-    shown = [str(each) for each in _mixed(first.values())][:CALLS_MAX]
+    shown = [each.told for each in _mixed(first.values())][:CALLS_MAX]
     like = "like it" if len(shown) == 1 else "like them"
     also = _and_more(len(group.calls) - len(shown), "tried call", like)
     old, new = (word.partition(",")[0] for word in group.said)
@@ -196,7 +196,7 @@ class WitnessCall(Struct):
 
     def as_json(self) -> dict[str, Json]:
         return {
-            "action": str(self.action),
+            "action": self.action.told,
             "what": self.what,
             "agents": list(self.agents),
             "old": _decision_json(self.old),
@@ -309,7 +309,7 @@ def diff(old: Policy, new: Policy, chain_of: ChainOf, recorded: Iterable[Action]
         search.attempt(each, action)
     search.report.is_cut = next(tries, None) is not None
     search.report.witnesses = sorted(
-        search.found.values(), key=lambda each: (each.what, -each.new.outcome, str(each.action))
+        search.found.values(), key=lambda each: (each.what, -each.new.outcome, each.action.told)
     )
     return search.report
 

@@ -4,15 +4,17 @@ An item is a rule, an entry or a path pattern. Nothing here knows what a policy 
 tries the calls asks it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, product
-from typing import Final
+from math import isfinite
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from paddock.policy.engine import PATH_LISTS, Policy
 from paddock.policy.globs import split_lead
+from paddock.policy.mcp_servers import describe_server
 from paddock.policy.pathset import PathList, PathPattern
 from paddock.policy.places import Place
 from paddock.policy.questions.lint import path_samples
@@ -30,7 +32,13 @@ from paddock.policy.rules import (
     parse_head,
     target_kind,
 )
+from paddock.policy.settings import McpSettings
+from paddock.text.json import canonical_json
+from paddock.values.calls import Json
 from paddock.values.decisions import OPERATIONS, Action
+
+if TYPE_CHECKING:
+    from paddock.policy.arguments import Condition, When
 
 EVERYTHING: Final = parse_head("tool:*")
 UNTRUSTED: Final = "untrusted"
@@ -50,6 +58,8 @@ class Item(Struct, frozen=True):
     path: PathPattern | None = None
     target: str = ""
     examples: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    """Such as its `when` holds for, and such as it does not."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -121,9 +131,10 @@ def _profile_items(profile: Profile) -> Iterator[Item]:
         says = "+".join((rule.outcome.word, *rule.extras))
         pattern = rule.pattern
         examples = tuple(each.text for each, _ in rule.examples)
+        given = () if rule.when is None else tuple(_sample_arguments(rule.when))
         yield Item(
             *(profile.name, pattern.text, says, rule.place),
-            *(pattern.head, pattern.kind, pattern.path, pattern.target, examples),
+            *(pattern.head, pattern.kind, pattern.path, pattern.target, examples, given),
         )
     for entry in profile.otherwise:
         says = f"otherwise {entry.outcome.word}"
@@ -175,6 +186,11 @@ def _settings(old: Policy, new: Policy) -> Iterator[SettingChange]:
 
 
 def _flat(key: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, McpSettings):
+        # Not as they stand there: a variable's value may be one that nobody should see.
+        for server in value.servers:
+            yield f"{key}.servers.{server.name}", describe_server(replace(server, env=()))
+        value = replace(value, servers=())
     if isinstance(value, Struct):
         for each in fields(value):
             name = f"{key}.{each.name}" if key else each.name
@@ -194,7 +210,7 @@ _SAFE_IN_SHELL: Final = frozenset(
 _SAMPLE_COMMANDS: Final = (FILL, f"{FILL} --flag", 'eval "$given"')
 _SAMPLE_NAMES: Final = {
     "package": (ANY, f"{FILL}/{FILL}"),
-    "mcp": (f"{MCP_PREFIX}{FILL}",),
+    "mcp": (f"{MCP_PREFIX}{FILL}", f"{FILL}/{FILL}"),
     "memory": (f"{MEMORIES}/{FILL}",),
 }
 _CLIENT_TOOL: Final = "ExampleTool"
@@ -210,6 +226,10 @@ def find_calls(changed: Sequence[Item], common: Sequence[Item], most: int) -> tu
             found |= dict.fromkeys(islice(_calls_of[kind](own, _heads(kind, items)), most))
     for item in items:
         found |= dict.fromkeys(map(parse_concrete, item.examples))
+    called = [each for each in found if each.category == "mcp"]
+    given = dict.fromkeys(text for item in items for text in item.arguments)
+    tries = (each._replace(arguments=text) for each, text in product(called, given))
+    found |= dict.fromkeys(islice(tries, most))
     return tuple(found)
 
 
@@ -268,6 +288,41 @@ def _name_calls(items: Sequence[Item], heads: _Heads) -> Iterator[Action]:
         known = CLOSED_TARGETS.get((category, operation))
         for name in known or (*_SAMPLE_NAMES[category], *named):
             yield Action(category, operation, name)
+
+
+def _sample_arguments(when: "When") -> Iterator[str]:
+    """Yield what fits every condition, and then each condition's value changed by itself."""
+    values = {each.way: _sample_values(each) for each in when.conditions}
+    fitting = {way: found[0] for way, found in values.items()}
+    for way, found in values.items():
+        for value in (*found, None):
+            yield _arguments({**fitting, way: value})
+    yield _arguments({**fitting, (FILL,): FILL})
+
+
+def _sample_values(condition: "Condition") -> list[Json]:
+    wanted = condition.wanted
+    if condition.kind == "range":
+        low, high = (each for each in wanted)
+        inside = low if isfinite(low) else high
+        return [inside, *(each for each in (high, low - 1, high + 1) if isfinite(each)), FILL]
+    if condition.kind == "in":
+        return [*wanted, FILL]
+    if condition.kind == "glob":
+        return [wanted.replace("?", "x").replace(ANY, fill) for fill in _FILLS] + [f"{FILL} ", 0]
+    return [*path_samples(wanted, _FILLS), f"{FILL}/{FILL}", "..", 0]
+
+
+def _arguments(given: Mapping[tuple[str, ...], Json]) -> str:
+    whole: dict[str, Json] = {}
+    for way, value in given.items():
+        here = whole
+        for step in way[:-1]:
+            below = here.setdefault(step, {})
+            here = cast("dict[str, Json]", below) if isinstance(below, dict) else {}
+        if value is not None:
+            here[way[-1]] = value
+    return canonical_json(whole)
 
 
 def _net_calls(items: Sequence[Item], heads: _Heads) -> Iterator[Action]:

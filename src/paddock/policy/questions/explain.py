@@ -24,8 +24,8 @@ from paddock.policy.pathset import (
 from paddock.policy.profiles import CompiledProfile, judge_line, rule_matches
 from paddock.policy.questions.flip import ProposedChange, propose_changes
 from paddock.policy.questions.record import MEANINGS, Lost, PastDecision, Why
-from paddock.policy.questions.replay import decide_each
-from paddock.policy.rules import ActionPattern, NamePattern, Rule
+from paddock.policy.questions.replay import decide_each, lacks_arguments
+from paddock.policy.rules import ActionPattern, NamePattern, Rule, read_arguments
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import (
@@ -74,7 +74,11 @@ def _miss(rule: Rule, action: Action) -> tuple[float, str] | None:
 
         if why := find_miss(rule, action):
             return 0.95, why
-    if rule_matches(rule, action) or not pattern.has_target:
+    if rule_matches(rule, action):
+        return None
+    if rule.when is not None and rule_matches(replace(rule, when=None), action):
+        return 0.95, rule.when.find_miss(read_arguments(action.arguments), rule.outcome)
+    if not pattern.has_target:
         return None
     if pattern.head.category not in ("*", action.category):
         return None
@@ -294,6 +298,8 @@ def explain_now(past: PastDecision | Lost | None, policy: Policy | None) -> Now:
         return Now(MEANINGS[Why.WORKSPACE])
     if policy.digest != past.policy_digest:
         return Now(CHANGED)
+    if lacks_arguments(policy, past):
+        return Now(MEANINGS[Why.CUT])
     decisions = decide_each(policy, past)
     if max(each.outcome for each in decisions) is not past.outcome:
         return Now(MEANINGS[Why.OTHERWISE])

@@ -19,6 +19,7 @@ from paddock.policy.compiled import ONE, find_hits, fold, matches_name
 from paddock.policy.engine import GUARDING_LISTS, Layers, PathGuards, Policy, Writer, assemble
 from paddock.policy.globs import DEPTH, Glob, Segment, fold_segment, literal_of, split_lead
 from paddock.policy.load import PathsTable, PolicyDocument
+from paddock.policy.mcp_servers import CREDENTIAL
 from paddock.policy.pathset import (
     ROOT,
     Comparison,
@@ -190,7 +191,7 @@ def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
         is_twin = other.pattern.text == rule.pattern.text and other.extras == rule.extras
         return is_twin and is_earlier
     # What a rule says of the network holds although a stricter one decides.
-    return rule.extras == () and _covers_target(other, rule)
+    return rule.extras == () and other.when is None and _covers_target(other, rule)
 
 
 def _covers_target(other: Rule, rule: Rule) -> bool:
@@ -331,6 +332,7 @@ def lint(policy: Policy, tracked: Sequence[str] = ()) -> tuple[LintFinding, ...]
     found = [*_profile_findings(policy)]
     for document in policy.documents:
         found.extend(_setting_findings(document))
+        found.extend(_unknown_credentials(policy, document))
         found.extend(map(_idle, idle_exceptions(document.paths)))
     found.extend(_tracked(policy, tracked))
     # What a profile has from another one is found with each of them.
@@ -373,6 +375,7 @@ def _profile_findings(policy: Policy) -> Iterator[LintFinding]:
             yield from _rule_findings(policy, rule)
             yield from _half_denied(policy, profile, rule)
             yield from _other_names(rule)
+            yield from _unknown_server(policy, rule)
 
 
 def _closed(profile: Profile) -> tuple[LintFinding, ...]:
@@ -389,7 +392,7 @@ def _closed(profile: Profile) -> tuple[LintFinding, ...]:
 def _replaced(profile: Profile, before: Profile | None) -> Iterator[LintFinding]:
     if before is None or profile.name in profile.extends:
         return
-    heads = [rule.pattern.head for rule in profile.rules if not rule.pattern.has_target]
+    heads = [rule.pattern.head for rule in profile.rules if rule.is_for_every_call]
     ends = [entry.head for entry in profile.otherwise]
     lost = [rule.pattern.text for rule in before.rules if not _is_said(rule.pattern.head, heads)]
     lost += [
@@ -432,6 +435,8 @@ _OF_RULES: Final = {
                          "name what it runs, as in python -m pytest * or make test"),
     "lint.option_names": ("knows no other name of {}",
                           "where the program has one, long or short, name it in a rule of its own"),
+    "lint.mcp_server": ("names the server {}, and policy has none of that name",
+                        "add [mcp.servers.NAME], or correct the name"),
     "lint.half_denied": ("is {1}, and {0} stay allowed on the same paths",
                          ("to stop all writing there, put the path into [paths] protected; or name"
                          " these, too")),
@@ -485,6 +490,31 @@ def _other_names(rule: Rule) -> Iterator[LintFinding]:
     names = ", ".join(each if each.startswith("-") else f"-{each}" for each in unknown)
     if names:
         yield _of_rule("lint.option_names", rule, names)
+
+
+def _unknown_server(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
+    name, slash, _ = rule.pattern.target.partition("/")
+    is_servers = rule.pattern.head.category == "mcp" and slash and "*" not in name
+    if is_servers and name not in [each.name for each in policy.settings.mcp.servers]:
+        yield _of_rule("lint.mcp_server", rule, quote_toml(name))
+
+
+def _unknown_credentials(policy: Policy, document: PolicyDocument) -> Iterator[LintFinding]:
+    known = [each.name for each in policy.settings.credentials]
+    for server in document.settings.mcp.servers:
+        way = ("mcp", "servers", server.name, "env")
+        for variable, value in server.env:
+            name = value.removeprefix(CREDENTIAL)
+            if name != value and name not in known and way[2] in _servers_of(document):
+                said = f"{variable} of the MCP server {server.name} wants the credential"
+                hint = f"add [credentials.{name}] to the user's own configuration"
+                place = document.document.place((*way, variable))
+                message = f"{said} {quote_toml(name)}, which is not there"
+                yield LintFinding("lint.mcp_credential", message, place, hint)
+
+
+def _servers_of(document: PolicyDocument) -> dict[str, Json]:
+    return document.document.values.get("mcp", {}).get("servers", {})
 
 
 def _half_denied(policy: Policy, profile: Profile, rule: Rule) -> Iterator[LintFinding]:

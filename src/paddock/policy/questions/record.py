@@ -11,6 +11,7 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.places import BUILT_IN, place_text, quote_toml
 from paddock.policy.profiles import MAY_START, judge_line
 from paddock.policy.rules import NAMES_BY_OPERATION, OUTCOME_WORDS, is_normal_path
+from paddock.text.json import canonical_json
 from paddock.text.show import is_cut, show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import (
@@ -39,6 +40,8 @@ from paddock.values.entries import (
 # that is no policy cannot be decided again: such a call is `Lost`, and says why.
 
 T = TypeVar("T")
+
+_STAND_INS: Final = ("salted_sha256", "redacted", "…")
 
 DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
 
@@ -129,6 +132,8 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
     known = tuple(action for text in actions if (action := _parse(text)) is not None)
     if outcome not in OUTCOME_WORDS or not chain or not actions or len(known) < len(actions):
         return Lost(where, Why.INCOMPLETE)
+    if door is RecordedDoor.TOOL:
+        known = tuple(_with_arguments(action, metadata) for action in known)
     rule, digest = rule_of(metadata), _text(metadata, "policy_digest")
     held: Held = next((each for each in get_args(Held) if each == metadata.get("enforcement")), "")
     found = PastDecision(where, door, known, chain, Outcome.parse(outcome), rule, digest, held)
@@ -194,6 +199,23 @@ def _parse(text: str) -> Action | None:
     if category in PATH_CATEGORIES and target and not is_normal_path(target):
         return None
     return Action(category, operation, target)
+
+
+def _with_arguments(action: Action, metadata: Mapping[str, Json]) -> Action:
+    kept = _table(metadata.get("arguments"))
+    if action.head != "tool:mcp:call" or kept is None or not _is_kept_whole(kept):
+        return action
+    return action._replace(arguments=canonical_json(kept))
+
+
+def _is_kept_whole(kept: Json) -> bool:
+    """Whether nothing in it stands for something else."""
+    if isinstance(kept, list):
+        return all(map(_is_kept_whole, cast("list[Json]", kept)))
+    members = _table(kept)
+    if members is None:
+        return True
+    return members.keys().isdisjoint(_STAND_INS) and all(map(_is_kept_whole, members.values()))
 
 
 class _Lists(Struct):

@@ -167,6 +167,9 @@ def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
         if not policies.is_whole(past):
             _lose(lost, Lost(past.where, Why.INCOMPLETE, NO_PARENT))
             continue
+        if lacks_arguments(policy, past):
+            _lose(lost, Lost(past.where, Why.CUT, "the record keeps no arguments of it whole"))
+            continue
         decision = decide_again(policy, past)
         if decision.outcome is not past.outcome and policy.digest == past.policy_digest:
             _lose(lost, Lost(past.where, Why.OTHERWISE))
@@ -190,6 +193,12 @@ def decide_again(policy: Policy, past: PastDecision) -> Decision:
         decision = max(each_of, key=lambda each: (each.outcome, each.rule is not None))
     # How far commands were held is the host's of then, and no policy's.
     return confined(decision, past.enforcement)
+
+
+def lacks_arguments(policy: Policy, past: PastDecision) -> bool:
+    """Whether a rule looks at arguments that the record does not keep."""
+    are_kept = all(each.arguments for each in past.actions if each.category == "mcp")
+    return not are_kept and judge_for(policy, past.chain).looks_at_arguments
 
 
 def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:

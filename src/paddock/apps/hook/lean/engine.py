@@ -68,11 +68,20 @@ class Engine:
         index, negated, *_ = self._tables["also"]
         return compiled.permits(compiled.find_hits(index, path.lstrip("/")), negated)
 
-    def profile(self, category: str, operation: str, target: str) -> "list[LeanFinding]":
+    @property
+    def is_served(self) -> bool:
+        """Whether the client's own configuration starts our server. Raises: DeclinedError."""
+        if self._tables["served"] is None:
+            raise DeclinedError("a file that the client writes again and again says so")
+        return self._tables["served"]
+
+    def profile(
+        self, category: str, operation: str, target: str, arguments: "Json" = None
+    ) -> "list[LeanFinding]":
         found: list[LeanFinding] = []
         asked = f"tool:{category}:{operation} {target}".rstrip()
         for profile in self._profiles:
-            matched = compiled.find_rules(profile, category, operation, target)
+            matched = compiled.find_rules(profile, category, operation, target, False, arguments)
             found += _said(profile, matched, category, operation, asked)
         return found
 

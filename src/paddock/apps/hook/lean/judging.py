@@ -38,6 +38,11 @@ HARMLESS = frozenset(
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
 
 
+SERVED = "mcp__paddock__"
+"""Before the names of tools that our own server serves, which judges each call itself."""
+_OURS_JUDGES = "Paddock's own server judges it"
+_SERVED_RULE = (ALLOW, f"{SERVED}*", "hook.served", "built-in", 0)
+
 Rule = tuple[int, str, str, str, int]
 """Outcome, text, source, file and line, which is 0 where it stands in no line."""
 
@@ -251,7 +256,10 @@ def judge(
     if wanted.name is not None:
         category, operation, target = wanted.name
         judging.actions.append(f"tool:{category}:{operation} {target}".rstrip())
-        judging.findings += engine.profile(category, operation, target)
+        if target.startswith(SERVED) and engine.is_served:
+            judging.findings.append(LeanFinding(ALLOW, ALSO, _OURS_JUDGES, _SERVED_RULE))
+        else:
+            judging.findings += engine.profile(category, operation, target, asked.input)
     if not judging.actions:
         raise ShapeError("the call does nothing that could be judged")
     return _decided(judging)
