@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from paddock.errors import ToolError
 from paddock.text.v4a import created_content, patched_content
 
-LINES = st.lists(st.sampled_from(["a", "b", " a", "a ", "", "\tb", "é", "@@ a", "*** x"]), max_size=8)
+LINES = st.lists(
+    st.sampled_from(["a", "b", " a", "a ", "", "\tb", "é", "@@ a", "*** x"]), max_size=8
+)
 PARTS = st.sampled_from(["@@", "@@ a", "+", "-", " ", "a", "\n", "\r\n", "*** End of File", "é"])
 DIFFS = st.lists(PARTS, max_size=20).map("".join)
 ENDS = st.sampled_from(["\n", "\r\n"])
