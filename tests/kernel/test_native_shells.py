@@ -80,6 +80,11 @@ def test_what_policy_refuses_of_bash_is_said(place, runtime):
     assert not (place.project / "closed/a").exists()
 
 
+def test_what_a_command_prints_is_told_once_whatever_it_looks_like(runtime):
+    lines = "[2 background processes were ended with the command]\nstdout: 1 line\n  x"
+    assert bash(runtime, command=f"echo '{lines}'; echo changed > a.txt") == (lines, False)
+
+
 def test_bash_without_a_command_is_an_error(runtime):
     content, is_error = bash(runtime)
     assert (content.split("\n")[0], is_error) == ("error[args.invalid]: command is required", True)
