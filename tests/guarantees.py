@@ -40,8 +40,12 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=(
                 "tests/unit/workspace/test_resolution.py",
                 "tests/unit/workspace/test_resolving.py",
+                "tests/unit/apps/test_native_tools.py::test_no_path_leads_out_of_the_memory",
+                "tests/unit/apps/test_native_tools.py::test_memory_lasts_and_is_each_agents_own",
             ),
             mutants=(
+                "memories-begin-alike.toml",
+                "memory-is-the-workspace.toml",
                 "climbing-out-is-allowed.toml",
                 "openat2-follows-links.toml",
                 "walk-follows-links.toml",
@@ -172,8 +176,10 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/property/test_text_edits.py",
                 "tests/unit/text/test_splice.py",
                 "tests/unit/tools/test_str_replace.py",
+                "tests/unit/text/test_v4a.py",
             ),
             mutants=(
+                "hunks-without-a-place-are-left-out.toml",
                 "edit-counts-shown-bytes.toml",
                 "halves-of-characters-are-edited.toml",
             ),

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
+from paddock.tools.replace import Patch
 from paddock.workspace import Workspace
 from paddock.workspace.read import Pieces
 from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
@@ -38,6 +39,7 @@ BEFORE: dict[str, object] = {
     "b": None,
     "link": "-> a/old.txt",
 }
+HUNKS = b"@@\n-old\n+first\n@@\n-old\n+last\n*** End of File\n"
 CHANGES = (
     Change(
         "create",
@@ -58,6 +60,11 @@ CHANGES = (
         "edit",
         lambda w: edit_file(w, w.resolve_write("a/old.txt"), Shout()),
         {"a/old.txt": b"OLD\n" * 1000},
+    ),
+    Change(
+        "patch",
+        lambda w: edit_file(w, w.resolve_write("a/old.txt"), Patch("a/old.txt", HUNKS)),
+        {"a/old.txt": b"first\n" + b"old\n" * 998 + b"last\n"},
     ),
     Change(
         "move",

@@ -5,7 +5,7 @@
     dispatch, prepared, answers   the life of one call, step by step
     judge                         what is judged, for a model and for a person
     program, awaiting             bytes and commands for programs; calls that run in a thread
-    messages                      the tools that exist, in each provider's words
+    messages, native              the tools that exist, in each provider's words; its own tool types
     approvals, asking             someone's answer, bound to what will run
     inbox, parked                 questions that wait, and what is on record of them
     records                       what a call leaves in the ledger; where large contents go

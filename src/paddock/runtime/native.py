@@ -178,6 +178,19 @@ _CUT: Final = re.compile(
 )
 
 
+def _told(result: ToolResult) -> list[str]:
+    """What is said of a command besides what it printed, and what it changed as it should."""
+    # Threat: what it printed may look like ours. It stands last, behind its own heading.
+    head, _, _ = result.content.partition("\nstdout: ")
+    told, is_listed = list[str](), False
+    for line in head.split("\n")[1:]:
+        is_plain = line.startswith("files changed: ") and ";" not in line
+        is_listed = is_plain or (is_listed and line.startswith("  "))
+        if not is_listed and not line.startswith("sandbox: "):
+            told.append(line)
+    return told
+
+
 def _viewed(result: ToolResult) -> str:
     return _CUT.sub(r"\1; use view_range=[\2, -1] to go on]", result.content)
 
@@ -306,7 +319,7 @@ def _answer_bash(given: Given, results: Results) -> dict[str, Json]:
     said = [str(details[name]).removesuffix("\n") for name in ("stdout", "stderr")]
     if details["exit_code"] and not details["timed_out"]:
         said.append(f"[exit code {details['exit_code']}]")
-    said += details.get("remarks", ())
+    said += _told(result)
     return {"content": "\n".join(filter(None, said)), "is_error": details["exit_code"] != 0}
 
 
@@ -386,7 +399,7 @@ def _ran(result: ToolResult) -> dict[str, Json]:
     if refusal is not None:
         outcome = {"type": "exit", "exit_code": 1}
         return {"stdout": "", "stderr": refusal.as_text(), "outcome": outcome}
-    said = [str(details["stderr"]).removesuffix("\n"), *details.get("remarks", ())]
+    said = [str(details["stderr"]).removesuffix("\n"), *_told(result)]
     is_late = details["timed_out"]
     return {
         "stdout": details["stdout"],

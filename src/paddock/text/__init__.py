@@ -2,6 +2,7 @@
 
     edit       a new text in the place of an old one: found, put in, shown with the lines round it
     changes    what changed between two texts
+    v4a        patches that find their place by context
     show       text as somebody sees it
     json       one strict reader, where values stand, the writers; pieces put in and taken out
 

@@ -7,7 +7,7 @@
     write, replace, move   tools that write, move and remove; effects: what they changed
     shell, processes       tools that run commands, and that go on with them; outcome: how it went
     program                bytes and commands for the embedding program
-    plane                  tools that ask about the plane
+    plane, memory          tools that ask about the plane; what an agent keeps in it
 
 A tool gets ports (the workspace, what may be shown), never a path of the host.
 It turns bound arguments into a plan (resolved paths and the actions to be

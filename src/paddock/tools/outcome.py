@@ -49,7 +49,7 @@ def as_pending(output: ToolOutput, changes: int, why: str, request: str) -> Tool
     count = "1 change waits" if changes == 1 else f"{changes} changes wait"
     said = f"{count} for a person ({request}); nothing was changed. Do not repeat the command."
     content = f"{first}\n{said}\n[{show_name(why)}]\n{rest}"
-    details = {**output.details, "pending": request, "remarks": [said, f"[{show_name(why)}]"]}
+    details = {**output.details, "pending": request}
     return output._replace(content=content, details=details, waiting=None, pending=request)
 
 
@@ -65,9 +65,14 @@ def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
     seconds = f"{outcome.duration_s:.2f} s"
     ended = "timed out" if outcome.ending is Ending.TIMED_OUT else f"exit code {outcome.exit_code}"
     said = [f"{ended} ({outcome.shell}, {seconds})"]
-    said += _conflict(outcome)
+    if outcome.conflict:
+        said.append(f"NOTHING WAS KEPT: {show_name(outcome.conflict)}")
+        said.append("look at those files again, then repeat the command")
     said += _changed(outcome, changes)
-    said += _besides(outcome)
+    said += _refused(outcome)
+    said += _network(outcome)
+    said += _warnings(outcome)
+    said += [f"[{show_name(note)}]" for note in outcome.notes]
     enforced = outcome.enforced
     held = f"sandbox: {enforced.backend}, {enforced.enforcement.value}"
     said.append(f"{held}, with {len(enforced.gaps)} gaps" if enforced.gaps else held)
@@ -77,18 +82,6 @@ def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
     said += _stream("stdout", outcome.stdout)
     said += _stream("stderr", outcome.stderr)
     return "\n".join(said)
-
-
-def _conflict(outcome: ShellOutcome) -> list[str]:
-    if not outcome.conflict:
-        return []
-    said = f"NOTHING WAS KEPT: {show_name(outcome.conflict)}"
-    return [said, "look at those files again, then repeat the command"]
-
-
-def _besides(outcome: ShellOutcome) -> list[str]:
-    notes = (f"[{show_name(note)}]" for note in outcome.notes)
-    return [*_refused(outcome), *_network(outcome), *_warnings(outcome), *notes]
 
 
 def discarded_text(count: int) -> str:
@@ -192,8 +185,6 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
         },
         "shell": outcome.shell,
     }
-    if remarks := [*_conflict(outcome), *_besides(outcome)]:
-        details["remarks"] = remarks
     missing = {
         "files_changed": len(changes) - most,
         "changes_refused": len(outcome.refused) - most,
@@ -315,11 +306,6 @@ SHELL_SCHEMA: Final = result_schema(
             "description": "Closed files that were shown as git's index has them, not as they are.",
         },
         "diff": {"type": "string", "description": "Of a dry run: what it would change."},
-        "remarks": {
-            "type": "array",
-            "items": _TEXT,
-            "description": "What a model should know besides what was printed.",
-        },
         "process": {"type": "string", "description": "The id of what runs in the background."},
         "running": {"type": "boolean"},
         "own_changes": {"type": "array", "items": _TEXT},
