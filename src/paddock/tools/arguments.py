@@ -445,7 +445,10 @@ def _model_schema(common: dict[str, Json], kind: Any) -> dict[str, Json]:
     if not hasattr(kind, "model_json_schema"):
         raise NotImplementedError
     lead = f"{kind.__name__}_"
-    schema = kind.model_json_schema(ref_template=f"{_DEFINITIONS}{lead}{{model}}")
+    try:
+        schema = kind.model_json_schema(ref_template=f"{_DEFINITIONS}{lead}{{model}}")
+    except RuntimeError as error:  # What pydantic raises of a model that no schema says.
+        raise TypeError(str(error).partition("\n")[0]) from None
     for name, each in schema.pop("$defs", {}).items():
         if common.setdefault(lead + name, each) != each:
             raise TypeError(f"two different models have the name {name}")
