@@ -35,8 +35,8 @@ from paddock.text.json import JSON_NAMES, json_name
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
-_PLAIN: Final = (str, int, bool, dict)
-"""Kinds that are the exact Python types of their JSON values; of `dict` the members are texts."""
+_PLAIN: Final = (str, int, bool)
+"""Kinds that are the exact Python types of their JSON values."""
 
 
 class Argument(Struct, frozen=True):
@@ -64,8 +64,6 @@ class Argument(Struct, frozen=True):
     @property
     def converted(self) -> Any:
         """What `msgspec` converts to: never None, which stands for what was left out."""
-        if self.kind is dict:
-            return dict[str, str]
         return self.kind if self.may_be_empty else Annotated[self.kind, Meta(min_length=1)]
 
 
@@ -140,7 +138,7 @@ def flag(description: str, *, default: bool) -> Any:
 
 def text_map(description: str) -> Any:
     """An object whose members are texts; it may be left out, and then the field is None."""
-    return Argument(dict, description, None)
+    return Argument(dict[str, str], description, None)
 
 
 @dataclass_transform(frozen_default=True)
@@ -261,10 +259,6 @@ class Binder(Generic[A]):
                 return _mistyped(name, declared, value)
             if value == "" and not declared.may_be_empty:
                 return self._missing(name)
-            if isinstance(value, dict):
-                for key, text in cast("dict[object, Json]", value).items():
-                    if not isinstance(key, str) or not isinstance(text, str):
-                        return _not_text(name, key, text)
             _require_characters(name, cast("Json", value))
         return self._unknown(given) or InvalidArgumentsError("the arguments are not usable")
 
@@ -333,30 +327,17 @@ def _require_json(name: str, value: Json) -> None:
     raise InvalidArgumentsError(f"{name} {said}", where=name, hint=hint)
 
 
-def _not_text(name: str, key: object, value: Json) -> InvalidArgumentsError:
-    return InvalidArgumentsError(
-        f"{name} must hold texts alone: {quote(str(key))} is {json_name(value)}",
-        where=name,
-        hint=f'give {name} as {{"NAME": "text"}}',
-    )
-
-
 def _require_characters(name: str, value: object) -> None:
-    if isinstance(value, dict):
-        texts = [text for each in cast("dict[str, str]", value).items() for text in each]
-    else:
-        texts = [value]
-    for text in texts:
-        if not isinstance(text, str) or text.isascii():
-            continue
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InvalidArgumentsError(
-                f"{name} has half of a surrogate pair at position {error.start}",
-                where=name,
-                hint="send whole Unicode characters",
-            ) from None
+    if not isinstance(value, str) or value.isascii():
+        return
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentsError(
+            f"{name} has half of a surrogate pair at position {error.start}",
+            where=name,
+            hint="send whole Unicode characters",
+        ) from None
 
 
 def _most_of(declared: Argument, lowered: Mapping[str, int]) -> int | None:
