@@ -113,7 +113,9 @@ class Registry:
         return tool
 
     def list_all(self) -> list[Tool[Any]]:
-        return [self.get(name) for name, tool in self._tools.items() if self._is_offered(tool)]
+        return [
+            self.get(name) for name, tool in list(self._tools.items()) if self._is_offered(tool)
+        ]
 
     def _is_offered(self, tool: "Tool[Any] | ListedTool") -> bool:
         heads = HEADS.get(tool.name, ())

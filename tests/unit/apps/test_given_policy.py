@@ -237,6 +237,25 @@ def test_an_agent_of_the_program_works_in_the_project_and_is_declared_nowhere(pl
     assert (row["profile"], row["workspace"]) == ("locked", str(place.project))
 
 
+def test_what_an_agent_of_the_program_did_is_undone_as_any_other_call(place):
+    with paddock.open(place.project, agent=paddock.AgentSpec("bot")) as opened:
+        made = opened.create_file("a.md", "x").call_id
+        opened.create_file("b.md", "x")
+    undone = place.run("undo", made)
+    assert (undone.status, undone.err) == (0, "")
+    assert [(place.project / name).exists() for name in ("a.md", "b.md")] == [False, True]
+
+
+def test_what_it_did_elsewhere_is_not_undone_in_the_project(place):
+    elsewhere = place.base / "elsewhere"
+    elsewhere.mkdir()
+    spec = paddock.AgentSpec("bot", workspace=elsewhere)
+    with paddock.open(place.project, agent=spec) as opened:
+        made = opened.create_file("README.md", "x").call_id
+    assert place.run("undo", made).status != 0
+    assert (place.project / "README.md").read_text().startswith("# Widgets")
+
+
 def test_an_agent_of_the_program_has_its_own_permissions_and_never_exceeds_its_parent(place):
     narrow = paddock.Permissions(write=("docs/**",), forbidden=("src/**",))
     spec = paddock.AgentSpec("bot", "standard", permissions=narrow)
