@@ -27,7 +27,7 @@ from typing import (
 
 from msgspec import Meta, Struct, StructMeta, ValidationError, convert, field, to_builtins
 from msgspec.json import encode, schema_components
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
@@ -104,7 +104,7 @@ def optional_integer(
 
     `limit` names what it is at most where a policy may lower that; then it is `maximum`.
     """
-    most = _most(maximum, limit)
+    most = int(getattr(limits, limit)) if limit and maximum is None else maximum
     return Argument(int, description, default, minimum=minimum, maximum=most, limit=limit)
 
 
@@ -116,19 +116,8 @@ def clamped_integer(
     One of `maximum` and `limit` is needed. With both, a policy may lower `maximum`, and not
     raise it.
     """
-    return Argument(
-        int,
-        description,
-        default,
-        minimum=minimum,
-        maximum=_most(maximum, limit),
-        out_of_range="clamped",
-        limit=limit,
-    )
-
-
-def _most(maximum: int | None, limit: str) -> int | None:
-    return int(getattr(limits, limit)) if limit and maximum is None else maximum
+    declared = optional_integer(description, default, minimum=minimum, maximum=maximum, limit=limit)
+    return replace(declared, out_of_range="clamped")
 
 
 def flag(description: str, *, default: bool) -> Any:
