@@ -76,9 +76,12 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/policy/test_policy_decide.py",
                 "tests/unit/apps/hook/test_agents.py",
                 "tests/unit/policy/test_policy_extends.py",
+                "tests/unit/apps/test_given_policy.py",
             ),
             mutants=(
                 "kind-of-agent-stands-alone.toml",
+                "given-policy-is-passed-over.toml",
+                "given-policy-file-may-be-written.toml",
                 "mildest-action-decides.toml",
                 "parent-has-no-say.toml",
                 "bases-are-left-out.toml",

@@ -45,7 +45,7 @@ from paddock.tools.effects import change_json
 from paddock.tools.spec import Change, Ports, Tool
 from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.values.decisions import OPERATOR
-from paddock.values.entries import Entry
+from paddock.values.entries import AGENT_CHANGED, Entry
 from paddock.workspace import Workspace
 
 
@@ -236,7 +236,7 @@ class Past(Struct):
     def workspace(self, agent: str) -> Workspace:
         found = self._workspaces.get(agent)
         if found is None:
-            lineage = self.project.agents.lineage(agent)
+            lineage = self.project.agents.lineage(self._declared(agent))
             chain = tuple(record.agent for record in lineage)
             self._records[agent] = lineage[0]
             self._judges[agent] = PolicyJudge(self.project.policy_for(lineage[0]), chain)
@@ -244,6 +244,15 @@ class Past(Struct):
             opened = workspace_with_git(lineage[0], self.history.keeper())
             found = self._workspaces[agent] = self._held.enter_context(opened)
         return found
+
+    def _declared(self, agent: str) -> str:
+        """Return the agent whose eyes are lent: of a program's, which is declared nowhere, ours."""
+        rows = self.then.declared.get(agent, ())
+        is_given = {row.entry.event_type for row in rows} == {AGENT_CHANGED}
+        is_here = is_given and _workspace(rows[-1]) == str(self.project.root.path)
+        if not is_here or self.project.agents.is_known(agent):
+            return agent
+        return self.project.default_agent
 
     def undo(self, call: PastCall, bounds: Bounds = FREE) -> UndoAnswer:
         """Undo a call, as a call of its own."""

@@ -50,17 +50,17 @@ class CallContext(Struct, frozen=True):
     call_id: str
     workspace: Path
     """The root of the agent's workspace."""
-    ports: Ports
+    _ports: Ports
 
     @property
     def is_cancelled(self) -> bool:
         """Whether nobody waits for the answer any more. An async function is cancelled then."""
-        return self.ports.cancel.is_cancelled
+        return self._ports.cancel.is_cancelled
 
     def progress(self, said: str) -> None:
         """Show one line to whoever listens: `on_output`, or an MCP client's progress."""
-        if self.ports.on_output is not None:
-            self.ports.on_output("stdout", f"{said}\n".encode("utf-8", "replace"))
+        if self._ports.on_output is not None:
+            self._ports.on_output("stdout", f"{said}\n".encode("utf-8", "replace"))
 
 
 class OwnPlan(Struct, frozen=True):
@@ -286,11 +286,10 @@ class _Reader:
             raise self._problem(name, "a Context is the first parameter, or none", "move it")
         if hasattr(ArgumentType, name):
             raise self._problem(name, "its name is taken", "give it another")
-        kind = dict[str, Any] if hint is dict else hint
         default = ... if parameter.default is parameter.empty else parameter.default
-        argument = Argument(kind, self._described.get(name, ""), default)
+        argument = Argument(hint, self._described.get(name, ""), default)
         try:
-            for why in _unsaid(kinds.type_info(kind), set()):
+            for why in _unsaid(kinds.type_info(hint), set()):
                 raise self._problem(name, why)
             if not argument.is_required:
                 self._check_default(name, argument)
@@ -323,7 +322,9 @@ def _unsaid(kind: object, seen: set[int]) -> Iterator[str]:
     seen.add(id(kind))
     if isinstance(kind, kinds.SetType | kinds.FrozenSetType):
         yield "a set is an array that may not say a thing twice, and a model's may"
-    if isinstance(kind, kinds.DictType) and not isinstance(kind.key_type, kinds.StrType):
+    if isinstance(kind, kinds.DictType) and not isinstance(
+        kind.key_type, kinds.StrType | kinds.AnyType
+    ):
         yield "the names of an object's members are texts, and it wants others"
     if isinstance(kind, kinds.Type | kinds.Field):
         for each in kind.__struct_fields__:

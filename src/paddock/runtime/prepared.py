@@ -138,7 +138,7 @@ class Registry:
     def list_all(self) -> list[Tool[Any]]:
         return [
             self.get(name)
-            for name, tool in self._tools.items()
+            for name, tool in list(self._tools.items())
             if name not in self._unlisted and self._is_offered(tool)
         ]
 

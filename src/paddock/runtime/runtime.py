@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from msgspec.structs import replace
 
-from paddock.errors import UsageError
+from paddock.errors import PaddockError, UsageError
 from paddock.limits import program_bytes_max
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, dispatch_all
 from paddock.runtime.messages import (
@@ -112,7 +113,9 @@ class Notices:
 
     def log_of_commands(self) -> None:
         if not self._is_read:
-            _log(self._of_commands.get())
+            # A command that runs is not stopped by what would be said of it.
+            with suppress(PaddockError):
+                _log(self._of_commands.get())
 
 
 def _log(said: tuple[str, ...]) -> None:

@@ -27,7 +27,7 @@ from typing import (
 
 from msgspec import Meta, Struct, StructMeta, ValidationError, convert, field, to_builtins
 from msgspec.json import encode, schema_components
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
@@ -35,8 +35,8 @@ from paddock.text.json import JSON_NAMES, json_name
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
-_PLAIN: Final = (str, int, bool, dict)
-"""Kinds that are the exact Python types of their JSON values; of `dict` the members are texts."""
+_PLAIN: Final = (str, int, bool)
+"""Kinds that are the exact Python types of their JSON values."""
 
 
 class Argument(Struct, frozen=True):
@@ -64,8 +64,6 @@ class Argument(Struct, frozen=True):
     @property
     def converted(self) -> Any:
         """What `msgspec` converts to: never None, which stands for what was left out."""
-        if self.kind is dict:
-            return dict[str, str]
         return self.kind if self.may_be_empty else Annotated[self.kind, Meta(min_length=1)]
 
 
@@ -111,7 +109,7 @@ def optional_integer(
 
     `limit` names what it is at most where a policy may lower that; then it is `maximum`.
     """
-    most = _most(maximum, limit)
+    most = int(getattr(limits, limit)) if limit and maximum is None else maximum
     return Argument(int, description, default, minimum=minimum, maximum=most, limit=limit)
 
 
@@ -123,19 +121,8 @@ def clamped_integer(
     One of `maximum` and `limit` is needed. With both, a policy may lower `maximum`, and not
     raise it.
     """
-    return Argument(
-        int,
-        description,
-        default,
-        minimum=minimum,
-        maximum=_most(maximum, limit),
-        out_of_range="clamped",
-        limit=limit,
-    )
-
-
-def _most(maximum: int | None, limit: str) -> int | None:
-    return int(getattr(limits, limit)) if limit and maximum is None else maximum
+    declared = optional_integer(description, default, minimum=minimum, maximum=maximum, limit=limit)
+    return replace(declared, out_of_range="clamped")
 
 
 def flag(description: str, *, default: bool) -> Any:
@@ -145,7 +132,7 @@ def flag(description: str, *, default: bool) -> Any:
 
 def text_map(description: str) -> Any:
     """An object whose members are texts; it may be left out, and then the field is None."""
-    return Argument(dict, description, None)
+    return Argument(dict[str, str], description, None)
 
 
 @dataclass_transform(frozen_default=True)
@@ -266,10 +253,6 @@ class Binder(Generic[A]):
                 return _mistyped(name, declared, value)
             if value == "" and not declared.may_be_empty:
                 return self._missing(name)
-            if isinstance(value, dict):
-                for key, text in cast("dict[object, Json]", value).items():
-                    if not isinstance(key, str) or not isinstance(text, str):
-                        return _not_text(name, key, text)
             _require_characters(name, cast("Json", value))
         return self._unknown(given) or InvalidArgumentsError("the arguments are not usable")
 
@@ -357,30 +340,17 @@ def _require_json(name: str, value: Json) -> None:
     raise InvalidArgumentsError(f"{name} {said}", where=name, hint=hint)
 
 
-def _not_text(name: str, key: object, value: Json) -> InvalidArgumentsError:
-    return InvalidArgumentsError(
-        f"{name} must hold texts alone: {quote(str(key))} is {json_name(value)}",
-        where=name,
-        hint=f'give {name} as {{"NAME": "text"}}',
-    )
-
-
 def _require_characters(name: str, value: object) -> None:
-    if isinstance(value, dict):
-        texts = [text for each in cast("dict[str, str]", value).items() for text in each]
-    else:
-        texts = [value]
-    for text in texts:
-        if not isinstance(text, str) or text.isascii():
-            continue
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InvalidArgumentsError(
-                f"{name} has half of a surrogate pair at position {error.start}",
-                where=name,
-                hint="send whole Unicode characters",
-            ) from None
+    if not isinstance(value, str) or value.isascii():
+        return
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentsError(
+            f"{name} has half of a surrogate pair at position {error.start}",
+            where=name,
+            hint="send whole Unicode characters",
+        ) from None
 
 
 def _most_of(declared: Argument, lowered: Mapping[str, int]) -> int | None:
@@ -469,7 +439,10 @@ def _model_schema(common: dict[str, Json], kind: Any) -> dict[str, Json]:
     if not hasattr(kind, "model_json_schema"):
         raise NotImplementedError
     lead = f"{kind.__name__}_"
-    schema = kind.model_json_schema(ref_template=f"{_DEFINITIONS}{lead}{{model}}")
+    try:
+        schema = kind.model_json_schema(ref_template=f"{_DEFINITIONS}{lead}{{model}}")
+    except RuntimeError as error:  # What pydantic raises of a model that no schema says.
+        raise TypeError(str(error).partition("\n")[0]) from None
     for name, each in schema.pop("$defs", {}).items():
         if common.setdefault(lead + name, each) != each:
             raise TypeError(f"two different models have the name {name}")

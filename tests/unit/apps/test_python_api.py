@@ -339,6 +339,17 @@ def test_typed_methods_do_what_they_say(place, runtime):
     assert not (place.project / "b.md").exists()
 
 
+def test_typed_methods_look_and_write_results(place, runtime):
+    assert "README.md" in runtime.ls().content
+    assert runtime.find("*.py").content.splitlines()[0].startswith("src/a.py")
+    assert "README.md:2" in runtime.grep("TEH", ignore_case=True, literal=True, limit=1).content
+    assert runtime.grep("x", "src", glob="*.md").details["matches"] == []
+    runtime.write_output("report", "fine")
+    assert (place.project / "outputs").is_dir()
+    with pytest.raises(PathNotFoundError):
+        runtime.ls("nowhere")
+
+
 @pytest.mark.parametrize("given", [None, [], "x", 5])
 def test_arguments_that_a_model_made_no_object_are_an_error_result(runtime, given):
     result = runtime.call("view", given, call_id="c")

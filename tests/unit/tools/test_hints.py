@@ -132,7 +132,7 @@ def _wrong_arguments():
     for tool in all_tools():
         for name, declared in tool.binder.declared.items():
             wrong = {str: ["", "\ud800", 1], int: [-1, 10**9, "1"], bool: ["true", 1]}
-            wrong |= {dict: ["A=1", {"A": 1}, {"": "x"}]}
+            wrong |= {dict[str, str]: ["A=1", {"A": 1}, {"": "x"}]}
             for value in (None, [], *wrong[declared.kind]):
                 yield tool, {name: value}
         yield tool, {"no such argument": 1}
