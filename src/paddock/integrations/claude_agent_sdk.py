@@ -2,12 +2,10 @@
 
     with PaddockServer(".") as server:
         ClaudeAgentOptions(
-            mcp_servers={server.name: server.config},
-            allowed_tools=server.allowed_tools,
-            can_use_tool=permission_callback("."),
+            mcp_servers={server.name: server.config}, can_use_tool=server.permission_callback()
         )
 
-The callback judges the client's own tools. The SDK asks it where its own rules do not decide: what
+A permission callback judges the client's own tools, where the SDK's rules do not decide: what
 policy leaves to a client's own prompts is a question here, and without an answer a denial.
 """
 
@@ -102,8 +100,19 @@ class PaddockServer(Opened):
 
     @property
     def allowed_tools(self) -> list[str]:
-        """The names by which the client may call them without a prompt: Paddock judges them."""
+        """The names by which the client may call them unasked, for a program without a callback."""
         return [f"mcp__{self.name}__{tool.name}" for tool in self.runtime.tools.list_all()]
+
+    def permission_callback(self, otherwise: Callback | None = None) -> Callback:
+        """Return `permission_callback` for this workspace; its own tools judge themselves."""
+        own, judge = self.allowed_tools, permission_callback(self.runtime.root, otherwise)
+
+        async def can_use_tool(tool: str, given: dict[str, Any], context: Any) -> Any:
+            if tool in own:
+                return _sdk().PermissionResultAllow()
+            return await judge(tool, given, context)
+
+        return can_use_tool
 
     async def _call(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
         result = await self.runtime.acall(tool, given)
