@@ -28,6 +28,7 @@ from paddock.apps.hook.lean.records import decision_record
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.integrations.opened import Opened
+from paddock.plane.environment import process_variables
 from paddock.plane.layout import LedgerName
 from paddock.policy.compiled import ASK, DENY
 from paddock.runtime.awaiting import await_thread
@@ -177,7 +178,7 @@ async def judge_permission(requested: Requested) -> Permission:
 def _judge(requested: Requested, cancel: Cancel) -> Permission:
     del cancel  # It is over soon, and is on record.
     # The client stands where the program says, whoever has started the program.
-    variables = {name: said for name, said in os.environ.items() if name != PROJECT_VARIABLE}
+    variables = {k: v for k, v in process_variables().items() if k != PROJECT_VARIABLE}
     # Not resolved: a link is another name of the project, and judged as one.
     directory = os.path.abspath(requested.directory)
     data = _event_of(requested, directory)

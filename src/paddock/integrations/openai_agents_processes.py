@@ -13,7 +13,7 @@ _REFUSED = 126
 """As a shell says of a command that may not be run."""
 
 
-class Process(Struct, frozen=True):
+class PtyProcess(Struct, frozen=True):
     number: int
     """The SDK's."""
     name: str
@@ -25,7 +25,7 @@ class Processes:
     """Background processes of the runtime, in one session of it that begins with the first."""
 
     def __init__(self, runtime: Runtime, session: str) -> None:
-        self.running: dict[int, Process] = {}
+        self.running: dict[int, PtyProcess] = {}
         self._runtime = runtime
         self._session = session
         self._has_begun = False
@@ -44,12 +44,12 @@ class Processes:
         if started.refusal is not None:
             return pty_types.PtyExecUpdate(None, started.content.encode(), _REFUSED, None)
         number = pty_types.allocate_pty_process_id(set(self.running))
-        process = Process(number, str(started.details["process"]), tty)
+        process = PtyProcess(number, str(started.details["process"]), tty)
         self.running[number] = process
         return await self._update(process, wait_ms, tokens)
 
     async def write(
-        self, process: Process, chars: str, wait_ms: int, tokens: int | None
+        self, process: PtyProcess, chars: str, wait_ms: int, tokens: int | None
     ) -> pty_types.PtyExecUpdate:
         """Type into it, and wait for its output. Raises: RuntimeError without a terminal."""
         if chars and not process.tty:
@@ -60,7 +60,7 @@ class Processes:
         return await self._update(process, wait_ms, tokens)
 
     async def _update(
-        self, process: Process, wait_ms: int, tokens: int | None
+        self, process: PtyProcess, wait_ms: int, tokens: int | None
     ) -> pty_types.PtyExecUpdate:
         until, output, is_running = time.monotonic() + wait_ms / 1000, "", True
         while is_running and (left := until - time.monotonic()) > 0:
