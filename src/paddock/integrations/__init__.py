@@ -2,7 +2,8 @@
 
     claude_agent_sdk  the permission callback, and the tools as an MCP server in the process
     deepagents        a backend: file tools, searches, shell
-    openai_agents     a sandbox's client (openai_agents_session), a shell, an editor of patches
+    openai_agents     a sandbox's client, a shell, an editor of patches
+    openai_agents_session, openai_agents_processes   what that client opens; what runs on in it
     opened            the runtime behind each of them
     pydantic_ai       a toolset; an ask is a deferred call
     strands           a sandbox

@@ -2,12 +2,10 @@
 
     with PaddockServer(".") as server:
         ClaudeAgentOptions(
-            mcp_servers={server.name: server.config},
-            allowed_tools=server.allowed_tools,
-            can_use_tool=permission_callback("."),
+            mcp_servers={server.name: server.config}, can_use_tool=server.permission_callback()
         )
 
-The callback judges the client's own tools. The SDK asks it where its own rules do not decide: what
+A permission callback judges the client's own tools, where the SDK's rules do not decide: what
 policy leaves to a client's own prompts is a question here, and without an answer a denial.
 """
 
@@ -30,6 +28,7 @@ from paddock.apps.hook.lean.records import decision_record
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.integrations.opened import Opened
+from paddock.plane.environment import process_variables
 from paddock.plane.layout import LedgerName
 from paddock.policy.compiled import ASK, DENY
 from paddock.runtime.awaiting import await_thread
@@ -102,8 +101,19 @@ class PaddockServer(Opened):
 
     @property
     def allowed_tools(self) -> list[str]:
-        """The names by which the client may call them without a prompt: Paddock judges them."""
+        """The names by which the client may call them unasked, for a program without a callback."""
         return [f"mcp__{self.name}__{tool.name}" for tool in self.runtime.tools.list_all()]
+
+    def permission_callback(self, otherwise: Callback | None = None) -> Callback:
+        """Return `permission_callback` for this workspace; its own tools judge themselves."""
+        own, judge = self.allowed_tools, permission_callback(self.runtime.root, otherwise)
+
+        async def can_use_tool(tool: str, given: dict[str, Any], context: Any) -> Any:
+            if tool in own:
+                return _sdk().PermissionResultAllow()
+            return await judge(tool, given, context)
+
+        return can_use_tool
 
     async def _call(self, tool: str, given: dict[str, Any]) -> dict[str, Any]:
         result = await self.runtime.acall(tool, given)
@@ -168,7 +178,7 @@ async def judge_permission(requested: Requested) -> Permission:
 def _judge(requested: Requested, cancel: Cancel) -> Permission:
     del cancel  # It is over soon, and is on record.
     # The client stands where the program says, whoever has started the program.
-    variables = {name: said for name, said in os.environ.items() if name != PROJECT_VARIABLE}
+    variables = {k: v for k, v in process_variables().items() if k != PROJECT_VARIABLE}
     # Not resolved: a link is another name of the project, and judged as one.
     directory = os.path.abspath(requested.directory)
     data = _event_of(requested, directory)

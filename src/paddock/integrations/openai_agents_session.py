@@ -3,7 +3,6 @@
 import io
 import math
 import tarfile
-import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +15,9 @@ from agents.sandbox.types import ExecResult, User
 from agents.sandbox.util.tar_utils import UnsafeTarMemberError, validate_tarfile
 
 from paddock.errors import FileChangedError, PathNotFoundError, ToolError
+from paddock.integrations.openai_agents_processes import Processes
 from paddock.limits import shell_timeout_raised_s
 from paddock.runtime.runtime import Runtime
-from paddock.tools.outcome import last_words
 from paddock.tools.program import exports_of, literal_line
 
 _Asked = str | User | None
@@ -50,10 +49,7 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         self._set_start_state_preserved(is_resumed)
         self._runtime = runtime
         self._is_running = False
-        self._processes: dict[int, tuple[str, bool]] = {}
-        """By the SDK's number the runtime's name, and whether it has a terminal."""
-        self._shell = ""
-        """The session of the runtime that they share, once there was one."""
+        self._processes = Processes(runtime, f"openai-agents-{state.session_id.hex}")
 
     async def _after_start(self) -> None:
         self._is_running = True
@@ -175,8 +171,6 @@ class PaddockSandboxSession(session.BaseSandboxSession):
             raise errors.WorkspaceArchiveWriteError(path=root, cause=error) from error
         await self._change(root, ["sh", "-c", script], content)
 
-    # Commands that go on running
-
     def supports_pty(self) -> bool:
         return True
 
@@ -192,15 +186,9 @@ class PaddockSandboxSession(session.BaseSandboxSession):
     ) -> pty_types.PtyExecUpdate:
         line = _line(self._prepare_exec_command(*command, shell=shell, user=user))
         env = await self.state.manifest.environment.resolve()
-        self._shell = f"openai-agents-{self.state.session_id.hex}"
-        given = {"command": exports_of(tuple(env.items())) + line, "session": self._shell}
-        started = await self._runtime.acall("run_shell", {**given, "background": True, "tty": tty})
-        if started.refusal is not None:
-            return pty_types.PtyExecUpdate(None, started.content.encode(), 126, None)
-        number = pty_types.allocate_pty_process_id(set(self._processes))
-        self._processes[number] = (str(started.details["process"]), tty)
         wait_ms = pty_types.clamp_pty_yield_time_ms(int(1000 * (yield_time_s or 10)))
-        return await self._update(number, wait_ms, max_output_tokens)
+        line = exports_of(tuple(env.items())) + line
+        return await self._processes.start(line, tty, wait_ms, max_output_tokens)
 
     async def pty_write_stdin(
         self,
@@ -210,42 +198,16 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         yield_time_s: float | None = None,
         max_output_tokens: int | None = None,
     ) -> pty_types.PtyExecUpdate:
-        name, tty = self._resolve_pty_session_entry(
-            pty_processes=self._processes, session_id=session_id
+        process = self._resolve_pty_session_entry(
+            pty_processes=self._processes.running, session_id=session_id
         )
-        if chars and not tty:
-            raise RuntimeError("stdin is not available for this process")  # the words it looks for
-        if chars:
-            await self._runtime.acall("shell_input", {"process": name, "text": chars})
         wait_ms = pty_types.resolve_pty_write_yield_time_ms(
             yield_time_ms=int(1000 * (yield_time_s or 0.25)), input_empty=not chars
         )
-        return await self._update(session_id, wait_ms, max_output_tokens)
-
-    async def _update(
-        self, number: int, wait_ms: int, tokens: int | None
-    ) -> pty_types.PtyExecUpdate:
-        name, _ = self._processes[number]
-        until, output, is_running = time.monotonic() + wait_ms / 1000, "", True
-        while is_running and (left := until - time.monotonic()) > 0:
-            asked = {"process": name, "wait_s": math.ceil(left)}
-            said = (await self._runtime.acall("shell_output", asked)).unwrap().details
-            output, is_running = output + str(said["output"]), said["running"] is True
-        exit_code = None
-        if not is_running:
-            del self._processes[number]
-            ended = await self._runtime.acall("shell_stop", {"process": name})
-            output += "".join(f"{line}\n" for line in last_words(ended.details))
-            exit_code = ended.details.get("exit_code", 126)
-        text, count = pty_types.truncate_text_by_tokens(output, tokens)
-        live = number if is_running else None
-        return pty_types.PtyExecUpdate(live, text.encode("utf-8", "replace"), exit_code, count)
+        return await self._processes.write(process, chars, wait_ms, max_output_tokens)
 
     async def pty_terminate_all(self) -> None:
-        self._processes.clear()
-        shell, self._shell = self._shell, ""
-        if shell:
-            await self._runtime.acall("shell_stop", {"session": shell})
+        await self._processes.close()
 
 
 def _require_no_user(user: _Asked) -> None:

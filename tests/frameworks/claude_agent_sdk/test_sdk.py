@@ -124,6 +124,23 @@ def test_the_callback_judges_the_clients_own_tools(root: Path, model: WireServer
     assert not (root / "docs").exists()
 
 
+@pytest.mark.loopback
+def test_the_callback_of_a_server_lets_its_own_tools_judge_themselves(
+    root: Path, model: WireServer
+):
+    view = wants("mcp__paddock__view", path="README.md")
+    own = wants("Write", file_path=str(root / ".env"), content="x")
+    with PaddockServer(root) as server:
+        came_to = run(
+            root, model, view, own,
+            mcp_servers={server.name: server.config}, can_use_tool=server.permission_callback(),
+        )  # fmt: skip
+
+    answers = [came_to.answers()[each.calls[0].id] for each in (view, own)]
+    assert "hello teh world" in answers[0]
+    assert "Protected path: .env" in answers[1]
+
+
 def test_the_sdk_gets_its_own_results(root: Path):
     async def no(tool: str, given: dict[str, Any], context: Any) -> Any:
         return PermissionResultDeny(message=f"a person said no to {tool}")
