@@ -8,6 +8,7 @@ A block's language says what it is:
 - `python`: a program, run from the project's folder.
 - `toml NAME`, `json NAME`, `python NAME`, `text NAME`: a file, written where NAME says, which
   may begin with `~/`.
+- `diff NAME`: a change to that file, one hunk without a head.
 """
 
 import re
@@ -76,7 +77,8 @@ def run_document(document: Path, folder: Path, environment: dict[str, str]) -> l
         elif block.name:
             place = folder / block.name.replace("~", environment["HOME"], 1)
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(block.text, encoding="utf-8")
+            text = _changed(place, block.text) if block.language == "diff" else block.text
+            place.write_text(text, encoding="utf-8")
             found = []
         elif block.language == "python":
             found = _run_python(block.text, folder, environment)
@@ -84,6 +86,17 @@ def run_document(document: Path, folder: Path, environment: dict[str, str]) -> l
             found = [f"a block of {block.language} that nothing looks at"]
         problems += [f"{document.name}:{block.line}: {problem}" for problem in found]
     return problems
+
+
+def _changed(place: Path, diff: str) -> str:
+    """The text of a file after a change whose lines begin with a space, `-` or `+`."""
+    lines = [line or " " for line in diff.splitlines()]
+    before, after = (
+        "".join(f"{line[1:]}\n" for line in lines if line[0] in f" {sign}") for sign in "-+"
+    )
+    text = place.read_text(encoding="utf-8")
+    assert text.count(before) == 1, f"{place.name} does not hold:\n{before}"
+    return text.replace(before, after)
 
 
 def _type(text: str, folder: Path, environment: dict[str, str]) -> Iterator[Typed]:

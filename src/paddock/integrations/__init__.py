@@ -2,6 +2,7 @@
 
     claude_agent_sdk  the permission callback, and the tools as an MCP server in the process
     deepagents        a backend: file tools, searches, shell
+    inspect_ai        a sandbox for evaluations, and its configuration
     openai_agents     a sandbox's client (openai_agents_session), a shell, an editor of patches
     opened            the runtime behind each of them
     pydantic_ai       a toolset; an ask is a deferred call

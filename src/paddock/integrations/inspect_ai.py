@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final, Literal, Self, overload
 
+from inspect_ai.log import transcript
 from inspect_ai.util import (
     ExecResult,
     OutputLimitExceededError,
@@ -26,7 +27,7 @@ from inspect_ai.util import (
 from pydantic import BaseModel, model_validator
 
 from paddock import errors, limits
-from paddock.assembly.opening import init_project
+from paddock.assembly.opening import init_project, open_given
 from paddock.assembly.runtimes import open_workspace
 from paddock.errors import ToolError
 from paddock.plane.create import POLICY_TEMPLATE
@@ -43,9 +44,8 @@ _RAISED: Final[tuple[tuple[type[ToolError], type[Exception]], ...]] = (
     (errors.PermissionDeniedError, PermissionError),
     (errors.ApprovalError, PermissionError),
     (errors.SandboxUnavailableError, SandboxUnavailableError),
-    (ToolError, RuntimeError),
 )
-"""What Inspect calls a refusal, the first that fits."""
+"""What Inspect calls a refusal, the first that fits; any other is a RuntimeError."""
 
 
 class PaddockConfig(BaseModel, frozen=True):
@@ -62,11 +62,12 @@ class PaddockConfig(BaseModel, frozen=True):
         return self
 
 
-@sandboxenv(name="paddock")
 class PaddockSandboxEnvironment(SandboxEnvironment):
-    def __init__(self, runtime: Runtime, own_directory: Path | None) -> None:
+    def __init__(self, runtime: Runtime, plane: str, own_directory: Path | None) -> None:
         super().__init__()
         self.runtime = runtime
+        self.plane = plane
+        """Where the ledger is that all of it is recorded in."""
         self._own_directory = own_directory
 
     @classmethod
@@ -77,17 +78,23 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
         metadata: dict[str, str],
     ) -> dict[str, SandboxEnvironment]:
         given = _given(config)
-        return {"default": await await_thread(lambda _: cls._opened(given))}
+        opened = await await_thread(lambda _: cls._opened(given))
+        transcript().info({"plane": opened.plane}, source="paddock")
+        return {"default": opened}
 
     @classmethod
-    def _opened(cls, given: PaddockConfig) -> SandboxEnvironment:
+    def _opened(cls, given: PaddockConfig) -> Self:
         if given.root is not None:
-            return cls(open_workspace(given.root, agent=given.agent), None)
+            runtime = open_workspace(given.root, agent=given.agent)
+            return cls(
+                runtime, str(open_given(given.root, process_environment()).layout.root), None
+            )
         policy = POLICY_TEMPLATE if given.policy is None else Path(given.policy).read_bytes()
         own = Path(tempfile.mkdtemp(prefix="paddock-inspect-"))
         try:
-            init_project(own, process_environment(), policy)
-            return cls(open_workspace(own, agent=given.agent), own)
+            made = init_project(own, process_environment(), policy)
+            runtime = open_workspace(own, agent=given.agent)
+            return cls(runtime, str(made.plane.layout.root), own)
         except BaseException:
             shutil.rmtree(own)
             raise
@@ -116,7 +123,7 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
     async def exec(
         self,
         cmd: list[str],
-        input: str | bytes | None = None,
+        input: str | bytes | None = None,  # noqa: A002 - the framework's name
         cwd: str | None = None,
         env: dict[str, str] | None = None,
         user: str | None = None,
@@ -167,6 +174,9 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
         return content.decode() if text else content
 
 
+sandboxenv(name="paddock")(PaddockSandboxEnvironment)
+
+
 def _given(config: SandboxEnvironmentConfigType | None) -> PaddockConfig:
     if config is None:
         return PaddockConfig()
@@ -176,7 +186,7 @@ def _given(config: SandboxEnvironmentConfigType | None) -> PaddockConfig:
 
 
 def _raised(error: ToolError) -> Exception:
-    kind = next(kind for refusal, kind in _RAISED if isinstance(error, refusal))
+    kind = next((kind for refusal, kind in _RAISED if isinstance(error, refusal)), RuntimeError)
     return kind(f"{error.message}\nhint: {error.hint}" if error.hint else error.message)
 
 
@@ -189,5 +199,6 @@ def _result(done: Executed, cmd: list[str]) -> ExecResult[str]:
         raise OutputLimitExceededError(said, stdout or stderr)
     if done.exit_code == _CANNOT_EXECUTE and "ermission denied" in stderr:
         raise PermissionError(stderr)
-    stderr = "\n".join(each for each in (stderr, done.notice) if each)
-    return ExecResult(done.exit_code == 0, done.exit_code, stdout, stderr)
+    if done.notice and stderr and not stderr.endswith("\n"):
+        stderr += "\n"
+    return ExecResult(done.exit_code == 0, done.exit_code, stdout, stderr + done.notice)
