@@ -16,6 +16,8 @@ dev_content_bytes_max: Final = 1_000_000
 """Content that `write_file_dev` takes."""
 program_bytes_max: Final = 256_000_000
 """What the embedding program reads or writes at once, and takes of what a command prints."""
+program_command_bytes_max: Final = 1_500_000
+"""A line of the embedding program: what Linux gives one program, with room for its variables."""
 program_entries_max: Final = 100_000
 """Entries of a directory that the embedding program gets at once."""
 edited_file_bytes_max: Final = 256_000_000

@@ -259,3 +259,29 @@ def test_what_has_to_be_new_is_not_written_over(terminal: Terminal, path: str):
         terminal.runtime.write_bytes(path, b"2", is_new=True)
 
     assert terminal.runtime.read_bytes(path) == b"1"
+
+
+def test_an_argv_of_a_megabyte_runs_and_is_on_record(terminal: Terminal):
+    words = ["x" * 65_536, "it's", "é\n"] * 15
+
+    done = terminal.runtime.exec(["printf", "%s", *words])
+
+    (intent,) = terminal.yard.entries("TOOL_INTENT")
+    assert (done.exit_code, done.stdout.decode()) == (0, "".join(words))
+    assert intent["metadata"]["actions"][0].endswith(" more characters)")
+    assert intent["metadata"]["actions_digest"].startswith("sha256:")
+
+
+def test_a_line_that_is_no_argv_may_not_be_so_long(terminal: Terminal):
+    with pytest.raises(errors.PermissionDeniedError, match="longer than 100000 characters"):
+        terminal.runtime.exec(f"echo {'x' * 100_000}; true")
+    with pytest.raises(errors.InvalidArgumentsError):
+        terminal.runtime.exec(["echo", "x" * 2_000_000])
+
+
+def test_a_command_that_policy_denies_is_denied_however_long_it_is(terminal: Terminal):
+    terminal.yard.write({"kept": ""})
+    with pytest.raises(errors.PermissionDeniedError):
+        terminal.runtime.exec(["rm", "kept", "x" * 120_000])
+
+    assert (terminal.yard.root / "kept").exists()

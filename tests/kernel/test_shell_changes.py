@@ -165,7 +165,6 @@ REFUSED = {
     "a FIFO": ("mkfifo p", ["p"]),
     "a setuid bit": ("cp /bin/true t && chmod u+s t 2>/dev/null; rm -f t; mkfifo q", ["q"]),
     "a directory that its owner cannot enter": ("mkdir n && chmod 000 n", ["n"]),
-    "a file that its owner cannot read": ("echo n > n && chmod 000 n", ["n"]),
     "a policy": ("echo > d/paddock.toml", ["d/paddock.toml"]),
     "a name that is none": ("echo > $'new\\nline'; echo > $'\\xff'", ["\\xff", "new\\nline"]),
     "a temporary name of ours": (
@@ -990,3 +989,22 @@ def test_a_reviewers_command_runs_and_keeps_nothing_where_anothers_does(
     assert (kept, "changes_discarded" in said) == ((True, False), (False, True))[
         profile == "reviewer"
     ]
+
+
+def test_a_file_that_is_closed_to_its_owner_lands_where_it_can_be_brought_back(terminal: Terminal):
+    root = terminal.yard.root
+    (root / "r").write_text("kept\n")
+    said = terminal.sneak("chmod 000 r; echo n > new; chmod 200 new")
+    modes = {name: stat.S_IMODE((root / name).stat().st_mode) for name in ("r",)}
+
+    if os.geteuid() != 0:
+        assert modes == {"r": 0o644}
+        assert refused(said) == {
+            "new": "'new' would be closed to its owner: 0200",
+            "r": "'r' would be closed to its owner: 0000",
+        }
+        return
+    assert (said["changes_refused"], modes) == ([], {"r": 0o000})
+    assert terminal.yard.cli("undo", terminal.yard.calls()[-1]["call"]).status == 0
+    assert lay(root) == {**BEFORE, "r": b"kept\n"}
+    assert stat.S_IMODE((root / "r").stat().st_mode) == 0o644

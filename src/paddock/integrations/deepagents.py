@@ -57,7 +57,7 @@ def _word(error: ToolError) -> str:
 
 def _said(error: ToolError) -> str:
     hint = f"\nhint: {error.hint}" if error.hint else ""
-    return f"Error: {_word(error)}: {error.message}{hint}"
+    return f"{_word(error)}: {error.message}{hint}"
 
 
 def _answering(refused: Callable[..., _R]) -> Callable[[_Method[_P, _R]], _Method[_P, _R]]:
@@ -71,7 +71,7 @@ def _answering(refused: Callable[..., _R]) -> Callable[[_Method[_P, _R]], _Metho
             except ToolError as error:
                 return refused(error=_said(error))
             except (InvalidGlobPatternError, UnicodeEncodeError) as error:
-                return refused(error=f"Error: {error}")
+                return refused(error=str(error))
 
         return answering
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from msgspec import Struct
 
 from paddock.errors import ApprovalRefusedError, CallCancelledError
-from paddock.limits import effects_listed_max
+from paddock.limits import command_bytes_max, effects_listed_max
 from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.text.json import canonical_json
-from paddock.text.show import text_of
+from paddock.text.show import cut, text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.spec import Change, Tool, ToolOutput
 from paddock.values.calls import (
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 _TEXT_KEPT_MAX: Final = 4096
 """Longer argument texts are kept as a digest, in characters."""
+_ACTION_CHARS_MAX: Final = command_bytes_max + _TEXT_KEPT_MAX
+_ACTION_KEPT_MAX: Final = 16_384
+"""So much of a longer action, as only a program's command can be, beside the digest of all."""
 _NAME_KEPT_MAX: Final = 200
 _NAME_DIGITS: Final = 16
 """So much of a cut name's digest tells it from another."""
@@ -336,12 +339,16 @@ def _digest_of(content: str) -> str:
 
 
 def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
-    if len(actions) <= effects_listed_max:
+    is_long = any(len(action) > _ACTION_CHARS_MAX for action in actions)
+    if len(actions) <= effects_listed_max and not is_long:
         metadata["actions"] = actions
         return
-    more = f"{len(actions) - effects_listed_max} more actions"
-    metadata["actions"] = [*actions[:effects_listed_max], more]
-    metadata["actions_total"] = len(actions)
+    kept = [cut(action, _ACTION_KEPT_MAX) if is_long else action for action in actions]
+    if len(actions) > effects_listed_max:
+        more = f"{len(actions) - effects_listed_max} more actions"
+        kept = [*kept[:effects_listed_max], more]
+        metadata["actions_total"] = len(actions)
+    metadata["actions"] = kept
     metadata["actions_digest"] = digest_of_json(list(actions))
 
 

@@ -135,7 +135,8 @@ class SandboxShell:
         policy, chain = ground.place.policy, ground.chain
         self._read_index = NameIndex(ReadJudge(policy, chain))
         self._write_index = NameIndex(WriteJudge(policy, chain))
-        self._bench = Bench(policy, chain, policy.settings.shell.git, "")
+        as_root = os.geteuid() == 0
+        self._bench = Bench(policy, chain, policy.settings.shell.git, "", as_root=as_root)
         self._moments = Late(lambda: Moments(ground.staging))
         self._tracked = TrackedView()
         self._git = GitRoom(self._read_index.judge)

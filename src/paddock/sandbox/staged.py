@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from paddock import limits
 from paddock.errors import ApprovalUnavailableError, HostError, SandboxUnavailableError
 from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.commit import (
@@ -265,7 +266,7 @@ class HeldCommand:
 
 def request_of(prepared: PreparedLine) -> CommandRequest:
     line = prepared.line
-    argv = (prepared.interpreter, "-c", line.text)
+    argv = (prepared.interpreter, "-c", *_in_arguments(line.text))
     return CommandRequest(
         prepared.plan,
         argv,
@@ -277,6 +278,15 @@ def request_of(prepared: PreparedLine) -> CommandRequest:
         line.laid,
         terminal=line.terminal,
     )
+
+
+def _in_arguments(text: str) -> tuple[str, ...]:
+    """Return what follows `-c`: the line, or what puts it together where it is too long for one."""
+    most = limits.command_bytes_max // 4  # of characters: none has more bytes in UTF-8
+    if len(text.encode()) <= limits.command_bytes_max:
+        return (text,)
+    pieces = (text[start : start + most] for start in range(0, len(text), most))
+    return ('IFS=; set -- "$*"; unset IFS; eval "$1"', "sh", *pieces)
 
 
 @contextmanager

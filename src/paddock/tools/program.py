@@ -229,7 +229,7 @@ class Exec(LineRun):
 
     def resolve(self, arguments: ExecArguments, ports: Ports) -> ShellPlan:
         """Raises: InvalidArgumentsError, PathError (the directory)."""
-        require_runnable(arguments.command)
+        require_runnable(arguments.command, limits.program_command_bytes_max)
         cwd = _directory(arguments.cwd, ports)
         payload = _payload(ports)
         line = ShellLine(

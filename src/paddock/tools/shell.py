@@ -186,15 +186,15 @@ def _watch(ports: Ports) -> CommandWatch:
     return CommandWatch(ports.cancel, ports.on_output, ports.network)
 
 
-def require_runnable(command: str) -> None:
+def require_runnable(command: str, bytes_max: int = limits.command_bytes_max) -> None:
     if "\0" in command:
         raise InvalidArgumentsError(
             "command holds a NUL", where="command", hint="no program takes one in an argument"
         )
     size = len(command.encode())
-    if size > limits.command_bytes_max:
+    if size > bytes_max:
         raise InvalidArgumentsError(
-            f"command has {size} bytes, {limits.command_bytes_max} are allowed",
+            f"command has {size} bytes, {bytes_max} are allowed",
             where="command",
             hint="write it into a file, and run that",
         )

@@ -741,7 +741,8 @@ def whole(texts: list[str]) -> dict[str, object]:
 
 
 def test_an_entry_that_no_line_holds_is_a_defect_of_ours_and_no_lack_of_space(door):
-    result = does(door, Action("file", "create", "x" * limits.entry_bytes_max))
+    long = [Action("file", "create", f"{n}{'x' * 100_000}") for n in range(20)]
+    result = does(door, *long)
     assert result.refusal.code == "ledger.entry_refused"
     assert "is too long (TOOL_INTENT)" in result.refusal.error
     assert "space" not in result.refusal.hint

@@ -12,6 +12,7 @@ from paddock.limits import (
     command_code_chars_max,
     command_depth_max,
     command_parts_max,
+    program_command_bytes_max,
 )
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands.pattern import find_directory, is_neutral
@@ -106,6 +107,10 @@ _UNSEEN: Final = lazy_pattern(
 )
 
 
+_LITERAL: Final = lazy_pattern(r"exec --(?: '[^']*'(?:\\''[^']*')*)+")
+"""One command whose words are all quoted, as `tools.program.literal_line` writes it."""
+_LITERAL_WORD: Final = lazy_pattern(r"'[^']*'(?:\\''[^']*')*")
+
 _Command: TypeAlias = tuple[RawCommand, SeenCommand, Touch]
 
 
@@ -133,7 +138,7 @@ def parse_line(text: str) -> CommandLine:
     the second a `bound` and a command that is anything.
     """
     line = _Line()
-    if len(text) > command_chars_max:
+    if len(text) > command_chars_max and not _is_long_literal(text):
         _stop(line, _TOO_LONG)
     else:
         _gather(line, text, 0)
@@ -190,6 +195,17 @@ def _stop(line: _Line, bound: str) -> None:
     line.problems[bound] = None
 
 
+def _is_long_literal(text: str) -> bool:
+    """Say whether it is the literal command of a program: few words, however long."""
+    is_short = len(text) <= program_command_bytes_max
+    return is_short and bool(_LITERAL.fullmatch(text)) and not _has_too_much_code(text)
+
+
+def _has_too_much_code(text: str) -> bool:
+    # The parser's time is quadratic there.
+    return count_code_chars(text) > command_code_chars_max
+
+
 def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) -> None:
     if depth and _is_too_much(line, text, depth):
         _stop(line, _TOO_MUCH)
@@ -232,11 +248,18 @@ def _is_too_much(line: _Line, script: str, depth: int) -> bool:
 
 
 def _walk(text: str) -> Findings:
-    if count_code_chars(text) > command_code_chars_max:
-        # The parser's time is quadratic there.
+    if _has_too_much_code(text):
         return Findings(problems={"the line is too long to parse": None})
+    if _LITERAL.fullmatch(text):
+        words = [Word(each, each) for each in ("exec", "--")]
+        words += [_literal_word(found[0]) for found in _LITERAL_WORD.finditer(text)]
+        return Findings([RawCommand(text, words)])
     tree = _parser().parse(_DASH_BEFORE_DOCUMENT.sub(b"_", text.encode()))
     return walk_tree(tree.root_node, text.encode())
+
+
+def _literal_word(source: str) -> Word:
+    return Word(source[1:-1].replace("'\\''", "'"), source)
 
 
 STREAMS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})

@@ -157,7 +157,8 @@ def _obstacle(
     source, code = _text(metadata, "source"), _text(metadata, "code")
     if source == OPERATOR_SOURCE:
         return Why.PERSON
-    if any(_COUNTED.fullmatch(text) for text in actions):
+    is_cut_short = "actions_digest" in metadata  # of what is not all here
+    if is_cut_short or any(_COUNTED.fullmatch(text) for text in actions):
         return Why.CUT
     if door is RecordedDoor.TOOL:
         return None

@@ -103,6 +103,8 @@ class Bench(Struct, frozen=True):
     commit: Commit = "each"
     unseen: tuple[str, ...] = ()
     """Names in the workspace that were not there for the command, but for what is `shown`."""
+    as_root: bool = False
+    """Whoever lands this reads what its owner may not."""
 
 
 def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[StagedJudgement, ...]:
@@ -181,8 +183,10 @@ def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
         reason = f"{shown} has a setuid or setgid bit"
         return _refused(change, PermissionDeniedError.code, reason)
     # Threat: a directory that its owner may not enter can be neither listed nor removed
-    # by the tools, and hides what is in it from every later look.
-    needed = 0o700 if change.node is NodeKind.DIRECTORY else 0o400
+    # by the tools, and hides what is in it from every later look. A closed file could be
+    # neither kept nor brought back, but by root.
+    of_file = 0 if bench.as_root else 0o400
+    needed = 0o700 if change.node is NodeKind.DIRECTORY else of_file
     if change.mode & needed != needed:
         return _refused(
             change,

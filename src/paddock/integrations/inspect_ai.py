@@ -1,0 +1,204 @@
+"""Inspect: a sandbox for evaluations, by the name `paddock`.
+
+    Task(dataset=…, solver=…, sandbox="paddock")
+    Task(dataset=…, solver=…, sandbox=("paddock", "policy.toml"))
+
+Each sample has a directory of its own, with its files in it, governed by the policy file or by
+the default policy, which confines every command. It is gone afterwards; its ledger stays, and the
+sample's transcript says where. `PaddockConfig(root=…)` takes a project instead, with its policy.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Final, Literal, Self, overload
+
+from inspect_ai.log import transcript
+from inspect_ai.util import (
+    ExecResult,
+    OutputLimitExceededError,
+    SandboxEnvironment,
+    SandboxEnvironmentConfigType,
+    SandboxEnvironmentLimits,
+    SandboxUnavailableError,
+    SandboxUserUnsupportedError,
+    sandboxenv,
+)
+from pydantic import BaseModel, model_validator
+
+from paddock import errors, limits
+from paddock.assembly.opening import init_project, open_given
+from paddock.assembly.runtimes import open_workspace
+from paddock.errors import ToolError
+from paddock.plane.create import POLICY_TEMPLATE
+from paddock.plane.environment import process_environment
+from paddock.runtime.awaiting import await_thread
+from paddock.runtime.program import Executed
+from paddock.runtime.runtime import Runtime
+
+_CANNOT_EXECUTE: Final = 126
+_RAISED: Final[tuple[tuple[type[ToolError], type[Exception]], ...]] = (
+    (errors.PathNotFoundError, FileNotFoundError),
+    (errors.PathNotAFileError, IsADirectoryError),
+    (errors.PathError, PermissionError),
+    (errors.PermissionDeniedError, PermissionError),
+    (errors.ApprovalError, PermissionError),
+    (errors.SandboxUnavailableError, SandboxUnavailableError),
+)
+"""What Inspect calls a refusal, the first that fits; any other is a RuntimeError."""
+
+
+class PaddockConfig(BaseModel, frozen=True):
+    """What a task may say of its sandbox: a policy for the samples, or a project for them all."""
+
+    policy: str | None = None
+    root: str | None = None
+    agent: str | None = None
+
+    @model_validator(mode="after")
+    def _require_one(self) -> Self:
+        if self.policy and self.root:
+            raise ValueError("policy is for directories of samples; a root has its own policy")
+        return self
+
+
+class PaddockSandboxEnvironment(SandboxEnvironment):
+    def __init__(self, runtime: Runtime, plane: str, own_directory: Path | None) -> None:
+        super().__init__()
+        self.runtime = runtime
+        self.plane = plane
+        """Where the ledger is that all of it is recorded in."""
+        self._own_directory = own_directory
+
+    @classmethod
+    async def sample_init(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        metadata: dict[str, str],
+    ) -> dict[str, SandboxEnvironment]:
+        given = _given(config)
+        opened = await await_thread(lambda _: cls._opened(given))
+        transcript().info({"plane": opened.plane}, source="paddock")
+        return {"default": opened}
+
+    @classmethod
+    def _opened(cls, given: PaddockConfig) -> Self:
+        if given.root is not None:
+            runtime = open_workspace(given.root, agent=given.agent)
+            return cls(
+                runtime, str(open_given(given.root, process_environment()).layout.root), None
+            )
+        policy = POLICY_TEMPLATE if given.policy is None else Path(given.policy).read_bytes()
+        own = Path(tempfile.mkdtemp(prefix="paddock-inspect-"))
+        try:
+            made = init_project(own, process_environment(), policy)
+            runtime = open_workspace(own, agent=given.agent)
+            return cls(runtime, str(made.plane.layout.root), own)
+        except BaseException:
+            shutil.rmtree(own)
+            raise
+
+    @classmethod
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        environments: dict[str, SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        for each in environments.values():
+            environment = each.as_type(cls)
+            await await_thread(lambda _, of=environment: of.close())
+
+    def close(self) -> None:
+        self.runtime.close()
+        if self._own_directory is not None:
+            shutil.rmtree(self._own_directory)
+
+    @classmethod
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        return PaddockConfig(**config)
+
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,  # noqa: A002 - the framework's name
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        if user is not None:
+            raise SandboxUserUnsupportedError(
+                f"paddock runs no command as {user!r}: a fence keeps the user that it has"
+            )
+        given = input.encode() if isinstance(input, str) else input or b""
+        try:
+            done = await self.runtime.aexec(
+                cmd,
+                stdin=given,
+                cwd=cwd or ".",
+                env=env,
+                timeout=timeout or limits.shell_timeout_s,
+                output_limit=SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE,
+            )
+        except ToolError as error:
+            raise _raised(error) from error
+        return _result(done, cmd)
+
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        content = contents.encode() if isinstance(contents, str) else contents
+        try:
+            await self.runtime.awrite_bytes(file, content)
+        except ToolError as error:
+            raise _raised(error) from error
+
+    @overload
+    async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
+
+    @overload
+    async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
+
+    async def read_file(self, file: str, text: bool = True) -> str | bytes:
+        most = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        try:
+            content = await self.runtime.aread_bytes(file, limit=most)
+        except errors.TextTooLargeError:
+            said = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR
+            raise OutputLimitExceededError(said, None) from None
+        except ToolError as error:
+            raise _raised(error) from error
+        return content.decode() if text else content
+
+
+sandboxenv(name="paddock")(PaddockSandboxEnvironment)
+
+
+def _given(config: SandboxEnvironmentConfigType | None) -> PaddockConfig:
+    if config is None:
+        return PaddockConfig()
+    if isinstance(config, str):
+        return PaddockConfig(policy=config)
+    return PaddockConfig.model_validate(config.model_dump())
+
+
+def _raised(error: ToolError) -> Exception:
+    kind = next((kind for refusal, kind in _RAISED if isinstance(error, refusal)), RuntimeError)
+    return kind(f"{error.message}\nhint: {error.hint}" if error.hint else error.message)
+
+
+def _result(done: Executed, cmd: list[str]) -> ExecResult[str]:
+    stdout, stderr = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
+    if done.timed_out:
+        raise TimeoutError(f"{cmd[0]} was ended when its time had run out")
+    if done.is_cut:
+        said = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
+        raise OutputLimitExceededError(said, stdout or stderr)
+    if done.exit_code == _CANNOT_EXECUTE and "ermission denied" in stderr:
+        raise PermissionError(stderr)
+    if done.notice and stderr and not stderr.endswith("\n"):
+        stderr += "\n"
+    return ExecResult(done.exit_code == 0, done.exit_code, stdout, stderr + done.notice)
