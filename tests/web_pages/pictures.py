@@ -1,6 +1,6 @@
 """Pictures of the console's pages, of a small project in which two agents have worked.
 
-    python tests/web_pages/pictures.py FOLDER
+python tests/web_pages/pictures.py FOLDER
 """
 
 import sys
@@ -65,9 +65,7 @@ SHOTS = (
 def make_pictures(place: McpPlace, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (place.project / "docs").mkdir()
-    (place.project / "docs/use.md").write_text(
-        "# Use\n\nAdd a widget to the cart.\nThen pay.\n"
-    )
+    (place.project / "docs/use.md").write_text("# Use\n\nAdd a widget to the cart.\nThen pay.\n")
     (place.project / ".env").write_text("KEY=abc\n")
     for tool, arguments in CALLS:
         make_call(place, tool, **arguments)

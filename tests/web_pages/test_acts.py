@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from tests.support.console_pages import Page, opened
 from tests.support.consoles import make_call, serving
 from tests.support.mcp_servers import McpPlace
-from tests.support.console_pages import Page, opened
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.loopback]
 

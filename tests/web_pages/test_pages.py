@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.support.console_pages import Page, opened
 from tests.support.consoles import make_call
 from tests.support.host import AXE
 from tests.support.mcp_servers import McpPlace
-from tests.support.console_pages import Page, opened
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.loopback]
 

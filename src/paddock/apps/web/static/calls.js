@@ -1,5 +1,5 @@
 // Calls in words: what an entry of the record says to somebody who has never seen one.
-import { ago, code, h, when } from "./dom.js";
+import { ago, code, h, note, when } from "./dom.js";
 
 // What a tool does, by the names that tools and clients give it.
 const VERBS = {
@@ -96,5 +96,5 @@ export const wish = (request) => {
 export const isWaiting = (request) => request.state === "waiting" && !request.outdated;
 export const drawRequest = (request) => [
   h("span.wish", wish(request)),
-  h("span.note", isWaiting(request) ? ago(request.parked_at) : request.outdated ? "outdated" : request.state),
+  note(isWaiting(request) ? ago(request.parked_at) : request.outdated ? "outdated" : request.state),
 ];

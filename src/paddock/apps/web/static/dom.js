@@ -66,6 +66,7 @@ export const block = (text, ...more) => {
 };
 
 export const code = (text) => h("code", text);
+export const note = (...said) => h("span.note", said);
 export const button = (label, onclick, kind = "") =>
   h(`button${kind && `.${kind}`}`, { type: "button", onclick }, label);
 export const mark = (isGood, good, bad) => h(`strong.${isGood ? "good" : "bad"}`, isGood ? good : bad);

@@ -2,7 +2,7 @@
 import { get, mayAct, on, query } from "./api.js";
 import { verb } from "./calls.js";
 import { diffs } from "./diff.js";
-import { chips, code, count, facts, h, soon, when } from "./dom.js";
+import { chips, code, count, facts, h, note, soon, when } from "./dom.js";
 import { undo } from "./entry.js";
 import { browse } from "./list.js";
 
@@ -11,7 +11,7 @@ const SHOWN_MAX = 20;
 const drawFile = (file) => [
   h("span.target", file.path),
   h("span.who", file.agent),
-  h("span.note", count(file.changes, "change")),
+  note(count(file.changes, "change")),
   h("span.at", when(file.last)),
 ];
 const drawCall = (call) => [
@@ -27,7 +27,7 @@ const change = async (call, done, signal) => {
   const standing = call.undone_by ? `undone by ${call.undone_by}` : `no undo: ${call.standing}`;
   return h(
     "div.change",
-    h("h3", call.agent, ` ${verb(call.tool)} `, h("span.note", when(call.timestamp))),
+    h("h3", call.agent, ` ${verb(call.tool)} `, note(when(call.timestamp))),
     facts(
       ["call", h("a", { href: `/timeline?${query({ call: call.call, all: "yes" })}` }, call.call)],
       ["takes back", call.undoes && code(call.undoes)],

@@ -1,6 +1,6 @@
 // Is the record whole, and how would one know?
 import { download, get, mayAct, post } from "./api.js";
-import { acting, block, button, count, h, mark, number, size, status, told, when } from "./dom.js";
+import { acting, block, button, count, h, mark, note, number, size, status, told, when } from "./dom.js";
 
 const NAMES = {
   governance: ["Governance", "agents, trust, questions and their answers"],
@@ -44,12 +44,12 @@ const ledgerRows = (each, reload) => {
   return [
     h(
       "tr",
-      h("th", { scope: "row" }, name, h("span.note", about), h("code.note", ledger)),
+      h("th", { scope: "row" }, name, note(about), h("code.note", ledger)),
       cell("Entries", exists && number(each.entries), ".number"),
       cell("Size", exists && size(each.bytes), ".number"),
       cell("Newest", each.newest ? when(each.newest) : "–"),
       cell("Signed", signed(each)),
-      h("td", exists ? h("div.acts", acts) : h("span.note", "not begun")),
+      h("td", exists ? h("div.acts", acts) : note("not begun")),
     ),
     h("tr.answer", h("td", { colspan: "6" }, each.error && told(each.error), found)),
   ];

@@ -1,17 +1,17 @@
 // What may they do, and what would change if this line were another?
 import { get, mayAct, post } from "./api.js";
 import { diff } from "./diff.js";
-import { acting, block, button, chip, chips, code, h, listed, mark, orTold, soon, status, told } from "./dom.js";
+import { acting, block, button, chip, chips, code, h, listed, mark, note, orTold, soon, status, told } from "./dom.js";
 import { explained } from "./entry.js";
 
 const PAUSE_MS = 350;
 
 const finding = (goTo) => ({ line, file, message, hint }) => {
-  const place = line ? button(`Line ${line}`, () => goTo(line), "quiet") : h("span.note", file);
+  const place = line ? button(`Line ${line}`, () => goTo(line), "quiet") : note(file);
   return h("li", place, h("p", message), h("p.quiet", hint));
 };
 const example = ({ passed, action, outcome, expected }) => {
-  const found = h("span.note", ` ${outcome}${passed ? "" : `, expected ${expected}`}`);
+  const found = note(` ${outcome}${passed ? "" : `, expected ${expected}`}`);
   return h("li", mark(passed, "As expected: ", "Not as expected: "), code(action), found);
 };
 
