@@ -259,3 +259,30 @@ def test_a_token_that_only_reads_is_offered_nothing_to_do(place: McpPlace) -> No
         assert "Undo" not in tab.run("document.body.innerText")
         tab.click("Policy")
         assert tab.until("globalThis.policy?.readOnly") is True
+
+
+def test_damage_that_is_met_while_one_looks_is_said_on_whatever_page_is_open(page: Page) -> None:
+    tab = page.open("/files")
+    tab.sees("Live", "#live")
+    ledger = next(page.place.base.rglob("ho1m.jsonl"))
+    with ledger.open("ab") as file:
+        file.write(b"no entry\n")
+    tab.sees("The ledger ho1m is damaged", "#alerts")
+    tab.click("Look at it")
+    tab.sees("The record", "main")
+
+
+def test_a_ledger_is_saved_as_lines_and_as_a_page_that_verifies_itself(page: Page) -> None:
+    tab = page.open("/ledgers")
+    tab.until("document.querySelector('tbody button')")
+    # What is saved goes to the disk of whoever looks; here it is caught on its way.
+    tab.run(
+        "URL.createObjectURL = (blob) => (blob.text().then((text) => (globalThis.saved = text)),"
+        " 'data:,'); HTMLAnchorElement.prototype.click = () => {};"
+    )
+    ledger = next(page.place.base.rglob("ho1m.jsonl"))
+    for label, begins in (("as JSONL", ledger.read_text()[:60]), ("Save as page", "<!DOCTYPE")):
+        tab.run("globalThis.saved = ''")
+        tab.click(label, "tr:nth-of-type(5) button")
+        assert tab.until("saved").startswith(begins)
+    assert tab.problems == []

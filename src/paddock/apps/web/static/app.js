@@ -6,13 +6,8 @@ import { count, h, told, visible } from "./dom.js";
 const PAGES = ["now", "inbox", "timeline", "files", "policy", "sessions", "ledgers"];
 const at = (id) => document.getElementById(id);
 const main = at("main");
-const STATES = {
-  connecting: "Connecting",
-  live: "Live",
-  away: "No connection, trying again",
-  closed: "Closed",
-  full: "Too many windows are open",
-};
+const AWAY = { away: "No connection, trying again", full: "Too many windows are open" };
+const STATES = { live: "Live", closed: "Closed", ...AWAY };
 
 let leaving = new AbortController();
 let [waiting, title] = [null, "Paddock"];

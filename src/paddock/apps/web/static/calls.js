@@ -23,13 +23,12 @@ const STATES = {
   running: ["running", "accent"],
   waiting: ["asked", "warn"],
   unanswered: ["not answered", "warn"],
+  open: ["waits for you", "warn"],
   refused: ["refused", "bad"],
   failed: ["failed", "bad"],
-  done: ["done", "plain"],
-  allowed: ["allowed", "plain"],
 };
 const stateMark = (state) => {
-  const [said, tone] = STATES[state] ?? ["", "plain"];
+  const [said, tone] = STATES[state] ?? [state === "said" ? "" : state, "plain"];
   return h(`span.state.${tone}`, said);
 };
 

@@ -81,30 +81,26 @@ export const orTold = (found, show) => (found.error ? told(found.error) : show(f
 
 // A button that is waited for; what came of it, or what was wrong, stands in `place`.
 export const acting = (label, place, work, kind) => {
-  const made = button(
-    label,
-    async () => {
-      made.disabled = true;
-      place.setAttribute("aria-busy", "true");
-      const found = await work().catch(told);
-      place.removeAttribute("aria-busy");
-      made.disabled = false;
-      if (found) place.replaceChildren(found);
-    },
-    kind,
-  );
+  const act = async () => {
+    made.disabled = true;
+    place.setAttribute("aria-busy", "true");
+    const found = await work().catch(told);
+    place.removeAttribute("aria-busy");
+    made.disabled = false;
+    if (found) place.replaceChildren(found);
+  };
+  const made = button(label, act, kind);
   return made;
 };
 
 // Calls together what comes in a rush.
 export const soon = (act, ms = 50) => {
   let timer = 0;
-  return () => {
-    timer ||= setTimeout(() => {
-      timer = 0;
-      act();
-    }, ms);
+  const run = () => {
+    timer = 0;
+    act();
   };
+  return () => (timer ||= setTimeout(run, ms));
 };
 
 // Names and values in two columns that align.

@@ -116,7 +116,7 @@ const detailOf = (request, done) => {
         ["asked", when(request.parked_at)],
         ["counts until", when(request.expires_at)],
         ["session", sessionLink(request.session_id)],
-        ["defaults", Object.keys(filled).length > 0 && argumentsOf(filled)],
+        ["defaults", argumentsOf(filled, Object.keys(filled).filter((name) => !filled[name]))],
         ["digest", code(request.digest)],
       ),
     ),
