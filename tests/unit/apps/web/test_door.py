@@ -51,6 +51,7 @@ def test_the_browser_is_given_a_private_file_and_no_code(place: McpPlace, tmp_pa
         assert stat.S_IMODE(copied.stat().st_mode) == 0o600
         opened = Path(arguments.strip().removeprefix("file://"))
         assert opened.exists()
+        assert server.exchange(server.code).status == 200
     assert not opened.exists()
 
 
