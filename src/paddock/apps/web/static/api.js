@@ -2,6 +2,8 @@
 
 const TOKEN = "paddock.token";
 const READS = "paddock.reads";
+const JSON_TYPE = { "Content-Type": "application/json" };
+const RETRY_MS_MAX = 10_000;
 
 export class Refused extends Error {
   constructor(status, error = {}) {
@@ -36,27 +38,19 @@ const ask = (path, { headers, ...options } = {}) => {
 
 const answered = async (answer) => {
   if (answer.ok) return answer;
-  const body = await answer.json().catch(() => ({}));
-  throw new Refused(answer.status, body.error);
+  throw new Refused(answer.status, (await answer.json().catch(() => ({}))).error);
 };
 
 const request = async (path, body, signal) => {
-  const posted = body && {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  };
+  const posted = body && { method: "POST", headers: JSON_TYPE, body: JSON.stringify(body) };
   return (await answered(await ask(path, { ...posted, signal }))).json();
 };
 
 export const query = (wanted) =>
   new URLSearchParams(Object.entries(wanted).filter(([, value]) => value)).toString();
 
-export const get = (path, wanted = {}, signal = undefined) => {
-  const asked = query(wanted);
-  return request(`/api/${path}${asked && `?${asked}`}`, null, signal);
-};
-export const post = (path, body, signal = undefined) => request(`/api/${path}`, body, signal);
+export const get = (path, wanted = {}, signal = null) => request(`/api/${path}?${query(wanted)}`, null, signal);
+export const post = (path, body, signal = null) => request(`/api/${path}`, body, signal);
 
 export const download = async (path, wanted, name) => {
   const answer = await answered(await ask(`/api/${path}?${query(wanted)}`));
@@ -85,8 +79,6 @@ const read = async (onEvent) => {
   }
 };
 
-const RETRY_MS_MAX = 10_000;
-
 export const follow = async () => {
   let wait = 1000;
   for (;;) {
@@ -96,11 +88,11 @@ export const follow = async () => {
         if (name === "hello") tell("state", "live");
         tell(name, detail);
       });
-    } catch (problem) {
-      if (problem instanceof Refused && problem.status === 401) return tell("state", "closed");
-      if (problem instanceof Refused) tell("state", "full");
+      tell("state", "away");
+    } catch ({ status }) {
+      if (status === 401) return tell("state", "closed");
+      tell("state", status === 503 ? "full" : "away");
     }
-    tell("state", "away");
     await new Promise((wake) => setTimeout(wake, wait));
     wait = Math.min(wait * 2, RETRY_MS_MAX);
   }

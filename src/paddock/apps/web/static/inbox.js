@@ -7,7 +7,6 @@ import { argumentsOf, resultOf } from "./entry.js";
 import { browse } from "./list.js";
 
 const IN_DIFF = ["content", "old_str", "new_str", "old_string", "new_string", "command"];
-
 const ELSEWHERE = ["web.answered", "approval.expired"];
 
 // Buttons for a question; each act is bound to the digest of exactly what is shown.
@@ -86,7 +85,8 @@ const replacement = ({ old_str: one, new_str: other, old_string: before = one, n
   let from = 0;
   while (from < most && gone[from] === added[from]) from += 1;
   const rows = (sign, lines) => lines.map((line) => `${sign}${line}`);
-  return [...rows(" ", gone.slice(0, from)), ...rows("-", gone.slice(from)), ...rows("+", added.slice(from))].join("\n");
+  const same = gone.splice(0, from);
+  return [...rows(" ", same), ...rows("-", gone), ...rows("+", added.slice(from))].join("\n");
 };
 
 const detailOf = (request, done) => {

@@ -8,7 +8,6 @@ const NAMES = {
   ho1m: ["Calls", "every call: asked, decided, done"],
   packages: ["Packages", "what was installed and signed"],
 };
-
 const ABOUT =
   "Each ledger is one chain of entries: none can be changed, removed or slipped in without " +
   "breaking it, and what is signed cannot be written anew.";

@@ -25,6 +25,8 @@ const effectOf = (changes, past) => [
 // What is saved is trusted, so it is shown with its effect and asked a second time.
 const review = (found, save) => {
   const said = status();
+  const close = () => dialog.close();
+  const agree = () => save(found.confirm).then(close);
   const dialog = h(
     "dialog",
     { "aria-labelledby": "saving", onclose: () => dialog.remove() },
@@ -38,11 +40,7 @@ const review = (found, save) => {
       found.agents && [h("h3", "Agents that it declares"), block(found.agents)],
       listed("findings", found.findings.map((each) => h("li", h("p", each.message)))),
     ),
-    h(
-      "div.acts",
-      acting("Save and trust exactly this text", said, async () => (await save(found.confirm), dialog.close()), "primary"),
-      button("Keep editing", () => dialog.close()),
-    ),
+    h("div.acts", acting("Save and trust exactly this text", said, agree, "primary"), button("Keep editing", close)),
     said,
   );
   document.body.append(dialog);
@@ -164,8 +162,9 @@ export const page = async ({ action }, signal) => {
   // A fresh file is mostly comments: what is in force comes first to the eye.
   const first = file.text.split("\n").findIndex((line) => /^[^#\s]/.test(line));
   requestAnimationFrame(() => scrollTo(first + 4));
+  const title = h("h1", "What agents may do");
   return [
-    h("div.head", h("h1", "What agents may do"), h("div.acts", discard, save), h("p.quiet", code(file.file)), state, said),
+    h("div.head", title, h("div.acts", discard, save), h("p.quiet", code(file.file)), state, said),
     h("div.desk", place, h("div.side", chips("About this text", tabs), panel)),
   ];
 };

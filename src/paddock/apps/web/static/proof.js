@@ -29,14 +29,14 @@ const rootOf = (leaf, seq, size, path) => {
   return last === 0 ? root : null;
 };
 
-const SHOWN = ["id", "seq", "timestamp", "event_type", "decision", "reason", "agent", "session_id", "call_id", "metadata"];
+const NAMES = ["id", "seq", "timestamp", "event_type", "decision", "reason", "agent", "session_id", "call_id"];
 
 const judged = (proof, shown) => {
   const line = unbase64(proof.line) ?? new Uint8Array(0);
   const text = new TextDecoder().decode(line);
   const broken = (said) => ({ isWhole: false, said, text });
   const entry = parsedEntry(text) ?? {};
-  const isShown = SHOWN.every((name) => JSON.stringify(entry[name]) === JSON.stringify(shown[name]));
+  const isShown = [...NAMES, "metadata"].every((name) => JSON.stringify(entry[name]) === JSON.stringify(shown[name]));
   if (!isShown || entry.seq !== proof.seq) return broken("what is shown is not what is on record");
   const root = rootOf(leafOf(line), proof.seq, proof.size, proof.path.map(unhex));
   const note = parseNote(proof.note);
