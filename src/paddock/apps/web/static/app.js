@@ -18,7 +18,7 @@ const retitle = () => {
 
 const failed = (problem) => {
   const isShut = problem.status === 401 || problem.code === "web.code";
-  const help = ["Each link that ", h("code", "paddock web"), " prints opens one window. For another, run it again."];
+  const help = ["Each link opens one window. For another, press Enter where ", h("code", "paddock web"), " runs."];
   const title = isShut ? "This link opens nothing any more" : "That did not work";
   return h("div.failure", { role: "alert" }, h("h1", title), told(problem), isShut && h("p", help));
 };
