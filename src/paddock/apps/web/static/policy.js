@@ -85,7 +85,7 @@ export const page = async ({ action }, signal) => {
   const wish = h("input", { value: action ?? "tool:file:view .env", ...typed, oninput: () => judge() });
   const agents = file.agents.map((each) => h("option", { value: each }, each));
   const who = h("select", { onchange: () => judge() }, agents);
-  const others = ["tool:shell:run npm test", "tool:file:delete README.md", "tool:net:connect pypi.org"];
+  const others = ["tool:shell:run npm test", "tool:file:delete README.md", "tool:net:connect files.example.org"];
   const trying = h(
     "div.trying",
     h("label.field", h("span", "What somebody wants to do"), wish),

@@ -7,7 +7,7 @@ import { browse } from "./list.js";
 
 const OUTCOMES = { "": "Everything", allow: "Allowed", ask: "Asked", deny: "Refused", failed: "Failed" };
 // What can be filtered by, each with an example.
-const WHAT = { agent: "main", tool: "str_replace", path: "src/app.py", host: "pypi.org" };
+const WHAT = { agent: "main", tool: "str_replace", path: "src/app.py", host: "files.example.org" };
 const WHERE = { session: "SES-…", ledger: "ho1m" };
 const WHEN = { since: "2026-11-30T08:00:00Z", until: "2026-11-30T18:00:00Z" };
 const FIELDS = { ...WHAT, ...WHERE, ...WHEN };
