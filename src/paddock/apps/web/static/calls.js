@@ -78,8 +78,8 @@ export const drawCall = (row) => [
 
 export const linkTo = (row) => `/timeline?entry=${encodeURIComponent(keyOf(row))}`;
 export const callItem = (row, ...more) => h("li", h("a.row", { href: linkTo(row) }, drawCall(row)), more);
-export const sessionLink = (id) =>
-  id && h("a", { href: `/sessions?id=${encodeURIComponent(id)}` }, id);
+// Not every session is a conversation: what was done in it is always in the timeline.
+export const sessionLink = (id) => id && h("a", { href: `/timeline?session=${encodeURIComponent(id)}` }, id);
 
 // "main wants to delete README.md", told of a request in the inbox.
 export const wish = (request) => {

@@ -11,7 +11,7 @@ const ELSEWHERE = ["web.answered", "approval.expired"];
 
 // Buttons for a question; each act is bound to the digest of exactly what is shown.
 const answering = ({ id, digest, has_changes: hasChanges }, done) => {
-  const said = status();
+  const said = h("div", { role: "status", tabindex: "-1" });
   const acts = h("div.acts");
   const send = (path, body) => post(`inbox/${path}`, { id, digest, ...body });
   const act = (label, word, path, body, kind) => {
@@ -25,6 +25,7 @@ const answering = ({ id, digest, has_changes: hasChanges }, done) => {
         found = h("div", h("p.notice", "It was answered elsewhere meanwhile, or is outdated."), told(problem));
       }
       acts.replaceChildren();
+      said.focus();
       done();
       return found;
     };
