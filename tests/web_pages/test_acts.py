@@ -286,3 +286,16 @@ def test_a_ledger_is_saved_as_lines_and_as_a_page_that_verifies_itself(page: Pag
         tab.click(label, "tr:nth-of-type(5) button")
         assert tab.until("saved").startswith(begins)
     assert tab.problems == []
+
+
+def test_a_question_about_a_replacement_shows_every_line_of_it(page: Page) -> None:
+    page.place.govern('[profiles.standard]\nask = ["tool:file:str_replace **"]\n')
+    new = "++ b/2\n-- a/2\n@@ -1 +1 @@\n[ 2\n\\ 2\n2"
+    make_call(page.place, "str_replace", path="notes.md", old_str="-- 2\n2", new_str=new)
+    tab = page.open("/inbox")
+    tab.click("main wants to edit notes.md", ".row")
+    tab.sees("main wants to edit notes.md", "h2.title")
+    rows = "[...document.querySelector('.diff').rows].map((row) => row.innerText.trim())"
+    assert tab.run(rows) == [
+        *("−\\x2d- 2", "−2", "+\\x2b+ b/2", "+\\x2d- a/2", "+@@ -1 +1 @@", "+[ 2", "+\\ 2", "+2")
+    ]

@@ -45,17 +45,13 @@ const open = async () => {
   main.removeAttribute("aria-busy");
 };
 
-const go = (address) => {
-  history.pushState(null, "", address);
-  open();
-  main.focus({ preventScroll: true });
-};
-
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href^='/']");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
-  go(link.getAttribute("href"));
+  history.pushState(null, "", link.getAttribute("href"));
+  open();
+  main.focus({ preventScroll: true });
 });
 addEventListener("popstate", open);
 
