@@ -12,6 +12,12 @@ export class Refused extends Error {
   }
 }
 
+// Threat: a value that an agent wrote, where text belongs, could be an object, and `h` would take
+// it for attributes. What comes from the server has no prototype, and what we write has one.
+const bare = (_, value) =>
+  value && typeof value === "object" && !Array.isArray(value) ? Object.setPrototypeOf(value, null) : value;
+const parsed = (text) => JSON.parse(text, bare);
+
 const live = new EventTarget();
 export const on = (name, act, signal) =>
   live.addEventListener(name, ({ detail }) => act(detail), { signal });
@@ -43,7 +49,7 @@ const answered = async (answer) => {
 
 const request = async (path, body, signal) => {
   const posted = body && { method: "POST", headers: JSON_TYPE, body: JSON.stringify(body) };
-  return (await answered(await ask(path, { ...posted, signal }))).json();
+  return parsed(await (await answered(await ask(path, { ...posted, signal }))).text());
 };
 
 export const query = (wanted) =>
@@ -74,7 +80,7 @@ const read = async (onEvent) => {
       const lines = part.split("\n");
       const field = (name) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
       const data = field("data");
-      if (data) onEvent(field("event"), JSON.parse(data));
+      if (data) onEvent(field("event"), parsed(data));
     }
   }
 };

@@ -60,7 +60,8 @@ export const fold = (rows) => {
 };
 export const isCall = (row) => row.state !== "said";
 
-export const hostOf = ({ host, name, port } = {}) => [host ?? name, port].filter(Boolean).join(":");
+export const hostOf = ({ host, name, port } = {}) =>
+  [host ?? name, port].filter((each) => each && typeof each !== "object").join(":");
 
 const about = ({ target, metadata, reason }) => {
   const { path, command } = metadata?.arguments ?? {};

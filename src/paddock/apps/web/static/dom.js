@@ -50,8 +50,8 @@ export const h = (kind, ...parts) => {
   for (const part of parts.flat(Infinity)) {
     if (part === null || part === undefined || part === false) continue;
     if (part instanceof Node) made.append(part);
-    else if (typeof part === "object") set(made, part);
-    else made.append(spelled(String(part)));
+    else if (Object.getPrototypeOf(part) === Object.prototype) set(made, part);
+    else made.append(spelled(typeof part === "object" ? JSON.stringify(part) : String(part)));
   }
   return made;
 };
@@ -117,6 +117,7 @@ const NUMBER = new Intl.NumberFormat("en");
 export const number = (value) => NUMBER.format(value);
 export const count = (value, one, more = `${one}s`) => `${number(value)} ${value === 1 ? one : more}`;
 export const size = (bytes) => {
+  if (!Number.isFinite(bytes)) return "? B";
   if (bytes < 1000) return `${bytes} B`;
   const power = Math.min(3, Math.floor(Math.log10(bytes) / 3));
   return `${(bytes / 1000 ** power).toPrecision(3)} ${["", "kB", "MB", "GB"][power]}`;

@@ -8,7 +8,10 @@ import { prove } from "./proof.js";
 const WORDS = { allow: "Allowed", confine: "Allowed, confined", ask: "Asked", deny: "Refused" };
 const TONES = { allow: "good", confine: "good", ask: "warn", deny: "bad" };
 
-const verdict = (outcome) => h(`strong.${TONES[outcome] ?? "plain"}`, WORDS[outcome] ?? outcome);
+const verdict = (outcome) => {
+  const isKnown = typeof outcome === "string" && Object.hasOwn(WORDS, outcome);
+  return isKnown ? h(`strong.${TONES[outcome]}`, WORDS[outcome]) : h("strong", outcome);
+};
 const ruled = ({ text, file, line }) => [code(text), note(` ${file}${line ? `, line ${line}` : ""}`)];
 const items = (title, rows = []) =>
   rows.length > 0 && [h("h3", title), h("ul", rows.map((row) => h("li", row)))];
@@ -94,23 +97,26 @@ const why = ({ told, now }) => {
   return explained({ near_misses, changes, ...told });
 };
 
+const targetOf = ({ actions }) =>
+  Array.isArray(actions) && typeof actions[0] === "string" && actions[0].split(" ").slice(1).join(" ");
+
 export const show = async (ledger, seq, signal) => {
   const { entry, call } = await get("entry", { ledger, seq: String(seq) }, signal);
   const entries = call?.entries ?? [entry];
   const { metadata: judged = {} } = entries.find((each) => each.metadata?.actions) ?? entry;
   const result = entries.find((each) => each.event_type === "TOOL_RESULT")?.metadata ?? {};
-  const target = judged.actions?.[0]?.split(" ").slice(1).join(" ");
+  const target = targetOf(judged);
   const network = entries.filter((each) => each.event_type.startsWith("NET_"));
   const canUndo = call?.can_undo && mayAct();
   const what = judged.tool ? verb(judged.tool) : event(entry.event_type);
   return h(
     "div",
-    h("h2.title", `${entry.agent || "Paddock"}: ${what} `, target && code(target)),
+    h("h2.title", entry.agent || "Paddock", ": ", what, " ", target && code(target)),
     facts(
       ["when", when(entry.timestamp)],
       ["session", sessionLink(entry.session_id)],
-      ["took", result.duration_us && `${(result.duration_us / 1000).toFixed(1)} ms`],
-      ["exit code", result.exit !== undefined && String(result.exit)],
+      ["took", Number.isFinite(result.duration_us) && `${(result.duration_us / 1000).toFixed(1)} ms`],
+      ["exit code", result.exit !== undefined && JSON.stringify(result.exit)],
       ["reason", !call && entry.reason],
     ),
     section("Why", call?.told && why(call)),
