@@ -11,7 +11,7 @@ import re
 import select
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,7 @@ class Tab(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def open_tab(width: int = 1440) -> Iterator[Tab]:
+def open_tab(width: int = 1440) -> Generator[Tab]:
     browser = _browser()
     context = browser.ask("Target.createBrowserContext")["browserContextId"]
     target = browser.ask("Target.createTarget", url="about:blank", browserContextId=context)

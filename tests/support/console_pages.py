@@ -1,6 +1,6 @@
 """A console in a real browser, on a project in which an agent has worked."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +28,7 @@ class Page(Struct, frozen=True):
         return self.tab
 
     @contextmanager
-    def another(self, path: str, width: int = 1440) -> Iterator[Tab]:
+    def another(self, path: str, width: int = 1440) -> Generator[Tab]:
         """A second window, which is let in by the token of the first."""
         with open_tab(width) as tab:
             _let_in(tab, self.server)
@@ -42,7 +42,7 @@ def _let_in(tab: Tab, server: ConsoleServer) -> None:
 
 
 @contextmanager
-def opened(place: McpPlace, *options: str, width: int = 1440) -> Iterator[Page]:
+def opened(place: McpPlace, *options: str, width: int = 1440) -> Generator[Page]:
     with serving(place, *options) as server, open_tab(width) as tab:
         _let_in(tab, server)
         yield Page(place, server, tab)

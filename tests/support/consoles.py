@@ -129,6 +129,7 @@ def serving(
     is_exchanged: bool = True,
     command: str = "web --no-browser",
     variables: dict[str, str] | None = None,
+    streams: dict[str, int] | None = None,
 ) -> Generator[ConsoleServer, None, None]:
     process = subprocess.Popen(
         [
@@ -139,6 +140,7 @@ def serving(
         env={**place.variables, **(variables or {})},
         stdout=subprocess.PIPE,
         text=True,
+        **(streams or {}),
     )
     try:
         said = json.loads(process.stdout.readline())

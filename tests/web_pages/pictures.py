@@ -53,12 +53,13 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("delete_file", {"path": "README.md"}),
 )
 SHOTS = (
-    ("now", "/now", "2 questions wait for you", 1280, "light"),
-    ("inbox", "/inbox", "Check the total, then pay", 1280, "light"),
-    ("timeline", "/timeline?entry=ho1m:6", "Proved", 1280, "dark"),
-    ("files", "/files?path=src/cart.py", "Undo this call", 1280, "light"),
-    ("policy", "/policy?action=tool:file:delete+README.md", "Asked", 1280, "dark"),
-    ("now-phone", "/now", "2 questions wait for you", 360, "light"),
+    ("now", "/now", "2 questions wait for you", "light"),
+    ("inbox", "/inbox", "Check the total, then pay", "light"),
+    ("timeline", "/timeline?entry=ho1m:6", "Proved", "dark"),
+    ("files", "/files?path=src/cart.py", "Undo this call", "light"),
+    ("policy", "/policy?action=tool:file:delete+README.md", "Asked", "dark"),
+    ("sessions", "/sessions", "what files are there?", "light"),
+    ("ledgers", "/ledgers", "what was said, turn by turn", "light"),
 )
 
 
@@ -71,8 +72,8 @@ def make_pictures(place: McpPlace, folder: Path) -> None:
         make_call(place, tool, **arguments)
     place.run("run", "what files are there?")
     with opened(place) as page:
-        for name, path, said, width, scheme in SHOTS:
-            page.tab.look(width, scheme, 780)
+        for name, path, said, scheme in SHOTS:
+            page.tab.look(1280, scheme, 780)
             tab = page.open(path)
             if name == "inbox":
                 tab.click("main wants to edit")

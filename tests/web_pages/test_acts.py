@@ -259,3 +259,43 @@ def test_a_token_that_only_reads_is_offered_nothing_to_do(place: McpPlace) -> No
         assert "Undo" not in tab.run("document.body.innerText")
         tab.click("Policy")
         assert tab.until("globalThis.policy?.readOnly") is True
+
+
+def test_damage_that_is_met_while_one_looks_is_said_on_whatever_page_is_open(page: Page) -> None:
+    tab = page.open("/files")
+    tab.sees("Live", "#live")
+    ledger = next(page.place.base.rglob("ho1m.jsonl"))
+    with ledger.open("ab") as file:
+        file.write(b"no entry\n")
+    tab.sees("The ledger ho1m is damaged", "#alerts")
+    tab.click("Look at it")
+    tab.sees("The record", "main")
+
+
+def test_a_ledger_is_saved_as_lines_and_as_a_page_that_verifies_itself(page: Page) -> None:
+    tab = page.open("/ledgers")
+    tab.until("document.querySelector('tbody button')")
+    # What is saved goes to the disk of whoever looks; here it is caught on its way.
+    tab.run(
+        "URL.createObjectURL = (blob) => (blob.text().then((text) => (globalThis.saved = text)),"
+        " 'data:,'); HTMLAnchorElement.prototype.click = () => {};"
+    )
+    ledger = next(page.place.base.rglob("ho1m.jsonl"))
+    for label, begins in (("as JSONL", ledger.read_text()[:60]), ("Save as page", "<!DOCTYPE")):
+        tab.run("globalThis.saved = ''")
+        tab.click(label, "tr:nth-of-type(5) button")
+        assert tab.until("saved").startswith(begins)
+    assert tab.problems == []
+
+
+def test_a_question_about_a_replacement_shows_every_line_of_it(page: Page) -> None:
+    page.place.govern('[profiles.standard]\nask = ["tool:file:str_replace **"]\n')
+    new = "++ b/2\n-- a/2\n@@ -1 +1 @@\n[ 2\n\\ 2\n2"
+    make_call(page.place, "str_replace", path="notes.md", old_str="-- 2\n2", new_str=new)
+    tab = page.open("/inbox")
+    tab.click("main wants to edit notes.md", ".row")
+    tab.sees("main wants to edit notes.md", "h2.title")
+    rows = "[...document.querySelector('.diff').rows].map((row) => row.innerText.trim())"
+    assert tab.run(rows) == [
+        *("−\\x2d- 2", "−2", "+\\x2b+ b/2", "+\\x2d- a/2", "+@@ -1 +1 @@", "+[ 2", "+\\ 2", "+2")
+    ]

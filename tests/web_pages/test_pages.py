@@ -1,11 +1,19 @@
 """Every page at three widths, light and dark, by keyboard alone, with hostile words in it."""
 
+from contextlib import closing
+
 import pytest
 
+from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.project import find_site
+from paddock.plane.environment import read_environment
+from paddock.plane.layout import LedgerName
+from paddock.values.entries import Entry
 from tests.support.console_pages import Page, opened
 from tests.support.consoles import make_call
 from tests.support.host import AXE
 from tests.support.mcp_servers import McpPlace
+from tests.unit.apps.web.test_hostile import hostile
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.loopback]
 
@@ -127,3 +135,37 @@ def test_a_difference_is_shown_in_one_column_or_side_by_side(page: Page) -> None
         ["2", "−two", "2", "+2"],
         ["3", " three", "3", " three"],
     ]
+
+
+ATTRIBUTES = {"href": "javascript:document.title='owned'", "onclick": "x", "class": "good"}
+
+
+def test_no_page_and_no_entry_ends_at_what_no_tool_of_ours_writes(page: Page) -> None:
+    given = {"tool": ATTRIBUTES, "arguments": {"path": ATTRIBUTES}, "host": ATTRIBUTES}
+    entries = [*hostile(), *(Entry(each, "s", metadata=given) for each in ("TOOL_DENIED", "X"))]
+    site = find_site(page.place.project, read_environment(page.place.variables), None)
+    ledger = open_plane_ledger(site.layout, site.environment, LedgerName.HO1M)
+    with closing(ledger):
+        for begin in range(0, len(entries), 500):
+            ledger.append(entries[begin : begin + 500])
+    for path in ("/now", "/timeline?all=yes", "/files", "/sessions", "/ledgers"):
+        tab = page.open(path)
+        tab.until("document.querySelector('main h1')")
+        assert "did not work" not in tab.run("document.querySelector('main').innerText")
+        assert (
+            tab.run("document.querySelector('main :is([onclick], [href^=\"javascript\"], img)')")
+            is None
+        )
+        assert tab.problems == []
+    shown = tab.run(
+        """(async () => {
+          const { show } = await import("/static/entry.js");
+          const texts = [];
+          for (let seq = 10; seq < SIZE; seq += 17) {
+            const made = await show("ho1m", seq).catch((problem) => ({ textContent: String(problem) }));
+            texts.push(`${seq} ${made.textContent}`);
+          }
+          return texts;
+        })()""".replace("SIZE", str(len(entries)))
+    )
+    assert [text for text in shown if "TypeError: " in text] == []

@@ -12,7 +12,7 @@ from paddock.errors import HostError
 from paddock.ledger.export import ExportedLines
 from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.notes import verify_inclusion
-from paddock.ledger.query import find_effects
+from paddock.ledger.query import Filter, find_effects, find_numbered, query
 from paddock.ledger.tree import prove_inclusion
 from paddock.ledger.verify import ChainFault, verify
 from paddock.values.entries import Entry
@@ -42,6 +42,16 @@ def text_of(path):
         with open(part, "rb") as file:
             content += file.read()
     return content
+
+
+def test_each_entry_is_found_by_its_number_and_what_was_before_it(sealed):
+    lines = text_of(sealed.path).splitlines()
+
+    for seq, line in enumerate(lines):
+        assert find_numbered(sealed.path, seq).line == line
+        before = query(sealed.path, Filter(), last=2, before=seq).entries
+        assert [each.seq for each in before] == list(range(max(0, seq - 2), seq))
+    assert find_numbered(sealed.path, len(lines)) is None
 
 
 def test_proofs_and_verification_go_over_the_seams(sealed):

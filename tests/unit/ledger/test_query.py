@@ -6,7 +6,7 @@ import pytest
 from paddock import limits
 from paddock.errors import HostError
 from paddock.ledger.format.lines import LineFault
-from paddock.ledger.query import BadRow, Filter, query
+from paddock.ledger.query import BadRow, Filter, find_numbered, query
 from paddock.values.entries import Entry
 from tests.support.ledgers import note, open_ledger
 
@@ -53,6 +53,30 @@ def test_rows_are_found_by_each_field_and_by_all_together(path):
     assert seqs(path, Filter(event_type="OTHER", session_id="S1")) == [6]
     assert seqs(path, Filter(event_type="NOTE", **base)) == [1]
     assert seqs(path, Filter(agent="nobody")) == []
+
+
+def test_an_entry_is_found_by_its_number_beside_lines_that_hold_none(path):
+    fill(path, [note("x" * (number * 37 % 500)) for number in range(60)])
+    with open(path, "rb") as file:
+        lines = file.read().split(b"\n")[:-1]
+    for at in (1, 2, 30, 31, 60):
+        spoilt = [*lines[:at], b"no entry", *lines[at + 1 :]]
+        with open(path, "wb") as file:
+            file.write(b"\n".join(spoilt) + b"\n")
+        found = [find_numbered(path, seq) for seq in range(61)]
+        assert [each and each.line for each in found] == [*lines[:at], None, *lines[at + 1 :]]
+
+
+def test_rows_are_found_by_tool_host_and_outcome(path):
+    tools = [{"tool": "view", "outcome": "allow"}, {"tool": "grep", "status": "error"}]
+    nets = [{"host": "a.example"}, {"actions": ["tool:net:connect b.example:443"]}]
+    fill(path, [Entry("NOTE", metadata=each) for each in (*tools, *nets, {"tool": ["view"]})])
+
+    assert seqs(path, Filter(tool="view")) == [1]
+    assert seqs(path, Filter(outcome="error")) == [2]
+    assert seqs(path, Filter(outcome="allow")) == [1]
+    assert seqs(path, Filter(host="a.example")) == [3]
+    assert seqs(path, Filter(host="b.example")) == [4]
 
 
 def test_the_same_text_inside_metadata_is_no_match(path):

@@ -17,7 +17,6 @@ from paddock.apps.command import (
     write_new_file,
 )
 from paddock.apps.console import EXIT_INTEGRITY, Console
-from paddock.assembly.auditing import ledger_page
 from paddock.assembly.project import PlaneSite
 from paddock.assembly.questions import require_agent_of_site
 from paddock.errors import UsageError
@@ -239,6 +238,8 @@ def _write(lines: Iterable[bytes], options: Options, console: Console) -> None:
 
 
 def _export_page(path: Path, wanted: Filter | None, options: Options, console: Console) -> int:
+    from paddock.assembly.auditing import ledger_page
+
     others = _given_notes(options.checkpoint, console)
     made = ledger_page(path, options.ledger, wanted, options.last or None, others)
     found, notes, page = made.found, made.notes, made.content

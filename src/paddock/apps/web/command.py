@@ -1,5 +1,7 @@
 """`paddock web`. Nothing of the server is loaded before it starts."""
 
+import os
+import threading
 import time
 import webbrowser
 from contextlib import suppress
@@ -14,6 +16,7 @@ from paddock.plane.tokens import make_token, token_path
 from paddock.storage.atomic import make_directories, replace_file
 from paddock.text.show import quote
 
+_TYPED_BYTES = 4096
 _NAME = lazy_pattern(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
 
 
@@ -37,12 +40,25 @@ def _serve(options: Options, console: Console) -> int:
     origin = f"http://{server.name_here()}:{number}" if remote is None else f"https://{remote}"
     hub = Hub(desk)
     app = server.make_app(desk, codes, origin, hub)
-    address = f"{origin}/#code={codes.new()}"
-    if options.json:
-        console.write_json({"url": address, "port": number, "read_only": options.read_only})
-    else:
-        console.say(address)
-    console.flush()
+
+    def say() -> str:
+        address = f"{origin}/#code={codes.new()}"
+        if options.json:
+            console.write_json({"url": address, "port": number, "read_only": options.read_only})
+        else:
+            console.say(address)
+        console.flush()
+        return address
+
+    def say_again() -> None:
+        # Of the descriptor: who waits for a text stream holds its lock when the process ends.
+        while os.read(console.stdin.fileno(), _TYPED_BYTES):
+            say()
+
+    address = say()
+    if console.is_interactive:
+        console.warn("Enter: an address for another page; Ctrl-C: the end")
+        threading.Thread(target=say_again, daemon=True).start()
     opener = project.environment.paddock_home / "web" / f"open-{number}.html"
     try:
         # Without a screen it would be a browser in this terminal, which we would wait for.

@@ -21,6 +21,7 @@ FOLDER: Final = "web"
 ACTING: Final = "acting"
 READING: Final = "reading"
 _SECRET_BYTES: Final = 32
+_AGAIN: Final = "press Enter where paddock web runs, for a new link"
 
 
 class Codes:
@@ -36,9 +37,9 @@ class Codes:
         self._tokens: dict[bytes, bool] = {}
 
     def new(self) -> str:
-        now, code = self._clock(), secrets.token_urlsafe(_SECRET_BYTES)
-        self._codes = {each: until for each, until in self._codes.items() if until > now}
-        self._codes[_digest(code)] = now + limits.web_code_s
+        """Make one; from any thread, so none is put back that is being exchanged."""
+        code = secrets.token_urlsafe(_SECRET_BYTES)
+        self._codes[_digest(code)] = self._clock() + limits.web_code_s
         return code
 
     def exchange(self, code: str, *, reads_only: bool) -> str:
@@ -46,7 +47,9 @@ class Codes:
         until = self._codes.pop(_digest(code), 0.0)
         if self._clock() >= until:
             said = "this link was used already, or is older than a minute"
-            raise HttpRefusal(403, "web.code", said, "paddock web prints a new one")
+            raise HttpRefusal(
+                403, "web.code", said, "press Enter where paddock web runs, for a new one"
+            )
         token = secrets.token_urlsafe(_SECRET_BYTES)
         self._tokens[_digest(token)] = reads_only
         return token
@@ -77,8 +80,7 @@ class Bearers(Struct, frozen=True):
                 found = tokens.find_bearer(site.layout, site.environment, token, FOLDER)
                 is_only = None if found.agent is None else found.agent != ACTING
         if is_only is None:
-            hint = "open a new link: paddock web"
-            raise HttpRefusal(401, "web.token", "no token, or an old one", hint)
+            raise HttpRefusal(401, "web.token", "no token, or an old one", _AGAIN)
         return is_only or self.desk.reads_only
 
 

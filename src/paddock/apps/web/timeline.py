@@ -24,6 +24,7 @@ from paddock.apps.web.desk import (
 )
 from paddock.apps.web.inbox import requests_json
 from paddock.assembly.history import named_contents, read_output
+from paddock.assembly.opening import policy_notices
 from paddock.assembly.past import UndoStanding, open_past
 from paddock.assembly.project import Project
 from paddock.assembly.questions import decided_now, told_calls
@@ -130,7 +131,7 @@ def _of_project(desk: PlaneDesk) -> dict[str, Json]:
     found: dict[str, Json] = {"notices": [], "sessions": [], "waiting": [], "walls": []}
     try:
         project = desk.project()
-        found["walls"] = _walls(project)
+        found |= {"notices": list[Json](policy_notices(project)), "walls": _walls(project)}
         found["waiting"] = list[Json](requests_json(project))
         sessions = list_sessions(sessions_of(project))[: -_SESSIONS_MAX - 1 : -1]
         found["sessions"] = [each.as_json() for each in sessions]

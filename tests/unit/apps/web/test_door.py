@@ -1,6 +1,7 @@
 """Who is let in: each line of what the console promises, from both sides."""
 
 import os
+import pty
 import socket
 import stat
 from contextlib import ExitStack, closing
@@ -51,7 +52,21 @@ def test_the_browser_is_given_a_private_file_and_no_code(place: McpPlace, tmp_pa
         assert stat.S_IMODE(copied.stat().st_mode) == 0o600
         opened = Path(arguments.strip().removeprefix("file://"))
         assert opened.exists()
+        assert server.exchange(server.code).status == 200
     assert not opened.exists()
+
+
+def test_at_a_terminal_enter_gives_an_address_for_another_page(place: McpPlace):
+    master, slave = pty.openpty()
+    streams = {"stdin": slave, "stderr": slave}
+    with serving(place, is_exchanged=False, streams=streams) as server:
+        os.write(master, b"\n")
+        other = json_of(server.process.stdout.readline())["url"].partition("#code=")[2]
+        codes = {server.code, other}
+        assert [server.exchange(code).status for code in codes] == [200, 200]
+        assert {server.exchange(code).status for code in codes} == {403}
+    os.close(master)
+    os.close(slave)
 
 
 def test_a_code_is_good_for_a_minute_and_then_no_more():

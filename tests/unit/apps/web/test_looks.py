@@ -184,6 +184,17 @@ def test_what_agents_say_comes_back_as_the_text_that_it_is(place: McpPlace, cons
     assert requests[kept]["arguments"]["content"] == NASTY
 
 
+def test_a_policy_that_is_not_trusted_is_said_to_be(tmp_path):
+    place = console_place(tmp_path)
+    with serving(place) as server:
+        assert server.get("now").value["notices"] == []
+        policy = place.project / "paddock.toml"
+        policy.write_text(policy.read_text() + "# by hand\n")
+        now = server.get("now").value
+        assert "is not trusted (it has changed since it was trusted)" in now["notices"][0]
+        assert [each["state"] for each in now["walls"] if each["name"] == "files"] == ["partly"]
+
+
 def test_a_policy_that_does_not_load_hides_no_record(tmp_path):
     place = console_place(tmp_path)
     make_call(place, "view", path="README.md")

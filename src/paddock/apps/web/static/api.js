@@ -2,6 +2,8 @@
 
 const TOKEN = "paddock.token";
 const READS = "paddock.reads";
+const JSON_TYPE = { "Content-Type": "application/json" };
+const RETRY_MS_MAX = 10_000;
 
 export class Refused extends Error {
   constructor(status, error = {}) {
@@ -9,6 +11,12 @@ export class Refused extends Error {
     Object.assign(this, { status, code: error.code, hint: error.hint, where: error.where });
   }
 }
+
+// Threat: a value that an agent wrote, where text belongs, could be an object, and `h` would take
+// it for attributes. What comes from the server has no prototype, and what we write has one.
+const bare = (_, value) =>
+  value && typeof value === "object" && !Array.isArray(value) ? Object.setPrototypeOf(value, null) : value;
+const parsed = (text) => JSON.parse(text, bare);
 
 const live = new EventTarget();
 export const on = (name, act, signal) =>
@@ -36,27 +44,19 @@ const ask = (path, { headers, ...options } = {}) => {
 
 const answered = async (answer) => {
   if (answer.ok) return answer;
-  const body = await answer.json().catch(() => ({}));
-  throw new Refused(answer.status, body.error);
+  throw new Refused(answer.status, (await answer.json().catch(() => ({}))).error);
 };
 
 const request = async (path, body, signal) => {
-  const posted = body && {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  };
-  return (await answered(await ask(path, { ...posted, signal }))).json();
+  const posted = body && { method: "POST", headers: JSON_TYPE, body: JSON.stringify(body) };
+  return parsed(await (await answered(await ask(path, { ...posted, signal }))).text());
 };
 
 export const query = (wanted) =>
   new URLSearchParams(Object.entries(wanted).filter(([, value]) => value)).toString();
 
-export const get = (path, wanted = {}, signal = undefined) => {
-  const asked = query(wanted);
-  return request(`/api/${path}${asked && `?${asked}`}`, null, signal);
-};
-export const post = (path, body, signal = undefined) => request(`/api/${path}`, body, signal);
+export const get = (path, wanted = {}, signal = null) => request(`/api/${path}?${query(wanted)}`, null, signal);
+export const post = (path, body, signal = null) => request(`/api/${path}`, body, signal);
 
 export const download = async (path, wanted, name) => {
   const answer = await answered(await ask(`/api/${path}?${query(wanted)}`));
@@ -80,12 +80,10 @@ const read = async (onEvent) => {
       const lines = part.split("\n");
       const field = (name) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
       const data = field("data");
-      if (data) onEvent(field("event"), JSON.parse(data));
+      if (data) onEvent(field("event"), parsed(data));
     }
   }
 };
-
-const RETRY_MS_MAX = 10_000;
 
 export const follow = async () => {
   let wait = 1000;
@@ -96,11 +94,11 @@ export const follow = async () => {
         if (name === "hello") tell("state", "live");
         tell(name, detail);
       });
-    } catch (problem) {
-      if (problem instanceof Refused && problem.status === 401) return tell("state", "closed");
-      if (problem instanceof Refused) tell("state", "full");
+      tell("state", "away");
+    } catch ({ status }) {
+      if (status === 401) return tell("state", "closed");
+      tell("state", status === 503 ? "full" : "away");
     }
-    tell("state", "away");
     await new Promise((wake) => setTimeout(wake, wait));
     wait = Math.min(wait * 2, RETRY_MS_MAX);
   }

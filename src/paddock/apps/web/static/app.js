@@ -6,13 +6,8 @@ import { count, h, told, visible } from "./dom.js";
 const PAGES = ["now", "inbox", "timeline", "files", "policy", "sessions", "ledgers"];
 const at = (id) => document.getElementById(id);
 const main = at("main");
-const STATES = {
-  connecting: "Connecting",
-  live: "Live",
-  away: "No connection, trying again",
-  closed: "Closed",
-  full: "Too many windows are open",
-};
+const AWAY = { away: "No connection, trying again", full: "Too many windows are open" };
+const STATES = { live: "Live", closed: "Closed", ...AWAY };
 
 let leaving = new AbortController();
 let [waiting, title] = [null, "Paddock"];
@@ -23,7 +18,7 @@ const retitle = () => {
 
 const failed = (problem) => {
   const isShut = problem.status === 401 || problem.code === "web.code";
-  const help = ["Each link that ", h("code", "paddock web"), " prints opens one window. For another, run it again."];
+  const help = ["Each link opens one window. For another, press Enter where ", h("code", "paddock web"), " runs."];
   const title = isShut ? "This link opens nothing any more" : "That did not work";
   return h("div.failure", { role: "alert" }, h("h1", title), told(problem), isShut && h("p", help));
 };
@@ -50,17 +45,13 @@ const open = async () => {
   main.removeAttribute("aria-busy");
 };
 
-const go = (address) => {
-  history.pushState(null, "", address);
-  open();
-  main.focus({ preventScroll: true });
-};
-
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href^='/']");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
-  go(link.getAttribute("href"));
+  history.pushState(null, "", link.getAttribute("href"));
+  open();
+  main.focus({ preventScroll: true });
 });
 addEventListener("popstate", open);
 

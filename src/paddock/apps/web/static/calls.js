@@ -1,5 +1,5 @@
 // Calls in words: what an entry of the record says to somebody who has never seen one.
-import { ago, code, h, when } from "./dom.js";
+import { ago, code, h, note, when } from "./dom.js";
 
 // What a tool does, by the names that tools and clients give it.
 const VERBS = {
@@ -23,13 +23,12 @@ const STATES = {
   running: ["running", "accent"],
   waiting: ["asked", "warn"],
   unanswered: ["not answered", "warn"],
+  open: ["waits for you", "warn"],
   refused: ["refused", "bad"],
   failed: ["failed", "bad"],
-  done: ["done", "plain"],
-  allowed: ["allowed", "plain"],
 };
 const stateMark = (state) => {
-  const [said, tone] = STATES[state] ?? ["", "plain"];
+  const [said, tone] = STATES[state] ?? [state === "said" ? "" : state, "plain"];
   return h(`span.state.${tone}`, said);
 };
 
@@ -61,7 +60,8 @@ export const fold = (rows) => {
 };
 export const isCall = (row) => row.state !== "said";
 
-export const hostOf = ({ host, name, port } = {}) => [host ?? name, port].filter(Boolean).join(":");
+export const hostOf = ({ host, name, port } = {}) =>
+  [host ?? name, port].filter((each) => each && typeof each !== "object").join(":");
 
 const about = ({ target, metadata, reason }) => {
   const { path, command } = metadata?.arguments ?? {};
@@ -79,8 +79,8 @@ export const drawCall = (row) => [
 
 export const linkTo = (row) => `/timeline?entry=${encodeURIComponent(keyOf(row))}`;
 export const callItem = (row, ...more) => h("li", h("a.row", { href: linkTo(row) }, drawCall(row)), more);
-export const sessionLink = (id) =>
-  id && h("a", { href: `/sessions?id=${encodeURIComponent(id)}` }, id);
+// Not every session is a conversation: what was done in it is always in the timeline.
+export const sessionLink = (id) => id && h("a", { href: `/timeline?session=${encodeURIComponent(id)}` }, id);
 
 // "main wants to delete README.md", told of a request in the inbox.
 export const wish = (request) => {
@@ -96,5 +96,5 @@ export const wish = (request) => {
 export const isWaiting = (request) => request.state === "waiting" && !request.outdated;
 export const drawRequest = (request) => [
   h("span.wish", wish(request)),
-  h("span.note", isWaiting(request) ? ago(request.parked_at) : request.outdated ? "outdated" : request.state),
+  note(isWaiting(request) ? ago(request.parked_at) : request.outdated ? "outdated" : request.state),
 ];

@@ -50,8 +50,8 @@ export const h = (kind, ...parts) => {
   for (const part of parts.flat(Infinity)) {
     if (part === null || part === undefined || part === false) continue;
     if (part instanceof Node) made.append(part);
-    else if (typeof part === "object") set(made, part);
-    else made.append(spelled(String(part)));
+    else if (Object.getPrototypeOf(part) === Object.prototype) set(made, part);
+    else made.append(spelled(typeof part === "object" ? JSON.stringify(part) : String(part)));
   }
   return made;
 };
@@ -66,6 +66,7 @@ export const block = (text, ...more) => {
 };
 
 export const code = (text) => h("code", text);
+export const note = (...said) => h("span.note", said);
 export const button = (label, onclick, kind = "") =>
   h(`button${kind && `.${kind}`}`, { type: "button", onclick }, label);
 export const mark = (isGood, good, bad) => h(`strong.${isGood ? "good" : "bad"}`, isGood ? good : bad);
@@ -80,30 +81,26 @@ export const orTold = (found, show) => (found.error ? told(found.error) : show(f
 
 // A button that is waited for; what came of it, or what was wrong, stands in `place`.
 export const acting = (label, place, work, kind) => {
-  const made = button(
-    label,
-    async () => {
-      made.disabled = true;
-      place.setAttribute("aria-busy", "true");
-      const found = await work().catch(told);
-      place.removeAttribute("aria-busy");
-      made.disabled = false;
-      if (found) place.replaceChildren(found);
-    },
-    kind,
-  );
+  const act = async () => {
+    made.disabled = true;
+    place.setAttribute("aria-busy", "true");
+    const found = await work().catch(told);
+    place.removeAttribute("aria-busy");
+    made.disabled = false;
+    if (found) place.replaceChildren(found);
+  };
+  const made = button(label, act, kind);
   return made;
 };
 
 // Calls together what comes in a rush.
 export const soon = (act, ms = 50) => {
   let timer = 0;
-  return () => {
-    timer ||= setTimeout(() => {
-      timer = 0;
-      act();
-    }, ms);
+  const run = () => {
+    timer = 0;
+    act();
   };
+  return () => (timer ||= setTimeout(run, ms));
 };
 
 // Names and values in two columns that align.
@@ -120,6 +117,7 @@ const NUMBER = new Intl.NumberFormat("en");
 export const number = (value) => NUMBER.format(value);
 export const count = (value, one, more = `${one}s`) => `${number(value)} ${value === 1 ? one : more}`;
 export const size = (bytes) => {
+  if (!Number.isFinite(bytes)) return "? B";
   if (bytes < 1000) return `${bytes} B`;
   const power = Math.min(3, Math.floor(Math.log10(bytes) / 3));
   return `${(bytes / 1000 ** power).toPrecision(3)} ${["", "kB", "MB", "GB"][power]}`;

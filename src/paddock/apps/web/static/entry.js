@@ -2,18 +2,17 @@
 import { get, mayAct, post } from "./api.js";
 import { event, hostOf, sessionLink, verb } from "./calls.js";
 import { diffs } from "./diff.js";
-import { acting, block, code, facts, h, mark, section, size, status, told as problemOf, when } from "./dom.js";
+import { acting, block, code, facts, h, mark, note, section, size, status, told as problemOf, when } from "./dom.js";
 import { prove } from "./proof.js";
 
 const WORDS = { allow: "Allowed", confine: "Allowed, confined", ask: "Asked", deny: "Refused" };
 const TONES = { allow: "good", confine: "good", ask: "warn", deny: "bad" };
 
-const verdict = (outcome) =>
-  h(`strong.verdict.${TONES[outcome] ?? "plain"}`, WORDS[outcome] ?? outcome);
-const ruled = (rule) => [
-  code(rule.text),
-  h("span.note", ` ${rule.file}${rule.line ? `, line ${rule.line}` : ""}`),
-];
+const verdict = (outcome) => {
+  const isKnown = typeof outcome === "string" && Object.hasOwn(WORDS, outcome);
+  return isKnown ? h(`strong.${TONES[outcome]}`, WORDS[outcome]) : h("strong", outcome);
+};
+const ruled = ({ text, file, line }) => [code(text), note(` ${file}${line ? `, line ${line}` : ""}`)];
 const items = (title, rows = []) =>
   rows.length > 0 && [h("h3", title), h("ul", rows.map((row) => h("li", row)))];
 
@@ -34,28 +33,24 @@ export const explained = (told) => [
 const argument = (value) => {
   if (typeof value === "string") return value.includes("\n") ? block(value) : code(value);
   if (!value?.salted_sha256) return code(JSON.stringify(value));
-  return h("span.note", `${size(value.bytes)}, of which the record keeps the digest`);
+  return note(`${size(value.bytes)}, of which the record keeps the digest`);
 };
 export const argumentsOf = (values, leave = []) => {
   const shown = Object.entries(values ?? {}).filter(([name]) => !leave.includes(name));
   return shown.length > 0 && facts(...shown.map(([name, value]) => [name, argument(value)]));
 };
 
-const connection = ({ event_type: type, timestamp, reason, metadata = {} }) =>
-  h(
-    "li",
-    when(timestamp),
-    type === "NET_REFUSED" ? h("span.state.bad", " refused ") : ` ${event(type)} `,
-    code(hostOf(metadata)),
-    metadata.received_bytes !== undefined &&
-      ` ${size(metadata.sent_bytes)} out, ${size(metadata.received_bytes)} in`,
-    h("span.note", ` ${reason}`),
-  );
+const connection = ({ event_type: type, timestamp, reason, metadata = {} }) => {
+  const { sent_bytes: sent, received_bytes: received } = metadata;
+  const what = type === "NET_REFUSED" ? h("span.bad", " refused ") : ` ${event(type)} `;
+  const moved = received !== undefined && ` ${size(sent)} out, ${size(received)} in`;
+  return h("li", when(timestamp), what, code(hostOf(metadata)), moved, note(` ${reason}`));
+};
 
-const output = (each) =>
-  each.text
-    ? [h("h3", each.stream), block(each.text), each.is_cut && h("p.quiet", `${size(each.bytes)} in all`)]
-    : h("p.quiet", `${each.stream}: ${size(each.bytes)}, not kept any more`);
+const output = ({ stream, text, bytes, is_cut: isCut }) =>
+  text
+    ? [h("h3", stream), block(text), isCut && h("p.quiet", `${size(bytes)} in all`)]
+    : h("p.quiet", `${stream}: ${size(bytes)}, not kept any more`);
 
 // What a call came to, in a word and in its own.
 export const resultOf = (found, good, bad) => [
@@ -71,12 +66,12 @@ export const undo = (entry, standing, done = () => {}) => {
     if (found.status === "ok") done();
     return h("div", resultOf(found, "Undone.", "Not undone."));
   };
-  return h("div.acts", acting("Undo this call", said, act), standing !== "yes" && h("span.note", standing), said);
+  return h("div.acts", acting("Undo this call", said, act), standing !== "yes" && note(standing), said);
 };
 
 const proved = async (entry, place) => {
   try {
-    const { isWhole, said, text } = await prove(entry.ledger, entry.seq, entry.id);
+    const { isWhole, said, text } = await prove(entry);
     place.replaceChildren(
       h("p", mark(isWhole, "Proved", "BROKEN"), `: checked in this browser, ${said}`),
       h("details", h("summary", "The entry as it is stored"), block(text)),
@@ -102,23 +97,26 @@ const why = ({ told, now }) => {
   return explained({ near_misses, changes, ...told });
 };
 
+const targetOf = ({ actions }) =>
+  Array.isArray(actions) && typeof actions[0] === "string" && actions[0].split(" ").slice(1).join(" ");
+
 export const show = async (ledger, seq, signal) => {
   const { entry, call } = await get("entry", { ledger, seq: String(seq) }, signal);
   const entries = call?.entries ?? [entry];
   const { metadata: judged = {} } = entries.find((each) => each.metadata?.actions) ?? entry;
   const result = entries.find((each) => each.event_type === "TOOL_RESULT")?.metadata ?? {};
-  const target = judged.actions?.[0]?.split(" ").slice(1).join(" ");
+  const target = targetOf(judged);
   const network = entries.filter((each) => each.event_type.startsWith("NET_"));
   const canUndo = call?.can_undo && mayAct();
   const what = judged.tool ? verb(judged.tool) : event(entry.event_type);
   return h(
     "div",
-    h("h2.title", `${entry.agent || "Paddock"}: ${what} `, target && code(target)),
+    h("h2.title", entry.agent || "Paddock", ": ", what, " ", target && code(target)),
     facts(
       ["when", when(entry.timestamp)],
       ["session", sessionLink(entry.session_id)],
-      ["took", result.duration_us && `${(result.duration_us / 1000).toFixed(1)} ms`],
-      ["exit code", result.exit !== undefined && String(result.exit)],
+      ["took", Number.isFinite(result.duration_us) && `${(result.duration_us / 1000).toFixed(1)} ms`],
+      ["exit code", result.exit !== undefined && JSON.stringify(result.exit)],
       ["reason", !call && entry.reason],
     ),
     section("Why", call?.told && why(call)),

@@ -1,8 +1,8 @@
 // What did agents change, who did it, and can it be taken back?
 import { get, mayAct, on, query } from "./api.js";
-import { verb } from "./calls.js";
+import { drawCall, verb } from "./calls.js";
 import { diffs } from "./diff.js";
-import { chips, code, count, facts, h, soon, when } from "./dom.js";
+import { chips, code, count, facts, h, note, soon, when } from "./dom.js";
 import { undo } from "./entry.js";
 import { browse } from "./list.js";
 
@@ -11,23 +11,24 @@ const SHOWN_MAX = 20;
 const drawFile = (file) => [
   h("span.target", file.path),
   h("span.who", file.agent),
-  h("span.note", count(file.changes, "change")),
+  note(count(file.changes, "change")),
   h("span.at", when(file.last)),
 ];
-const drawCall = (call) => [
-  h("span.at", when(call.timestamp)),
-  h("span.who", call.agent),
-  h("span.verb", verb(call.tool)),
-  h("span.target", call.changes.map((each) => each.path).join(", ") || `${call.secret_changes} secret`),
-  h("span.state", call.undone_by ? "undone" : call.undoes ? "takes back" : ""),
-];
+// A call that changed something, as a line of what happened.
+const asRow = (call) => ({
+  ...call,
+  key: call.entry,
+  event_type: "",
+  target: call.changes.map((each) => each.path).join(", ") || `${call.secret_changes} secret`,
+  state: call.undone_by ? "undone" : call.undoes ? "takes back" : "done",
+});
 
 const change = async (call, done, signal) => {
   const found = await get("diff", { call: call.entry }, signal).catch((problem) => ({ problem }));
   const standing = call.undone_by ? `undone by ${call.undone_by}` : `no undo: ${call.standing}`;
   return h(
     "div.change",
-    h("h3", call.agent, ` ${verb(call.tool)} `, h("span.note", when(call.timestamp))),
+    h("h3", call.agent, ` ${verb(call.tool)} `, note(when(call.timestamp))),
     facts(
       ["call", h("a", { href: `/timeline?${query({ call: call.call, all: "yes" })}` }, call.call)],
       ["takes back", call.undoes && code(call.undoes)],
@@ -65,9 +66,8 @@ export const page = async ({ by = "file", path, call, agent }, signal) => {
   const load = async () => {
     found = await get("files", { agent }, signal);
     const { calls, files, omitted } = found;
-    const ofCall = (each) => ({ ...each, key: each.entry });
     const ofFile = (each) => ({ ...each, key: `${each.agent}:${each.path}` });
-    list.set(isByCall ? calls.map(ofCall) : files.map(ofFile));
+    list.set(isByCall ? calls.map(asRow) : files.map(ofFile));
     const more = omitted ? `; ${count(omitted, "older call")} left out` : "";
     const said = `${count(files.length, "file")}, ${count(calls.length, "call")}${more}`;
     state.replaceChildren(files.length ? said : "No agent has changed a file yet.");

@@ -6,13 +6,12 @@ import { acting, block, button, code, facts, h, orTold, section, status, told, w
 import { argumentsOf, resultOf } from "./entry.js";
 import { browse } from "./list.js";
 
-const IN_DIFF = ["content", "old_str", "new_str", "old_string", "new_string", "command"];
-
+const REPLACES = { str_replace: ["old_str", "new_str"], edit_file_dev: ["old_string", "new_string"] };
 const ELSEWHERE = ["web.answered", "approval.expired"];
 
 // Buttons for a question; each act is bound to the digest of exactly what is shown.
 const answering = ({ id, digest, has_changes: hasChanges }, done) => {
-  const said = status();
+  const said = h("div", { role: "status", tabindex: "-1" });
   const acts = h("div.acts");
   const send = (path, body) => post(`inbox/${path}`, { id, digest, ...body });
   const act = (label, word, path, body, kind) => {
@@ -26,6 +25,7 @@ const answering = ({ id, digest, has_changes: hasChanges }, done) => {
         found = h("div", h("p.notice", "It was answered elsewhere meanwhile, or is outdated."), told(problem));
       }
       acts.replaceChildren();
+      said.focus();
       done();
       return found;
     };
@@ -78,22 +78,26 @@ const broken = ({ id, error, file }, done) => {
   return h("div", title, told(error ?? { message: file }), acting("Move it away", said, move), said);
 };
 
-// Of a replacement that still waits, what goes and what comes.
-const replacement = ({ old_str: one, new_str: other, old_string: before = one, new_string: after = other }) => {
+// Of a replacement that still waits, what goes and what comes; every line of both.
+// Threat: a line that reads as a header of a difference would be left off. It is spelled out.
+const replacement = (names, given) => {
+  const [before, after] = names.map((name) => given[name]);
   if (typeof before !== "string" || typeof after !== "string") return "";
-  const [gone, added] = [before, after].map((text) => text.replace(/\n$/, "").split("\n"));
-  const most = Math.min(gone.length, added.length);
+  const [gone, added] = [before, after].map((text) => text.split("\n"));
   let from = 0;
-  while (from < most && gone[from] === added[from]) from += 1;
-  const rows = (sign, lines) => lines.map((line) => `${sign}${line}`);
-  return [...rows(" ", gone.slice(0, from)), ...rows("-", gone.slice(from)), ...rows("+", added.slice(from))].join("\n");
+  while (from < gone.length && gone[from] === added[from]) from += 1;
+  const plain = (line) => line.replace(/^(-- |\+\+ )/, (it) => `\\x${it.charCodeAt(0).toString(16)}${it.slice(1)}`);
+  const rows = (sign, lines) => lines.map((line) => `${sign}${plain(line)}`);
+  const same = gone.splice(0, from);
+  return [...rows(" ", same), ...rows("-", gone), ...rows("+", added.slice(from))].join("\n");
 };
 
 const detailOf = (request, done) => {
   if (request.state === "broken") return broken(request, done);
   const { arguments: given, filled, answered_by: answered, note } = request;
-  const change = request.diff || replacement(given);
-  const { command } = given;
+  const replaced = request.diff ? [] : (REPLACES[request.tool] ?? []);
+  const change = request.diff || replacement(replaced, given);
+  const command = typeof given.command === "string" ? ["command"] : [];
   return h(
     "div",
     h("h2.title", wish(request)),
@@ -104,9 +108,10 @@ const detailOf = (request, done) => {
     answered && h("p", h("strong", request.state), ` by ${answered}`, note && `: ${note}`),
     section(
       "What it would do",
-      typeof command === "string" && block(command),
+      command.map((name) => block(given[name])),
       change && diff(change),
-      argumentsOf(given, change ? IN_DIFF : ["command"]),
+      // Nothing is left off here that does not stand above.
+      argumentsOf(given, change ? [...command, ...replaced] : command),
     ),
     section(
       "Why it is asked",
@@ -116,7 +121,7 @@ const detailOf = (request, done) => {
         ["asked", when(request.parked_at)],
         ["counts until", when(request.expires_at)],
         ["session", sessionLink(request.session_id)],
-        ["defaults", Object.keys(filled).length > 0 && argumentsOf(filled)],
+        ["defaults", argumentsOf(filled, Object.keys(filled).filter((name) => [null, false, ""].includes(filled[name])))],
         ["digest", code(request.digest)],
       ),
     ),

@@ -1,6 +1,6 @@
 // Is the record whole, and how would one know?
 import { download, get, mayAct, post } from "./api.js";
-import { acting, block, button, count, h, mark, number, size, status, told, when } from "./dom.js";
+import { acting, block, button, count, h, mark, note, number, size, status, told, when } from "./dom.js";
 
 const NAMES = {
   governance: ["Governance", "agents, trust, questions and their answers"],
@@ -8,7 +8,6 @@ const NAMES = {
   ho1m: ["Calls", "every call: asked, decided, done"],
   packages: ["Packages", "what was installed and signed"],
 };
-
 const ABOUT =
   "Each ledger is one chain of entries: none can be changed, removed or slipped in without " +
   "breaking it, and what is signed cannot be written anew.";
@@ -44,12 +43,12 @@ const ledgerRows = (each, reload) => {
   return [
     h(
       "tr",
-      h("th", { scope: "row" }, name, h("span.note", about), h("code.note", ledger)),
+      h("th", { scope: "row" }, name, note(about), h("code.note", ledger)),
       cell("Entries", exists && number(each.entries), ".number"),
       cell("Size", exists && size(each.bytes), ".number"),
       cell("Newest", each.newest ? when(each.newest) : "–"),
       cell("Signed", signed(each)),
-      h("td", exists ? h("div.acts", acts) : h("span.note", "not begun")),
+      h("td", exists ? h("div.acts", acts) : note("not begun")),
     ),
     h("tr.answer", h("td", { colspan: "6" }, each.error && told(each.error), found)),
   ];

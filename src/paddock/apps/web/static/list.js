@@ -114,7 +114,8 @@ export const browse = ({ show, address, signal, ...wanted }) => {
     list.pick(item.key);
     history.replaceState(null, "", address(item));
     const found = await show(item).catch(told);
-    if (signal.aborted) return;
+    // Something else may have been chosen meanwhile.
+    if (signal.aborted || list.chosen !== item.key) return;
     detail.replaceChildren(button("Close", close, "quiet.close"), found);
     detail.scrollTop = 0;
   };

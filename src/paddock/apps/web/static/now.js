@@ -1,7 +1,7 @@
 // Is somebody needed, and what goes on?
-import { get, on } from "./api.js";
+import { get, on, query } from "./api.js";
 import { callItem, drawRequest, fold, isCall, isWaiting, keyOf } from "./calls.js";
-import { ago, count, h, listed, section, soon } from "./dom.js";
+import { ago, count, h, listed, note, section, soon } from "./dom.js";
 
 const ROWS_MAX = 30;
 const READ = "200";
@@ -13,41 +13,31 @@ const headline = (waiting, running) => {
   return running ? `${count(running, "call")} running` : "All quiet";
 };
 
+const to = (page, name, value) => ({ href: `/${page}?${query({ [name]: value })}` });
+const pair = (...parts) => h("li.pair", parts);
 const question = (request) =>
-  h("li", h("a.row.question", { href: `/inbox?id=${encodeURIComponent(request.id)}` }, drawRequest(request)));
-
-const agent = (each) =>
-  h(
-    "li.pair",
-    h("a", { href: `/timeline?agent=${encodeURIComponent(each.name)}` }, each.name),
-    h("span.note", each.at ? ago(each.at) : "not seen yet"),
-    h("span.note", count(each.calls, "call")),
-    each.refused > 0 && h("span.state.bad", `${each.refused} refused`),
-  );
-
-const wall = (each) =>
-  h(
-    "li.pair",
-    h("span", WALL_NAMES[each.name] ?? each.name),
-    h(`span.state.${WALLS[each.state]}`, each.state),
-    h("span.note", each.said),
-  );
-
-const session = (each) =>
-  h(
-    "li.pair",
-    h("a.cut", { href: `/sessions?id=${encodeURIComponent(each.session_id)}` }, each.first_message || each.session_id),
-    h("span.note", ago(each.started)),
-  );
+  h("li", h("a.row.question", to("inbox", "id", request.id), drawRequest(request)));
+const agent = ({ name, at, calls, refused }) => {
+  const seen = at ? ago(at) : "not seen yet";
+  const no = refused > 0 && h("span.state.bad", `${refused} refused`);
+  return pair(h("a", to("timeline", "agent", name), name), note(seen), note(count(calls, "call")), no);
+};
+const wall = ({ name, state, said }) =>
+  pair(h("span", WALL_NAMES[name] ?? name), h(`span.state.${WALLS[state]}`, state), note(said));
+const session = ({ session_id: id, first_message: said, started }) =>
+  pair(h("a.cut", to("sessions", "id", id), said || id), note(ago(started)));
 
 export const page = async (_, signal) => {
   const place = h("div.page");
   let [now, rows] = [null, []];
   const draw = () => {
-    const calls = fold(rows).filter(isCall);
     const waiting = now.waiting.filter(isWaiting);
+    const asked = new Set(waiting.map((each) => each.call_id));
+    const calls = fold(rows).filter(isCall);
+    calls.forEach((row) => Object.assign(row, asked.has(row.call_id) && { state: "open" }));
     const of = (state) => calls.filter((row) => row.state === state);
     const refused = of("refused").slice(0, 6).map((row) => callItem(row, h("p.why", row.reason)));
+    const done = listed("calls", calls.slice(0, ROWS_MAX).map((row) => callItem(row)));
     place.replaceChildren(
       h("h1", headline(waiting.length, of("running").length)),
       ...now.notices.map((each) => h("p.notice", each)),
@@ -56,11 +46,7 @@ export const page = async (_, signal) => {
         h(
           "div",
           section("Waits for your answer", listed("questions", waiting.map(question))),
-          section(
-            "What agents do",
-            listed("calls", calls.slice(0, ROWS_MAX).map((row) => callItem(row))) ||
-              h("p.quiet", "No agent has done anything here yet."),
-          ),
+          section("What agents do", done || h("p.quiet", "No agent has done anything here yet.")),
         ),
         h(
           "div",
@@ -73,9 +59,8 @@ export const page = async (_, signal) => {
     );
   };
   const load = async () => {
-    const [found, past] = await Promise.all([get("now", {}, signal), get("timeline", { limit: READ }, signal)]);
-    now = found;
-    rows = past.entries;
+    const asked = [get("now", {}, signal), get("timeline", { limit: READ }, signal)];
+    [now, { entries: rows }] = await Promise.all(asked);
     draw();
   };
   const redraw = soon(draw);

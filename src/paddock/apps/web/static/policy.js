@@ -1,17 +1,17 @@
 // What may they do, and what would change if this line were another?
 import { get, mayAct, post } from "./api.js";
 import { diff } from "./diff.js";
-import { acting, block, button, chip, chips, code, h, listed, mark, orTold, soon, status, told } from "./dom.js";
+import { acting, block, button, chip, chips, code, h, listed, mark, note, orTold, soon, status, told } from "./dom.js";
 import { explained } from "./entry.js";
 
 const PAUSE_MS = 350;
 
 const finding = (goTo) => ({ line, file, message, hint }) => {
-  const place = line ? button(`Line ${line}`, () => goTo(line), "quiet") : h("span.note", file);
+  const place = line ? button(`Line ${line}`, () => goTo(line), "quiet") : note(file);
   return h("li", place, h("p", message), h("p.quiet", hint));
 };
 const example = ({ passed, action, outcome, expected }) => {
-  const found = h("span.note", ` ${outcome}${passed ? "" : `, expected ${expected}`}`);
+  const found = note(` ${outcome}${passed ? "" : `, expected ${expected}`}`);
   return h("li", mark(passed, "As expected: ", "Not as expected: "), code(action), found);
 };
 
@@ -25,6 +25,8 @@ const effectOf = (changes, past) => [
 // What is saved is trusted, so it is shown with its effect and asked a second time.
 const review = (found, save) => {
   const said = status();
+  const close = () => dialog.close();
+  const agree = () => save(found.confirm).then(close);
   const dialog = h(
     "dialog",
     { "aria-labelledby": "saving", onclose: () => dialog.remove() },
@@ -38,11 +40,7 @@ const review = (found, save) => {
       found.agents && [h("h3", "Agents that it declares"), block(found.agents)],
       listed("findings", found.findings.map((each) => h("li", h("p", each.message)))),
     ),
-    h(
-      "div.acts",
-      acting("Save and trust exactly this text", said, async () => (await save(found.confirm), dialog.close()), "primary"),
-      button("Keep editing", () => dialog.close()),
-    ),
+    h("div.acts", acting("Save and trust exactly this text", said, agree, "primary"), button("Keep editing", close)),
     said,
   );
   document.body.append(dialog);
@@ -87,7 +85,7 @@ export const page = async ({ action }, signal) => {
   const wish = h("input", { value: action ?? "tool:file:view .env", ...typed, oninput: () => judge() });
   const agents = file.agents.map((each) => h("option", { value: each }, each));
   const who = h("select", { onchange: () => judge() }, agents);
-  const others = ["tool:shell:run npm test", "tool:file:delete README.md", "tool:net:connect pypi.org"];
+  const others = ["tool:shell:run npm test", "tool:file:delete README.md", "tool:net:connect files.example.org"];
   const trying = h(
     "div.trying",
     h("label.field", h("span", "What somebody wants to do"), wish),
@@ -164,8 +162,9 @@ export const page = async ({ action }, signal) => {
   // A fresh file is mostly comments: what is in force comes first to the eye.
   const first = file.text.split("\n").findIndex((line) => /^[^#\s]/.test(line));
   requestAnimationFrame(() => scrollTo(first + 4));
+  const title = h("h1", "What agents may do");
   return [
-    h("div.head", h("h1", "What agents may do"), h("div.acts", discard, save), h("p.quiet", code(file.file)), state, said),
+    h("div.head", title, h("div.acts", discard, save), h("p.quiet", code(file.file)), state, said),
     h("div.desk", place, h("div.side", chips("About this text", tabs), panel)),
   ];
 };

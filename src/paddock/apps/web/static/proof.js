@@ -29,12 +29,15 @@ const rootOf = (leaf, seq, size, path) => {
   return last === 0 ? root : null;
 };
 
-const judged = (proof, id) => {
+const NAMES = ["id", "seq", "timestamp", "event_type", "decision", "reason", "agent", "session_id", "call_id"];
+
+const judged = (proof, shown) => {
   const line = unbase64(proof.line) ?? new Uint8Array(0);
   const text = new TextDecoder().decode(line);
   const broken = (said) => ({ isWhole: false, said, text });
-  const entry = parsedEntry(text);
-  if (entry?.seq !== proof.seq || entry.id !== id) return broken("that line is another entry");
+  const entry = parsedEntry(text) ?? {};
+  const isShown = [...NAMES, "metadata"].every((name) => JSON.stringify(entry[name]) === JSON.stringify(shown[name]));
+  if (!isShown || entry.seq !== proof.seq) return broken("what is shown is not what is on record");
   const root = rootOf(leafOf(line), proof.seq, proof.size, proof.path.map(unhex));
   const note = parseNote(proof.note);
   if (!root || !note || note.size !== proof.size || !same(note.root, root)) {
@@ -46,7 +49,9 @@ const judged = (proof, id) => {
   return { isWhole: true, said: `it is entry ${proof.seq} of ${note.size} under a signed checkpoint`, text };
 };
 
-export const prove = async (ledger, seq, id) => {
+// Whether this entry, as it is shown, is one that was signed.
+export const prove = async (entry) => {
+  const { ledger, seq } = entry;
   const [proof] = await Promise.all([get("proof", { ledger, seq: String(seq) }), loaded()]);
-  return judged(proof, id);
+  return judged(proof, entry);
 };

@@ -1,12 +1,12 @@
 // What was said, and what was done about it?
 import { get, mayAct, on, post, query } from "./api.js";
 import { callItem, fold, isCall } from "./calls.js";
-import { acting, ago, block, count, h, listed, number, status, when } from "./dom.js";
+import { acting, ago, block, count, h, listed, note, number, status, when } from "./dom.js";
 import { browse } from "./list.js";
 
 const drawSession = (each) => [
   h("span.wish", each.first_message || each.session_id),
-  h("span.note", `${each.agent} · ${count(each.turns, "turn")} · ${ago(each.started)}`),
+  note(`${each.agent} · ${count(each.turns, "turn")} · ${ago(each.started)}`),
 ];
 
 const speech = (who, text) => text && h("div.said", h("p.speaker", who), block(text));
@@ -14,7 +14,7 @@ const speech = (who, text) => text && h("div.said", h("p.speaker", who), block(t
 const turn = (each, at, calls) =>
   h(
     "li.turn",
-    h("h3", `Turn ${at + 1} `, h("span.note", when(each.timestamp))),
+    h("h3", `Turn ${at + 1} `, note(when(each.timestamp))),
     speech("Person", each.user_message),
     listed("calls", calls.map((row) => callItem(row))),
     speech("Agent", each.response),

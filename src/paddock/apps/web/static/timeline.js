@@ -6,22 +6,17 @@ import { show } from "./entry.js";
 import { browse } from "./list.js";
 
 const OUTCOMES = { "": "Everything", allow: "Allowed", ask: "Asked", deny: "Refused", failed: "Failed" };
-const FIELDS = {
-  agent: ["Agent", "main"],
-  tool: ["Tool", "str_replace"],
-  path: ["Path", "src/app.py"],
-  host: ["Host", "pypi.org"],
-  session: ["Session", "SES-…"],
-  ledger: ["Ledger", "ho1m"],
-  since: ["Since", "2026-11-30T08:00:00Z"],
-  until: ["Until", "2026-11-30T18:00:00Z"],
-};
+// What can be filtered by, each with an example.
+const WHAT = { agent: "main", tool: "str_replace", path: "src/app.py", host: "files.example.org" };
+const WHERE = { session: "SES-…", ledger: "ho1m" };
+const WHEN = { since: "2026-11-30T08:00:00Z", until: "2026-11-30T18:00:00Z" };
+const FIELDS = { ...WHAT, ...WHERE, ...WHEN };
 const PAGE = "200";
 
 const filterBar = (wanted, changed) => {
-  const field = ([name, [label, placeholder]]) => {
+  const field = ([name, placeholder]) => {
     const typed = { value: wanted[name], autocomplete: "off", spellcheck: "false" };
-    return h("label.field", h("span", label), h("input", { name, placeholder, ...typed }));
+    return h("label.field", h("span", name), h("input", { name, placeholder, ...typed }));
   };
   const outcomes = Object.entries(OUTCOMES).map(([outcome, label]) =>
     chip(label, (wanted.outcome ?? "") === outcome, () => changed({ outcome })),
