@@ -101,6 +101,10 @@ def is_number(value) -> bool:
 @example({"one": {"max": 10}}, {"one": 10**400})
 @example({"one": {"in": [1]}}, {"one": True})
 @example({"one": {"path": "docs/**"}}, {"one": []})
+@example({"one": {"path": "docs/**"}}, {"one": ["docs/a", "src/a"]})
+@example({"one": {"path": "docs/**"}}, {"one": "docs/../src/a"})
+@example({"one": {"path": "docs/**"}}, {"one": "docs/%2e%2e/src/a"})
+@example({"one": {"path": "docs/**"}}, {"one": "docs\\a"})
 def test_an_allow_matches_exactly_what_its_conditions_say(when, given):
     def holds(value, condition) -> bool:
         values = value if isinstance(value, list) else [value]

@@ -56,6 +56,8 @@ CODES = {
 }
 RUN, ONE = 0, 1
 _KINDS = ((str, "text"), (bool, "truth"), (int, "number"), (float, "number"))
+ELEMENTS_MAX = 10_000
+"""Of an array in arguments: a longer one is taken for one of another type."""
 HEX = frozenset("0123456789abcdefABCDEF")
 Hit = tuple[int, int]
 """(level, number): the component, from 0, up to which the pattern matched; the pattern."""
@@ -110,6 +112,9 @@ def find_argument(arguments: "Json", way: "tuple[str, ...]") -> "Json":
 def argument_holds(kind: str, wanted: "Json", value: "Json", is_allow: bool) -> bool:
     """What is not there, or of another type, is nothing that an allow matches; a deny does."""
     values = [each for _, each in _members(value)] if value and _is(value, list) else [value]
+    if len(values) > ELEMENTS_MAX:
+        # Threat: an agent has us look at millions of them, one by one.
+        return not is_allow
     held: list[bool] = [_value_holds(kind, wanted, each, not is_allow) for each in values]
     return all(held) if is_allow else any(held)
 

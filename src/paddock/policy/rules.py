@@ -233,7 +233,7 @@ def _checked(head: HeadPattern, target: str) -> str:
     return target.strip()
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=2)
 def read_arguments(text: str) -> Json:
     """Read what an action is given, strictly; None where that is not one object, or not known."""
     try:

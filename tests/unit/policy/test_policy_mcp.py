@@ -262,3 +262,15 @@ def test_a_call_is_decided_by_its_arguments_each_time():
         return decide(policy, chain, [action]).outcome
 
     assert [said(5), said(500), said(5)] == [Outcome.ALLOW, Outcome.DENY, Outcome.ALLOW]
+
+
+def test_an_array_without_end_is_nothing_that_an_allow_matches_or_that_a_deny_lets_go():
+    many = json.dumps({"limit": [1] * 10_001})
+    text = RULE + "when = { limit = { max = 100 } }\n"
+    assert answer(text, f"tool:mcp:call s/t {many}") is Outcome.DENY
+    assert answer(text, f"tool:mcp:call s/t {json.dumps({'limit': [1] * 10_000})}") is Outcome.ALLOW
+
+    denied = text.replace('"allow"', '"deny"').replace("max = 100", "min = 2")
+    denied += '[profiles.p.otherwise]\n"tool:*" = "allow"\n'
+    assert answer(denied, f"tool:mcp:call s/t {many}") is Outcome.DENY
+    assert answer(denied, 'tool:mcp:call s/t {"limit": [1]}') is Outcome.ALLOW
