@@ -159,6 +159,16 @@ def test_variables_are_set_and_their_names_checked(terminal: Terminal):
         terminal.runtime.exec(["true"], env={"A;rm x": "1"})
 
 
+def test_policy_judges_which_variables_are_set_and_no_record_has_their_values(terminal: Terminal):
+    terminal.runtime.exec(["true"], env={"TOKEN": "value-of-a-secret"})
+
+    (intent,) = terminal.yard.entries("TOOL_INTENT")
+    assert "TOKEN" in str(intent)
+    assert "value-of-a-secret" not in str(intent)
+    explained = terminal.yard.cli("policy", "explain", "tool:shell:run export PATH=x; rm a")
+    assert "deny" in explained.out
+
+
 def test_no_model_can_call_them(terminal: Terminal):
     for tool in ("exec", "read_bytes", "write_bytes"):
         result = terminal.call(tool, path="a", command="true")

@@ -26,7 +26,6 @@ from paddock.tools.program import (
     LIST_ENTRIES,
     READ_BYTES,
     WRITE_BYTES,
-    exports_of,
     literal_line,
 )
 from paddock.tools.spec import Payload, Tool
@@ -173,18 +172,16 @@ def execute(
                 f"{quote(name)} is no name of a variable, or its value holds a NUL", where="env"
             )
     line = command if isinstance(command, str) else literal_line(tuple(command))
-    # Policy judges the variables with the line: which may be set is said there alone.
-    given: dict[str, Json] = {
-        "command": exports_of(tuple((env or {}).items())) + line,
-        "cwd": cwd,
-    }
+    given: dict[str, Json] = {"command": line, "cwd": cwd}
+    if env:
+        given["env"] = " ".join(env)
     if timeout is not None:
         given["timeout"] = timeout
     if stdin:
         given["stdin"] = digest_of(stdin)
     printed = _Printed(output_limit, on_output)
     bounds = Bounds(cancel=cancel, on_output=printed)
-    result = _call(runtime, EXEC, given, Payload(stdin), bounds)
+    result = _call(runtime, EXEC, given, Payload(stdin, env=tuple((env or {}).items())), bounds)
     if printed.decoding is not None:
         printed.decoding.finish()
     exit_code = int(str(result.details["exit_code"]))

@@ -57,7 +57,7 @@ from paddock.sandbox.plan import (
     plan_digest,
 )
 from paddock.sandbox.sessions.process import Process
-from paddock.sandbox.sessions.sessions import Means, Sessions
+from paddock.sandbox.sessions.sessions import PROGRAM, Means, Sessions
 from paddock.sandbox.sessions.space import SharedSpace
 from paddock.sandbox.sessions.view import LiveView, OpenedStage
 from paddock.sandbox.staged import (
@@ -264,6 +264,8 @@ class SandboxShell:
 
     def _require_named(self, line: ShellLine) -> None:
         """Threat: a variable that changes what an allowed command's names run."""
+        if line.session == PROGRAM:
+            return  # They are the program's own, and judged with its line.
         patterns = ()
         if line.env:
             patterns = shell_for(self._ground.place.policy, self._ground.chain).env

@@ -7,7 +7,6 @@ their digest.
 
 import errno
 import os
-import shlex
 from typing import Final
 
 from msgspec import Struct
@@ -222,6 +221,7 @@ class ExecArguments(ArgumentType):
     )
     cwd: str = filled_text("Directory of the workspace, or of the sandbox.", ".")
     stdin: str = filled_text("Digest of its input.", "none")
+    env: str = filled_text("Names of its own variables.", "none")
 
 
 class Exec(LineRun):
@@ -233,10 +233,17 @@ class Exec(LineRun):
         cwd = _directory(arguments.cwd, ports)
         payload = _payload(ports)
         line = ShellLine(
-            arguments.command, cwd, arguments.timeout, stdin=payload.given, session=PROGRAM
+            arguments.command,
+            cwd,
+            arguments.timeout,
+            stdin=payload.given,
+            env=payload.env,
+            session=PROGRAM,
         )
         writes = () if cwd.startswith("/") else writes_from(line)
-        return ShellPlan(line, (Action("shell", "run", line.text), *writes))
+        # Policy judges which variables are set. Threat: their values, on record.
+        names = "".join(f"export {name}='(not shown)'\n" for name, _ in payload.env)
+        return ShellPlan(line, (Action("shell", "run", names + line.text), *writes))
 
 
 def _directory(cwd: str, ports: Ports) -> str:
@@ -252,10 +259,6 @@ def _directory(cwd: str, ports: Ports) -> str:
 def literal_line(argv: "tuple[str, ...]") -> str:
     """Return the line that runs just this program with just these words, whatever they hold."""
     return "exec -- " + " ".join("'" + word.replace("'", "'\\''") + "'" for word in argv)
-
-
-def exports_of(env: "tuple[tuple[str, str], ...]") -> str:
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env)
 
 
 READ_BYTES: Final = Tool(

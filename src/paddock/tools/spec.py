@@ -169,6 +169,7 @@ class Payload(Struct, eq=False):
 
     given: bytes = b""
     taken: bytes = b""
+    env: tuple[tuple[str, str], ...] = ()
 
 
 class Ports(Struct, frozen=True):
