@@ -2,15 +2,15 @@
 
     project, opening       a root, its plane, and what governs it; opened, or made
     runtimes               an agent's tools, and how far its commands would be held
-    shells, gateways       its commands and its memory; other people's MCP servers
+    shells                 its commands and its memory
     sessions               a session, also for a program; models, real and recorded
     ledgers, auditing      made, with checkpoints sent outwards; verified from outside
     collecting             what a collector is sent
-    history, past          what ledgers name and what was replaced; what a person asks and undoes
+    history, past          what ledgers name, what was replaced, the inbox; what a person undoes
     trust, questions       policy that is accepted; policy that is tried, agents that were
-    approvals, granting    the inbox, answered; carried out, or made a rule
+    granting               what the inbox holds, carried out, or made a rule
     agents                 who acts
-    packages, extensions   packages, and the gates that look again; what they bring
+    packages, extensions   packages, and the gates that look again; their tools, and MCP servers'
     bootstrap, bootstrap_sources         how a new plane is made, and of what
 
 Import from its modules: each command loads those that it needs, and no other.

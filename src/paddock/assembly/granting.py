@@ -16,11 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.assembly.approvals import open_inbox, read_answers
 from paddock.assembly.history import (
     open_history,
+    open_inbox,
     open_journal,
     open_workspace_of,
+    read_answers,
     settle_sets,
     workspace_with_git,
 )

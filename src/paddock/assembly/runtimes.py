@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.assembly.agents import note_agents
-from paddock.assembly.approvals import open_inbox
 from paddock.assembly.history import (
     PlaneEarlier,
     open_blobs,
     open_history,
+    open_inbox,
     open_workspace_of,
     settle_sets,
 )
@@ -131,7 +131,7 @@ def _add_others(
 ) -> tuple[str, ...]:
     if not policy.settings.mcp.servers or not may_ever(policy, chain, "mcp", "call"):
         return ()
-    from paddock.assembly.gateways import add_others  # noqa: PLC0415 - few have one
+    from paddock.assembly.extensions import add_others  # noqa: PLC0415 - few have one
 
     return add_others(registry, project, policy, gateway)
 
@@ -276,7 +276,7 @@ def _servers(
     ground: ShellGround, context: Callable[[], Context], held: ExitStack
 ) -> "Late[McpGateway]":
     def open_them() -> "McpGateway":
-        from paddock.assembly.gateways import open_gateway  # noqa: PLC0415 - few have one
+        from paddock.assembly.extensions import open_gateway  # noqa: PLC0415 - few have one
 
         return open_gateway(ground, context, held)
 

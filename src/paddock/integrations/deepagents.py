@@ -130,7 +130,7 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
         try:
             below = self.runtime.list_entries(_named(file_path), depth=limits.path_depth_max)
         except errors.PathNotADirectoryError:
-            below = program.Listed("", (), is_cut=False)
+            below = program.EntryList("", (), is_cut=False)
         # The deepest first: a directory is deleted when nothing is left in it.
         for entry in reversed(below.entries):
             self.runtime.delete_file(entry.path)
@@ -228,7 +228,7 @@ def _named(path: str | None) -> str:
     return path
 
 
-def _info(path: str, entry: program.Entry) -> deep.FileInfo:
+def _info(path: str, entry: program.ListedEntry) -> deep.FileInfo:
     return {"path": path, "is_dir": entry.is_directory, "size": entry.size_bytes}
 
 

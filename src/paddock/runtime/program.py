@@ -74,7 +74,7 @@ class Executed(Struct, frozen=True):
         return "".join(f"{line}\n" for line in last_words(self.result.details))
 
 
-class Entry(Struct, frozen=True):
+class ListedEntry(Struct, frozen=True):
     """What stands in a directory: a file, a directory, or a link to one of the workspace."""
 
     path: str
@@ -84,10 +84,10 @@ class Entry(Struct, frozen=True):
     """Of a file."""
 
 
-class Listed(Struct, frozen=True):
+class EntryList(Struct, frozen=True):
     path: str
     """Of the directory, relative to the root and without links."""
-    entries: tuple[Entry, ...]
+    entries: tuple[ListedEntry, ...]
     """In byte order of their paths."""
     is_cut: bool
     """There are more than `limits.program_entries_max`."""
@@ -137,15 +137,15 @@ def write_bytes(
     return done.result
 
 
-def list_entries(runtime: "Runtime", path: str, depth: int) -> Listed:
+def list_entries(runtime: "Runtime", path: str, depth: int) -> EntryList:
     """Raises: ToolError."""
     given: dict[str, Json] = {"path": path, "depth": depth}
     details = call_tool(runtime, LIST_ENTRIES, given).details
     entries = [
-        Entry(each["path"].rstrip("/"), each["type"] == "dir", each.get("size", 0))
+        ListedEntry(each["path"].rstrip("/"), each["type"] == "dir", each.get("size", 0))
         for each in details["entries"]
     ]
-    return Listed(details["path"], tuple(entries), is_cut=bool(details["truncated"]))
+    return EntryList(details["path"], tuple(entries), is_cut=bool(details["truncated"]))
 
 
 def call_tool(runtime: "Runtime", tool: Tool[Any], given: Mapping[str, Json]) -> ToolResult:

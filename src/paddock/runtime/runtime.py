@@ -27,7 +27,7 @@ from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 if TYPE_CHECKING:
     from paddock.gateway.gateway import McpGateway
     from paddock.runtime.lasting import LastingShell
-    from paddock.runtime.program import Executed, Listed
+    from paddock.runtime.program import EntryList, Executed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -357,7 +357,7 @@ class Runtime:
         """
         return self._program.write_bytes(self, path, content, is_new=is_new)
 
-    def list_entries(self, path: str = ".", *, depth: int = 1) -> "Listed":
+    def list_entries(self, path: str = ".", *, depth: int = 1) -> "EntryList":
         """List a directory of the workspace, hidden and ignored files too. Raises: ToolError.
 
         What policy shows the agent in no listing is left out, and so is what `.git` holds.
@@ -407,7 +407,7 @@ class Runtime:
             )
         )
 
-    async def alist_entries(self, path: str = ".", *, depth: int = 1) -> "Listed":
+    async def alist_entries(self, path: str = ".", *, depth: int = 1) -> "EntryList":
         """`list_entries`, as `acall`."""
         return await _awaited(lambda _: self._program.list_entries(self, path, depth))
 

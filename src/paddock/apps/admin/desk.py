@@ -24,8 +24,9 @@ from paddock.apps.admin.show import (
     spoken,
 )
 from paddock.assembly.project import Project, is_made_with_dev, new_call_id
-from paddock.assembly.runtimes import STAGING, open_runtime
+from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.sessions import SessionWish, open_session
+from paddock.assembly.shells import STAGING
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.decide import shell_for
 from paddock.providers.failures import CancelToken, stopped_by

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from paddock.apps.command import Command, Options, Part, Reply, flag, operator, opt, use_project
 from paddock.apps.console import EXIT_CONFIG, EXIT_NO, Console
 from paddock.assembly import granting
-from paddock.assembly.approvals import open_inbox, read_answers
+from paddock.assembly.history import open_inbox, read_answers
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.runtime.approvals import NoApprover

@@ -21,7 +21,7 @@ from paddock.agent.events import CallFinished, Event
 from paddock.agent.sessions import Session
 from paddock.apps.command import Command, Options, flag, opt
 from paddock.apps.console import Console
-from paddock.assembly.approvals import open_inbox
+from paddock.assembly.history import open_inbox
 from paddock.assembly.opening import init_project, open_project
 from paddock.assembly.past import open_past
 from paddock.assembly.project import Project

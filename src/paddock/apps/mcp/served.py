@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from paddock import errors
 from paddock.apps.mcp import asking
-from paddock.assembly.approvals import open_inbox
 from paddock.assembly.granting import grant_here, resume
+from paddock.assembly.history import open_inbox
 from paddock.assembly.project import Project, new_session_id
 from paddock.assembly.runtimes import open_runtime
 from paddock.gateway.definitions import pins_path

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from paddock.apps.web.desk import WEB, HttpRefusal, PlaneDesk
 from paddock.apps.web.policy import replayed
 from paddock.assembly import granting
-from paddock.assembly.approvals import open_inbox, read_answers
+from paddock.assembly.history import open_inbox, read_answers
 from paddock.assembly.project import Project
 from paddock.assembly.questions import Candidate
 from paddock.errors import ApprovalExpiredError

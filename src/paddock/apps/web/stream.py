@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 from paddock import limits
 from paddock.apps.web.desk import HttpRefusal, PlaneDesk, damage_of, error_json, refused, row_json
 from paddock.apps.web.timeline import examined
-from paddock.assembly.approvals import open_inbox
+from paddock.assembly.history import open_inbox
 from paddock.errors import PaddockError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query
