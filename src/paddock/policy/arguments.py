@@ -46,7 +46,7 @@ _KINDS: Final = {
 }
 
 
-class Condition(Struct, frozen=True):
+class ArgumentCondition(Struct, frozen=True):
     """What one argument has to be; `wanted`: a pattern, a text, two bounds, or values."""
 
     pointer: str
@@ -74,7 +74,7 @@ class Condition(Struct, frozen=True):
 
 
 class When(Struct, frozen=True):
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ArgumentCondition, ...]
     only: bool = False
 
     @property
@@ -147,7 +147,7 @@ def read_when(table: Table, category: str, outcome: Outcome) -> When:
     return When(found, only)
 
 
-def _read_conditions(table: Table) -> Iterator[Condition]:
+def _read_conditions(table: Table) -> Iterator[ArgumentCondition]:
     known: set[Way] = set()
     for name in table.names():
         entry = table.table(name)
@@ -164,7 +164,7 @@ def _read_conditions(table: Table) -> Iterator[Condition]:
             table.problem(name, problem.message, problem.hint)
 
 
-def _read_condition(name: str, way: Way, entry: Table) -> Condition:
+def _read_condition(name: str, way: Way, entry: Table) -> ArgumentCondition:
     given = [each for each in _KINDS if entry.has(each)]
     entry.finish()
     kinds = {_KINDS[each] for each in given}
@@ -173,23 +173,23 @@ def _read_condition(name: str, way: Way, entry: Table) -> Condition:
         raise PatternError(f"{entry.title} says not exactly one thing", hint)
     kind = kinds.pop()
     if kind == "path":
-        return Condition(name, way, "path", compile_target(entry.string("path")))
+        return ArgumentCondition(name, way, "path", compile_target(entry.string("path")))
     if kind == "glob":
-        return Condition(name, way, "glob", entry.string("glob"))
+        return ArgumentCondition(name, way, "glob", entry.string("glob"))
     if kind == "in":
         values = entry.raw("in")
         among = tuple(cast("list[Json]", values)) if isinstance(values, list) else ()
         if not among or not all(map(kind_of, among)):
             hint = "write texts, finite numbers, true or false"
             raise PatternError(f"in of {entry.title} is no list of values", hint)
-        return Condition(name, way, "in", among)
+        return ArgumentCondition(name, way, "in", among)
     low, high = (entry.raw(each) if each in given else bound for each, bound in _BOUNDS)
     if any(kind_of(entry.raw(each)) != "number" for each in given):
         raise PatternError(f"min and max of {entry.title} are finite numbers", "as max = 100")
     if low > high:
         said = f"{entry.title} can match nothing: min is more than max"
         raise PatternError(said, "exchange them")
-    return Condition(name, way, "range", (low, high))
+    return ArgumentCondition(name, way, "range", (low, high))
 
 
 _BOUNDS: Final = (("min", -inf), ("max", inf))

@@ -3,6 +3,7 @@
     server, served     the two answers, tools/list and tools/call; the agents behind them
     stdio, http        one client by streams, from bytes to messages; many by HTTP, with a token
     asking             a client's person is asked
+    move               a client's servers to behind the gateway, and back
     command, install   `paddock mcp`; a client's own configuration
 
 Both protocol eras are served, the handshake of 2025 and the stateless requests of 2026.

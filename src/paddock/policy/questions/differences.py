@@ -37,7 +37,7 @@ from paddock.values.calls import Json
 from paddock.values.decisions import OPERATIONS, Action
 
 if TYPE_CHECKING:
-    from paddock.policy.arguments import Condition, When
+    from paddock.policy.arguments import ArgumentCondition, When
 
 EVERYTHING: Final = parse_head("tool:*")
 UNTRUSTED: Final = "untrusted"
@@ -298,7 +298,7 @@ def _sample_arguments(when: "When") -> Iterator[str]:
     yield _arguments({**fitting, (FILL,): FILL})
 
 
-def _sample_values(condition: "Condition") -> list[Json]:
+def _sample_values(condition: "ArgumentCondition") -> list[Json]:
     wanted = condition.wanted
     if condition.kind == "range":
         low, high = (each for each in wanted)
