@@ -5,10 +5,52 @@
     inspect_ai        a sandbox for evaluations, and its configuration
     openai_agents     a sandbox's client, a shell, an editor of patches
     openai_agents_session, openai_agents_processes   what that client opens; what runs on in it
-    opened            the runtime behind each of them
     pydantic_ai       a toolset; an ask is a deferred call
     strands           a sandbox
 
 One module a framework, and an extra of its name. Importing a module loads its framework; nothing
 else of Paddock does.
 """
+
+import os
+from typing import Any, Self
+
+from paddock.assembly.runtimes import open_workspace
+from paddock.errors import UsageError
+from paddock.runtime.runtime import Runtime
+
+Root = str | os.PathLike[str] | Runtime
+
+
+class Opened:
+    """The runtime behind an integration: opened here for a root, or brought open by the program.
+
+    A context manager, sync and async; what was brought open stays open.
+    """
+
+    def __init__(self, root: Root, **open_arguments: Any) -> None:
+        """`open_arguments` are those of `paddock.open`. Raises: as that."""
+        self._is_own = not isinstance(root, Runtime)
+        if open_arguments and not self._is_own:
+            raise UsageError(
+                f"an open runtime takes no {', '.join(sorted(open_arguments))}",
+                hint="give it to paddock.open",
+            )
+        self.runtime = root if isinstance(root, Runtime) else open_workspace(root, **open_arguments)
+
+    def close(self) -> None:
+        """Let go of the workspace. Twice is harmless."""
+        if self._is_own:
+            self.runtime.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()

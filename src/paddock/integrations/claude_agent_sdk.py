@@ -27,7 +27,7 @@ from paddock.apps.hook.lean.asked import PROJECT_VARIABLE, Asked
 from paddock.apps.hook.lean.records import decision_record
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
-from paddock.integrations.opened import Opened
+from paddock.integrations import Opened
 from paddock.plane.environment import process_variables
 from paddock.plane.layout import LedgerName
 from paddock.policy.compiled import ASK, DENY

@@ -21,7 +21,7 @@ from deepagents.backends.utils import (
 
 from paddock import errors, limits
 from paddock.errors import ToolError
-from paddock.integrations.opened import Opened
+from paddock.integrations import Opened
 from paddock.runtime import program
 from paddock.runtime.awaiting import await_thread
 from paddock.text.show import quote

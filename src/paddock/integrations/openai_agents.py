@@ -14,11 +14,11 @@ from agents.sandbox.manifest import Manifest
 from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
 
 from paddock.errors import ToolError
+from paddock.integrations import Opened, Root
 from paddock.integrations.openai_agents_session import (
     PaddockSandboxSession,
     PaddockSandboxSessionState,
 )
-from paddock.integrations.opened import Opened, Root
 from paddock.limits import content_bytes_max, edited_file_bytes_max
 from paddock.values.calls import Json, ToolResult
 from paddock.values.entries import digest_of

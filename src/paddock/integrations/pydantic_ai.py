@@ -13,7 +13,7 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
 from paddock.errors import ApprovalUnavailableError
-from paddock.integrations.opened import Opened, Root
+from paddock.integrations import Opened, Root
 from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
 from paddock.runtime.awaiting import await_thread
 from paddock.runtime.prepared import Bounds

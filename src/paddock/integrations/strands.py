@@ -33,7 +33,7 @@ from paddock.errors import (
     PermissionDeniedError,
     ToolError,
 )
-from paddock.integrations.opened import Opened
+from paddock.integrations import Opened
 
 _ERRORS: Final[dict[type, type[OSError | ValueError]]] = {
     ApprovalError: PermissionError,

@@ -1,10 +1,8 @@
 """`policy lint`: rules that do nothing, and grants that give more than they seem to.
 
-Nothing here stops a load. A finding is sound for the cases it names; no finding proves nothing.
-
-Whether one pattern leaves another one nothing to decide is told by samples: the covered pattern
-with its wildcards filled in. A pattern that matches all of them matches by its own wildcards.
-Brackets take some and leave others: a pattern that has them is never said to cover another one.
+A finding is sound for the cases it names; no finding proves nothing. Whether one pattern leaves
+another nothing to decide is told by samples: the covered one with its wildcards filled in. Brackets
+take some and leave others: a pattern that has them is never said to cover another one.
 """
 
 import shlex
@@ -37,8 +35,7 @@ from paddock.text.show import name_some
 from paddock.values.calls import Json
 from paddock.values.decisions import WRITING_OPERATIONS, Action, Outcome
 
-FILL: Final = "\x01\x02"
-"""A text that no pattern of a policy holds."""
+FILL: Final = "\x01\x02"  # a text that no pattern of a policy holds
 _FILLS: Final = ("", FILL[0], FILL, FILL * 2)
 """What a star is filled with. Nothing and one character first: `??*` takes neither."""
 
