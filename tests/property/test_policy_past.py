@@ -123,7 +123,10 @@ def test_a_recorded_call_is_decided_by_the_same_policy_as_it_was(document, chain
     policy = loaded(document)
     past = read_recorded(1, "2026-01-31T00:00:00.000000Z", entry_of(policy, chain, asked))
     assert isinstance(past, PastDecision)
-    assert past.actions == tuple(asked)
+    # The arguments of a call are on record beside its actions.
+    assert past.actions == tuple(
+        each._replace(arguments="{}") if each.category == "mcp" else each for each in asked
+    )
     report = replay([past], OnePolicy(policy))
     assert (report.decided, report.unchanged, report.lost_calls) == (1, 1, 0)
 

@@ -59,7 +59,7 @@ def test_every_command_that_changes_something_is_a_persons_act():
         "approvals refuse,ledger checkpoint,ledger accept-rollback,ledger content,ledger erase,ledger signer,"
         "collector init,collector keys,collector enroll,collector push,collector accept,"
         "package hash,package pack,package sign,package approve,package install,package uninstall,"
-        "network allow,bootstrap build,bootstrap install,mcp install,mcp uninstall,mcp import,mcp export,mcp token,web token,hook install,"
+        "network allow,bootstrap build,bootstrap install,mcp install,mcp uninstall,mcp add,mcp review,mcp import,mcp export,mcp token,web token,hook install,"
         "hook uninstall,scratch clean,plane remove".split(",")
     )
 
