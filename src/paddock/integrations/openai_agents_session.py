@@ -2,6 +2,7 @@
 
 import io
 import math
+import shlex
 import tarfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from paddock.errors import FileChangedError, PathNotFoundError, ToolError
 from paddock.integrations.openai_agents_processes import Processes
 from paddock.limits import shell_timeout_raised_s
 from paddock.runtime.runtime import Runtime
-from paddock.tools.program import exports_of, literal_line
+from paddock.tools.program import literal_line
 
 _Asked = str | User | None
 _PACK: Final = r"""
@@ -187,8 +188,8 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         line = _line(self._prepare_exec_command(*command, shell=shell, user=user))
         env = await self.state.manifest.environment.resolve()
         wait_ms = pty_types.clamp_pty_yield_time_ms(int(1000 * (yield_time_s or 10)))
-        line = exports_of(tuple(env.items())) + line
-        return await self._processes.start(line, tty, wait_ms, max_output_tokens)
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
+        return await self._processes.start(exports + line, tty, wait_ms, max_output_tokens)
 
     async def pty_write_stdin(
         self,
