@@ -5,7 +5,7 @@ import os
 import pytest
 
 from paddock import errors
-from paddock.runtime.program import Entry, Listed
+from paddock.runtime.program import EntryList, ListedEntry
 from tests.support.shells import Terminal, a_terminal
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
@@ -223,12 +223,12 @@ def test_a_listing_tells_files_and_directories_apart(lister: Terminal):
     found = lister.runtime.list_entries("d", depth=2)
     top = lister.runtime.list_entries(str(lister.yard.root), depth=2)
 
-    assert found == Listed(
+    assert found == EntryList(
         "d",
         (
-            Entry("d/deep", is_directory=True, size_bytes=0),
-            Entry("d/deep/f", is_directory=False, size_bytes=2),
-            Entry("d/link", is_directory=True, size_bytes=0),
+            ListedEntry("d/deep", is_directory=True, size_bytes=0),
+            ListedEntry("d/deep/f", is_directory=False, size_bytes=2),
+            ListedEntry("d/link", is_directory=True, size_bytes=0),
         ),
         is_cut=False,
     )

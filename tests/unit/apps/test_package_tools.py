@@ -284,7 +284,7 @@ def test_a_name_that_is_taken_or_not_there_is_not_loaded(operator, entry, reason
         (b"class Own(BaseException): pass\nraise Own('why')\n", "Own: why"),
         (b"def tool():\n    class OwnError(Exception): pass\n    raise OwnError\n", "OwnError"),
         (WORDLESS, "WordlessError"),
-        (TOOL + HALF, "TypeError"),
+        (TOOL + HALF, "AttributeError"),
         (TOOL.replace(b'"Count the words of a file."', b"None"), "not both text"),
         (b"def tool():\n    return 7\n", "makes no Tool"),
         (TOOL.replace(b'name="word_count"', b'name="other"'), "it is called 'other'"),

@@ -1,5 +1,6 @@
 """A server at a URL, through the program that stands in a sandbox for it."""
 
+import logging
 import sys
 import threading
 from collections.abc import Generator
@@ -21,7 +22,17 @@ BRIDGE = Path(paddock.gateway.__file__).with_name("bridge.py")
 
 
 @pytest.fixture
-def url() -> Generator[str, None, None]:
+def logging_as_it_was() -> Generator[None, None, None]:
+    """The SDK's server sets up the logging of the whole process."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
+@pytest.fixture
+def url(logging_as_it_was: None) -> Generator[str, None, None]:
     far = MCPServer("far", log_level="ERROR")
 
     @far.tool()
