@@ -35,12 +35,13 @@ ASKED = {"path": "asked/a", "content": "x"}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> McpPlace:
-    return make_place(tmp_path_factory.mktemp("mcp"))
+    made = make_place(tmp_path_factory.mktemp("mcp"))
+    made.run("agent", "create", "reader", "--workspace", str(made.project), "--profile", "locked")
+    return made
 
 
 @pytest.fixture(scope="module")
 def server(place: McpPlace) -> Iterator[HttpServer]:
-    place.run("agent", "create", "reader", "--workspace", str(place.project), "--profile", "locked")
     with place.http("--structured") as running:
         yield running
 
