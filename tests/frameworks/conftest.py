@@ -15,7 +15,7 @@ from msgspec import Struct
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from tests.support.documents import run_document
-from tests.support.places import Place, new_place
+from tests.support.places import Place, program_place
 from tests.support.repository import ROOT
 
 MODULES = {
@@ -40,10 +40,7 @@ otherwise = { "tool:shell:*" = "confine" }
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    with new_place() as made:
-        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "PADDOCK_HOME", "PADDOCK_PLANE"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("HOME", str(made.home))
+    with program_place(monkeypatch) as made:
         yield made
 
 

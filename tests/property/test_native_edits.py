@@ -84,7 +84,7 @@ def test_a_sequence_of_edits_leaves_the_same_bytes(sequence) -> None:
                     "input": {"command": name, **given_},
                 }
                 asked = dialect_of("anthropic").read({"content": [block]})
-                turn = NativeTurn(frozenset({block["name"]}), asked, native.root_names)
+                turn = NativeTurn(frozenset({block["name"]}), asked, native.names)
                 (become,) = turn.asked
                 theirs = run(Ports(native, Everything()), become)
                 mine = run(Ports(ours, Everything()), ToolCall("", tool, arguments))

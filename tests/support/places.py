@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec import Struct
 
 from paddock.apps.cli.main import main
@@ -133,3 +134,13 @@ def new_place() -> Generator[Place, None, None]:
         (place.outside / "kept.txt").write_bytes(b"kept\n")
         place.fill()
         yield place
+
+
+@contextlib.contextmanager
+def program_place(monkeypatch: pytest.MonkeyPatch) -> Generator[Place, None, None]:
+    """A place whose home is that of this very process, as of a program that imports Paddock."""
+    with new_place() as made:
+        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "PADDOCK_HOME", "PADDOCK_PLANE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HOME", str(made.home))
+        yield made

@@ -119,10 +119,8 @@ def _require_sound(given: JsonFile, read: _AgentFile, file: Path) -> None:
             "the name is the directory's name",
         )
     if read.parent == read.name:
-        said = f"{quote(read.name)} is its own parent"
-        raise given.error("parent", said, "name another or null")
-    problem = profile_problem(read.profile)
-    if problem:
+        raise given.error("parent", f"{quote(read.name)} is its own parent", "name another or null")
+    if problem := profile_problem(read.profile):
         raise given.error("profile", problem, "for example standard")
     path = Path(read.workspace or "/")
     if not path.is_absolute() or ".." in path.parts or "\0" in str(path) or read.workspace == "":

@@ -78,10 +78,6 @@ class Dispatcher:
     def monotonic_ns(self) -> Callable[[], int]:
         return self._context.monotonic_ns
 
-    @property
-    def root_names(self) -> tuple[str, ...]:
-        return self._context.ports.workspace.root_names
-
     def dispatch(self, call: ToolCall, bounds: Bounds = FREE) -> ToolResult:
         """Run one call and return its result; refusals are results.
 

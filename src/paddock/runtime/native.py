@@ -36,7 +36,8 @@ from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 
 Given: TypeAlias = Mapping[str, Json]
 Results: TypeAlias = Sequence[ToolResult]
-Roots: TypeAlias = tuple[str, ...]
+Names: TypeAlias = Callable[[str], bool]
+"""Whether an absolute path begins with a name of the workspace."""
 _BASH: Final = "bash"
 """The session of Anthropic's bash, of which a model has one."""
 
@@ -45,7 +46,7 @@ class NativeTool(Struct, frozen=True):
     schema: Given
     becomes: tuple[str, ...]
     """An agent that has one of these tools is offered it."""
-    ask: Callable[[ToolCall, Roots], Sequence[ToolCall]]
+    ask: Callable[[ToolCall, Names], Sequence[ToolCall]]
     """The calls that it becomes. Raises: InvalidArgumentsError."""
     answer: Callable[[Given, Results], dict[str, Json]]
     """What the block has besides its type and id."""
@@ -61,12 +62,12 @@ def native_schemas(provider: str, tools: Collection[str]) -> list[dict[str, Json
 
 
 class NativeTurn:
-    """The calls of one message, of which some have a `native` name; `roots` name the workspace."""
+    """The calls of one message, of which some have a `native` name."""
 
-    def __init__(self, native: frozenset[str], asked: Sequence[Asked], roots: Roots) -> None:
+    def __init__(self, native: frozenset[str], asked: Sequence[Asked], names: Names) -> None:
         self._native = native
         self._parts = [
-            (each, _become(each, roots) if call_of(each).tool in native else [each])
+            (each, _become(each, names) if call_of(each).tool in native else [each])
             for each in asked
         ]
 
@@ -91,11 +92,11 @@ class NativeTurn:
         return blocks
 
 
-def _become(asked: Asked, roots: Roots) -> list[Asked]:
+def _become(asked: Asked, names: Names) -> list[Asked]:
     if isinstance(asked, Malformed):
         return [asked]
     try:
-        return [*_TOOLS[asked.tool].ask(asked, roots)]
+        return [*_TOOLS[asked.tool].ask(asked, names)]
     except InvalidArgumentsError as error:
         # Not with what it was given: which of it is content is known of our tools alone.
         refusal = Refusal(error.code, error.message, error.hint)
@@ -129,10 +130,10 @@ def _invalid(name: str, value: Json, hint: str) -> InvalidArgumentsError:
     return InvalidArgumentsError(said, where=name, hint=hint)
 
 
-def _rooted(path: Json, roots: Roots) -> Json:
+def _rooted(path: Json, names: Names) -> Json:
     """An absolute path as one from the root; the workspace's own names for it stay as they are."""
     # Only chooses how the text is read: where it leads is resolved, and judged, afterwards.
-    if not isinstance(path, str) or any(f"{path}/".startswith(f"{root}/") for root in roots):
+    if not isinstance(path, str) or names(path):
         return path
     return path.lstrip("/") or "." if path.startswith("/") else path
 
@@ -231,11 +232,11 @@ def _command_of(given: Given, known: Collection[str]) -> str:
     raise _invalid("command", command, f"the commands are: {', '.join(known)}")
 
 
-def _ask_editor(call: ToolCall, roots: Roots) -> list[ToolCall]:
+def _ask_editor(call: ToolCall, names: Names) -> list[ToolCall]:
     command = _command_of(call.arguments, _FILE_COMMANDS)
     taken = _taken(call.arguments, file_text="content") | _window(call.arguments.get("view_range"))
     if "path" in taken:
-        taken["path"] = _rooted(taken["path"], roots)
+        taken["path"] = _rooted(taken["path"], names)
     return [ToolCall(call.id, _FILE_COMMANDS[command], taken)]
 
 
@@ -274,8 +275,8 @@ _REMEMBERED: Final = (
 )
 
 
-def _ask_memory(call: ToolCall, roots: Roots) -> list[ToolCall]:
-    del roots
+def _ask_memory(call: ToolCall, names: Names) -> list[ToolCall]:
+    del names
     command = _command_of(call.arguments, ("view", *_DONE))
     taken = _taken(call.arguments, file_text="content", old_path="path", new_path="to")
     taken |= {name: _remembered(taken[name]) for name in ("path", "to") if name in taken}
@@ -299,8 +300,8 @@ def _answer_memory(given: Given, results: Results) -> dict[str, Json]:
     return _block(results, said, _viewed(result))
 
 
-def _ask_bash(call: ToolCall, roots: Roots) -> list[ToolCall]:
-    del roots
+def _ask_bash(call: ToolCall, names: Names) -> list[ToolCall]:
+    del names
     if call.arguments.get("restart") is True:
         return [ToolCall(call.id, "shell_stop", {"session": _BASH})]
     taken = {name: value for name, value in call.arguments.items() if name != "restart"}
@@ -337,12 +338,12 @@ _PATCH: Final = _Words(
 )
 
 
-def _ask_patch(call: ToolCall, roots: Roots) -> list[ToolCall]:
+def _ask_patch(call: ToolCall, names: Names) -> list[ToolCall]:
     kind = call.arguments.get("type")
     if not isinstance(kind, str) or kind not in _OPERATIONS:
         raise _invalid("type", kind, f"the operations are: {', '.join(_OPERATIONS)}")
     taken = _taken(call.arguments)
-    taken["path"] = _rooted(taken.get("path"), roots)
+    taken["path"] = _rooted(taken.get("path"), names)
     if kind == "create_file":
         from paddock.text.v4a import created_content  # noqa: PLC0415 - for who creates by a patch
 
@@ -362,8 +363,8 @@ def _answer_patch(given: Given, results: Results) -> dict[str, Json]:
     return {"status": "completed", "output": "\n".join(said)}
 
 
-def _ask_shell(call: ToolCall, roots: Roots) -> list[ToolCall]:
-    del roots
+def _ask_shell(call: ToolCall, names: Names) -> list[ToolCall]:
+    del names
     commands, milliseconds = map(call.arguments.get, ("commands", "timeout_ms"))
     if not isinstance(commands, list) or not commands:
         raise _invalid("commands", commands, 'give a list with at least one, as ["ls"]')

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -21,13 +22,7 @@ from paddock.sandbox.streams import Decoding
 from paddock.text.show import quote
 from paddock.tools.effects import ABSENT
 from paddock.tools.outcome import last_words
-from paddock.tools.program import (
-    EXEC,
-    LIST_ENTRIES,
-    READ_BYTES,
-    WRITE_BYTES,
-    literal_line,
-)
+from paddock.tools.program import EXEC, LIST_ENTRIES, READ_BYTES, WRITE_BYTES, literal_line
 from paddock.tools.spec import Payload, Tool
 from paddock.values.calls import NEVER, Cancel, Json, ToolResult
 from paddock.values.entries import digest_of
@@ -169,7 +164,9 @@ def execute(
     for name, value in (env or {}).items():
         if _NAME.fullmatch(name) is None or "\0" in value:
             raise InvalidArgumentsError(
-                f"{quote(name)} is no name of a variable, or its value holds a NUL", where="env"
+                f"{quote(name)} is no name of a variable, or its value holds a NUL",
+                where="env",
+                hint="give names of letters, digits and _",
             )
     line = command if isinstance(command, str) else literal_line(tuple(command))
     given: dict[str, Json] = {"command": line, "cwd": cwd}
@@ -202,9 +199,7 @@ def execute(
 def _call(
     runtime: "Runtime", tool: Tool[Any], given: Mapping[str, Json], payload: Payload, bounds: Bounds
 ) -> ToolResult:
-    bounds = Bounds(
-        cancel=bounds.cancel, on_output=bounds.on_output, program=ForProgram(tool, payload)
-    )
+    bounds = replace(bounds, program=ForProgram(tool, payload))
     return runtime.call(tool.name, given, bounds=bounds).unwrap()
 
 
@@ -223,4 +218,7 @@ def _require_done(done: Executed, path: str, act: str) -> None:
     if done.exit_code == _MISSING:
         raise PathNotFoundError(f"{quote(path)}: no such file", hint="write it first")
     why = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    raise PathError(f"cannot {act} {quote(path)}: {why or f'exit code {done.exit_code}'}")
+    raise PathError(
+        f"cannot {act} {quote(path)}: {why or f'exit code {done.exit_code}'}",
+        hint="a command cannot either: use a path of the workspace, or one below /tmp",
+    )

@@ -283,7 +283,7 @@ class Runtime:
         from paddock.runtime.native import NativeTurn  # noqa: PLC0415 - for who offers them
 
         native = frozenset(name for name in native if not self.tools.has(name))
-        turn = NativeTurn(native, asked, self._dispatcher.root_names)
+        turn = NativeTurn(native, asked, self._dispatcher.workspace.names)
         done = self.call_all(turn.asked, bounds)
         return turn.write([each.result for each in done], dialect.write)
 

@@ -29,16 +29,10 @@ from paddock.sandbox.area import lay_over
 from paddock.sandbox.backends import Attempt, Backends, attempt_here
 from paddock.sandbox.caches import Caches
 from paddock.sandbox.canary import STAGE, gaps_over
-from paddock.sandbox.changes.commit import (
-    CommitPlace,
-)
-from paddock.sandbox.changes.differences import (
-    CommandGround,
-)
+from paddock.sandbox.changes.commit import CommitPlace
+from paddock.sandbox.changes.differences import CommandGround
 from paddock.sandbox.changes.judging import Bench
-from paddock.sandbox.changes.settling import (
-    Settled,
-)
+from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.conversation import ConfinementError, NetworkGround, Observed
 from paddock.sandbox.git_layer import GitRoom, TrackedView
 from paddock.sandbox.hidden import Moments, NameIndex
@@ -349,7 +343,9 @@ class SandboxShell:
         with host_failures(), closing(self._spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
             if ground.on_directory is not None:
-                request = replace(request, argv=(*request.argv[:2], _SAYS_WHERE + request.argv[2]))
+                *start, line = request.argv[:3]
+                argv = (*start, _SAYS_WHERE + line, *request.argv[3:])
+                request = replace(request, argv=argv)
             command = self._run_in_stage(request, observed, space)
             try:
                 if ground.on_directory is not None:

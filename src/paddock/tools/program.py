@@ -7,7 +7,7 @@ their digest.
 
 import errno
 import os
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -86,6 +86,8 @@ class ReadBytesPlan(Struct, frozen=True):
 
 
 class ReadBytes:
+    arguments = ReadBytesArguments
+
     def resolve(self, arguments: ReadBytesArguments, ports: Ports) -> ReadBytesPlan:
         path = ports.workspace.resolve_read(arguments.path)
         most = limits.program_bytes_max if arguments.limit is None else arguments.limit
@@ -122,10 +124,16 @@ class WriteBytesPlan(Struct, frozen=True):
 class WriteBytes:
     """Creates parents; an existing file is replaced whole, its mode and owner kept."""
 
+    arguments = WriteBytesArguments
+
     def resolve(self, arguments: WriteBytesArguments, ports: Ports) -> WriteBytesPlan:
         content = _payload(ports).given
         if version_of(content) != arguments.version:
-            raise InvalidArgumentsError("version is not that of the content", where="version")
+            raise InvalidArgumentsError(
+                "version is not that of the content",
+                where="version",
+                hint="give the digest of the bytes",
+            )
         if len(content) > limits.program_bytes_max:
             raise TextTooLargeError(
                 f"content has {len(content)} bytes, {limits.program_bytes_max} are allowed",
@@ -196,6 +204,8 @@ class ListEntriesPlan(Struct, frozen=True):
 class ListEntries:
     """All that is shown, hidden and ignored files too; nothing below `.git`."""
 
+    arguments = ListEntriesArguments
+
     def resolve(self, arguments: ListEntriesArguments, ports: Ports) -> ListEntriesPlan:
         path = ports.workspace.resolve_read(arguments.path)
         return ListEntriesPlan(path, arguments.depth, path_actions("search", "ls", path))
@@ -227,6 +237,8 @@ class ExecArguments(ArgumentType):
 class Exec(LineRun):
     """A command of its own in the program's session: nothing of its state is kept but /tmp."""
 
+    arguments = ExecArguments
+
     def resolve(self, arguments: ExecArguments, ports: Ports) -> ShellPlan:
         """Raises: InvalidArgumentsError, PathError (the directory)."""
         require_runnable(arguments.command, limits.program_command_bytes_max)
@@ -249,11 +261,12 @@ class Exec(LineRun):
 def _directory(cwd: str, ports: Ports) -> str:
     if not cwd.startswith("/") or ports.workspace.names(cwd):
         return resolve_directory(cwd, ports)
-    normal = os.path.normpath(cwd)
     if "\0" in cwd:
-        raise PathNotADirectoryError(f"cwd is not a directory: {quote(cwd)}")
+        raise PathNotADirectoryError(
+            f"cwd is not a directory: {quote(cwd)}", where="cwd", hint="no path holds a NUL"
+        )
     # What of the host is there the sandbox says, which shows what may be read.
-    return normal
+    return os.path.normpath(cwd)
 
 
 def literal_line(argv: "tuple[str, ...]") -> str:
@@ -261,47 +274,25 @@ def literal_line(argv: "tuple[str, ...]") -> str:
     return "exec -- " + " ".join("'" + word.replace("'", "'\\''") + "'" for word in argv)
 
 
-READ_BYTES: Final = Tool(
-    ToolSpec(
-        name="read_bytes",
-        title="Read bytes",
-        description="The whole content of a file, for a program.",
-        toolset=_TOOLSET,
-        arguments=ReadBytesArguments,
-        effects=READS,
-    ),
-    ReadBytes(),
-)
-WRITE_BYTES: Final = Tool(
-    ToolSpec(
-        name="write_bytes",
-        title="Write bytes",
-        description="Write a whole file, for a program.",
-        toolset=_TOOLSET,
-        arguments=WriteBytesArguments,
-        effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
-    ),
+_WRITES: Final = Effects(reads_only=False, is_destructive=True)
+
+
+def _tool(name: str, title: str, does: str, effects: Effects, handler: Any) -> Tool[Any]:
+    arguments = handler.arguments
+    return Tool(
+        ToolSpec(name, title, f"{does}, for a program.", _TOOLSET, arguments, effects), handler
+    )
+
+
+READ_BYTES: Final = _tool("read_bytes", "Read bytes", "Read a whole file", READS, ReadBytes())
+WRITE_BYTES: Final = _tool(
+    "write_bytes",
+    "Write bytes",
+    "Write a whole file",
+    replace(_WRITES, is_idempotent=True),
     WriteBytes(),
 )
-LIST_ENTRIES: Final = Tool(
-    ToolSpec(
-        name="list_entries",
-        title="List entries",
-        description="List a directory, for a program.",
-        toolset=_TOOLSET,
-        arguments=ListEntriesArguments,
-        effects=READS,
-    ),
-    ListEntries(),
+LIST_ENTRIES: Final = _tool(
+    "list_entries", "List entries", "List a directory", READS, ListEntries()
 )
-EXEC: Final = Tool(
-    ToolSpec(
-        name="exec",
-        title="Run command",
-        description="Run one command, for a program.",
-        toolset=_TOOLSET,
-        arguments=ExecArguments,
-        effects=Effects(reads_only=False, is_destructive=True),
-    ),
-    Exec(),
-)
+EXEC: Final = _tool("exec", "Run command", "Run one command", _WRITES, Exec())

@@ -13,7 +13,7 @@ from paddock.policy.decide import beside, decide, shell_for
 from paddock.policy.rules import parse_action
 from paddock.values.calls import Json
 from paddock.values.decisions import Agent
-from tests.support.places import Place, new_place, tree
+from tests.support.places import Place, program_place, tree
 
 READER = """
 [profiles.reader]
@@ -24,10 +24,7 @@ STANDARD = '[profiles.standard]\nextends = "standard"\n'
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    with new_place() as made:
-        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "PADDOCK_HOME", "PADDOCK_PLANE"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("HOME", str(made.home))
+    with program_place(monkeypatch) as made:
         yield made
 
 

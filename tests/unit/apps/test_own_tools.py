@@ -23,7 +23,7 @@ from paddock.apps.mcp.server import make_server
 from paddock.assembly.opening import open_project
 from paddock.ledger.query import Filter, query
 from paddock.values.calls import Json
-from tests.support.places import Place, new_place
+from tests.support.places import Place, program_place
 
 Call = Callable[..., object]
 ALLOWED = paddock.Policy.parse('[profiles.standard]\nextends = "standard"\nallow = ["tool:own:*"]')
@@ -31,10 +31,7 @@ ALLOWED = paddock.Policy.parse('[profiles.standard]\nextends = "standard"\nallow
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    with new_place() as made:
-        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "PADDOCK_HOME", "PADDOCK_PLANE"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("HOME", str(made.home))
+    with program_place(monkeypatch) as made:
         yield made
 
 

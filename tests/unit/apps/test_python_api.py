@@ -35,7 +35,7 @@ from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.providers.scripted import Say, ScriptedModel
 from paddock.tools.arguments import ArgumentType, flag, needed_text
-from tests.support.places import Place, new_place
+from tests.support.places import Place, program_place
 
 HEAVY = (
     *("anthropic", "openai", "mcp", "claude_agent_sdk", "pydantic", "httpx", "requests"),
@@ -49,10 +49,7 @@ PATIENCE_S = 60
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    with new_place() as made:
-        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "PADDOCK_HOME", "PADDOCK_PLANE"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("HOME", str(made.home))
+    with program_place(monkeypatch) as made:
         yield made
 
 

@@ -562,12 +562,11 @@ def _setting_findings(document: PolicyDocument) -> Iterator[LintFinding]:
                 found = found.get(part, {})
             if found == danger.value:
                 place = document.document.place(way)
-                message = f"{'.'.join(way)} {danger.message}"
-                yield LintFinding(danger.code, message, place, danger.hint)
+                said = f"{'.'.join(way)} {danger.message}"
+                yield LintFinding(danger.code, said, place, danger.hint)
 
 
-# A file with a false example does not load, so a policy that exists has none; the
-# report shows which promises were kept, and how many.
+# A file with a false example does not load: the report shows which promises were kept.
 
 
 class ExampleResult(Struct, frozen=True):
