@@ -17,6 +17,7 @@ from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import path_id
 from paddock.policy.settings import McpServer
 from paddock.storage import atomic
+from paddock.storage.locks import locked
 from paddock.text.json import Strict, canonical_json
 from paddock.text.show import show_name
 from paddock.values.calls import Json
@@ -85,8 +86,9 @@ class Pins:
 
     def put(self, name: str, pinned: Pinned) -> None:
         atomic.make_directories(self.path.parent)
-        servers = {**self.read(), name: pinned}
-        atomic.replace_file(self.path, write_object(_Pins(servers)))
+        with locked(self.path.parent):
+            servers = {**self.read(), name: pinned}
+            atomic.replace_file(self.path, write_object(_Pins(servers)))
 
 
 def pins_path(root: ProjectRoot, environment: Environment) -> Path:

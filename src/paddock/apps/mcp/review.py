@@ -10,7 +10,7 @@ from paddock.assembly.project import Project
 from paddock.assembly.trust import ServerReview, review_servers
 from paddock.errors import UsageError
 from paddock.gateway.definitions import Definition, Redefinition, show_values
-from paddock.text.changes import unified_diff
+from paddock.text.changes import is_whole_diff, unified_diff
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
@@ -69,10 +69,11 @@ def _rows(review: ServerReview) -> Iterator[str]:
     if review.before is not None and review.before.version != review.now.version:
         yield f"  was {show_name(review.before.version)}"
     for each in review.differences:
-        yield from _difference(each)
+        yield from show_difference(each)
 
 
-def _difference(difference: Redefinition) -> Iterator[str]:
+def show_difference(difference: Redefinition) -> Iterator[str]:
+    """Yield what a person sees of it: all that is new, whole where it is too much to compare."""
     key = show_name(difference.key)
     if difference.now is None:
         yield f"  gone: {key}"
@@ -81,10 +82,11 @@ def _difference(difference: Redefinition) -> Iterator[str]:
         yield from (f"    {line}" for line in _text(difference.now).splitlines())
     else:
         yield f"  changed: {key}"
-        before, now = _text(difference.before).encode(), _text(difference.now).encode()
-        yield from (
-            f"    {line}" for line in unified_diff(before, now, key, _LINES_MAX).splitlines()
-        )
+        before, now = _text(difference.before), _text(difference.now)
+        diff = unified_diff(before.encode(), now.encode(), key, _LINES_MAX)
+        # Threat: what a difference leaves out would be accepted by somebody who never saw it.
+        shown = diff if is_whole_diff(diff) else now
+        yield from (f"    {line}" for line in shown.splitlines())
 
 
 def _text(definition: Definition) -> str:
@@ -110,7 +112,11 @@ def _table(options: Options) -> str:
         rows.append(f"files = {_text_of(options.files)}")
     wrong = next((each for each in options.env if "=" not in each), None)
     if wrong is not None:
-        raise UsageError(f"{quote(wrong)} is no NAME=VALUE", where="--env")
+        raise UsageError(
+            f"{quote(wrong)} is no NAME=VALUE",
+            where="--env",
+            hint="as in --env TOKEN=credential:issues",
+        )
     return "\n".join(rows) + "\n"
 
 
