@@ -240,3 +240,17 @@ def read_line(descriptor: int, timeout_s: float, woken: int | None = None) -> by
         if b"\n" in read:
             return typed
     return None
+
+
+def keep_defect(home: Path, error: Exception, identity: str) -> str:
+    """Keep a traceback for a report, below Paddock's own home; return where, or nothing."""
+    import traceback  # noqa: PLC0415 - for a defect
+
+    path = home / "defects" / f"{identity}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(traceback.format_exception(error))
+    except OSError:
+        return ""
+    return str(path)

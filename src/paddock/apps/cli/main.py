@@ -22,6 +22,7 @@ from paddock.apps.console import (
     Console,
     exit_of_error,
     forget,
+    keep_defect,
 )
 
 if TYPE_CHECKING:
@@ -282,26 +283,15 @@ def console(end: Callable[[int], NoReturn] = sys.exit) -> None:
 def report_defect(error: Exception, console: Console) -> None:
     """Say that it is our fault, with an id, and keep the traceback for a report."""
     identity = os.urandom(6).hex()
-    kept = _keep(error, identity, console)
+    from paddock.plane.environment import read_environment
+
+    try:
+        kept = keep_defect(read_environment(console.variables).paddock_home, error, identity)
+    except errors.ConfigError:
+        kept = ""
     hint = f"please report it with {kept}" if kept else "please report it"
     console.report(
         errors.InternalError(
             f"a defect of Paddock, {type(error).__name__} (id {identity})", hint=hint
         )
     )
-
-
-def _keep(error: Exception, identity: str, console: Console) -> str:
-    import traceback
-
-    from paddock.plane.environment import read_environment
-
-    try:
-        home = read_environment(console.variables).paddock_home
-        path = home / "defects" / f"{identity}.txt"
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
-            file.writelines(traceback.format_exception(error))
-    except (OSError, errors.ConfigError):
-        return ""
-    return str(path)

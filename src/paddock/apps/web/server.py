@@ -6,7 +6,6 @@ import secrets
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -28,6 +27,7 @@ from starlette.types import Receive, Scope, Send
 
 import paddock.ledger
 from paddock import limits
+from paddock.apps.console import keep_defect
 from paddock.apps.web import inbox, ledgers, policy, timeline, work
 from paddock.apps.web.desk import HttpRefusal, PlaneDesk, json_response, refused
 from paddock.apps.web.door import Bearers, Codes, OriginGate
@@ -137,7 +137,7 @@ def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate
             HttpRefusal: _refused,
             PaddockError: _refused,
             HTTPException: _unknown,
-            Exception: _defect,
+            Exception: partial(_defect, desk.site.environment.paddock_home),
         },
         lifespan=partial(_followed, hub),
     )
@@ -207,13 +207,13 @@ def _unknown(request: Request, error: Exception) -> Response:
     return refused(HttpRefusal(error.status_code, "web.unknown", error.detail.lower()))
 
 
-def _defect(request: Request, error: Exception) -> Response:
+def _defect(home: Path, request: Request, error: Exception) -> Response:
     # It is raised again behind the answer, and nobody listens there.
     identity = secrets.token_hex(6)
-    sys.stderr.write(f"paddock web: a defect of Paddock, id {identity}\n")
-    traceback.print_exception(error)
+    kept = keep_defect(home, error, identity)
+    sys.stderr.write(f"paddock web: a defect of Paddock, id {identity} {kept}\n")
     said = f"a defect of Paddock, {type(error).__name__} (id {identity})"
-    hint = "please report it with what paddock web printed"
+    hint = "please report it with the file that paddock web names"
     return refused(HttpRefusal(500, "internal", said, hint))
 
 
