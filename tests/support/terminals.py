@@ -124,10 +124,12 @@ class Terminal(Struct, dict=True):
     def type(self, text: str) -> None:
         """Press keys."""
         left = text.encode()
+        deadline = time.monotonic() + PATIENCE_S
         while left:
             try:
                 left = left[os.write(self.master, left) :]
             except BlockingIOError:
+                assert time.monotonic() < deadline, f"nobody reads {text!r}:\n{self.everything()}"
                 self._take(0.1)
 
     def say(self, text: str) -> None:
@@ -143,7 +145,9 @@ class Terminal(Struct, dict=True):
         What the program ends with.
         """
         self.wait_for(question)
+        deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None:
+            assert time.monotonic() < deadline, f"{keys!r} was not taken:\n{self.everything()}"
             with contextlib.suppress(OSError):
                 self.type(keys)
             self._take(0.05)
