@@ -1,4 +1,4 @@
-"""Paddock and its peers on the same hostile files and the same work.
+"""Paddock and its peers on the same hostile files and commands, and the same work.
 
     python bench/compare.py [--write docs/comparison.md] [--only WORD] [--skip-speed]
     python bench/compare.py --speed     # that table alone, as docs/performance.md has it
@@ -12,25 +12,39 @@ page is typed by hand.
 
 import argparse
 import os
+import re
 import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from machine import describe_machine
 from msgspec import Struct
 from peers.cases import CASES, SECRET, Ground
+from peers.commands import HONEST, HOSTILE, Fence, Yard
+from peers.fences import gather as gather_fences
 from peers.party import Peer, bare_commands, gather
 
 INTRODUCTION = """\
 # Comparison
 
 Made by `python bench/compare.py --write docs/comparison.md`, which runs every case of
-`bench/peers/cases.py` against every set of tools and looks at the disk afterwards.
-`–`: not offered.
+`bench/peers/cases.py` against every set of tools, and every one of `bench/peers/commands.py`
+against every fence for commands, and looks at the disk afterwards. `–`: not offered.
+"""
+WORSE = """\
+What a case or a time below says against Paddock, where somebody else does it (better).
+"""
+COMMANDS = """\
+Each fence as its own documentation first sets it up for an agent: Paddock's `run_shell` without a
+policy of anybody's; the npm sandbox runtime, on which Claude Code's sandbox is built, with the
+settings of its page; `codex sandbox` with its workspace mode; bubblewrap with a system that can
+be read and a workspace that can be written; and the shells of frameworks, which hold nothing and
+say so. Docker, as Inspect uses it, and OpenShell need a daemon, and none runs here.
 """
 SPEED = """\
 Milliseconds, medians of rounds in turns; beside them how many times Paddock's. Each answer
@@ -116,18 +130,52 @@ def on_ground(peer: Peer, act: Callable[[Ground], str]) -> str:
         return act(Ground(peer, root, outside))
 
 
-def table_of_cases(peers: list[Peer], word: str) -> str:
-    rows = [
-        "| | " + " | ".join(peer.name for peer in peers) + " |",
-        "| --- |" + " --- |" * len(peers),
-    ]
-    for title, act in CASES.items():
-        if word not in title:
-            continue
-        told = [on_ground(peer, act) for peer in peers]
-        rows.append(f"| {title} | " + " | ".join(told) + " |")
-        print(rows[-1], file=sys.stderr, flush=True)
-    return "\n".join(rows) + "\n"
+def in_yard(fence: Fence, act: Callable[[Fence, Yard], str]) -> str:
+    """Run a command's case in a yard of its own; not where every fence lets everybody write."""
+    with tempfile.TemporaryDirectory(prefix="paddock-compare-", dir="/var/tmp") as place:
+        yard = Yard(Path(place))
+        yard.make()
+        return act(fence, yard)
+
+
+class Table(Struct, frozen=True, dict=True):
+    """Cases, and how well each of those compared did."""
+
+    names: list[str]
+    rows: list[tuple[str, list[str]]]
+
+    def __str__(self) -> str:
+        head = ["| | " + " | ".join(self.names) + " |", "| --- |" + " --- |" * len(self.names)]
+        return "\n".join([*head, *(row_of(title, told) for title, told in self.rows)]) + "\n"
+
+    def worse(self) -> list[str]:
+        """What Paddock does not do, and somebody else does."""
+        found = []
+        for title, (ours, *others) in self.rows:
+            better = [name for name, told in zip(self.names[1:], others, strict=True) if yes(told)]
+            if not yes(ours) and better:
+                found.append(f"- {title}: {ours} here; yes: {', '.join(better)}")
+        return found
+
+
+def yes(told: str) -> bool:
+    return told.startswith("yes")
+
+
+def row_of(title: str, told: list[str]) -> str:
+    return f"| {title} | " + " | ".join(told) + " |"
+
+
+def table_of(
+    each: Sequence[Any], cases: Mapping[str, Any], run: Callable[[Any, Any], str], word: str
+) -> Table:
+    """Run the cases whose title holds a word."""
+    rows = []
+    for title, act in cases.items():
+        if word in title:
+            rows.append((title, [run(one, act) for one in each]))
+            print(row_of(*rows[-1]), file=sys.stderr, flush=True)
+    return Table([one.name for one in each], rows)
 
 
 def timed(work: Work, peers: list[Peer], rounds: int) -> list[float | None]:
@@ -163,8 +211,21 @@ def timed(work: Work, peers: list[Peer], rounds: int) -> list[float | None]:
 def speed(peers: list[Peer], rounds: int) -> list[str]:
     """The section, with who was timed."""
     timed_ones = [*peers, bare_commands()]
-    versions = ", ".join(f"{peer.name} {peer.version}" for peer in timed_ones)
-    return [f"{SPEED}\n{versions}.\n", table_of_speed(timed_ones, rounds)]
+    return [f"{SPEED}\n{versions_of(timed_ones)}.\n", table_of_speed(timed_ones, rounds)]
+
+
+def versions_of(each: Sequence[Any]) -> str:
+    return ", ".join(f"{one.name} {one.version}" for one in each)
+
+
+def slower(page: str) -> list[str]:
+    """Of the shares at the end of the table of speed, those above one."""
+    shares = re.findall(r"^- (.+): ([\d.]+)$", page, re.MULTILINE)
+    return [
+        f"- {work}: {share} times the quickest other set of tools"
+        for work, share in shares
+        if float(share) > 1
+    ]
 
 
 def table_of_speed(peers: list[Peer], rounds: int) -> str:
@@ -204,11 +265,24 @@ def main() -> int:
     if arguments.speed:
         pieces = speed(peers, arguments.rounds) + absent
     else:
-        versions = ", ".join(f"{peer.name} {peer.version}" for peer in peers)
-        pieces = [INTRODUCTION, f"{versions}. {describe_machine()}.\n", *absent]
-        pieces += ["## The same hostile files\n", table_of_cases(peers, arguments.only)]
-        if not arguments.skip_speed:
-            pieces += ["## The same work\n", *speed(peers, arguments.rounds)]
+        fences, without = gather_fences()
+        absent += [f"Not installed here: {who}.\n" for who in without]
+        word = arguments.only
+        tables = [
+            table_of(peers, CASES, on_ground, word),
+            table_of(fences, HOSTILE, in_yard, word),
+            table_of(fences, HONEST, in_yard, word),
+        ]
+        timed_work = [] if arguments.skip_speed else speed(peers, arguments.rounds)
+        worse = [row for table in tables for row in table.worse()]
+        worse += slower("\n".join(timed_work))
+        pieces = [INTRODUCTION, f"{versions_of(peers)}. {describe_machine()}.\n", *absent]
+        pieces += ["## What is worse\n", WORSE, "\n".join(worse) + "\n"]
+        pieces += ["## The same hostile files\n", str(tables[0])]
+        pieces += ["## The same hostile commands\n", COMMANDS, f"{versions_of(fences)}.\n"]
+        pieces += [str(tables[1]), "## The same honest commands\n", str(tables[2])]
+        if timed_work:
+            pieces += ["## The same work\n", *timed_work]
     page = "\n".join(pieces)
     if arguments.write is None:
         print(page)

@@ -201,7 +201,15 @@ def runtime_surroundings() -> dict[str, str]:
 
 
 def _codex(workspace: Path, settings: Path) -> tuple[list[Way], str]:
-    """Its own program, without the Node script of the package that starts it."""
+    program, variables = codex_program()
+    before = [program, "sandbox", "-c", 'sandbox_mode="workspace-write"']
+    for place in ("exclude_slash_tmp", "exclude_tmpdir_env_var"):
+        before += ["-c", f"sandbox_workspace_write.{place}=true"]
+    return [Spawned("Codex", workspace, (*before, "--"), variables)], npm_version(CODEX)
+
+
+def codex_program() -> tuple[str, dict[str, str]]:
+    """Its own program, without the Node script of the package that starts it; its variables."""
     npm_package(CODEX)
     programs = sorted((HOME / "node_modules" / "@openai").glob("codex-*/vendor/*/bin/codex"))
     if not programs:
@@ -210,7 +218,4 @@ def _codex(workspace: Path, settings: Path) -> tuple[list[Way], str]:
     # It keeps a helper in its home, and refuses a home that is in the temporary directory.
     variables["TMPDIR"] = str(HOME / "home" / "tmp")
     Path(variables["TMPDIR"]).mkdir(exist_ok=True)
-    before = [str(programs[0]), "sandbox", "-c", 'sandbox_mode="workspace-write"']
-    for place in ("exclude_slash_tmp", "exclude_tmpdir_env_var"):
-        before += ["-c", f"sandbox_workspace_write.{place}=true"]
-    return [Spawned("Codex", workspace, (*before, "--"), variables)], npm_version(CODEX)
+    return str(programs[0]), variables
