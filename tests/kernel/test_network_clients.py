@@ -5,6 +5,7 @@ import os
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
@@ -232,3 +233,47 @@ def test_a_language_reads_a_page_by_its_own_client(tmp_path: Path, program: str,
 
     assert said["stdout"] == LINE, said["stderr"]
     assert said["network"] == {"connections": 1, "refused": [], "not_listed": 0}
+
+
+HOSTS_POLICY = """
+[profiles.standard]
+extends = "standard"
+allow = ["tool:shell:*"]
+
+[[profiles.standard.rules]]
+action = "tool:net:connect shop.example.org:PORT"
+outcome = "allow"
+addresses = ["127.0.0.0/8"]
+"""
+
+
+@pytest.mark.needs("root")
+@pytest.mark.needs("curl")
+def test_a_name_that_only_the_hosts_file_knows_leads_where_that_says(tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "letter").write_text(LINE)
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost shop.example.org\n")
+    with a_site(tmp_path / "site") as port:
+        yard = Yard(tmp_path / "yard", HOSTS_POLICY.replace("PORT", str(port))).make()
+        line = f"curl -sS http://shop.example.org:{port}/letter"
+        call = "import sys; from paddock.apps.cli.entry import console; sys.exit(console())"
+        done = subprocess.run(
+            [
+                *(
+                    "unshare",
+                    "--mount",
+                    "sh",
+                    "-c",
+                    f'mount --bind {hosts} /etc/hosts && exec "$@"',
+                    "sh",
+                ),
+                *(sys.executable, "-c", call, "call", "run_shell", f"command={line}", "--json"),
+            ],
+            cwd=yard.root,
+            env={**yard.all_variables, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert '"stdout": "whom it may concern\\n"' in done.stdout, done.stdout + done.stderr

@@ -40,6 +40,7 @@ Terms = tuple[tuple[Network, ...], NetworkJudge]
 """Where a name may lead besides public addresses, and who judges the address itself."""
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 
+_HOSTS_FILE: Final = Path("/etc/hosts")
 _CONNECT_S: Final = 30.0
 _TRIED_MAX: Final = 4
 _PROXY_HEAD_BYTES_MAX: Final = 16_384
@@ -175,6 +176,10 @@ def _means_each(network: Network) -> bool:
 
 async def _resolve_here(host: str, port: int) -> list[Address]:
     """Ask the resolver of this host. Raises: NoWayError."""
+    # With the final dot below, the resolver finds no name of the hosts file.
+    with contextlib.suppress(OSError):
+        if named := addresses_in_hosts_file(_HOSTS_FILE.read_text(errors="replace"), host):
+            return named
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_CONNECT_S):
@@ -189,6 +194,17 @@ async def _resolve_here(host: str, port: int) -> list[Address]:
         raise NoWayError("the name is not known outside") from error
     places = (str(place[0]).partition("%")[0] for *_, place in found)
     return [ip_address(text) for text in dict.fromkeys(places)]
+
+
+def addresses_in_hosts_file(text: str, host: str) -> list[Address]:
+    """Return what hosts(5) says of a name; a line that it does not know is passed over."""
+    found: list[Address] = []
+    for line in text.lower().splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        if host in names:
+            with contextlib.suppress(ValueError):
+                found.append(ip_address(address.partition("%")[0]))
+    return found
 
 
 async def _connect(address: str, port: int) -> socket.socket:

@@ -4,7 +4,7 @@ from ipaddress import IPv4Address, ip_address, ip_network
 
 import pytest
 
-from paddock.network.egress import judge_address
+from paddock.network.egress import addresses_in_hosts_file, judge_address
 from paddock.policy.network import held_addresses
 
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
@@ -174,3 +174,29 @@ def test_an_address_that_holds_a_public_one_may_itself_be_of_this_machines_netwo
 @pytest.mark.parametrize("address", ["8.8.8.8", "::", "::1", "2606::1", "64:ff9b:1:1::1.1.1.1"])
 def test_other_addresses_hold_none(address: str):
     assert held_addresses(ip_address(address)) == ()
+
+
+HOSTS = """
+127.0.0.1\tlocalhost
+10.0.0.7   db.example.org Shop.Example.org  # 10.0.0.8 old.example.org
+fe80::7%eth0 db.example.org
+not-an-address  odd.example.org
+10.0.0.9
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("db.example.org", ["10.0.0.7", "fe80::7"]),
+        ("shop.example.org", ["10.0.0.7"]),
+        ("localhost", ["127.0.0.1"]),
+        ("old.example.org", []),
+        ("odd.example.org", []),
+        ("example.org", []),
+        ("10.0.0.9", []),
+        ("", []),
+    ],
+)
+def test_a_name_of_the_hosts_file_leads_where_that_says(name, found):
+    assert addresses_in_hosts_file(HOSTS, name) == [ip_address(each) for each in found]
