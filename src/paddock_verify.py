@@ -227,6 +227,9 @@ def verify_ledger(path, checkpoints):
         else:
             covered = size
     print(f"{len(lines)} entries; {covered} of them are covered by a checkpoint")
+    if covered < len(lines):
+        unsure = f"the end, from line {covered + 1} on, is as it was written"
+        print(f"no checkpoint shows whether {unsure}")
     if rest:
         print(f"{len(rest)} bytes follow: an append that was not finished")
     return found
