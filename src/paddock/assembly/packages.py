@@ -38,19 +38,19 @@ from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import gone_error
 from paddock.ledger.verify import Verification
 from paddock.packages.archive import Archive
-from paddock.packages.change import RecoveredChange, recover_packages
-from paddock.packages.installed import FRAMEWORKS, SPECS, read_installed, read_registries
-from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
-from paddock.packages.listing import PlanePackages
-from paddock.packages.manifest import Acceptance
-from paddock.packages.transaction import (
+from paddock.packages.change import (
     AcceptanceResult,
     AcceptanceRunner,
     Depot,
     NoAcceptance,
     PendingChange,
     StagedFiles,
+    recover_packages,
 )
+from paddock.packages.install import PlanePackages
+from paddock.packages.installed import FRAMEWORKS, SPECS, read_installed, read_registries
+from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
+from paddock.packages.manifest import Acceptance
 from paddock.plane import records
 from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.layout import LedgerName
@@ -144,8 +144,8 @@ def open_depot(project: Project) -> Generator[Depot]:
         )
 
 
-def settle_packages(project: Project) -> RecoveredChange | None:
-    if project.layout.kind is not PlaneKind.BARE or not PendingChange(project.layout).exists():
+def settle_packages(project: Project) -> str | None:
+    if project.layout.kind is not PlaneKind.BARE:
         return None
     if not project.root.accepted:
         return None  # nobody has said that this plane's records are to be acted on

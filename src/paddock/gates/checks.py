@@ -53,6 +53,7 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.ledger.verify import ChainFault, Verification
 from paddock.packages.archive import read_archive
+from paddock.packages.change import AcceptanceResult, StagedFiles
 from paddock.packages.installed import FRAMEWORKS, SPECS, Framework, InstalledPackage, file_problem
 from paddock.packages.ledger import LEDGER_FILE, RecordedPackage
 from paddock.packages.manifest import (
@@ -66,7 +67,6 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure
 from paddock.packages.signing import Keys, signature_problem, verify_signature
-from paddock.packages.transaction import AcceptanceResult, StagedFiles
 from paddock.packages.vouching import find_key_problems
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName

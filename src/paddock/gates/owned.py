@@ -29,7 +29,7 @@ from paddock.errors import ConfigError
 from paddock.gates.ground import NOTHING_INSTALLED, GatesGround
 from paddock.gates.results import G0B, GateResult, Tally
 from paddock.ledger.checkpoint import Detail, find_detail
-from paddock.packages.installed import InstalledPackage, file_problem
+from paddock.packages.installed import POLICIES, InstalledPackage, LoadsAlone, file_problem
 from paddock.packages.manifest import (
     APPROVALS,
     PLANE_MARKER,
@@ -38,7 +38,6 @@ from paddock.packages.manifest import (
     manifest_path,
     receipt_path,
 )
-from paddock.packages.transaction import POLICIES, LoadsAlone
 from paddock.pattern import lazy_pattern
 from paddock.plane.create import BARE_DIRECTORIES
 from paddock.plane.json_files import parse_file

@@ -5,10 +5,10 @@ else in that directory is a problem that is named, never passed over.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from paddock import limits
 from paddock.errors import ConfigError, PaddockError
 from paddock.packages.manifest import (
     MANIFEST,
+    PLANE_MARKER,
     RECEIPT,
     Asset,
     Manifest,
@@ -29,11 +30,14 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import Signature
+from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout
+from paddock.policy.engine import PolicySource, load_policy
 from paddock.storage.atomic import host_errors, read_file
 from paddock.text.json import Strict
 from paddock.text.show import quote
+from paddock.values.decisions import PlaneKind
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.changes import EntryState, entry_state
@@ -344,3 +348,59 @@ def plan_ownership(
         Put(wanted[path], had.get(path)) if path in wanted else Remove(path, had[path])
         for path in sorted(wanted.keys() | had.keys())
     )
+
+
+# No command works then, and none that takes the package out again. So it is loaded before the
+# package is installed, as whoever opens the plane would.
+
+POLICIES: Final = ("HOT/config/policy.toml", "HOT/config/policy.json")
+"""A plane has one of them, or none."""
+_CONTRACTS: Final = "HO1/contracts/"
+
+
+class Loading(Protocol):
+    def load_admin(self, content: bytes) -> None: ...
+
+    def load_policy(self, name: str, content: bytes) -> None: ...
+
+
+class LoadsAlone:
+    def load_admin(self, content: bytes) -> None:
+        parse_admin_config(content, Path(PLANE_MARKER))
+
+    def load_policy(self, name: str, content: bytes) -> None:
+        load_policy(PolicySource(name, content, True), None, PlaneKind.BARE)
+
+
+def find_loading_problems(
+    put: Mapping[str, bytes], standing: frozenset[str], loading: Loading
+) -> Iterator[Failure]:
+    """`put` is what a change writes; `standing` are the policies that are there afterwards."""
+    for path, content in put.items():
+        try:
+            _load(path, content, loading)
+        except ConfigError as error:
+            yield Failure(path, f"it does not load: {error.message}")
+    if len(standing) > 1 and not standing.isdisjoint(put):
+        yield Failure(POLICIES[1], "the plane would have two policies")
+
+
+def _load(path: str, content: bytes, loading: Loading) -> None:
+    if path == PLANE_MARKER:
+        _require_size(content, limits.admin_config_bytes_max)
+        loading.load_admin(content)
+    elif path in POLICIES:
+        _require_size(content, limits.policy_bytes_max)
+        loading.load_policy(path.rpartition("/")[2], content)
+    elif path.startswith(_CONTRACTS):
+        name, below, _ = path.removeprefix(_CONTRACTS).partition("/")
+        if not is_contract(name):
+            return
+        if below:
+            raise ConfigError("a directory stands in the place of a prompt contract")
+        _require_size(content, limits.prompt_contract_bytes_max)
+
+
+def _require_size(content: bytes, bytes_max: int) -> None:
+    if len(content) > bytes_max:
+        raise ConfigError(f"it has {len(content)} bytes, over {bytes_max}")

@@ -67,9 +67,10 @@ class PackageLog(Struct, frozen=True):
     def holds(self, event_type: str) -> bool:
         return any(stored.entry.event_type == event_type for stored in self.entries)
 
-    def find(self, transaction_id: str) -> StoredEntry | None:
-        found = (each for each in reversed(self.entries) if each.entry.call_id == transaction_id)
-        return next(found, None)
+    @property
+    def ids(self) -> dict[str, str]:
+        """Those of the entries that tell of changes, by the change's own."""
+        return {each.entry.call_id: each.id for each in self.entries if each.entry.call_id}
 
 
 def verify_alone(path: Path) -> Verification | None:

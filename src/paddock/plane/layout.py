@@ -73,7 +73,7 @@ class PlaneLayout(Struct, frozen=True):
 
     @property
     def package_transaction(self) -> Path:
-        """Says that there is one, and how far it came."""
+        """Says that there is one, whose files are in their places."""
         return self.package_changes / "transaction.json"
 
     @property

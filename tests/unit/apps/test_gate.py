@@ -13,7 +13,7 @@ from paddock.assembly.packages import check_gates, check_gates_for_model
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.gates.checks import NOTHING_OUTSIDE
 from paddock.gates.results import PLANE_GATES
-from paddock.packages.transaction import PendingChange
+from paddock.packages.change import PendingChange
 from paddock.plane.layout import plane_name
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
