@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -47,7 +47,7 @@ from paddock.gates.results import (
     Tally,
     judged,
     not_applicable,
-    read_failures,
+    read_result,
 )
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, find_decided
@@ -71,7 +71,6 @@ from paddock.packages.vouching import find_key_problems
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote, show_name
-from paddock.values.calls import Json
 from paddock.values.entries import GATE_RESULT
 
 NO_ARCHIVE = "it looks at an archive, when that is installed: paddock package verify ARCHIVE"
@@ -336,15 +335,11 @@ def report_acceptance(ground: GatesGround) -> GateResult:
     stored = _last_run(ground)
     if stored is None:
         return not_applicable(G4, NOT_RUN)
-    metadata = stored.entry.metadata
     said = f"run {_age(stored.timestamp, ground.now)} ago"
-    if metadata.get("set_digest") != ground.installed.digest:
+    if stored.entry.metadata.get("set_digest") != ground.installed.digest:
         return not_applicable(G4, f"{NOT_RUN} on what is installed now; the last was {said}")
-    status, checks = _status(metadata.get("status")), metadata.get("checks")
-    if status is None or not isinstance(checks, int):
-        return not_applicable(G4, NOT_RUN)
-    failures: tuple[Failure, ...] = read_failures(cast("Json", metadata.get("failures")))
-    return GateResult(G4, status, checks, failures, said)
+    found = read_result(stored.entry)
+    return not_applicable(G4, NOT_RUN) if found is None else replace(found, note=said)
 
 
 def _last_run(ground: GatesGround) -> StoredEntry | None:
@@ -362,10 +357,6 @@ def _last_run(ground: GatesGround) -> StoredEntry | None:
         if metadata.get(GATE_KEY) == G4 and is_run:
             return row
     return None
-
-
-def _status(value: Json) -> Status | None:
-    return next((each for each in Status if each.value == value), None)
 
 
 def _age(timestamp: str, now: float) -> str:

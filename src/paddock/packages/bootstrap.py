@@ -46,12 +46,12 @@ from paddock.packages.manifest import (
     FILE_MODE,
     PLANE_MARKER,
     PROGRAM_MODE,
+    Digest,
     Manifest,
     approval_file,
     find_collision,
     find_place_problems,
     install_order,
-    is_digest,
     key_file,
     manifest_path,
     path_problem,
@@ -131,7 +131,7 @@ def read_unpacked(directory: Path) -> Unpacked:
         raise given.error("format", "the format is not known", f"this version reads {FORMAT}")
     read: dict[str, bytes] = {}
     for name, digest in ((row.path, row.sha256) for row in index.files):
-        if path_problem(name) or name.split("/")[0] in _TIERS or not is_digest(digest):
+        if path_problem(name) or name.split("/")[0] in _TIERS:
             raise given.error("files", f"{quote(name)} is no file of an archive", "unpack it anew")
         read[name] = _declared(directory, name, digest)
     archives = tuple(_listed(read, name) for name in index.packages)
@@ -142,7 +142,7 @@ def read_unpacked(directory: Path) -> Unpacked:
 
 class _IndexRow(Strict, frozen=True):
     path: str
-    sha256: str
+    sha256: Digest
 
 
 class _Index(Strict, frozen=True):

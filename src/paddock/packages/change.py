@@ -264,6 +264,8 @@ class PathChange(Struct, frozen=True):
 
 class Swap(Struct):
     workspace: Workspace
+    keeps_old: bool = True
+    """What gives way, in the history; not what was there for a moment alone."""
     changes: list[StagedChange] = field(default_factory=list[StagedChange])
     paths: list[PathChange] = field(default_factory=list[PathChange])
     notes: list[str] = field(default_factory=list[str])
@@ -305,7 +307,11 @@ class Swap(Struct):
         old = _version(state)
         if brought is not None and old != brought:
             self._note_changed(path, state)
-        self.changes.append(RemoveFile(entry.path, AtVersion(old), overrides_read_only=True))
+        self.changes.append(
+            RemoveFile(
+                entry.path, AtVersion(old), keeps_old=self.keeps_old, overrides_read_only=True
+            )
+        )
         self.paths.append(PathChange(path, old, None))
 
     def finish(self) -> None:
@@ -364,7 +370,16 @@ class Swap(Struct):
         if is_same:
             self.changes.append(SetMetadata(path, old, mode))
         else:
-            self.changes.append(WriteFile(path, content, old, mode, overrides_read_only=True))
+            self.changes.append(
+                WriteFile(
+                    path,
+                    content,
+                    old,
+                    mode,
+                    keeps_old=self.keeps_old,
+                    overrides_read_only=True,
+                )
+            )
 
     def _look(self, path: str) -> tuple[EntryPath, EntryState | None]:
         try:
@@ -455,7 +470,7 @@ def complete(depot: Depot, transaction: Transaction) -> str:
     missing = [each.entry for each in transaction.changes if each.entry.call_id not in known]
     made = depot.ledger.append_all(missing) if missing else ()
     ids = known | {entry.call_id: made_id for entry, made_id in zip(missing, made, strict=True)}
-    told, record = Swap(depot.workspace), Swap(depot.workspace)
+    told, record = (Swap(depot.workspace, keeps_old=False) for _ in range(2))
     for each in transaction.changes:
         if each.receipt is not None:
             told.write_receipt(replace(each.receipt, ledger_entry=ids[each.entry.call_id]))

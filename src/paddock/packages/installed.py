@@ -19,10 +19,10 @@ from paddock.packages.manifest import (
     PLANE_MARKER,
     RECEIPT,
     Asset,
+    Digest,
     Manifest,
     find_collision,
     find_place_problems,
-    is_digest,
     is_package_id,
     parse_manifest,
     path_problem,
@@ -50,7 +50,7 @@ class InstalledFile(Strict, frozen=True):
     """One file as the package brought it. Of `config` the content may be another by now."""
 
     path: str
-    sha256: str
+    sha256: Digest
     mode: Literal["644", "755"]
 
     @property
@@ -62,8 +62,8 @@ class InstallReceipt(Strict, frozen=True, kw_only=True):
     format: int = FORMAT
     package_id: str
     version: str
-    digest: str
-    archive: str
+    digest: Digest
+    archive: Digest
     transaction: str
     ledger_entry: str = ""
     """The id of its entry in the packages ledger; empty in a draft."""
@@ -90,13 +90,6 @@ def parse_receipt(content: bytes, file: str) -> InstallReceipt:
             "it took a file over from another package, and one file has one package",
             "uninstall it with the version of paddock that installed it",
         )
-    for name, digest in (
-        ("digest", read.digest),
-        ("archive", read.archive),
-        *(("files", each.sha256) for each in read.files),
-    ):
-        if not is_digest(digest):
-            raise given.error(name, f"{quote(digest)} is no digest", "sha256:…")
     for each in read.files:
         problem = path_problem(each.path)
         if problem:
