@@ -22,8 +22,7 @@ from paddock.packages.install import InstallWish, install, uninstall
 from paddock.packages.installed import check_package, read_installed
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import Manifest, parse_manifest
-from paddock.plane.create import BARE_DIRECTORIES
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.storage.objects import ObjectStore

@@ -39,9 +39,8 @@ from paddock.packages.manifest import (
     receipt_path,
 )
 from paddock.pattern import lazy_pattern
-from paddock.plane.create import BARE_DIRECTORIES
 from paddock.plane.json_files import parse_file
-from paddock.plane.layout import TIERS, LedgerName
+from paddock.plane.layout import BARE_DIRECTORIES, TIERS, LedgerName
 from paddock.storage.atomic import WRITABLE_BY_OTHERS, host_errors, read_file, trusted_owners
 from paddock.text.show import quote
 from paddock.values.entries import digest_of

@@ -50,9 +50,8 @@ from paddock.packages.ledger import PackageLedger, PackageLog, Record, find_devi
 from paddock.packages.manifest import PLANE_MARKER, Acceptance, receipt_path
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.pattern import lazy_pattern
-from paddock.plane.create import BARE_DIRECTORIES
 from paddock.plane.json_files import parse_file, write_object
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
 from paddock.storage import atomic
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal

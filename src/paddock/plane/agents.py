@@ -56,33 +56,29 @@ def is_agent_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def name_problem(name: str) -> str:
+def _name_problem(name: str) -> str:
     return f"{quote(name)} is not an agent's name"
 
 
-def toolset_problem(toolsets: tuple[str, ...]) -> tuple[str, str] | None:
-    """With a hint; None if nothing.
+def _find_problem(agent: "_AgentFile | Agent") -> tuple[str, str, str] | None:
+    """The field, what is wrong with it, and a hint; None if nothing.
 
     `core` and `development` are never declared: the admin agent of a bare plane has
     the first, and the dual gate gives it the second.
     """
-    for toolset in toolsets:
-        if toolset == "development":
-            return ("the toolset 'development' is never declared", "the dual gate opens it")
-        if toolset == "core":
-            return (
-                "the toolset 'core' is never declared",
-                "the admin agent of a bare plane has it, and nobody else",
-            )
+    for field_name, name in (("name", agent.name), ("parent", agent.parent)):
+        if name is not None and not is_agent_name(name):
+            return field_name, _name_problem(name), NAME_HINT
+    if not (agent.profile and len(agent.profile) <= 255 and agent.profile.isprintable()):
+        return "profile", f"{quote(agent.profile)} is not a profile's name", "for example standard"
+    for toolset in agent.toolsets:
+        if toolset in ("core", "development"):
+            hint = "the admin agent of a bare plane has core; the dual gate opens development"
+            return "toolsets", f"the toolset {quote(toolset)} is never declared", hint
         if toolset not in DEFAULT_TOOLSETS:
-            return (f"unknown toolset {quote(toolset)}", f"known: {', '.join(DEFAULT_TOOLSETS)}")
+            hint = f"known: {', '.join(DEFAULT_TOOLSETS)}"
+            return "toolsets", f"unknown toolset {quote(toolset)}", hint
     return None
-
-
-def profile_problem(profile: str) -> str:
-    if profile and len(profile) <= 255 and profile.isprintable():
-        return ""
-    return f"{quote(profile)} is not a profile's name"
 
 
 def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
@@ -109,9 +105,9 @@ def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
 
 
 def _require_sound(given: JsonFile, read: _AgentFile, file: Path) -> None:
-    for name, text in (("name", read.name), ("parent", read.parent)):
-        if text is not None and not is_agent_name(text):
-            raise given.error(name, name_problem(text), NAME_HINT)
+    problem = _find_problem(read)
+    if problem is not None:
+        raise given.error(*problem)
     if read.name != file.parent.name:
         raise given.error(
             "name",
@@ -120,8 +116,6 @@ def _require_sound(given: JsonFile, read: _AgentFile, file: Path) -> None:
         )
     if read.parent == read.name:
         raise given.error("parent", f"{quote(read.name)} is its own parent", "name another or null")
-    if problem := profile_problem(read.profile):
-        raise given.error("profile", problem, "for example standard")
     path = Path(read.workspace or "/")
     if not path.is_absolute() or ".." in path.parts or "\0" in str(path) or read.workspace == "":
         raise given.error(
@@ -130,9 +124,6 @@ def _require_sound(given: JsonFile, read: _AgentFile, file: Path) -> None:
             "write the directory's real path, or null for the agent's own",
         )
     given.require_once("toolsets", read.toolsets)
-    problems = toolset_problem(read.toolsets)
-    if problems is not None:
-        raise given.error("toolsets", *problems)
     given.require_once_each("permissions", read.permissions)
 
 
@@ -457,7 +448,12 @@ class AgentStore(Struct, frozen=True):
         return RemovedAgent(name, kept)
 
     def draft(self, new: AgentSpec) -> tuple[AgentRecord, bytes]:
-        agent, workspace = self._plan(new)
+        parent = None if new.parent is None else self.read(new.parent)
+        agent = Agent(new.name, new.profile, _toolsets(new, parent), new.permissions, new.parent)
+        problem = _find_problem(agent)
+        if problem is not None:
+            raise UsageError(problem[1], hint=problem[2])
+        workspace = None if new.workspace is None else real_directory(new.workspace)
         if self._is_admin(new.name):
             raise _exists(new.name, self.layout.admin_config)
         file = self.layout.agent_file(new.name)
@@ -470,20 +466,6 @@ class AgentStore(Struct, frozen=True):
             if workspace not in (None, self.layout.root) and new.parent is None:
                 require_new_workspace(record, self.environment)
         return record, content
-
-    def _plan(self, new: AgentSpec) -> tuple[Agent, Path | None]:
-        _require_name(new.name)
-        problem = profile_problem(new.profile)
-        if problem:
-            raise UsageError(problem, hint="for example standard")
-        parent = None if new.parent is None else self.read(new.parent)
-        toolsets = _toolsets(new, parent)
-        bad = toolset_problem(toolsets)
-        if bad is not None:
-            raise UsageError(bad[0], hint=bad[1])
-        workspace = None if new.workspace is None else real_directory(new.workspace)
-        agent = Agent(new.name, new.profile, toolsets, new.permissions, new.parent)
-        return agent, workspace
 
     def _is_admin(self, name: str) -> bool:
         return self.admin is not None and name == self.admin.agent.name
@@ -536,7 +518,7 @@ class AgentStore(Struct, frozen=True):
             return False
         if not is_agent_name(name):
             raise ConfigError(
-                name_problem(name), where=str(self.layout.agents / name), hint=NAME_HINT
+                _name_problem(name), where=str(self.layout.agents / name), hint=NAME_HINT
             )
         if self._is_admin(name):
             raise ConfigError(
@@ -568,7 +550,7 @@ def _toolsets(new: AgentSpec, parent: AgentRecord | None) -> tuple[str, ...]:
 
 def _require_name(name: str) -> None:
     if not is_agent_name(name):
-        raise UsageError(name_problem(name), hint=NAME_HINT)
+        raise UsageError(_name_problem(name), hint=NAME_HINT)
 
 
 @contextmanager

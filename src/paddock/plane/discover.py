@@ -25,10 +25,7 @@ def contains(outer: Path, inner: Path) -> bool:
     Compared by directory identity where both exist, so that another spelling (a
     link, a bind mount, a case-insensitive file system) does not hide it.
     """
-    return _contains_real(real_path(outer), real_path(inner))
-
-
-def _contains_real(outer: Path, inner: Path) -> bool:
+    outer, inner = real_path(outer), real_path(inner)
     if outer == inner or outer in inner.parents:
         return True
     wanted = _identity(outer)
@@ -53,20 +50,18 @@ def require_outside(root: Path, environment: Environment) -> None:
     would let the agent trust its own policy, edit its own ledger, or read the
     keys; a root inside the state directory is the same from the other side.
     """
-    real_root = real_path(root)
     for what, name, directory in (
         ("state", "PADDOCK_HOME", environment.paddock_home),
         ("configuration", "XDG_CONFIG_HOME", environment.config_home),
     ):
-        real = real_path(directory)
-        if _contains_real(real_root, real):
+        if contains(root, directory):
             raise ConfigError(
                 f"Paddock's {what} directory {quote(str(directory))} lies inside"
                 f" {quote(str(root))}, where agents work",
                 where=str(root),
                 hint=f"work in a directory further down, or set {name} to one outside",
             )
-        if _contains_real(real, real_root):
+        if contains(directory, root):
             raise ConfigError(
                 f"{quote(str(root))} lies inside Paddock's {what} directory"
                 f" {quote(str(directory))}",
@@ -124,8 +119,6 @@ def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
 # anywhere. Looking like a plane is therefore not enough to be one: a bare plane
 # that was not named by the user counts fully only when it is registered here.
 
-_FORMAT: Final = 1
-
 
 def register_bare_plane(root: Path, environment: Environment) -> bool:
     if is_registered_bare_plane(root, environment):
@@ -133,7 +126,7 @@ def register_bare_plane(root: Path, environment: Environment) -> bool:
     record = _record_path(root, environment)
     atomic.make_directories(record.parent)
     atomic.require_private(record.parent)
-    atomic.replace_file(record, write_object(_PlaneRecord(_FORMAT, str(root))))
+    atomic.replace_file(record, write_object(_PlaneRecord(FORMAT, str(root))))
     return True
 
 
@@ -179,7 +172,7 @@ def _read_record(record: Path) -> Path | None:
     if content is None:
         return None
     read = parse_file(content, str(record)).convert(_PlaneRecord)
-    return Path(read.path) if read.format == _FORMAT else None
+    return Path(read.path) if read.format == FORMAT else None
 
 
 class _PlaneRecord(Strict, frozen=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, PaddockError, UsageError
-from paddock.plane.create import BARE_DIRECTORIES, Blueprint, MadePlane, make_bare_plane
+from paddock.plane.create import Blueprint, MadePlane, make_bare_plane
 from paddock.plane.discover import (
     ProjectRoot,
     bare_planes_below,
@@ -16,7 +16,7 @@ from paddock.plane.discover import (
     is_bare_plane,
     is_registered_bare_plane,
 )
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
 from paddock.values.decisions import PlaneKind
 
 BLUEPRINT = Blueprint(b"{}", {"HOT/schemas/s.json": b"schema", "HOT/config/policy.toml": b"# p\n"})
