@@ -11,7 +11,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError
 from paddock.plane.environment import Environment, real_directory, real_path, require_utf8
-from paddock.plane.json_files import parse_file, write_object
+from paddock.plane.json_files import parse_file, write_object, write_private
 from paddock.plane.layout import PlaneLayout, path_id, plane_name
 from paddock.storage import atomic
 from paddock.text.json import Strict
@@ -123,10 +123,7 @@ def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
 def register_bare_plane(root: Path, environment: Environment) -> bool:
     if is_registered_bare_plane(root, environment):
         return False
-    record = _record_path(root, environment)
-    atomic.make_directories(record.parent)
-    atomic.require_private(record.parent)
-    atomic.replace_file(record, write_object(_PlaneRecord(FORMAT, str(root))))
+    write_private(_record_path(root, environment), _PlaneRecord(FORMAT, str(root)))
     return True
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from paddock.errors import ConfigError
 from paddock.pattern import lazy_pattern
+from paddock.storage import atomic
 from paddock.text.json import (
     BrokenJsonError,
     Way,
@@ -214,3 +216,18 @@ def _broken_file(error: BrokenJsonError, text: str, file: str) -> ConfigError:
 def write_object(members: Mapping[str, Json] | Struct) -> bytes:
     value = msgspec.to_builtins(members) if isinstance(members, Struct) else members
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+# Threat: whoever can write beside such a file answers for the user.
+
+
+def read_private(path: Path, bytes_max: int, type_: type[T]) -> T | None:
+    atomic.require_private(path.parent)
+    content = atomic.read_file(path, bytes_max)
+    return None if content is None else parse_file(content, str(path)).convert(type_)
+
+
+def write_private(path: Path, value: Struct) -> None:
+    atomic.make_directories(path.parent)
+    atomic.require_private(path.parent)
+    atomic.replace_file(path, write_object(value))
