@@ -344,7 +344,7 @@ def pack(source: Path, destination: Path) -> PackReport:
 
 def read_source(source: Path) -> PackedSource:
     manifest = read_source_manifest(source)
-    found = _survey(source)
+    found = survey_source(source)
     undeclared = sorted(found.files.keys() - manifest.by_path.keys() - {MANIFEST})
     why = "it is not declared in the manifest"
     failures = [*found.refused, *(Failure(path, why) for path in undeclared)]
@@ -391,15 +391,15 @@ def is_litter(name: str) -> bool:
     return name in _LITTER_NAMES or _LITTER_FORMS.fullmatch(name) is not None
 
 
-class _Survey(Struct, frozen=True):
+class SourceSurvey(Struct, frozen=True):
     files: dict[str, int] = field(default_factory=dict[str, int])
     """Name → permission bits."""
     left_out: list[str] = field(default_factory=list[str])
     refused: list[Failure] = field(default_factory=list[Failure])
 
 
-def _survey(source: Path) -> _Survey:
-    found, waiting = _Survey(), [""]
+def survey_source(source: Path) -> SourceSurvey:
+    found, waiting = SourceSurvey(), [""]
     while waiting:
         waiting += _survey_directory(source, waiting.pop(), found)
         if len(found.files) > limits.package_files_max + 1:
@@ -409,7 +409,7 @@ def _survey(source: Path) -> _Survey:
     return found
 
 
-def _survey_directory(source: Path, prefix: str, found: _Survey) -> Iterator[str]:
+def _survey_directory(source: Path, prefix: str, found: SourceSurvey) -> Iterator[str]:
     with host_errors("listing", source / prefix):
         for entry in list(os.scandir(source / prefix)):
             name = prefix + entry.name
@@ -426,7 +426,7 @@ def _survey_directory(source: Path, prefix: str, found: _Survey) -> Iterator[str
 
 
 def _packed(
-    source: Path, found: _Survey, manifest: Manifest, failures: list[Failure]
+    source: Path, found: SourceSurvey, manifest: Manifest, failures: list[Failure]
 ) -> Iterator[PackedFile]:
     refused = {failure.file for failure in found.refused}
     left_out = set(found.left_out)

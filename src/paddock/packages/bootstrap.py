@@ -13,9 +13,7 @@ on a clock, a user, a umask, a locale or an order of files: whoever has the same
 the same bytes, and the source inside an archive makes that archive again.
 """
 
-import os
 import secrets
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +33,7 @@ from paddock.packages.archive import (
     read_archive,
     read_members,
     read_source,
+    survey_source,
     write_archive,
     write_members,
 )
@@ -186,25 +185,12 @@ def _packages(archives: Sequence[Archive]) -> Iterator[PackedFile]:
 
 
 def _source(program: Path) -> Iterator[PackedFile]:
-    waiting = [""]
-    while waiting:
-        prefix = waiting.pop()
-        with host_errors("listing", program / prefix):
-            entries = list(os.scandir(program / prefix))
-        for entry in entries:
-            name = prefix + entry.name
-            if is_litter(entry.name) or entry.name in _NOT_SHIPPED:
-                continue
-            mode = entry.stat(follow_symlinks=False).st_mode
-            if stat.S_ISDIR(mode):
-                waiting.append(f"{name}/")
-            elif stat.S_ISREG(mode):
-                yield PackedFile(f"src/paddock/{name}", _content(program / name), FILE_MODE)
-            else:
-                # Threat: a link packs what it leads to, from anywhere on this machine.
-                raise ConfigError(
-                    f"{quote(name)} is a link or a special file", where=str(program / name)
-                )
+    found = survey_source(program)
+    if found.refused:
+        raise ConfigError(str(found.refused[0]), where=str(program / found.refused[0].file))
+    for name in found.files:
+        if name.rpartition("/")[2] not in _NOT_SHIPPED:
+            yield PackedFile(f"src/paddock/{name}", _content(program / name), FILE_MODE)
 
 
 def _index(members: Sequence[PackedFile], archives: Sequence[Archive]) -> PackedFile:

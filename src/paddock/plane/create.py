@@ -232,7 +232,6 @@ class Blueprint(Struct, frozen=True):
     config: bytes
     files: Mapping[str, bytes]
     """The same whenever the plane is made."""
-    directories: tuple[str, ...] = BARE_DIRECTORIES
     leftovers: tuple[str, ...] = ()
     """Beginnings of the names of what a builder makes besides, each time another: records,
     receipts, approvals. A stopped `init` may have left them, which the builder looks at."""
@@ -303,7 +302,7 @@ def _require_no_plane_above(root: Path) -> None:
 
 def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) -> None:
     above = _above(blueprint.beside)
-    known = _above(blueprint.files) | set(blueprint.directories)
+    known = _above(blueprint.files) | set(BARE_DIRECTORIES)
     for path in _entries(root):
         relative = path.relative_to(root).as_posix()
         is_beside = relative in blueprint.beside or relative in above
@@ -363,7 +362,7 @@ def _is_ours(
 def _build_bare(layout: PlaneLayout, blueprint: Blueprint, build: Build) -> Iterator[Path]:
     """Sequence: directories, each fsynced in its parent → all else → the configuration."""
     root = layout.root
-    for name in blueprint.directories:
+    for name in BARE_DIRECTORIES:
         with atomic.host_errors("making", root / name):
             try:
                 os.mkdir(root / name, atomic.DIRECTORY_MODE)

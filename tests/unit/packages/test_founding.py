@@ -32,7 +32,7 @@ from paddock.packages.signing import (
 )
 from paddock.plane.discover import register_bare_plane
 from paddock.plane.environment import Environment, read_environment
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
 from paddock.values.decisions import PlaneKind
 from tests.support.packages import NOW, Runner, archive_of, open_bench, plane_tree
 
@@ -52,7 +52,7 @@ def plane(tmp_path: Path) -> Path:
 
 def left_behind(plane: Path) -> PlaneLayout:
     """What looks as if an `init` had been stopped there."""
-    for name in bare_plane_blueprint("production").directories:
+    for name in BARE_DIRECTORIES:
         (plane / name).mkdir(parents=True, mode=0o700, exist_ok=True)
     return PlaneLayout(plane, PlaneKind.BARE)
 
