@@ -145,8 +145,6 @@ def open_depot(project: Project) -> Generator[Depot]:
 
 
 def settle_packages(project: Project) -> str | None:
-    if project.layout.kind is not PlaneKind.BARE:
-        return None
     if not project.root.accepted:
         return None  # nobody has said that this plane's records are to be acted on
     with open_depot(project) as depot:

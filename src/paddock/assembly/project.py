@@ -233,10 +233,8 @@ def find_site(start: Path, environment: Environment, override: Path | None) -> P
 
 def settle_left_packages(project: Project) -> str | None:
     layout, journal = project.layout, project.layout.objects / "journal"
-    is_cut_short = journal.is_dir() and any(journal.iterdir())  # or is being changed right now
-    if layout.kind is PlaneKind.PROJECT or not (
-        layout.package_transaction.exists() or is_cut_short
-    ):
+    is_left = layout.package_transaction.exists() or (journal.is_dir() and any(journal.iterdir()))
+    if layout.kind is PlaneKind.PROJECT or not is_left:
         return None
     from paddock.assembly.packages import settle_packages  # noqa: PLC0415 - after a crash only
 

@@ -57,7 +57,7 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
 from paddock.packages.vouching import ABOUT_PACKAGES, sign_now
-from paddock.plane.json_files import parse_file, write_object
+from paddock.plane.json_files import load_file, write_object
 from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.storage.atomic import host_errors, read_file
 from paddock.text.json import Strict
@@ -118,13 +118,12 @@ def find_differences(content: bytes, program: Path = PROGRAM) -> tuple[Failure, 
 
 
 def read_unpacked(directory: Path) -> Unpacked:
-    content = read_file(directory / INDEX, limits.manifest_bytes_max)
-    if content is None:
+    given = load_file(directory / INDEX, limits.manifest_bytes_max)
+    if given is None:
         raise UsageError(
             f"{quote(str(directory))} is no unpacked bootstrap archive: it has no {INDEX}",
             where=str(directory),
         )
-    given = parse_file(content, str(directory / INDEX))
     index = given.convert(_Index)
     if index.format != FORMAT:
         raise given.error("format", "the format is not known", f"this version reads {FORMAT}")

@@ -50,7 +50,7 @@ from paddock.packages.ledger import PackageLedger, PackageLog, Record, find_devi
 from paddock.packages.manifest import PLANE_MARKER, Acceptance, receipt_path
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.pattern import lazy_pattern
-from paddock.plane.json_files import parse_file, write_object
+from paddock.plane.json_files import load_file, write_object
 from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
 from paddock.storage import atomic
 from paddock.storage.disk import Disk
@@ -190,10 +190,9 @@ class PendingChange(Struct, frozen=True):
     def read(self) -> Transaction | None:
         """Raises: ConfigError, IntegrityError: no crash makes one like this."""
         path = self.layout.package_transaction
-        content = atomic.read_file(path, limits.receipt_bytes_max)
-        if content is None:
+        given = load_file(path, limits.receipt_bytes_max)
+        if given is None:
             return None
-        given = parse_file(content, str(path))
         if given.members.get("format") != FORMAT:
             raise IntegrityError(
                 "a change of packages that another version of paddock began",

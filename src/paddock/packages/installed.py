@@ -4,7 +4,6 @@ A package is installed when its manifest and its receipt stand there and agree. 
 else in that directory is a problem that is named, never passed over.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -31,10 +30,10 @@ from paddock.packages.manifest import (
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import Signature
 from paddock.plane.admin import is_contract, parse_admin_config
-from paddock.plane.json_files import parse_file, write_object
+from paddock.plane.json_files import names_in, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.storage.atomic import host_errors, read_file
+from paddock.storage.atomic import read_file
 from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
@@ -150,18 +149,13 @@ def digest_of_rows(rows: Iterable[SetRow]) -> str:
 
 
 def read_installed(layout: PlaneLayout) -> InstalledSet:
-    directory = layout.installed
-    if not directory.is_dir():
-        return InstalledSet({})
-    with host_errors("listing", directory):
-        names = sorted(os.listdir(directory))
     packages: dict[str, InstalledPackage] = {}
     problems: list[Failure] = []
-    for name in names:
+    for name in names_in(layout.installed):
         if is_temporary_name(name):
             continue  # of a change on its way
         try:
-            packages[name] = _read_package(directory / name)
+            packages[name] = _read_package(layout.installed / name)
         except ConfigError as error:
             problems.append(Failure(f"HOT/installed/{name}", error.message))
     return InstalledSet(packages, tuple(problems))
@@ -235,16 +229,12 @@ def read_registries(layout: PlaneLayout) -> Registries:
 def _read_registry(
     layout: PlaneLayout, place: str, type_: type[_Row], problems: list[Failure]
 ) -> dict[str, _Row]:
-    directory = layout.root / place
-    if not directory.is_dir():
-        return {}
-    with host_errors("listing", directory):
-        names = sorted(name for name in os.listdir(directory) if not is_temporary_name(name))
     found: dict[str, _Row] = {}
-    for name in names:
+    for name in names_in(layout.root / place):
         path = f"{place}/{name}"
         try:
-            found[name.removesuffix(_ENDING)] = _read_row(directory / name, path, type_)
+            if not is_temporary_name(name):
+                found[name.removesuffix(_ENDING)] = _read_row(layout.root / path, path, type_)
         except ConfigError as error:
             problems.append(Failure(path, error.message))
     return found
@@ -371,14 +361,14 @@ def find_loading_problems(
     """`put` is what a change writes; `standing` are the policies that are there afterwards."""
     for path, content in put.items():
         try:
-            _load(path, content, loading)
+            load_governed(path, content, loading)
         except ConfigError as error:
             yield Failure(path, f"it does not load: {error.message}")
     if len(standing) > 1 and not standing.isdisjoint(put):
         yield Failure(POLICIES[1], "the plane would have two policies")
 
 
-def _load(path: str, content: bytes, loading: Loading) -> None:
+def load_governed(path: str, content: bytes, loading: Loading) -> None:
     if path == PLANE_MARKER:
         _require_size(content, limits.admin_config_bytes_max)
         loading.load_admin(content)

@@ -30,7 +30,7 @@ from paddock.ledger.signing import SigningKey, create_key, load_key
 from paddock.packages.manifest import APPROVALS, KEYS, Digest, approval_file, key_file
 from paddock.pattern import lazy_pattern
 from paddock.plane.environment import Environment, operator_key_path
-from paddock.plane.json_files import parse_file, write_object
+from paddock.plane.json_files import load_file, names_in, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.pathset import Comparison, PathList, compile_target
 from paddock.policy.places import PatternError
@@ -144,10 +144,7 @@ def read_keys(layout: PlaneLayout) -> Keys:
 
 def _names_in(directory: Path) -> list[str]:
     atomic.require_private(directory)
-    if not directory.is_dir():
-        return []
-    with atomic.host_errors("listing", directory):
-        return sorted(each for each in os.listdir(directory) if not atomic.is_temporary_name(each))
+    return names_in(directory)
 
 
 def _read_key(path: Path, key_id: str) -> PublicKey:
@@ -311,10 +308,9 @@ def read_approvals(layout: PlaneLayout) -> tuple[PackageApproval, ...]:
 
 def read_approval(path: Path) -> PackageApproval:
     """One approval. That its signature holds is not said by that."""
-    content = atomic.read_file(path, limits.approval_file_bytes_max)
-    if content is None:
+    given = load_file(path, limits.approval_file_bytes_max)
+    if given is None:
         raise ConfigError(f"there is no approval {quote(path.name)}", where=str(path))
-    given = parse_file(content, str(path))
     approval = given.convert(PackageApproval)
     given.require_once("scope", approval.scope)
     # Threat: a copy under another name would be used a second time.

@@ -14,7 +14,7 @@ from paddock.pattern import lazy_pattern
 from paddock.plane import discover
 from paddock.plane.clients import HOMES
 from paddock.plane.environment import Environment, real_directory, real_path
-from paddock.plane.json_files import JsonFile, parse_file, write_object
+from paddock.plane.json_files import JsonFile, names_in, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.storage import atomic
 from paddock.storage.locks import locked
@@ -342,12 +342,7 @@ class AgentStore(Struct, frozen=True):
 
     def names(self) -> tuple[str, ...]:
         self._require_private()
-        with atomic.host_errors("listing", self.layout.agents):
-            try:
-                entries = os.listdir(self.layout.agents)
-            except FileNotFoundError:
-                entries = []
-            found = [name for name in entries if self._is_declared(name)]
+        found = [name for name in names_in(self.layout.agents) if self._is_declared(name)]
         if self.admin is not None:
             found.append(self.admin.agent.name)
         if len(found) > limits.agents_max:

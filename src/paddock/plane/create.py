@@ -245,12 +245,6 @@ Build = Callable[[PlaneLayout, Blueprint], Iterable[Path]]
 What a stopped `init` left is there already. The root's lock is held."""
 
 
-def build_files(layout: PlaneLayout, blueprint: Blueprint) -> Iterator[Path]:
-    for name, content in blueprint.files.items():
-        if atomic.create_file(layout.root / name, content, atomic.FILE_MODE):
-            yield layout.root / name
-
-
 class MadePlane(Struct, frozen=True):
     layout: PlaneLayout
     made: tuple[Path, ...]
@@ -260,7 +254,7 @@ class MadePlane(Struct, frozen=True):
 
 
 def make_bare_plane(
-    directory: Path, blueprint: Blueprint, environment: Environment, build: Build = build_files
+    directory: Path, blueprint: Blueprint, environment: Environment, build: Build
 ) -> MadePlane:
     """Make `directory` a bare plane; one that is there already is left as it is.
 

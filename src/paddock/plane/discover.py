@@ -11,7 +11,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError
 from paddock.plane.environment import Environment, real_directory, real_path, require_utf8
-from paddock.plane.json_files import parse_file, write_object, write_private
+from paddock.plane.json_files import load_file, names_in, parse_file, write_object, write_private
 from paddock.plane.layout import PlaneLayout, path_id, plane_name
 from paddock.storage import atomic
 from paddock.text.json import Strict
@@ -144,13 +144,8 @@ def bare_planes_below(directory: Path, environment: Environment) -> tuple[str, .
     Also one that is gone: what came to stand in its place would count whole.
     """
     records = registry_directory(environment)
-    with atomic.host_errors("listing", records):
-        try:
-            names = os.listdir(records)
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
     found: list[str] = []
-    for name in names:
+    for name in names_in(records):
         try:
             root = _read_record(records / name) if name.endswith(".json") else None
         except ConfigError:
@@ -165,11 +160,9 @@ def registry_directory(environment: Environment) -> Path:
 
 
 def _read_record(record: Path) -> Path | None:
-    content = atomic.read_file(record, limits.plane_record_bytes_max)
-    if content is None:
-        return None
-    read = parse_file(content, str(record)).convert(_PlaneRecord)
-    return Path(read.path) if read.format == FORMAT else None
+    given = load_file(record, limits.plane_record_bytes_max)
+    read = None if given is None else given.convert(_PlaneRecord)
+    return Path(read.path) if read is not None and read.format == FORMAT else None
 
 
 class _PlaneRecord(Strict, frozen=True):

@@ -1,6 +1,7 @@
 """Files of JSON as typed values: what is not understood does not load."""
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -194,6 +195,21 @@ def parse_file(content: bytes, file: str) -> JsonFile:
     return JsonFile(file, cast("dict[str, Json]", value), content)
 
 
+def load_file(path: Path, bytes_max: int) -> JsonFile | None:
+    content = atomic.read_file(path, bytes_max)
+    return None if content is None else parse_file(content, str(path))
+
+
+def names_in(directory: Path) -> list[str]:
+    """Sorted, without what is being written; none where there is no directory."""
+    with atomic.host_errors("listing", directory):
+        try:
+            names = os.listdir(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    return sorted(name for name in names if not atomic.is_temporary_name(name))
+
+
 def _broken_file(error: BrokenJsonError, text: str, file: str) -> ConfigError:
     if error.kind == "syntax":
         where = f"{file}, line {error.line}, column {error.column}"
@@ -223,8 +239,8 @@ def write_object(members: Mapping[str, Json] | Struct) -> bytes:
 
 def read_private(path: Path, bytes_max: int, type_: type[T]) -> T | None:
     atomic.require_private(path.parent)
-    content = atomic.read_file(path, bytes_max)
-    return None if content is None else parse_file(content, str(path)).convert(type_)
+    found = load_file(path, bytes_max)
+    return None if found is None else found.convert(type_)
 
 
 def write_private(path: Path, value: Struct) -> None:
