@@ -43,8 +43,8 @@ from paddock.packages.change import (
     AcceptanceRunner,
     Depot,
     NoAcceptance,
+    PathChange,
     PendingChange,
-    StagedFiles,
     recover_packages,
 )
 from paddock.packages.install import PlanePackages
@@ -77,14 +77,15 @@ class ShellAcceptance:
             ShellGround(project, ADMIN_AGENT, chain, project.policy, workspace, history)
         )
 
-    def run(self, acceptance: Acceptance, staged: StagedFiles) -> AcceptanceResult:
-        laid = {each.path: LaidFile(each.content, each.mode) for each in staged.put}
+    def run(self, acceptance: Acceptance, changes: Sequence[PathChange]) -> AcceptanceResult:
+        put = ((each.path, each.after) for each in changes)
+        laid = {path: after and LaidFile(after.content, after.mode) for path, after in put}
         line = ShellLine(
             acceptance.command,
             ".",
             acceptance.timeout_s,
             is_dry_run=True,
-            laid=dict.fromkeys(staged.removed) | laid,
+            laid=laid,
         )
         shell = self._shell.open()
         outcome = shell.run(shell.prepare(line), UNWATCHED)

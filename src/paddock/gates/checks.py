@@ -53,7 +53,6 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.ledger.verify import ChainFault, Verification
 from paddock.packages.archive import read_archive
-from paddock.packages.change import AcceptanceResult, StagedFiles
 from paddock.packages.installed import FRAMEWORKS, SPECS, Framework, InstalledPackage, file_problem
 from paddock.packages.ledger import LEDGER_FILE, RecordedPackage
 from paddock.packages.manifest import (
@@ -70,7 +69,7 @@ from paddock.packages.signing import Keys, signature_problem, verify_signature
 from paddock.packages.vouching import find_key_problems
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
-from paddock.text.show import quote, show_name
+from paddock.text.show import quote
 from paddock.values.entries import GATE_RESULT
 
 NO_ARCHIVE = "it looks at an archive, when that is installed: paddock package verify ARCHIVE"
@@ -311,15 +310,10 @@ def _changed_tests(
 def _run(acceptance: Acceptance, ground: GatesGround) -> str:
     ground.watcher.begins(G4, acceptance.command)
     try:
-        result = ground.acceptance.run(acceptance, StagedFiles())
+        result = ground.acceptance.run(acceptance, ())
     except SandboxUnavailableError as error:
         return f"{quote(acceptance.command)} did not run: {error.message}"
-    return "" if result.passed else ground.without_root(_failed(result))
-
-
-def _failed(result: AcceptanceResult) -> str:
-    said = f": {show_name(result.output)}" if result.output else ""
-    return f"{quote(result.command)} ended with {result.exit_code}{said}"
+    return "" if result.passed else ground.without_root(str(result))
 
 
 # G4 as a model gets it: no command runs; the last recorded run is told, with its age.

@@ -58,7 +58,7 @@ from paddock.storage.journal import Journal
 from paddock.storage.locks import SHARED, locked, try_locked
 from paddock.storage.objects import ObjectStore
 from paddock.text.json import Strict
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.entries import Entry, digest_of
 from paddock.workspace import EntryPath, Workspace
@@ -79,9 +79,17 @@ from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import EntryKind
 
 
-class StagedFiles(Struct, frozen=True):
-    put: tuple[PackedFile, ...] = ()
-    removed: tuple[str, ...] = ()
+class PathChange(Struct, frozen=True):
+    path: str
+    before: str | None
+    """The version of what stood there."""
+    after: PackedFile | None
+
+    @property
+    def word(self) -> str:
+        if self.before is None:
+            return "created"
+        return "removed" if self.after is None else "replaced"
 
 
 # Acceptance commands run before the change, over the plane as it is going to be, in the
@@ -97,6 +105,10 @@ class AcceptanceResult(Struct, frozen=True):
     """The end of what it printed, within `limits.acceptance_output_chars_max`; a cut is said."""
     duration_s: float
 
+    def __str__(self) -> str:
+        said = f": {show_name(self.output)}" if self.output else ""
+        return f"{quote(self.command)} ended with {self.exit_code}{said}"
+
     def as_json(self) -> dict[str, Json]:
         """Without its output, which may hold anything."""
         return {
@@ -108,13 +120,13 @@ class AcceptanceResult(Struct, frozen=True):
 
 
 class AcceptanceRunner(Protocol):
-    # Run it on the plane with these files in place.
+    # Run it on the plane with these changes made.
     # Raises: SandboxUnavailableError: this host cannot confine it, so it does not run.
-    def run(self, acceptance: Acceptance, staged: StagedFiles) -> AcceptanceResult: ...
+    def run(self, acceptance: Acceptance, changes: Sequence[PathChange]) -> AcceptanceResult: ...
 
 
 class NoAcceptance:
-    def run(self, acceptance: Acceptance, staged: StagedFiles) -> AcceptanceResult:
+    def run(self, acceptance: Acceptance, changes: Sequence[PathChange]) -> AcceptanceResult:
         raise SandboxUnavailableError(
             f"the acceptance command {quote(acceptance.command)} cannot run without a sandbox",
             hint="paddock doctor says what this host lacks for one",
@@ -247,19 +259,6 @@ DIRECTORY_MODE: Final = 0o700
 _ENTRIES_MAX: Final = limits.change_set_paths_max
 
 
-class PathChange(Struct, frozen=True):
-    path: str
-    before: str | None
-    """The version of what stood there."""
-    after: PackedFile | None
-
-    @property
-    def word(self) -> str:
-        if self.before is None:
-            return "created"
-        return "removed" if self.after is None else "replaced"
-
-
 class Swap(Struct):
     workspace: Workspace
     keeps_old: bool = True
@@ -267,13 +266,6 @@ class Swap(Struct):
     changes: list[StagedChange] = field(default_factory=list[StagedChange])
     paths: list[PathChange] = field(default_factory=list[PathChange])
     notes: list[str] = field(default_factory=list[str])
-
-    @property
-    def staged(self) -> StagedFiles:
-        return StagedFiles(
-            tuple(change.after for change in self.paths if change.after is not None),
-            tuple(change.path for change in self.paths if change.after is None),
-        )
 
     def add(self, act: Act, files: Mapping[str, PackedFile]) -> None:
         if isinstance(act, Put):

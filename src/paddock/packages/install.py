@@ -75,7 +75,7 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import Failure, GateRefusedError, PackageRow, State
 from paddock.plane.layout import PlaneLayout
-from paddock.text.show import quote, show_name
+from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import Entry, digest_of
 from paddock.workspace import Workspace
@@ -248,9 +248,10 @@ class _Installing(Struct, frozen=True):
     def _test(self, swap: Swap) -> tuple[AcceptanceResult, ...]:
         results: list[AcceptanceResult] = []
         for acceptance in self.manifest.acceptance:
-            result = self.depot.acceptance.run(acceptance, swap.staged)
+            result = self.depot.acceptance.run(acceptance, swap.paths)
             if not result.passed:
-                raise _not_accepted(result)
+                failure = Failure("", str(result))
+                raise GateRefusedError("G4", [failure], hint="nothing was changed")
             results.append(result)
         return tuple(results)
 
@@ -293,15 +294,6 @@ class _Installing(Struct, frozen=True):
             changes=tuple(judged.swap.paths),
             notes=tuple(judged.swap.notes),
         )
-
-
-def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
-    said = f": {show_name(result.output)}" if result.output else ""
-    return GateRefusedError(
-        "G4",
-        [Failure("", f"{quote(result.command)} ended with {result.exit_code}{said}")],
-        hint="nothing was changed",
-    )
 
 
 def draft_receipt(

@@ -474,7 +474,9 @@ def test_acceptance_commands_run_before_anything_changes():
     seen = []
 
     def look(staged):
-        seen.append({each.path: each.content for each in staged.put}.get("HOT/kernel/a.txt"))
+        seen.append(
+            {each.path: each.after.content for each in staged if each.after}.get("HOT/kernel/a.txt")
+        )
         seen.append((bench.tree() == before, bench.events()))
 
     with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
@@ -490,10 +492,11 @@ def test_acceptance_commands_run_before_anything_changes():
 
 def test_what_an_upgrade_takes_away_is_taken_away_for_its_tests():
     seen = []
-    with (
-        memory_directory() as base,
-        open_bench(base / "plane", Runner(lambda staged: seen.append(staged.removed))) as bench,
-    ):
+
+    def look(staged):
+        seen.append(tuple(each.path for each in staged if each.after is None))
+
+    with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
         bench.install(FILES)
         bench.install(NEW, version="1.1.0", acceptance=TESTED)
     assert seen == [("HOT/scripts/sub/run.sh",)]
