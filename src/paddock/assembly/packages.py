@@ -141,7 +141,7 @@ def open_depot(project: Project) -> Generator[Depot]:
             ledger=replace(package_ledger(project), verify=_Opening(project).verify),
             clock=time.time,
             acceptance=runner,
-            loading=_Loading(project),
+            load=partial(_load, project),
         )
 
 
@@ -200,16 +200,12 @@ class _Opening(Struct, frozen=True):
         return verify_alone(path)
 
 
-class _Loading(Struct, frozen=True):
-    project: Project
-
-    def load_admin(self, content: bytes) -> None:
-        require_registered(parse_admin_config(content, self.project.layout.admin_config))
-
-    def load_policy(self, name: str, content: bytes) -> None:
-        project = self.project
-        own = PolicyFile(project.layout.config / name, content, trusted=True)
-        policy_of(replace(project.files, project=own))
+def _load(project: Project, path: str, content: bytes) -> None:
+    file = project.layout.root / path
+    if file == project.layout.admin_config:
+        require_registered(parse_admin_config(content, file))
+        return
+    policy_of(replace(project.files, project=PolicyFile(file, content, trusted=True)))
 
 
 def require_bare(project: Project, what: str = "packages", command: str = "package") -> None:

@@ -29,7 +29,7 @@ from paddock.errors import ConfigError
 from paddock.gates.ground import NOTHING_INSTALLED, GatesGround
 from paddock.gates.results import G0B, GateResult, Tally
 from paddock.ledger.checkpoint import Detail, find_detail
-from paddock.packages.installed import InstalledPackage, LoadsAlone, file_problem, load_governed
+from paddock.packages.installed import InstalledPackage, file_problem, load_alone, load_governed
 from paddock.packages.manifest import (
     APPROVALS,
     approval_file,
@@ -50,7 +50,7 @@ def config_problem(path: str, ground: GatesGround) -> str:
     if content is None:
         return "it is missing"
     try:
-        load_governed(path, content, LoadsAlone())
+        load_governed(path, content, load_alone)
         if path.endswith(".json"):
             _load_json(path, content)
         elif path.endswith(".toml"):

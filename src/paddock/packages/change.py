@@ -41,9 +41,9 @@ from paddock.packages.installed import (
     Act,
     InstalledSet,
     InstallReceipt,
-    Loading,
-    LoadsAlone,
+    Load,
     Put,
+    load_alone,
     read_installed,
 )
 from paddock.packages.ledger import PackageLedger, PackageLog, Record, find_deviations, replay
@@ -240,7 +240,7 @@ class Depot(Struct, frozen=True):
     ledger: PackageLedger
     clock: Callable[[], float]
     acceptance: AcceptanceRunner = field(default_factory=NoAcceptance)
-    loading: Loading = field(default_factory=LoadsAlone)
+    load: Load = load_alone
 
     @property
     def pending(self) -> PendingChange:

@@ -234,7 +234,7 @@ class _Installing(Struct, frozen=True):
             for path in POLICIES
             if (after[path] is not None if path in after else resolve(path).exists)
         )
-        problems = tuple(find_loading_problems(put, policies, self.depot.loading))
+        problems = tuple(find_loading_problems(put, policies, self.depot.load))
         if problems:
             raise GateRefusedError(
                 "G0B", problems, hint="nothing was changed: no command would work on the plane"

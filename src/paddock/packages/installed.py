@@ -4,10 +4,10 @@ A package is installed when its manifest and its receipt stand there and agree. 
 else in that directory is a problem that is named, never passed over.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -341,40 +341,37 @@ POLICIES: Final = ("HOT/config/policy.toml", "HOT/config/policy.json")
 _CONTRACTS: Final = "HO1/contracts/"
 
 
-class Loading(Protocol):
-    def load_admin(self, content: bytes) -> None: ...
-
-    def load_policy(self, name: str, content: bytes) -> None: ...
+Load = Callable[[str, bytes], None]
+"""Loads what is to stand at `PLANE_MARKER` or at one of `POLICIES`. Raises: ConfigError."""
 
 
-class LoadsAlone:
-    def load_admin(self, content: bytes) -> None:
-        parse_admin_config(content, Path(PLANE_MARKER))
-
-    def load_policy(self, name: str, content: bytes) -> None:
-        load_policy(PolicySource(name, content, True), None, PlaneKind.BARE)
+def load_alone(path: str, content: bytes) -> None:
+    if path == PLANE_MARKER:
+        parse_admin_config(content, Path(path))
+    else:
+        load_policy(PolicySource(Path(path).name, content, True), None, PlaneKind.BARE)
 
 
 def find_loading_problems(
-    put: Mapping[str, bytes], standing: frozenset[str], loading: Loading
+    put: Mapping[str, bytes], standing: frozenset[str], load: Load
 ) -> Iterator[Failure]:
     """`put` is what a change writes; `standing` are the policies that are there afterwards."""
     for path, content in put.items():
         try:
-            load_governed(path, content, loading)
+            load_governed(path, content, load)
         except ConfigError as error:
             yield Failure(path, f"it does not load: {error.message}")
     if len(standing) > 1 and not standing.isdisjoint(put):
         yield Failure(POLICIES[1], "the plane would have two policies")
 
 
-def load_governed(path: str, content: bytes, loading: Loading) -> None:
+def load_governed(path: str, content: bytes, load: Load) -> None:
     if path == PLANE_MARKER:
         _require_size(content, limits.admin_config_bytes_max)
-        loading.load_admin(content)
+        load(path, content)
     elif path in POLICIES:
         _require_size(content, limits.policy_bytes_max)
-        loading.load_policy(path.rpartition("/")[2], content)
+        load(path, content)
     elif path.startswith(_CONTRACTS):
         name, below, _ = path.removeprefix(_CONTRACTS).partition("/")
         if not is_contract(name):
