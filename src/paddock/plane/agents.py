@@ -157,12 +157,10 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
     protect them, and in `~/.claude` hooks and settings are files like any other. A
     plane further down is closed by policy: see `planes_below`.
     """
-    workspace = record.workspace
-    real = real_path(workspace)
+    real = real_path(record.workspace)
     if ".git" in (part.lower() for part in real.parts):
-        said = f"the workspace {quote(str(workspace))} lies inside a .git directory"
         hint = "give the agent the work tree, or a directory of its own"
-        raise _refused(record, "workspace", said, hint)
+        raise _no_workspace(record, "lies inside a .git directory", hint)
     if not (_is_own_workspace(real, layout) or _is_bare_root(real, layout)):
         _require_apart(record, real, layout, environment)
     require_as_declared(record, real)
@@ -170,6 +168,11 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
 
 def _refused(record: AgentRecord, name: str, message: str, hint: str) -> ConfigError:
     return ConfigError(message, where=f"{record.file}, field {name!r}", hint=hint)
+
+
+def _no_workspace(record: AgentRecord, why: str, hint: str) -> ConfigError:
+    said = f"the workspace {quote(str(record.workspace))} {why}"
+    return _refused(record, "workspace", said, hint)
 
 
 def require_as_declared(record: AgentRecord, real: Path) -> None:
@@ -180,11 +183,9 @@ def require_as_declared(record: AgentRecord, real: Path) -> None:
     """
     if record.workspace == real:
         return
-    raise _refused(
+    raise _no_workspace(
         record,
-        "workspace",
-        f"the workspace {quote(str(record.workspace))} is reached through a link, and is"
-        f" {quote(str(real))}",
+        f"is reached through a link, and is {quote(str(real))}",
         "put a directory in the link's place; if the link is yours, declare the agent anew:"
         " paddock agent remove, then create",
     )
@@ -194,11 +195,9 @@ def _require_apart(
     record: AgentRecord, real: Path, layout: PlaneLayout, environment: Environment
 ) -> None:
     if discover.contains(layout.root, real) or discover.contains(real, layout.root):
-        raise _refused(
+        raise _no_workspace(
             record,
-            "workspace",
-            f"the workspace {quote(str(record.workspace))} and the plane"
-            f" {quote(str(layout.root))} overlap",
+            f"and the plane {quote(str(layout.root))} overlap",
             "give the agent a directory outside the plane, or leave --workspace out",
         )
     discover.require_outside(real, environment)
@@ -214,13 +213,9 @@ def _require_no_client_folder(record: AgentRecord, real: Path, environment: Envi
             continue
         below = real.relative_to(directory).parts
         if len(below) < 2 or below[0] != _WORKTREES:
-            raise _refused(
-                record,
-                "workspace",
-                f"the workspace {quote(str(record.workspace))} lies in {quote(str(directory))},"
-                " where a coding agent's client keeps its settings",
-                "give the agent a directory outside of it",
-            )
+            why = "where a coding agent's client keeps its settings"
+            hint = "give the agent a directory outside of it"
+            raise _no_workspace(record, f"lies in {quote(str(directory))}, {why}", hint)
 
 
 def _is_client_folder(directory: Path, environment: Environment) -> bool:
@@ -245,13 +240,9 @@ def require_new_workspace(record: AgentRecord, environment: Environment) -> None
             raise _lies_in_plane(record, directory)
     below = discover.bare_planes_below(real, environment)
     if below:
-        raise _refused(
-            record,
-            "workspace",
-            f"the bare plane {quote(str(real / below[0]))} lies in the workspace"
-            f" {quote(str(record.workspace))}",
-            "give the agent a directory in which no plane stands, or leave --workspace out",
-        )
+        why = f"holds the bare plane {quote(str(real / below[0]))}"
+        hint = "give the agent a directory in which no plane stands, or leave --workspace out"
+        raise _no_workspace(record, why, hint)
 
 
 def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
@@ -264,11 +255,10 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
     works in `docs/` the file `docs/keep.md`, which its parent may not write, is `keep.md`.
     """
     if not child.owns_workspace and real_path(child.workspace) != real_path(parent.workspace):
-        raise _refused(
+        raise _no_workspace(
             child,
-            "workspace",
-            f"the workspace {quote(str(child.workspace))} of agent {quote(child.agent.name)} is"
-            f" not that of its parent {quote(parent.agent.name)}: {quote(str(parent.workspace))}",
+            f"of agent {quote(child.agent.name)} is not that of its parent"
+            f" {quote(parent.agent.name)}: {quote(str(parent.workspace))}",
             "give it the parent's workspace, or none: then it has a directory of its own",
         )
     more = [name for name in child.agent.toolsets if name not in parent.agent.toolsets]
@@ -283,12 +273,8 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
 
 
 def _lies_in_plane(record: AgentRecord, plane: Path) -> ConfigError:
-    return _refused(
-        record,
-        "workspace",
-        f"the workspace {quote(str(record.workspace))} lies in the bare plane {quote(str(plane))}",
-        "give the agent a directory outside of that plane, or leave --workspace out",
-    )
+    hint = "give the agent a directory outside of that plane, or leave --workspace out"
+    return _no_workspace(record, f"lies in the bare plane {quote(str(plane))}", hint)
 
 
 def _is_own_workspace(real: Path, layout: PlaneLayout) -> bool:
