@@ -409,8 +409,7 @@ def _install(
         manifest = archive.manifest
         approval = approvals.get(manifest.package_id)
         signature = None if key is None else signing.sign_digest(key, manifest.digest)
-        now = signing.timestamp_of(depot.clock())
-        receipt = draft_receipt(archive, now, approval, signature, dev=key is None)
+        receipt = draft_receipt(depot, archive, approval, signature, dev=key is None)
         entry = installed_entry(
             manifest,
             receipt,

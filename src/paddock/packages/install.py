@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from paddock.errors import UsageError
 from paddock.packages import signing, vouching
@@ -96,17 +96,11 @@ class InstallReport(Struct, frozen=True):
 
     def as_json(self) -> dict[str, Json]:
         return {
-            "status": self.status,
-            "package_id": self.package_id,
-            "version": self.version,
-            "digest": self.digest,
-            "previous": self.previous,
-            "wo_id": self.wo_id,
+            **asdict(self),
             "changes": [{"path": change.path, "change": change.word} for change in self.changes],
             "handed_over": [],
             "notes": list(self.notes),
             "acceptance": [result.as_json() for result in self.acceptance],
-            "ledger_entry": self.ledger_entry,
         }
 
 
@@ -194,24 +188,15 @@ class _Installing(Struct, frozen=True):
             raise GateRefusedError("G3", problems)
         acts = plan_ownership(manifest, self.old, installed)
         vouching.require_no_rollback(manifest, self.old, self.state.log)
-        approval = None if self.wish.asks_nothing else self._approval(acts)
         is_free = self.wish.asks_nothing
-        receipt = draft_receipt(
-            self.archive,
-            signing.timestamp_of(self.depot.clock()),
-            approval,
-            None if is_free else self.wish.signature,
-            dev=is_free,
-        )
+        approval = None if is_free else self._approval(acts)
+        signature = None if is_free else self.wish.signature
+        receipt = draft_receipt(self.depot, self.archive, approval, signature, dev=is_free)
         swap = self._swap(acts, receipt)
         self._require_loading(swap)
         judged = _Judged(approval, swap, receipt, self._entry(receipt, approval))
-        require_room(
-            judged.told(
-                AcceptanceResult(each.command, True, 0, "", _LONGEST_S)
-                for each in manifest.acceptance
-            )
-        )
+        tests = (each.command for each in manifest.acceptance)
+        require_room(judged.told(AcceptanceResult(test, True, 0, "", _LONGEST_S) for test in tests))
         return judged
 
     def _approval(self, acts: tuple[Act, ...]) -> signing.PackageApproval:
@@ -297,8 +282,8 @@ class _Installing(Struct, frozen=True):
 
 
 def draft_receipt(
+    depot: Depot,
     archive: Archive,
-    installed_at: str,
     approval: signing.PackageApproval | None,
     signature: signing.Signature | None,
     *,
@@ -311,7 +296,7 @@ def draft_receipt(
         digest=manifest.digest,
         archive=archive.sha256,
         transaction=new_transaction_id(),
-        installed_at=installed_at,
+        installed_at=signing.timestamp_of(depot.clock()),
         wo_id=None if approval is None else approval.wo_id,
         dev=dev,
         signature=signature,
