@@ -112,14 +112,13 @@ def check_specs(ground: GatesGround) -> GateResult:
     packages = ground.installed.packages.values()
     for package in packages:
         tally.look(manifest_path(package.package_id), _chain_problem(package.manifest, ground))
-    specs = {package.manifest.spec_id for package in packages}
-    for spec_id in sorted(specs & ground.registries.specs.keys()):
-        path = f"{SPECS}/{spec_id}.json"
-        tally.look(path, row_problem(path, ground))
-    frameworks = {package.manifest.framework_id for package in packages}
-    for framework_id in sorted(frameworks & ground.registries.frameworks.keys()):
-        path = f"{FRAMEWORKS}/{framework_id}.json"
-        tally.look(path, row_problem(path, ground))
+    manifests, registries = [each.manifest for each in packages], ground.registries
+    for place, named, rows in (
+        (SPECS, {each.spec_id for each in manifests}, registries.specs),
+        (FRAMEWORKS, {each.framework_id for each in manifests}, registries.frameworks),
+    ):
+        for path in (f"{place}/{name}.json" for name in sorted(named & rows.keys())):
+            tally.look(path, row_problem(path, ground))
     return tally.result(NOTHING_INSTALLED)
 
 

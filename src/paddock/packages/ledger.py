@@ -165,16 +165,13 @@ def about(row: SetRow) -> dict[str, Json]:
 
 
 def uninstalled_entry(transaction_id: str, manifest: Manifest, set_digest: str) -> Entry:
+    files = len(manifest.assets)
     return Entry(
         event_type=PACKAGE_UNINSTALLED,
         decision="allow",
         reason=f"{manifest.package_id} was uninstalled",
         call_id=transaction_id,
-        metadata={
-            **about(row_of(manifest)),
-            "files": len(manifest.assets),
-            "set_digest": set_digest,
-        },
+        metadata={**about(row_of(manifest)), "files": files, "set_digest": set_digest},
     )
 
 
@@ -185,9 +182,7 @@ def approved_entry(package_id: str, version: str, approval: PackageApproval) -> 
         decision="allow",
         reason=f"{package_id} was approved after it was installed",
         metadata={
-            "package_id": package_id,
-            "version": version,
-            "digest": approval.digest,
+            **about((package_id, version, approval.digest)),
             "wo_id": approval.wo_id,
             "key_id": approval.key_id,
         },
