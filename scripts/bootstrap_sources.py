@@ -18,7 +18,7 @@ from paddock.assembly.bootstrap_sources import admin_config_bytes
 from paddock.packages.archive import write_hashes
 from paddock.packages.bootstrap import SOURCES
 from paddock.plane.admin import admin_config_schema_bytes
-from paddock.plane.create import BARE_POLICY_TEMPLATE
+from paddock.plane.create import POLICY_TEMPLATE
 from paddock.plane.json_files import write_object
 from paddock.storage.atomic import make_directories, replace_file
 
@@ -30,6 +30,23 @@ _DESCRIPTIONS: Final = {
 }
 
 
+_POLICY_HEAD: Final = b"""\
+# What agents may do on this plane. Operators change it, agents never: everything
+# in HOT/config, the ledgers and agents/*/agent.json are Paddock's own files.
+#
+# Everything below says what holds anyway, as comments. To change something, take
+# away the "# " before its lines and its [table].
+# It holds for the admin agent, whose workspace is the plane itself, and for every
+# agent under agents/, relative to that agent's own workspace.
+# Ask about one action:  paddock policy explain "tool:file:create HOT/config/x"
+"""
+
+
+def _bare_policy() -> bytes:
+    _, _, body = POLICY_TEMPLATE.partition(b"\n\n")
+    return _POLICY_HEAD + b"\n" + body.replace(b"the project's root", b"the root")
+
+
 def generated_files() -> Mapping[str, bytes]:
     """Every such file, by its path below the directory of sources."""
     contracts = {
@@ -39,7 +56,7 @@ def generated_files() -> Mapping[str, bytes]:
     return {
         "PKG-ADMIN-001/HOT/config/admin_config.json": admin_config_bytes("production"),
         "PKG-ADMIN-001/HOT/schemas/admin_config.schema.json": admin_config_schema_bytes(),
-        "PKG-POLICY-001/HOT/config/policy.toml": BARE_POLICY_TEMPLATE,
+        "PKG-POLICY-001/HOT/config/policy.toml": _bare_policy(),
         **contracts,
     }
 

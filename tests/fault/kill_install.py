@@ -123,7 +123,7 @@ def recover(root: Path, told: int) -> None:
         os.write(told, b"?")
         with changing(bench.depot) as recovered:
             if recovered is not None:
-                os.write(told, f"{recovered.outcome.value}\n".encode())
+                os.write(told, f"{recovered}\n".encode())
 
 
 def run_round(root: Path, states: list[int], chance: random.Random, totals: Totals) -> list[int]:

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from paddock.errors import ConfigError
 from paddock.plane.agents import AgentRecord, is_agent_name, parse_agent, write_agent
 from paddock.plane.discover import PlaneIdentity, identity_of, parse_identity
+from paddock.plane.environment import read_environment
 from paddock.plane.layout import PlaneLayout, plane_name
-from paddock.plane.trust import TrustRecord, parse_trust
+from paddock.plane.trust import find_trust, trust_record_path
 from paddock.values.decisions import Agent, Permissions, PlaneKind
+from tests.support.changes import memory_directory
 
 LAYOUT = PlaneLayout(Path("/plane"), PlaneKind.PROJECT)
 FILE = LAYOUT.agent_file("x")
@@ -70,7 +72,13 @@ def attempt(parse, *arguments):
 def test_arbitrary_bytes_are_read_or_refused_as_configuration(content):
     assert isinstance(attempt(parse_agent, content, FILE, LAYOUT), AgentRecord | None)
     assert isinstance(attempt(parse_identity, content, "plane.json"), PlaneIdentity | None)
-    assert isinstance(attempt(parse_trust, content, "trust.json"), TrustRecord | None)
+    with memory_directory() as base:
+        environment = read_environment({"HOME": str(base)})
+        policy = base / "paddock.toml"
+        record = trust_record_path(policy, environment)
+        record.parent.mkdir(mode=0o700, parents=True)
+        record.write_bytes(content)
+        assert not find_trust(policy, b"", environment).trusted
 
 
 @given(

@@ -17,13 +17,12 @@ from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.signing import make_key
 from paddock.packages.archive import Archive, PackedFile, read_archive, write_archive
+from paddock.packages.change import AcceptanceResult, Depot, NoAcceptance
 from paddock.packages.install import InstallWish, install, uninstall
 from paddock.packages.installed import check_package, read_installed
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import Manifest, parse_manifest
-from paddock.packages.transaction import AcceptanceResult, Depot, NoAcceptance
-from paddock.plane.create import BARE_DIRECTORIES
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.storage.objects import ObjectStore
@@ -288,7 +287,7 @@ def require_whole(bench: Bench) -> None:
     assert not bench.depot.pending.exists()
     assert os.listdir(layout.objects / "journal") == []
     left = sorted(os.listdir(layout.objects / "packages"))
-    assert left == [], left
+    assert left == ["lock"], left
 
 
 def _files(root: Path) -> list[str]:

@@ -16,11 +16,11 @@ from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import stands
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import NAME, Unpacked, load_packages
+from paddock.packages.change import Depot
 from paddock.packages.install import InstallReport, InstallWish, install
 from paddock.packages.installed import read_installed, row_of
 from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.signing import make_operator_key
-from paddock.packages.transaction import Depot
 from paddock.packages.vouching import approve, read_vouched, sign_installed_set
 from paddock.plane.create import Blueprint, MadePlane, make_bare_plane
 from paddock.plane.discover import is_bare_plane

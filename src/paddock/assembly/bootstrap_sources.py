@@ -15,9 +15,9 @@ from paddock.errors import ConfigError
 from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import Founding, found, load_packages
+from paddock.packages.change import Depot
 from paddock.packages.ledger import LEDGER, PackageLedger
 from paddock.packages.manifest import INSTALLED, PLANE_MARKER, manifest_path
-from paddock.packages.transaction import Depot
 from paddock.plane.admin import AdminConfig, AdminTable, read_admin_config
 from paddock.plane.create import Blueprint
 from paddock.plane.discover import ProjectRoot

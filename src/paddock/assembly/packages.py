@@ -38,19 +38,19 @@ from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import gone_error
 from paddock.ledger.verify import Verification
 from paddock.packages.archive import Archive
-from paddock.packages.change import RecoveredChange, recover_packages
-from paddock.packages.installed import FRAMEWORKS, SPECS, read_installed, read_registries
-from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
-from paddock.packages.listing import PlanePackages
-from paddock.packages.manifest import Acceptance
-from paddock.packages.transaction import (
+from paddock.packages.change import (
     AcceptanceResult,
     AcceptanceRunner,
     Depot,
     NoAcceptance,
+    PathChange,
     PendingChange,
-    StagedFiles,
+    recover_packages,
 )
+from paddock.packages.install import PlanePackages
+from paddock.packages.installed import FRAMEWORKS, SPECS, read_installed, read_registries
+from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
+from paddock.packages.manifest import Acceptance
 from paddock.plane import records
 from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.layout import LedgerName
@@ -77,14 +77,15 @@ class ShellAcceptance:
             ShellGround(project, ADMIN_AGENT, chain, project.policy, workspace, history)
         )
 
-    def run(self, acceptance: Acceptance, staged: StagedFiles) -> AcceptanceResult:
-        laid = {each.path: LaidFile(each.content, each.mode) for each in staged.put}
+    def run(self, acceptance: Acceptance, changes: Sequence[PathChange]) -> AcceptanceResult:
+        put = ((each.path, each.after) for each in changes)
+        laid = {path: after and LaidFile(after.content, after.mode) for path, after in put}
         line = ShellLine(
             acceptance.command,
             ".",
             acceptance.timeout_s,
             is_dry_run=True,
-            laid=dict.fromkeys(staged.removed) | laid,
+            laid=laid,
         )
         shell = self._shell.open()
         outcome = shell.run(shell.prepare(line), UNWATCHED)
@@ -140,13 +141,11 @@ def open_depot(project: Project) -> Generator[Depot]:
             ledger=replace(package_ledger(project), verify=_Opening(project).verify),
             clock=time.time,
             acceptance=runner,
-            loading=_Loading(project),
+            load=partial(_load, project),
         )
 
 
-def settle_packages(project: Project) -> RecoveredChange | None:
-    if project.layout.kind is not PlaneKind.BARE or not PendingChange(project.layout).exists():
-        return None
+def settle_packages(project: Project) -> str | None:
     if not project.root.accepted:
         return None  # nobody has said that this plane's records are to be acted on
     with open_depot(project) as depot:
@@ -201,16 +200,12 @@ class _Opening(Struct, frozen=True):
         return verify_alone(path)
 
 
-class _Loading(Struct, frozen=True):
-    project: Project
-
-    def load_admin(self, content: bytes) -> None:
-        require_registered(parse_admin_config(content, self.project.layout.admin_config))
-
-    def load_policy(self, name: str, content: bytes) -> None:
-        project = self.project
-        own = PolicyFile(project.layout.config / name, content, trusted=True)
-        policy_of(replace(project.files, project=own))
+def _load(project: Project, path: str, content: bytes) -> None:
+    file = project.layout.root / path
+    if file == project.layout.admin_config:
+        require_registered(parse_admin_config(content, file))
+        return
+    policy_of(replace(project.files, project=PolicyFile(file, content, trusted=True)))
 
 
 def require_bare(project: Project, what: str = "packages", command: str = "package") -> None:

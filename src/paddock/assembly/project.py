@@ -30,7 +30,6 @@ from paddock.text.show import quote
 from paddock.values.decisions import Agent, AgentChain, PlaneKind, client_kind
 
 if TYPE_CHECKING:
-    from paddock.packages.change import RecoveredChange
     from paddock.plane.admin import AdminConfig
     from paddock.plane.records import WhereReport
 
@@ -232,8 +231,10 @@ def find_site(start: Path, environment: Environment, override: Path | None) -> P
     return PlaneSite(root, plane_for(root, environment), environment)
 
 
-def settle_left_packages(project: Project) -> "RecoveredChange | None":
-    if not os.path.lexists(project.layout.package_transaction):
+def settle_left_packages(project: Project) -> str | None:
+    layout, journal = project.layout, project.layout.objects / "journal"
+    is_left = layout.package_transaction.exists() or (journal.is_dir() and any(journal.iterdir()))
+    if layout.kind is PlaneKind.PROJECT or not is_left:
         return None
     from paddock.assembly.packages import settle_packages  # noqa: PLC0415 - after a crash only
 

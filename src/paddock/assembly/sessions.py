@@ -46,7 +46,7 @@ from paddock.pattern import lazy_pattern
 from paddock.plane.admin import BudgetTable, ModelChoice
 from paddock.plane.environment import process_environment, process_variables
 from paddock.plane.layout import LedgerName
-from paddock.plane.session_lock import session_lock
+from paddock.plane.tokens import session_lock
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.budgets import Budget, session_budget
 from paddock.providers.choice import choose_settings, open_provider

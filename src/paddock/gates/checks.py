@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, cast
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -47,7 +47,7 @@ from paddock.gates.results import (
     Tally,
     judged,
     not_applicable,
-    read_failures,
+    read_result,
 )
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, find_decided
@@ -66,12 +66,10 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure
 from paddock.packages.signing import Keys, signature_problem, verify_signature
-from paddock.packages.transaction import AcceptanceResult, StagedFiles
 from paddock.packages.vouching import find_key_problems
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
-from paddock.text.show import quote, show_name
-from paddock.values.calls import Json
+from paddock.text.show import quote
 from paddock.values.entries import GATE_RESULT
 
 NO_ARCHIVE = "it looks at an archive, when that is installed: paddock package verify ARCHIVE"
@@ -114,14 +112,13 @@ def check_specs(ground: GatesGround) -> GateResult:
     packages = ground.installed.packages.values()
     for package in packages:
         tally.look(manifest_path(package.package_id), _chain_problem(package.manifest, ground))
-    specs = {package.manifest.spec_id for package in packages}
-    for spec_id in sorted(specs & ground.registries.specs.keys()):
-        path = f"{SPECS}/{spec_id}.json"
-        tally.look(path, row_problem(path, ground))
-    frameworks = {package.manifest.framework_id for package in packages}
-    for framework_id in sorted(frameworks & ground.registries.frameworks.keys()):
-        path = f"{FRAMEWORKS}/{framework_id}.json"
-        tally.look(path, row_problem(path, ground))
+    manifests, registries = [each.manifest for each in packages], ground.registries
+    for place, named, rows in (
+        (SPECS, {each.spec_id for each in manifests}, registries.specs),
+        (FRAMEWORKS, {each.framework_id for each in manifests}, registries.frameworks),
+    ):
+        for path in (f"{place}/{name}.json" for name in sorted(named & rows.keys())):
+            tally.look(path, row_problem(path, ground))
     return tally.result(NOTHING_INSTALLED)
 
 
@@ -312,15 +309,10 @@ def _changed_tests(
 def _run(acceptance: Acceptance, ground: GatesGround) -> str:
     ground.watcher.begins(G4, acceptance.command)
     try:
-        result = ground.acceptance.run(acceptance, StagedFiles())
+        result = ground.acceptance.run(acceptance, ())
     except SandboxUnavailableError as error:
         return f"{quote(acceptance.command)} did not run: {error.message}"
-    return "" if result.passed else ground.without_root(_failed(result))
-
-
-def _failed(result: AcceptanceResult) -> str:
-    said = f": {show_name(result.output)}" if result.output else ""
-    return f"{quote(result.command)} ended with {result.exit_code}{said}"
+    return "" if result.passed else ground.without_root(str(result))
 
 
 # G4 as a model gets it: no command runs; the last recorded run is told, with its age.
@@ -336,15 +328,11 @@ def report_acceptance(ground: GatesGround) -> GateResult:
     stored = _last_run(ground)
     if stored is None:
         return not_applicable(G4, NOT_RUN)
-    metadata = stored.entry.metadata
     said = f"run {_age(stored.timestamp, ground.now)} ago"
-    if metadata.get("set_digest") != ground.installed.digest:
+    if stored.entry.metadata.get("set_digest") != ground.installed.digest:
         return not_applicable(G4, f"{NOT_RUN} on what is installed now; the last was {said}")
-    status, checks = _status(metadata.get("status")), metadata.get("checks")
-    if status is None or not isinstance(checks, int):
-        return not_applicable(G4, NOT_RUN)
-    failures: tuple[Failure, ...] = read_failures(cast("Json", metadata.get("failures")))
-    return GateResult(G4, status, checks, failures, said)
+    found = read_result(stored.entry)
+    return not_applicable(G4, NOT_RUN) if found is None else replace(found, note=said)
 
 
 def _last_run(ground: GatesGround) -> StoredEntry | None:
@@ -362,10 +350,6 @@ def _last_run(ground: GatesGround) -> StoredEntry | None:
         if metadata.get(GATE_KEY) == G4 and is_run:
             return row
     return None
-
-
-def _status(value: Json) -> Status | None:
-    return next((each for each in Status if each.value == value), None)
 
 
 def _age(timestamp: str, now: float) -> str:

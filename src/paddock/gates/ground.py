@@ -13,6 +13,7 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.verify import Verification
 from paddock.packages import signing
+from paddock.packages.change import TRANSACTION, AcceptanceRunner, PendingChange
 from paddock.packages.installed import (
     InstalledSet,
     Registries,
@@ -28,7 +29,6 @@ from paddock.packages.ledger import (
     replay,
 )
 from paddock.packages.rows import Failure
-from paddock.packages.transaction import AcceptanceRunner, PendingChange
 from paddock.packages.vouching import Vouched, read_vouched
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.values.calls import Json
@@ -107,7 +107,7 @@ class GatesGround(Struct, frozen=True, dict=True, kw_only=True):
         found = find_deviations(self.record, self.installed)
         if PendingChange(self.layout).exists():
             why = "a change of packages is on its way, or was cut short"
-            return (*found, Failure("objects/packages/transaction.json", why))
+            return (*found, Failure(TRANSACTION, why))
         return found
 
     @property

@@ -29,25 +29,20 @@ from paddock.errors import ConfigError
 from paddock.gates.ground import NOTHING_INSTALLED, GatesGround
 from paddock.gates.results import G0B, GateResult, Tally
 from paddock.ledger.checkpoint import Detail, find_detail
-from paddock.packages.installed import InstalledPackage, file_problem
+from paddock.packages.installed import InstalledPackage, file_problem, load_alone, load_governed
 from paddock.packages.manifest import (
     APPROVALS,
-    PLANE_MARKER,
     approval_file,
     key_file,
     manifest_path,
     receipt_path,
 )
-from paddock.packages.transaction import POLICIES, LoadsAlone
 from paddock.pattern import lazy_pattern
-from paddock.plane.create import BARE_DIRECTORIES
 from paddock.plane.json_files import parse_file
-from paddock.plane.layout import TIERS, LedgerName
+from paddock.plane.layout import BARE_DIRECTORIES, TIERS, LedgerName
 from paddock.storage.atomic import WRITABLE_BY_OTHERS, host_errors, read_file, trusted_owners
 from paddock.text.show import quote
 from paddock.values.entries import digest_of
-
-_ALONE: Final = LoadsAlone()
 
 
 def config_problem(path: str, ground: GatesGround) -> str:
@@ -55,7 +50,11 @@ def config_problem(path: str, ground: GatesGround) -> str:
     if content is None:
         return "it is missing"
     try:
-        _load(path, content)
+        load_governed(path, content, load_alone)
+        if path.endswith(".json"):
+            _load_json(path, content)
+        elif path.endswith(".toml"):
+            tomllib.loads(content.decode())
     except ConfigError as error:
         return f"it does not load: {error.message}"
     except (ValueError, RecursionError) as error:
@@ -66,18 +65,11 @@ def config_problem(path: str, ground: GatesGround) -> str:
     return ""
 
 
-def _load(path: str, content: bytes) -> None:
-    if path == PLANE_MARKER:
-        _ALONE.load_admin(content)
-    elif path in POLICIES:
-        _ALONE.load_policy(path, content)
-    elif path.endswith(".json"):
-        if content.lstrip().startswith(b"{"):
-            parse_file(content, path)  # refuses a key that stands there twice
-        else:
-            json.loads(content)
-    elif path.endswith(".toml"):
-        tomllib.loads(content.decode())
+def _load_json(path: str, content: bytes) -> None:
+    if content.lstrip().startswith(b"{"):
+        parse_file(content, path)  # refuses a key that stands there twice
+    else:
+        json.loads(content)
 
 
 # A directory that became a link since it was listed is not entered (open(2), O_NOFOLLOW).

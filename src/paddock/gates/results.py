@@ -137,8 +137,8 @@ def gate_entry(result: GateResult, set_digest: str | None, by: str) -> Entry:
     )
 
 
-def read_failures(value: Json) -> tuple[Failure, ...]:
+def read_result(entry: Entry) -> GateResult | None:
     try:
-        return convert(value, tuple[Failure, ...])
+        return convert(entry.metadata, GateResult)
     except ValidationError:
-        return ()
+        return None

@@ -1,15 +1,14 @@
 """Governed packages: bundles of files that a plane takes only as they were declared.
 
-    rows, listing   what people and models see of packages, and why one is refused
+    rows            what people and models see of packages, and why one is refused
     manifest        names, versions, what a package declares, what stands on what
     archive         the one form of an archive: reading it whole, making it, hashing a source
     signing         operators' keys, signatures, approvals
-    installed       receipts, what is installed, registries, whose a file becomes
+    installed       receipts, what is installed, registries, whose a file becomes; what loads
     ledger          what the packages ledger says, and where the plane says something else
-    transaction     a change on its way, on disk; what an act on packages works with
-    change          from acts to one set of changes; making it, completing it, undoing it
+    change          what an act works with; from acts to one set of changes, made or completed
     vouching        approving a package, signing the set; G5 and G2 before an install
-    install         install, upgrade, uninstall
+    install         install, upgrade, uninstall, list
     bootstrap       the packages that a plane is made from; founding one, of all at once
 
 An archive is read into a value before anything is asked, every question is answered before

@@ -14,7 +14,6 @@ member a second name or size, base-256 numbers a second length, bytes behind a n
 second name. So headers are read one by one, and nothing follows what an extended one says.
 """
 
-import hashlib
 import os
 import re
 import stat
@@ -44,14 +43,13 @@ from paddock.plane.json_files import parse_file, write_object
 from paddock.storage.atomic import host_errors, read_file, read_file_through_links, replace_file
 from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.entries import DIGEST_PREFIX, digest_of
+from paddock.values.entries import digest_of
 
 # Magic, deflate, no flags, time 0, no extra flags, unknown system: the same everywhere.
 _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _STORED_BYTES_MAX: Final = 65_535
 _GZIP_WINDOW: Final = 31
 """zlib.h, inflateInit2: 15 bits of window, and 16 for a gzip header and nothing else."""
-_PIECE_BYTES: Final = 1 << 20
 _BLOCK_BYTES: Final = 512
 _KINDS: Final = {
     b"\0": "a member of the oldest tar format",
@@ -241,33 +239,24 @@ def wrap(content: bytes) -> bytes:
 def unwrap(archive: bytes) -> bytes:
     """What one gzip member holds. Raises: ArchiveRefusedError.
 
-    Threat: a bomb. What comes out is counted while it comes, and never more is made than
-    the limit and one piece.
+    Threat: a bomb. Never more is made of it than the limit and one byte.
     """
     ceiling = min(
         limits.package_bytes_max,
         limits.package_ratio_allowance_bytes + limits.package_ratio_max * len(archive),
     )
     inflating = zlib.decompressobj(_GZIP_WINDOW)
-    found: list[bytes] = []
-    total, rest = 0, archive
     try:
-        while not inflating.eof:
-            piece = inflating.decompress(rest, _PIECE_BYTES)
-            rest = inflating.unconsumed_tail
-            total += len(piece)
-            found.append(piece)
-            if total > ceiling:
-                raise ArchiveRefusedError(
-                    f"{len(archive)} bytes unpack to more than {ceiling}: a bomb"
-                )
-            if not piece and not rest and not inflating.eof:
-                raise ArchiveRefusedError("the archive is cut off")
+        found = inflating.decompress(archive, ceiling + 1)
     except zlib.error as fault:
         raise ArchiveRefusedError(f"it is no gzip archive, or a damaged one: {fault}") from fault
+    if len(found) > ceiling:
+        raise ArchiveRefusedError(f"{len(archive)} bytes unpack to more than {ceiling}: a bomb")
+    if not inflating.eof:
+        raise ArchiveRefusedError("the archive is cut off")
     if inflating.unused_data:
         raise ArchiveRefusedError(f"{len(inflating.unused_data)} bytes follow the archive's end")
-    return b"".join(found)
+    return found
 
 
 def _manifest(members: dict[str, PackedFile]) -> Manifest:
@@ -284,23 +273,11 @@ def _manifest(members: dict[str, PackedFile]) -> Manifest:
         ) from error
 
 
-_CHUNK_BYTES: Final = 1 << 20
-# Never waits for a FIFO's writer, and never passes a link in the last place.
-_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-
 def compute_sha256(path: Path) -> str:
-    with host_errors("reading", path):
-        descriptor = os.open(path, _FLAGS)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ConfigError(f"{quote(str(path))} is not a regular file", where=str(path))
-            found = hashlib.sha256()
-            while piece := os.read(descriptor, _CHUNK_BYTES):
-                found.update(piece)
-        finally:
-            os.close(descriptor)
-    return DIGEST_PREFIX + found.hexdigest()
+    content = read_file(path, limits.package_bytes_max)
+    if content is None:
+        raise ConfigError(f"{quote(str(path))} is not there", where=str(path))
+    return digest_of(content)
 
 
 # A source is a directory with `manifest.json` and the declared files at their paths. What
@@ -367,7 +344,7 @@ def pack(source: Path, destination: Path) -> PackReport:
 
 def read_source(source: Path) -> PackedSource:
     manifest = read_source_manifest(source)
-    found = _survey(source)
+    found = survey_source(source)
     undeclared = sorted(found.files.keys() - manifest.by_path.keys() - {MANIFEST})
     why = "it is not declared in the manifest"
     failures = [*found.refused, *(Failure(path, why) for path in undeclared)]
@@ -392,7 +369,7 @@ def write_hashes(source: Path, *, check: bool) -> HashReport:
         if problem or not isinstance(name, str):  # before it is opened
             way = ("assets", position, "path")
             raise given.error(way, f"{quote(name)}: {problem}", "name it relative to the plane")
-        digest = _digest_at(source, name)
+        digest = compute_sha256(source / name)
         assets.append({**row, "sha256": digest})
         if before != digest:
             stale.append(Failure(name, f"the manifest says {_said(before)}, and it is {digest}"))
@@ -414,15 +391,15 @@ def is_litter(name: str) -> bool:
     return name in _LITTER_NAMES or _LITTER_FORMS.fullmatch(name) is not None
 
 
-class _Survey(Struct, frozen=True):
+class SourceSurvey(Struct, frozen=True):
     files: dict[str, int] = field(default_factory=dict[str, int])
     """Name → permission bits."""
     left_out: list[str] = field(default_factory=list[str])
     refused: list[Failure] = field(default_factory=list[Failure])
 
 
-def _survey(source: Path) -> _Survey:
-    found, waiting = _Survey(), [""]
+def survey_source(source: Path) -> SourceSurvey:
+    found, waiting = SourceSurvey(), [""]
     while waiting:
         waiting += _survey_directory(source, waiting.pop(), found)
         if len(found.files) > limits.package_files_max + 1:
@@ -432,7 +409,7 @@ def _survey(source: Path) -> _Survey:
     return found
 
 
-def _survey_directory(source: Path, prefix: str, found: _Survey) -> Iterator[str]:
+def _survey_directory(source: Path, prefix: str, found: SourceSurvey) -> Iterator[str]:
     with host_errors("listing", source / prefix):
         for entry in list(os.scandir(source / prefix)):
             name = prefix + entry.name
@@ -449,7 +426,7 @@ def _survey_directory(source: Path, prefix: str, found: _Survey) -> Iterator[str
 
 
 def _packed(
-    source: Path, found: _Survey, manifest: Manifest, failures: list[Failure]
+    source: Path, found: SourceSurvey, manifest: Manifest, failures: list[Failure]
 ) -> Iterator[PackedFile]:
     refused = {failure.file for failure in found.refused}
     left_out = set(found.left_out)
@@ -502,13 +479,6 @@ def _manifest_bytes(path: Path) -> bytes:
 
 class _HashedRows(Struct, frozen=True):
     assets: tuple[dict[str, Any], ...] = ()
-
-
-def _digest_at(source: Path, name: str) -> str:
-    path = source / name
-    if not os.path.lexists(path):
-        raise ConfigError(f"the manifest declares {quote(name)}, and it is not there")
-    return compute_sha256(path)
 
 
 def _said(value: Json) -> str:

@@ -13,9 +13,7 @@ on a clock, a user, a umask, a locale or an order of files: whoever has the same
 the same bytes, and the source inside an archive makes that archive again.
 """
 
-import os
 import secrets
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +24,6 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
-from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.signing import SigningKey
 from paddock.packages import signing
 from paddock.packages.archive import (
@@ -36,31 +33,31 @@ from paddock.packages.archive import (
     read_archive,
     read_members,
     read_source,
+    survey_source,
     write_archive,
     write_members,
 )
-from paddock.packages.change import Swap
+from paddock.packages.change import Depot, Swap, carry_out, changing, transaction_of
 from paddock.packages.install import draft_receipt
-from paddock.packages.installed import InstallReceipt, Put, digest_of_set, row_of
-from paddock.packages.ledger import LEDGER_FILE, PackageLog, enrolled_entry, installed_entry
+from paddock.packages.installed import InstallReceipt, Put, digest_of_set
+from paddock.packages.ledger import PackageLog, enrolled_entry, installed_entry
 from paddock.packages.manifest import (
     FILE_MODE,
     PLANE_MARKER,
     PROGRAM_MODE,
+    Digest,
     Manifest,
     approval_file,
     find_collision,
     find_place_problems,
     install_order,
-    is_digest,
     key_file,
     manifest_path,
     path_problem,
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
-from paddock.packages.transaction import Depot, new_transaction_id
-from paddock.packages.vouching import ABOUT_PACKAGES, read_vouched, sign_now
-from paddock.plane.json_files import parse_file, write_object
+from paddock.packages.vouching import ABOUT_PACKAGES, sign_now
+from paddock.plane.json_files import load_file, write_object
 from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.storage.atomic import host_errors, read_file
 from paddock.text.json import Strict
@@ -121,19 +118,18 @@ def find_differences(content: bytes, program: Path = PROGRAM) -> tuple[Failure, 
 
 
 def read_unpacked(directory: Path) -> Unpacked:
-    content = read_file(directory / INDEX, limits.manifest_bytes_max)
-    if content is None:
+    given = load_file(directory / INDEX, limits.manifest_bytes_max)
+    if given is None:
         raise UsageError(
             f"{quote(str(directory))} is no unpacked bootstrap archive: it has no {INDEX}",
             where=str(directory),
         )
-    given = parse_file(content, str(directory / INDEX))
     index = given.convert(_Index)
     if index.format != FORMAT:
         raise given.error("format", "the format is not known", f"this version reads {FORMAT}")
     read: dict[str, bytes] = {}
     for name, digest in ((row.path, row.sha256) for row in index.files):
-        if path_problem(name) or name.split("/")[0] in _TIERS or not is_digest(digest):
+        if path_problem(name) or name.split("/")[0] in _TIERS:
             raise given.error("files", f"{quote(name)} is no file of an archive", "unpack it anew")
         read[name] = _declared(directory, name, digest)
     archives = tuple(_listed(read, name) for name in index.packages)
@@ -144,7 +140,7 @@ def read_unpacked(directory: Path) -> Unpacked:
 
 class _IndexRow(Strict, frozen=True):
     path: str
-    sha256: str
+    sha256: Digest
 
 
 class _Index(Strict, frozen=True):
@@ -188,25 +184,12 @@ def _packages(archives: Sequence[Archive]) -> Iterator[PackedFile]:
 
 
 def _source(program: Path) -> Iterator[PackedFile]:
-    waiting = [""]
-    while waiting:
-        prefix = waiting.pop()
-        with host_errors("listing", program / prefix):
-            entries = list(os.scandir(program / prefix))
-        for entry in entries:
-            name = prefix + entry.name
-            if is_litter(entry.name) or entry.name in _NOT_SHIPPED:
-                continue
-            mode = entry.stat(follow_symlinks=False).st_mode
-            if stat.S_ISDIR(mode):
-                waiting.append(f"{name}/")
-            elif stat.S_ISREG(mode):
-                yield PackedFile(f"src/paddock/{name}", _content(program / name), FILE_MODE)
-            else:
-                # Threat: a link packs what it leads to, from anywhere on this machine.
-                raise ConfigError(
-                    f"{quote(name)} is a link or a special file", where=str(program / name)
-                )
+    found = survey_source(program)
+    if found.refused:
+        raise ConfigError(str(found.refused[0]), where=str(program / found.refused[0].file))
+    for name in found.files:
+        if name.rpartition("/")[2] not in _NOT_SHIPPED:
+            yield PackedFile(f"src/paddock/{name}", _content(program / name), FILE_MODE)
 
 
 def _index(members: Sequence[PackedFile], archives: Sequence[Archive]) -> PackedFile:
@@ -253,17 +236,16 @@ def _listed(read: dict[str, bytes], package_id: str) -> Archive:
 
 # Founding a plane: all packages of the bootstrap at once, where no plane was yet.
 #
-#     approvals and the operator's public key   one set of the journal
-#     the packages ledger: key enrolled, every package installed, each under its approval
-#     files, manifests, receipts                 one set of the journal
+#     the packages ledger: the operator's key is enrolled
+#     the key's public half and approvals   one set of the journal
+#     the packages, as one change: files, manifests, receipts, and an entry for each
 #     the packages ledger: the set is signed
-#     the admin's configuration                  by whoever called: from then on it is a plane
+#     the admin's configuration             by whoever called: from then on it is a plane
 #
-# Killed anywhere, what stands there is no plane, and founding it again goes on: an approval that
-# holds is taken up, an entry that was recorded is not recorded twice, and a set is completed or
-# undone by the journal. Once the set is signed nothing is left to put; and where the packages
-# ledger tells of more than such a beginning, a plane stood there that lost its configuration:
-# nothing is installed on it under approvals that it used.
+# Killed anywhere, what stands there is no plane, and founding it again goes on: approvals that
+# hold are taken up, and the change is settled as any other. Once it is on record nothing is left
+# to put; and where the packages ledger tells of more than such a beginning, a plane stood there
+# that lost its configuration: nothing is installed on it under approvals that it used.
 #
 # The same questions are asked as by any install (G0A when the archives were read, G3, ownership,
 # places), and the same traces are left; acceptance commands are run by the gate G4, on the plane
@@ -288,20 +270,32 @@ def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
     Raises: as `install`; ConfigError: a key, an approval or a record is not ours.
     """
     _require_sound(founding)
-    # Where there is no packages ledger, what stands beside it is of one in the making.
-    log = depot.ledger.read() if depot.ledger.path.exists() else PackageLog(())
-    _require_beginning(log, founding, depot.ledger.path)
-    _require_free(depot, founding, log)
-    receipts = _record(depot, founding, log, _approvals(depot, founding, log))
+    with changing(depot):
+        # Where there is no packages ledger, what stands beside it is of one in the making.
+        log = depot.ledger.read() if depot.ledger.path.exists() else PackageLog(())
+        _require_beginning(log, founding, depot.ledger.path)
+        swap = _swap(depot, founding)
+        if not log.holds(PACKAGE_INSTALLED):
+            _install(depot, founding, swap, _approvals(depot, founding, log))
+        elif swap.paths:
+            why = f"{quote(swap.paths[0].path)} is not as in the set that was recorded"
+            raise _was_a_plane(why, depot.ledger.path)
+        # A founding that was killed right after it is not signed twice.
+        if founding.key is not None and not log.holds(PACKAGE_SET_SIGNED):
+            sign_now(depot, founding.key)
+    return tuple(depot.layout.root / change.path for change in swap.paths if change.before is None)
+
+
+def _swap(depot: Depot, founding: Founding) -> Swap:
     swap = Swap(depot.workspace)
     for archive in founding.archives:
+        files = {packed.path: packed for packed in archive.files}
+        for asset in archive.manifest.assets:
+            if asset.path not in founding.later:
+                swap.add(Put(asset, None), files)
         manifest = archive.manifest
-        _put(swap, founding, archive)
         swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
-        swap.write_receipt(receipts[manifest.package_id])
-    _commit(depot, swap, "packages")
-    _sign(depot, founding)
-    return tuple(depot.layout.root / change.path for change in swap.paths if change.before is None)
+    return swap
 
 
 def _require_sound(founding: Founding) -> None:
@@ -355,29 +349,6 @@ def _was_a_plane(why: str, ledger: Path) -> ConfigError:
     )
 
 
-def _require_free(depot: Depot, founding: Founding, log: PackageLog) -> None:
-    """Look at every place before anything is recorded: it is ours, or nothing stands there."""
-    swap = Swap(depot.workspace)
-    for archive in founding.archives:
-        _put(swap, founding, archive)
-    if swap.paths and log.holds(PACKAGE_SET_SIGNED):
-        why = f"{quote(swap.paths[0].path)} is not as in the set that was signed"
-        raise _was_a_plane(why, depot.ledger.path)
-
-
-def _put(swap: Swap, founding: Founding, archive: Archive) -> None:
-    files = {packed.path: packed for packed in archive.files}
-    for asset in archive.manifest.assets:
-        if asset.path not in founding.later:
-            swap.add(Put(asset, None), files)
-
-
-def _commit(depot: Depot, swap: Swap, what: str) -> None:
-    swap.finish()
-    if swap.changes:
-        depot.commit(swap.changes, f"founding-{what}")
-
-
 def _approvals(
     depot: Depot, founding: Founding, log: PackageLog
 ) -> Mapping[str, signing.PackageApproval]:
@@ -399,44 +370,30 @@ def _approvals(
             where=str(layout.registries / "keys"),
             hint="name an empty directory or a new one; nothing was changed",
         )
+    if not log.holds(OPERATOR_KEY_ENROLLED):
+        depot.ledger.append(enrolled_entry(public))
     swap = Swap(depot.workspace)
-    if not known:
-        swap.write(key_file(public.key_id), signing.key_bytes(public), OWN_MODE)
+    swap.write(key_file(public.key_id), signing.key_bytes(public), OWN_MODE)
     found: dict[str, signing.PackageApproval] = {}
     for manifest in founding.manifests:
-        recorded = _find_install(log, manifest)
-        if recorded is None:
-            approval = _unused_approval(depot, key, manifest, log, standing)
-        else:
-            approval = _recorded_approval(recorded, standing, public)
+        approval = _approval(depot, key, manifest, standing)
         found[manifest.package_id] = approval
         swap.write(approval_file(approval.wo_id), write_object(approval), OWN_MODE)
-    _commit(depot, swap, "approvals")
+    swap.finish()
+    depot.commit(swap.changes, label="founding-approvals")
     return found
 
 
-def _find_install(log: PackageLog, manifest: Manifest) -> StoredEntry | None:
-    for stored in log.entries:
-        entry = stored.entry
-        is_install = entry.event_type == PACKAGE_INSTALLED
-        if is_install and entry.metadata.get("digest") == manifest.digest:
-            return stored
-    return None
-
-
-def _unused_approval(
+def _approval(
     depot: Depot,
     key: SigningKey,
     manifest: Manifest,
-    log: PackageLog,
     standing: Sequence[signing.PackageApproval],
 ) -> signing.PackageApproval:
     public, now = signing.public_half(key), depot.clock()
     claim = signing.ApprovalClaim(manifest.digest, tuple(manifest.by_path), now)
     for approval in standing:
-        if not signing.approval_problem(
-            approval, claim, {public.key_id: public}, log.used_approvals
-        ):
+        if not signing.approval_problem(approval, claim, {public.key_id: public}, ()):
             return approval
     scope, expires_at = signing.exact_scope(manifest.by_path), now + limits.plane_approval_expires_s
     return signing.make_approval(
@@ -444,86 +401,25 @@ def _unused_approval(
     )
 
 
-def _recorded_approval(
-    known: StoredEntry, standing: Sequence[signing.PackageApproval], public: signing.PublicKey
-) -> signing.PackageApproval:
-    """The approval that an entry used; its time may be over by now."""
-    metadata, keys = known.entry.metadata, {public.key_id: public}
-    told = (metadata.get("wo_id"), metadata.get("digest"))
-    for approval in standing:
-        if (approval.wo_id, approval.digest) == told and not signing.signature_problem(
-            approval, keys
-        ):
-            return approval
-    raise ConfigError(
-        f"the approval {quote(str(told[0]))} that a stopped init used is gone, or is another one",
-        where=LEDGER_FILE,
-        hint="name an empty directory or a new one; nothing was changed",
-    )
-
-
-def _record(
-    depot: Depot,
-    founding: Founding,
-    log: PackageLog,
-    approvals: Mapping[str, signing.PackageApproval],
-) -> dict[str, InstallReceipt]:
-    """Tell of what is not on record yet; the receipts by package, each naming its entry."""
-    found: dict[str, InstallReceipt] = {}
-    entries: list[Entry] = []
-    drafts: list[InstallReceipt] = []
-    if founding.key is not None and not log.holds(OPERATOR_KEY_ENROLLED):
-        entries.append(enrolled_entry(signing.public_half(founding.key)))
+def _install(
+    depot: Depot, founding: Founding, swap: Swap, approvals: Mapping[str, signing.PackageApproval]
+) -> None:
+    key, changes = founding.key, list[tuple[Entry, InstallReceipt]]()
     for count, archive in enumerate(founding.archives, start=1):
-        package_id = archive.manifest.package_id
-        approval = approvals.get(package_id)
-        known = _find_install(log, archive.manifest)
-        receipt = _draft(depot, founding, archive, approval, known)
-        if known is not None:
-            found[package_id] = replace(receipt, ledger_entry=known.id)
-            continue
-        drafts.append(receipt)
-        entries.append(
-            installed_entry(
-                archive.manifest,
-                receipt,
-                approval,
-                previous=None,
-                set_digest=digest_of_set(founding.manifests[:count]),
-                is_upgrade=False,
-            )
+        manifest = archive.manifest
+        approval = approvals.get(manifest.package_id)
+        signature = None if key is None else signing.sign_digest(key, manifest.digest)
+        receipt = draft_receipt(depot, archive, approval, signature, dev=key is None)
+        entry = installed_entry(
+            manifest,
+            receipt,
+            approval,
+            previous=None,
+            set_digest=digest_of_set(founding.manifests[:count]),
+            is_upgrade=False,
         )
-    if entries:
-        ids = depot.ledger.append_all(entries)[len(entries) - len(drafts) :]
-        for receipt, entry_id in zip(drafts, ids, strict=True):
-            found[receipt.package_id] = replace(receipt, ledger_entry=entry_id)
-    return found
-
-
-def _draft(
-    depot: Depot,
-    founding: Founding,
-    archive: Archive,
-    approval: signing.PackageApproval | None,
-    known: StoredEntry | None,
-) -> InstallReceipt:
-    """The receipt before it names its entry: one that is on record is made once more."""
-    key = founding.key
-    at = None if known is None else known.entry.metadata.get("installed_at")
-    return draft_receipt(
-        archive,
-        new_transaction_id() if known is None else known.entry.call_id,
-        at if isinstance(at, str) else signing.timestamp_of(depot.clock()),
-        approval,
-        None if key is None else signing.sign_digest(key, archive.manifest.digest),
-        dev=key is None,
-    )
-
-
-def _sign(depot: Depot, founding: Founding) -> None:
-    if founding.key is None:
-        return
-    rows = frozenset(map(row_of, founding.manifests))
-    # A founding that was killed right after it is not signed twice.
-    if read_vouched(depot.ledger.read().entries).rows != rows:
-        sign_now(depot, founding.key)
+        swap.write_receipt(receipt)
+        changes.append((entry, receipt))
+    swap.finish()
+    depot.ledger.open().close()  # It is read before it is told of them.
+    carry_out(depot, transaction_of("the bootstrap", *changes), swap)

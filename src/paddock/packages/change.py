@@ -1,20 +1,23 @@
 """One set of changes of packages: made, and gone on with where it was stopped.
 
-    record → the swap, one set of the plane's journal, with a draft of the receipt
-    → ledger entry → receipt → the record goes
+    the swap, one set of the plane's journal: files, manifest, a draft of the receipt and,
+    last of all, the record of what is still to be told
+    → ledger entry → receipt, and the record goes
 
-Killed at any moment, the next command on the plane settles it, in this order:
+    objects/packages/transaction.json     the record; there is at most one
 
-  * the journal settles the swap: it happened as a whole, or not at all;
-  * not happened, as the receipt tells: the change never was, and the record goes;
-  * happened: it is completed. The ledger is asked first whether the entry is there, so there
-    is one whatever happens.
+Killed at any moment, the next command on the plane settles it: the journal completes the swap
+or undoes it, and where the record stands, the swap happened. Then the ledger is asked whether
+the entry is there already, so there is one whatever happens.
 """
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from enum import Enum
-from typing import Final, cast
+import os
+import re
+import secrets
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,6 +29,7 @@ from paddock.errors import (
     IntegrityError,
     InternalError,
     PathError,
+    SandboxUnavailableError,
     SpecialFileError,
     TextError,
     UsageError,
@@ -37,24 +41,28 @@ from paddock.packages.installed import (
     Act,
     InstalledSet,
     InstallReceipt,
+    Load,
     Put,
-    parse_receipt,
+    load_alone,
     read_installed,
 )
-from paddock.packages.ledger import PackageLog, Record, find_deviations, replay
-from paddock.packages.manifest import PLANE_MARKER, manifest_path, receipt_path
+from paddock.packages.ledger import PackageLedger, PackageLog, Record, find_deviations, replay
+from paddock.packages.manifest import PLANE_MARKER, Acceptance, receipt_path
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.transaction import Depot, StagedFiles, Transaction, sweep_drafts
-from paddock.plane.create import BARE_DIRECTORIES
-from paddock.plane.json_files import write_object
-from paddock.storage.atomic import FILE_MODE as OWN_MODE
-from paddock.storage.atomic import read_file
+from paddock.pattern import lazy_pattern
+from paddock.plane.json_files import load_file, write_object
+from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
+from paddock.storage import atomic
 from paddock.storage.disk import Disk
-from paddock.text.show import quote
+from paddock.storage.journal import Journal
+from paddock.storage.locks import SHARED, locked, try_locked
+from paddock.storage.objects import ObjectStore
+from paddock.text.json import Strict
+from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
-from paddock.values.entries import digest_of
+from paddock.values.entries import Entry, digest_of
 from paddock.workspace import EntryPath, Workspace
-from paddock.workspace.apply import RecoveredSet, recover
+from paddock.workspace.apply import RecoveredSet, commit_changes, recover
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -70,14 +78,6 @@ from paddock.workspace.changes import (
 from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import EntryKind
 
-# From what is to happen to a plane's files to one set of changes. Every path is looked at once;
-# what stands there decides whether the file is put, replaced, left as it is, or refused. The set
-# then expects exactly what was seen: whoever comes between the look and the swap makes the swap
-# fail as a whole.
-
-DIRECTORY_MODE: Final = 0o700
-_ENTRIES_MAX: Final = limits.change_set_paths_max
-
 
 class PathChange(Struct, frozen=True):
     path: str
@@ -92,18 +92,180 @@ class PathChange(Struct, frozen=True):
         return "removed" if self.after is None else "replaced"
 
 
+# Acceptance commands run before the change, over the plane as it is going to be, in the
+# sandbox of the shell tools. They change nothing: what such a command writes is thrown away.
+
+
+class AcceptanceResult(Struct, frozen=True):
+    command: str
+    passed: bool
+    """It exited by itself, with 0."""
+    exit_code: int
+    output: str
+    """The end of what it printed, within `limits.acceptance_output_chars_max`; a cut is said."""
+    duration_s: float
+
+    def __str__(self) -> str:
+        said = f": {show_name(self.output)}" if self.output else ""
+        return f"{quote(self.command)} ended with {self.exit_code}{said}"
+
+    def as_json(self) -> dict[str, Json]:
+        """Without its output, which may hold anything."""
+        return {
+            "command": self.command,
+            "passed": self.passed,
+            "exit_code": self.exit_code,
+            "duration_ms": round(self.duration_s * 1000),
+        }
+
+
+class AcceptanceRunner(Protocol):
+    # Run it on the plane with these changes made.
+    # Raises: SandboxUnavailableError: this host cannot confine it, so it does not run.
+    def run(self, acceptance: Acceptance, changes: Sequence[PathChange]) -> AcceptanceResult: ...
+
+
+class NoAcceptance:
+    def run(self, acceptance: Acceptance, changes: Sequence[PathChange]) -> AcceptanceResult:
+        raise SandboxUnavailableError(
+            f"the acceptance command {quote(acceptance.command)} cannot run without a sandbox",
+            hint="paddock doctor says what this host lacks for one",
+        )
+
+
+FORMAT: Final = 3
+TRANSACTION: Final = "objects/packages/transaction.json"
+_ID: Final = lazy_pattern(r"TX-[0-9a-f]{32}", re.ASCII)
+
+
+class ToldChange(Strict, frozen=True):
+    row: dict[str, Any]
+    """The fields of its ledger entry, whose call id is its own."""
+    receipt: InstallReceipt | None
+    """As it stands before it names that entry; None for an uninstall."""
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(**self.row)
+
+
+class Transaction(Strict, frozen=True, kw_only=True):
+    """What is still to be told of changes whose files are in their places."""
+
+    format: int = FORMAT
+    id: str
+    package_id: str
+    changes: tuple[ToldChange, ...]
+
+
+def transaction_of(package_id: str, *changes: tuple[Entry, InstallReceipt | None]) -> Transaction:
+    rows = ({**entry._asdict(), "metadata": dict(entry.metadata)} for entry, _ in changes)
+    told = tuple(ToldChange(row, receipt) for row, (_, receipt) in zip(rows, changes, strict=True))
+    return Transaction(id=changes[0][0].call_id, package_id=package_id, changes=told)
+
+
+def new_transaction_id() -> str:
+    return f"TX-{secrets.token_hex(16)}"
+
+
+class PendingChange(Struct, frozen=True):
+    """A change on its way: its lock and its record, in the plane's own store.
+
+    No package brings files there, and no agent writes there.
+    """
+
+    layout: PlaneLayout
+
+    def locked(self) -> AbstractContextManager[None]:
+        """One at a time, across processes."""
+        return locked(self._directory())
+
+    def try_locked(self) -> AbstractContextManager[bool]:
+        return try_locked(self._directory())
+
+    def at_rest(self) -> AbstractContextManager[None]:
+        """No change of packages meanwhile; any number may look at once."""
+        return locked(self._directory(), SHARED)
+
+    def try_at_rest(self) -> AbstractContextManager[bool]:
+        """The same without waiting: False where packages are being changed now.
+
+        It is for looks that write nothing here, so it is not asked who else can.
+        """
+        if not self._lock.is_dir():
+            atomic.make_directories(self._lock)
+        return try_locked(self._lock, SHARED)
+
+    def exists(self) -> bool:
+        return os.path.lexists(self.layout.package_transaction)
+
+    def read(self) -> Transaction | None:
+        """Raises: ConfigError, IntegrityError: no crash makes one like this."""
+        path = self.layout.package_transaction
+        given = load_file(path, limits.receipt_bytes_max)
+        if given is None:
+            return None
+        if given.members.get("format") != FORMAT:
+            raise IntegrityError(
+                "a change of packages that another version of paddock began",
+                where=str(path),
+                hint="any command of that version ends it: paddock package list",
+            )
+        try:
+            found = given.convert(Transaction)
+        except ConfigError as error:
+            said = "the record of a change of packages is damaged"
+            raise IntegrityError(said, where=error.where) from error
+        if _ID.fullmatch(found.id) is None:
+            raise IntegrityError("the record of a change of packages has no id", where=str(path))
+        return found
+
+    @property
+    def _lock(self) -> Path:
+        # Not the record's own directory: the set that brings the record locks that one.
+        return self.layout.package_changes / "lock"
+
+    def _directory(self) -> Path:
+        atomic.make_directories(self._lock)
+        atomic.require_private(self.layout.package_changes)
+        return self._lock
+
+
+class Depot(Struct, frozen=True):
+    layout: PlaneLayout
+    workspace: Workspace
+    """On the plane's root: what is installed goes through the same fence as any write."""
+    objects: ObjectStore
+    journal: Journal
+    ledger: PackageLedger
+    clock: Callable[[], float]
+    acceptance: AcceptanceRunner = field(default_factory=NoAcceptance)
+    load: Load = load_alone
+
+    @property
+    def pending(self) -> PendingChange:
+        return PendingChange(self.layout)
+
+    def commit(self, *phases: Sequence[StagedChange], label: str) -> None:
+        commit_changes(self.workspace, phases, self.objects, self.journal, label=label)
+
+
+# From what is to happen to a plane's files to one set of changes. Every path is looked at once;
+# what stands there decides whether the file is put, replaced, left as it is, or refused. The set
+# then expects exactly what was seen: whoever comes between the look and the swap makes the swap
+# fail as a whole.
+
+DIRECTORY_MODE: Final = 0o700
+_ENTRIES_MAX: Final = limits.change_set_paths_max
+
+
 class Swap(Struct):
     workspace: Workspace
+    keeps_old: bool = True
+    """What gives way, in the history; not what was there for a moment alone."""
     changes: list[StagedChange] = field(default_factory=list[StagedChange])
     paths: list[PathChange] = field(default_factory=list[PathChange])
     notes: list[str] = field(default_factory=list[str])
-
-    @property
-    def staged(self) -> StagedFiles:
-        return StagedFiles(
-            tuple(change.after for change in self.paths if change.after is not None),
-            tuple(change.path for change in self.paths if change.after is None),
-        )
 
     def add(self, act: Act, files: Mapping[str, PackedFile]) -> None:
         if isinstance(act, Put):
@@ -117,7 +279,7 @@ class Swap(Struct):
         self._write(entry, state, content, mode)
 
     def write_receipt(self, receipt: InstallReceipt) -> None:
-        self.write(receipt_path(receipt.package_id), receipt.to_bytes(), OWN_MODE)
+        self.write(receipt_path(receipt.package_id), receipt.to_bytes(), atomic.FILE_MODE)
 
     def remove(self, path: str, brought: str | None = None) -> None:
         """With a note where it is not what was `brought`.
@@ -135,7 +297,11 @@ class Swap(Struct):
         old = _version(state)
         if brought is not None and old != brought:
             self._note_changed(path, state)
-        self.changes.append(RemoveFile(entry.path, AtVersion(old), overrides_read_only=True))
+        self.changes.append(
+            RemoveFile(
+                entry.path, AtVersion(old), keeps_old=self.keeps_old, overrides_read_only=True
+            )
+        )
         self.paths.append(PathChange(path, old, None))
 
     def finish(self) -> None:
@@ -194,7 +360,16 @@ class Swap(Struct):
         if is_same:
             self.changes.append(SetMetadata(path, old, mode))
         else:
-            self.changes.append(WriteFile(path, content, old, mode, overrides_read_only=True))
+            self.changes.append(
+                WriteFile(
+                    path,
+                    content,
+                    old,
+                    mode,
+                    keeps_old=self.keeps_old,
+                    overrides_read_only=True,
+                )
+            )
 
     def _look(self, path: str) -> tuple[EntryPath, EntryState | None]:
         try:
@@ -259,88 +434,49 @@ def _version(state: EntryState) -> str:
     return state.version
 
 
-class Decided(Enum):
-    COMPLETED = "completed"
-    NEVER_BEGUN = "never begun"
+def settle(depot: Depot) -> str | None:
+    """Complete what a killed command left; the package of it. The lock is held.
 
-
-class RecoveredChange(Struct, frozen=True):
-    package_id: str
-    outcome: Decided
-
-
-def settle(depot: Depot) -> RecoveredChange | None:
-    """None where there was nothing. The lock is held.
-
-    Raises: HostError: it cannot be settled now. IntegrityError: nobody can tell whether it
-    happened. LedgerBusyError, LedgerFullError: all but the entry is there.
+    Raises: HostError: it cannot be settled now. LedgerBusyError, LedgerFullError: all but the
+    entry is there.
     """
+    for found in recover(depot.journal, Disk(), depot.workspace.resolution):
+        is_ours = not found.label or found.label.startswith("TX-")
+        if found.settled is RecoveredSet.WAITING and is_ours:
+            raise HostError(
+                f"a change of packages cannot be settled yet: {found.why}",
+                hint="end other programs that work on the plane, then try again",
+            )
     transaction = depot.pending.read()
     if transaction is None:
         return None
-    _settle_swap(depot, transaction)
-    if has_happened(depot, transaction):
-        complete(depot, transaction)
-        return RecoveredChange(transaction.package_id, Decided.COMPLETED)
-    end(depot)
-    return RecoveredChange(transaction.package_id, Decided.NEVER_BEGUN)
-
-
-def has_happened(depot: Depot, transaction: Transaction) -> bool:
-    """Told by the receipt that the swap brings; of an uninstall, by the manifest that it takes.
-
-    Raises: IntegrityError: what stands in the receipt's place is none.
-    """
-    package_id = transaction.package_id
-    path = depot.layout.root / receipt_path(package_id)
-    try:
-        if transaction.receipt is None:
-            manifest = depot.layout.root / manifest_path(package_id)
-            return read_file(manifest, limits.manifest_bytes_max) is None
-        content = read_file(path, limits.receipt_bytes_max)
-        if content is None:
-            return False
-        return parse_receipt(content, str(path)).transaction == transaction.id
-    except ConfigError as error:
-        raise IntegrityError(
-            f"{package_id} was being changed, and its receipt does not tell how far that came:"
-            f" {error.message}",
-            where=str(path),
-            hint="restore it from a backup",
-        ) from error
+    complete(depot, transaction)
+    return transaction.package_id
 
 
 def complete(depot: Depot, transaction: Transaction) -> str:
-    """Ledger entry, receipt, and the record goes; the entry's id. Done twice, it is done once."""
-    known = depot.ledger.read().find(transaction.id)
-    entry_id = depot.ledger.append(transaction.entry) if known is None else known.id
-    if transaction.receipt is not None:
-        swap = Swap(depot.workspace)
-        swap.write_receipt(replace(transaction.receipt, ledger_entry=entry_id))
-        depot.commit(swap.changes, f"{transaction.id}-receipt")
-    end(depot)
-    return entry_id
-
-
-def end(depot: Depot) -> None:
-    depot.pending.forget()
-    tidy(depot)
+    """Entries, receipts, and the record goes; the first entry's id. Done twice, it is done once."""
+    known = depot.ledger.read().ids
+    missing = [each.entry for each in transaction.changes if each.entry.call_id not in known]
+    made = depot.ledger.append_all(missing) if missing else ()
+    ids = known | {entry.call_id: made_id for entry, made_id in zip(missing, made, strict=True)}
+    told, record = (Swap(depot.workspace, keeps_old=False) for _ in range(2))
+    for each in transaction.changes:
+        if each.receipt is not None:
+            told.write_receipt(replace(each.receipt, ledger_entry=ids[each.entry.call_id]))
+    record.remove(TRANSACTION)
+    depot.commit(told.changes, record.changes, label=transaction.id)
+    return ids[transaction.id]
 
 
 def tidy(depot: Depot) -> None:
-    registries = depot.layout.registries
-    for place in (registries / "keys", registries / "approvals", depot.layout.package_changes):
-        sweep_drafts(place)
-
-
-def _settle_swap(depot: Depot, transaction: Transaction) -> None:
-    for found in recover(depot.journal, Disk(), depot.workspace.resolution):
-        is_ours = not found.label or found.label.startswith(transaction.id)
-        if found.settled is RecoveredSet.WAITING and is_ours:
-            raise HostError(
-                f"the change of {transaction.package_id} cannot be settled yet: {found.why}",
-                hint="end other programs that work on the plane, then try again",
-            )
+    """Remove what killed writers left; whoever writes there holds our lock."""
+    for name in ("keys", "approvals"):
+        directory = depot.layout.registries / name
+        if directory.is_dir():
+            with atomic.host_errors("tidying", directory):
+                for each in filter(atomic.is_temporary_name, os.listdir(directory)):
+                    os.unlink(directory / each)
 
 
 _AS_RECORDED: Final = (
@@ -356,16 +492,14 @@ class PackagesState(Struct, frozen=True):
 
 
 @contextmanager
-def changing(depot: Depot) -> Generator[RecoveredChange | None]:
+def changing(depot: Depot) -> Generator[str | None]:
     with depot.pending.locked():
         recovered = settle(depot)
         tidy(depot)
         yield recovered
 
 
-def recover_packages(depot: Depot) -> RecoveredChange | None:
-    if not depot.pending.exists():
-        return None
+def recover_packages(depot: Depot) -> str | None:
     with depot.pending.try_locked() as is_ours:
         return settle(depot) if is_ours else None
 
@@ -412,17 +546,18 @@ def require_room(transaction: Transaction) -> None:
     Threat: a swap that took place and cannot be recorded leaves a plane on which no command
     works any more.
     """
-    entry, package_id = transaction.entry, transaction.package_id
-    try:
-        encode_body(entry, format_id(bytes(ID_BYTES)), format_timestamp(0))
-    except EntryRefusedError as refused:
-        lists = (("acceptance", "acceptance commands"), ("dependencies", "dependencies"))
-        counts = ", ".join(f"{_count(entry.metadata.get(key))} {what}" for key, what in lists)
-        raise UsageError(
-            f"the packages ledger cannot tell of this change of {package_id}: {refused.message};"
-            f" it has {counts}",
-            hint="nothing was changed; make it several packages, or its commands shorter",
-        ) from refused
+    package_id = transaction.package_id
+    for entry in (each.entry for each in transaction.changes):
+        try:
+            encode_body(entry, format_id(bytes(ID_BYTES)), format_timestamp(0))
+        except EntryRefusedError as refused:
+            lists = (("acceptance", "acceptance commands"), ("dependencies", "dependencies"))
+            counts = ", ".join(f"{_count(entry.metadata.get(key))} {what}" for key, what in lists)
+            raise UsageError(
+                f"the packages ledger cannot tell of this change of {package_id}:"
+                f" {refused.message}; it has {counts}",
+                hint="nothing was changed; make it several packages, or its commands shorter",
+            ) from refused
     size = len(write_object(transaction))
     if size > limits.receipt_bytes_max:
         raise UsageError(
@@ -436,17 +571,15 @@ def _count(listed: Json) -> int:
     return len(cast("list[Json]", listed)) if isinstance(listed, list) else 0
 
 
-def carry_out(depot: Depot, transaction: Transaction, swap: Swap) -> None:
-    """Tell of the change, then make it, as one set. Raised: it did not happen, or is settled."""
-    depot.pending.write(transaction)
+def carry_out(depot: Depot, transaction: Transaction, swap: Swap) -> str:
+    """Make the changes as one set, then tell of them; the id of the first entry."""
+    record = Swap(depot.workspace)
+    record.write(TRANSACTION, write_object(transaction), atomic.FILE_MODE)
     try:
-        depot.commit(swap.changes, transaction.id)
+        depot.commit(swap.changes, record.changes, label=transaction.id)
     except (TextError, PathError) as failure:
-        settle(depot)
         raise HostError(
             f"the plane was changed by somebody else meanwhile: {failure.message}",
             hint="nothing was changed; try again",
         ) from failure
-    except BaseException:
-        settle(depot)
-        raise
+    return complete(depot, transaction)

@@ -1,4 +1,4 @@
-"""Installing and upgrading: every question first, then one swap.
+"""Installing, upgrading and removing: every question first, then one swap; and what is there.
 
 Nothing is written before all of this has said yes:
 
@@ -15,26 +15,34 @@ Nothing is written before all of this has said yes:
 Then the swap, the ledger entry, the receipt; see `change` for what a crash leaves.
 """
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from paddock.errors import UsageError
 from paddock.packages import signing, vouching
 from paddock.packages.archive import Archive
 from paddock.packages.change import (
+    AcceptanceResult,
+    Depot,
     PackagesState,
     PathChange,
+    PendingChange,
     Swap,
+    Transaction,
     carry_out,
     changing,
-    complete,
+    new_transaction_id,
     require_as_recorded,
     require_repairable,
     require_room,
+    transaction_of,
 )
 from paddock.packages.installed import (
+    POLICIES,
     Act,
     InstalledFile,
     InstalledPackage,
@@ -43,30 +51,34 @@ from paddock.packages.installed import (
     check_package,
     digest_of_rows,
     digest_of_set,
+    file_problem,
+    find_loading_problems,
     plan_ownership,
+    read_installed,
     row_of,
 )
-from paddock.packages.ledger import find_deviations_of, installed_entry, uninstalled_entry
+from paddock.packages.ledger import (
+    PackageLedger,
+    find_deviations_of,
+    installed_entry,
+    replay,
+    uninstalled_entry,
+)
 from paddock.packages.manifest import (
     FILE_MODE,
+    TIERS_OF,
     Manifest,
     find_graph_problems,
+    install_order,
     manifest_path,
     receipt_path,
 )
-from paddock.packages.rows import Failure, GateRefusedError
-from paddock.packages.transaction import (
-    POLICIES,
-    AcceptanceResult,
-    Depot,
-    Transaction,
-    find_loading_problems,
-    new_transaction_id,
-    transaction_of,
-)
-from paddock.text.show import quote, show_name
+from paddock.packages.rows import Failure, GateRefusedError, PackageRow, State
+from paddock.plane.layout import PlaneLayout
+from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.entries import digest_of
+from paddock.values.entries import Entry, digest_of
+from paddock.workspace import Workspace
 
 
 class InstallReport(Struct, frozen=True):
@@ -84,17 +96,11 @@ class InstallReport(Struct, frozen=True):
 
     def as_json(self) -> dict[str, Json]:
         return {
-            "status": self.status,
-            "package_id": self.package_id,
-            "version": self.version,
-            "digest": self.digest,
-            "previous": self.previous,
-            "wo_id": self.wo_id,
+            **asdict(self),
             "changes": [{"path": change.path, "change": change.word} for change in self.changes],
             "handed_over": [],
             "notes": list(self.notes),
             "acceptance": [result.as_json() for result in self.acceptance],
-            "ledger_entry": self.ledger_entry,
         }
 
 
@@ -146,7 +152,13 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
 class _Judged(Struct, frozen=True):
     approval: signing.PackageApproval | None
     swap: Swap
-    transaction: Transaction
+    receipt: InstallReceipt
+    entry: Entry
+
+    def told(self, results: Iterable[AcceptanceResult]) -> Transaction:
+        rows: list[Json] = [result.as_json() for result in results]
+        entry = self.entry._replace(metadata={**self.entry.metadata, "acceptance": rows})
+        return transaction_of(self.receipt.package_id, (entry, self.receipt))
 
 
 class _Installing(Struct, frozen=True):
@@ -176,15 +188,16 @@ class _Installing(Struct, frozen=True):
             raise GateRefusedError("G3", problems)
         acts = plan_ownership(manifest, self.old, installed)
         vouching.require_no_rollback(manifest, self.old, self.state.log)
-        approval = None if self.wish.asks_nothing else self._approval(acts)
-        transaction = self._transaction(approval)
-        swap = self._swap(acts, transaction)
+        is_free = self.wish.asks_nothing
+        approval = None if is_free else self._approval(acts)
+        signature = None if is_free else self.wish.signature
+        receipt = draft_receipt(self.depot, self.archive, approval, signature, dev=is_free)
+        swap = self._swap(acts, receipt)
         self._require_loading(swap)
-        longest = tuple(
-            AcceptanceResult(each.command, True, 0, "", _LONGEST_S) for each in manifest.acceptance
-        )
-        require_room(_with_results(transaction, longest))
-        return _Judged(approval, swap, transaction)
+        judged = _Judged(approval, swap, receipt, self._entry(receipt, approval))
+        tests = (each.command for each in manifest.acceptance)
+        require_room(judged.told(AcceptanceResult(test, True, 0, "", _LONGEST_S) for test in tests))
+        return judged
 
     def _approval(self, acts: tuple[Act, ...]) -> signing.PackageApproval:
         depot, manifest = self.depot, self.manifest
@@ -206,7 +219,7 @@ class _Installing(Struct, frozen=True):
             for path in POLICIES
             if (after[path] is not None if path in after else resolve(path).exists)
         )
-        problems = tuple(find_loading_problems(put, policies, self.depot.loading))
+        problems = tuple(find_loading_problems(put, policies, self.depot.load))
         if problems:
             raise GateRefusedError(
                 "G0B", problems, hint="nothing was changed: no command would work on the plane"
@@ -214,46 +227,36 @@ class _Installing(Struct, frozen=True):
 
     def run(self, judged: _Judged) -> InstallReport:
         results = self._test(judged.swap)
-        transaction = _with_results(judged.transaction, results)
-        carry_out(self.depot, transaction, judged.swap)
-        entry_id = complete(self.depot, transaction)
+        entry_id = carry_out(self.depot, judged.told(results), judged.swap)
         return replace(self.report(judged), acceptance=results, ledger_entry=entry_id)
 
     def _test(self, swap: Swap) -> tuple[AcceptanceResult, ...]:
         results: list[AcceptanceResult] = []
         for acceptance in self.manifest.acceptance:
-            result = self.depot.acceptance.run(acceptance, swap.staged)
+            result = self.depot.acceptance.run(acceptance, swap.paths)
             if not result.passed:
-                raise _not_accepted(result)
+                failure = Failure("", str(result))
+                raise GateRefusedError("G4", [failure], hint="nothing was changed")
             results.append(result)
         return tuple(results)
 
-    def _swap(self, acts: tuple[Act, ...], transaction: Transaction) -> Swap:
+    def _swap(self, acts: tuple[Act, ...], receipt: InstallReceipt) -> Swap:
         files = {packed.path: packed for packed in self.archive.files}
         swap = Swap(self.depot.workspace)
         for act in acts:
             swap.add(act, files)
         swap.write(manifest_path(self.manifest.package_id), self.manifest.canonical, FILE_MODE)
-        if transaction.receipt is not None:
-            swap.write_receipt(transaction.receipt)
+        swap.write_receipt(receipt)
         swap.finish()
         return swap
 
-    def _transaction(self, approval: signing.PackageApproval | None) -> Transaction:
-        manifest, is_free = self.manifest, self.wish.asks_nothing
-        receipt = draft_receipt(
-            self.archive,
-            new_transaction_id(),
-            signing.timestamp_of(self.depot.clock()),
-            approval,
-            None if is_free else self.wish.signature,
-            dev=is_free,
-        )
+    def _entry(self, receipt: InstallReceipt, approval: signing.PackageApproval | None) -> Entry:
+        manifest = self.manifest
         recorded = self.state.record.packages
         told = recorded.get(manifest.package_id)
         after = {name: package.row for name, package in recorded.items()}
         after[manifest.package_id] = row_of(manifest)
-        entry = installed_entry(
+        return installed_entry(
             manifest,
             receipt,
             approval,
@@ -263,7 +266,6 @@ class _Installing(Struct, frozen=True):
             set_digest=digest_of_rows(after.values()),
             is_upgrade=self.old is not None,
         )
-        return transaction_of(manifest.package_id, entry, receipt)
 
     def report(self, judged: _Judged) -> InstallReport:
         manifest, old = self.manifest, self.old
@@ -279,25 +281,9 @@ class _Installing(Struct, frozen=True):
         )
 
 
-def _with_results(transaction: Transaction, results: tuple[AcceptanceResult, ...]) -> Transaction:
-    rows: list[Json] = [result.as_json() for result in results]
-    metadata = {**transaction.row.metadata, "acceptance": rows}
-    return replace(transaction, row=replace(transaction.row, metadata=metadata))
-
-
-def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
-    said = f": {show_name(result.output)}" if result.output else ""
-    return GateRefusedError(
-        "G4",
-        [Failure("", f"{quote(result.command)} ended with {result.exit_code}{said}")],
-        hint="nothing was changed",
-    )
-
-
 def draft_receipt(
+    depot: Depot,
     archive: Archive,
-    transaction_id: str,
-    installed_at: str,
     approval: signing.PackageApproval | None,
     signature: signing.Signature | None,
     *,
@@ -309,8 +295,8 @@ def draft_receipt(
         version=manifest.version,
         digest=manifest.digest,
         archive=archive.sha256,
-        transaction=transaction_id,
-        installed_at=installed_at,
+        transaction=new_transaction_id(),
+        installed_at=signing.timestamp_of(depot.clock()),
         wo_id=None if approval is None else approval.wo_id,
         dev=dev,
         signature=signature,
@@ -351,10 +337,9 @@ def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Ins
     swap.finish()
     left = (each.manifest for name, each in installed.packages.items() if name != old.package_id)
     entry = uninstalled_entry(new_transaction_id(), old.manifest, digest_of_set(left))
-    transaction = transaction_of(old.package_id, entry, None)
+    transaction = transaction_of(old.package_id, (entry, None))
     require_room(transaction)
-    carry_out(depot, transaction, swap)
-    entry_id = complete(depot, transaction)
+    entry_id = carry_out(depot, transaction, swap)
     return InstallReport(
         status="uninstalled",
         package_id=old.package_id,
@@ -364,3 +349,99 @@ def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Ins
         notes=tuple(swap.notes),
         ledger_entry=entry_id,
     )
+
+
+# The rows of a plane's packages, each looked at now; and whose file is whose.
+
+
+class PlanePackages(Struct, frozen=True):
+    layout: PlaneLayout
+    ledger: PackageLedger
+    open_workspace: Callable[[], AbstractContextManager[Workspace]]
+
+    def list_all(self) -> tuple[PackageRow, ...]:
+        installed = read_installed(self.layout)
+        record = replay(self.ledger.read().entries)
+        rows: list[PackageRow] = []
+        with self.open_workspace() as workspace:
+            for package in installed.packages.values():
+                wo_id = record.approval_of(package.package_id, package.manifest.digest)
+                rows.append(_row(package, workspace, wo_id))
+        places = _places(installed)
+        rows.sort(key=lambda row: (places.get(row.package_id, 0), row.layer, row.package_id))
+        return (*rows, *self._unread(installed))
+
+    def _unread(self, installed: InstalledSet) -> Iterator[PackageRow]:
+        if not installed.problems:
+            return
+        pending = PendingChange(self.layout)
+        with pending.try_at_rest() as is_at_rest:
+            on_its_way = pending.read()
+        for failure in installed.problems:
+            name = failure.file.rpartition("/")[2]
+            if not is_at_rest or (on_its_way is not None and name == on_its_way.package_id):
+                yield PackageRow(package_id=name, state=State.CHANGING)
+            else:
+                yield PackageRow(package_id=name, state=State.DAMAGED, failures=(failure,))
+
+
+def _row(package: InstalledPackage, workspace: Workspace, wo_id: str | None) -> PackageRow:
+    failures = check_package(package, workspace)
+    manifest, receipt = package.manifest, package.receipt
+    return PackageRow(
+        package_id=manifest.package_id,
+        state=State.CHANGED if failures else State.INSTALLED,
+        version=manifest.version,
+        tier=TIERS_OF[manifest.plane_id][0],
+        layer=manifest.layer,
+        framework_id=manifest.framework_id,
+        spec_id=manifest.spec_id,
+        title=manifest.title,
+        digest=manifest.digest,
+        installed_at=receipt.installed_at,
+        wo_id=wo_id,
+        dev=receipt.dev,
+        failures=failures,
+    )
+
+
+def _places(installed: InstalledSet) -> dict[str, int]:
+    try:
+        ordered = install_order(package.manifest for package in installed.packages.values())
+    except GateRefusedError:
+        return {}  # What is wrong with the graph is for G3 to say; the list stands by layer.
+    return {manifest.package_id: place for place, manifest in enumerate(ordered)}
+
+
+class Ownership(Struct, frozen=True):
+    path: str
+    owner: PackageRow | None
+    classification: str = ""
+    problem: str = ""
+
+    def as_json(self) -> dict[str, Json]:
+        owner = self.owner
+        return {
+            "path": self.path,
+            "owner": None if owner is None else owner.package_id,
+            "version": None if owner is None else owner.version,
+            "digest": None if owner is None else owner.digest,
+            "wo_id": None if owner is None else owner.wo_id,
+            "classification": self.classification,
+            "problem": self.problem,
+            "handed_over_by": [],
+        }
+
+
+def find_owner(packages: PlanePackages, path: str) -> Ownership:
+    installed = read_installed(packages.layout)
+    owner = installed.owner_of(path)
+    if owner is None:
+        return Ownership(path, None)
+    record = replay(packages.ledger.read().entries)
+    with packages.open_workspace() as workspace:
+        wo_id = record.approval_of(owner.package_id, owner.manifest.digest)
+        row = _row(owner, workspace, wo_id)
+        problem = file_problem(owner, path, workspace)
+    classification = owner.manifest.by_path[path].classification
+    return Ownership(path, row, classification, problem)

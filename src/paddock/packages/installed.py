@@ -4,8 +4,7 @@ A package is installed when its manifest and its receipt stand there and agree. 
 else in that directory is a problem that is named, never passed over.
 """
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -16,12 +15,13 @@ from paddock import limits
 from paddock.errors import ConfigError, PaddockError
 from paddock.packages.manifest import (
     MANIFEST,
+    PLANE_MARKER,
     RECEIPT,
     Asset,
+    Digest,
     Manifest,
     find_collision,
     find_place_problems,
-    is_digest,
     is_package_id,
     parse_manifest,
     path_problem,
@@ -29,11 +29,14 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import Signature
-from paddock.plane.json_files import parse_file, write_object
+from paddock.plane.admin import is_contract, parse_admin_config
+from paddock.plane.json_files import names_in, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
-from paddock.storage.atomic import host_errors, read_file
+from paddock.policy.engine import PolicySource, load_policy
+from paddock.storage.atomic import read_file
 from paddock.text.json import Strict
 from paddock.text.show import quote
+from paddock.values.decisions import PlaneKind
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.changes import EntryState, entry_state
@@ -46,7 +49,7 @@ class InstalledFile(Strict, frozen=True):
     """One file as the package brought it. Of `config` the content may be another by now."""
 
     path: str
-    sha256: str
+    sha256: Digest
     mode: Literal["644", "755"]
 
     @property
@@ -58,8 +61,8 @@ class InstallReceipt(Strict, frozen=True, kw_only=True):
     format: int = FORMAT
     package_id: str
     version: str
-    digest: str
-    archive: str
+    digest: Digest
+    archive: Digest
     transaction: str
     ledger_entry: str = ""
     """The id of its entry in the packages ledger; empty in a draft."""
@@ -86,13 +89,6 @@ def parse_receipt(content: bytes, file: str) -> InstallReceipt:
             "it took a file over from another package, and one file has one package",
             "uninstall it with the version of paddock that installed it",
         )
-    for name, digest in (
-        ("digest", read.digest),
-        ("archive", read.archive),
-        *(("files", each.sha256) for each in read.files),
-    ):
-        if not is_digest(digest):
-            raise given.error(name, f"{quote(digest)} is no digest", "sha256:…")
     for each in read.files:
         problem = path_problem(each.path)
         if problem:
@@ -153,18 +149,13 @@ def digest_of_rows(rows: Iterable[SetRow]) -> str:
 
 
 def read_installed(layout: PlaneLayout) -> InstalledSet:
-    directory = layout.installed
-    if not directory.is_dir():
-        return InstalledSet({})
-    with host_errors("listing", directory):
-        names = sorted(os.listdir(directory))
     packages: dict[str, InstalledPackage] = {}
     problems: list[Failure] = []
-    for name in names:
+    for name in names_in(layout.installed):
         if is_temporary_name(name):
             continue  # of a change on its way
         try:
-            packages[name] = _read_package(directory / name)
+            packages[name] = _read_package(layout.installed / name)
         except ConfigError as error:
             problems.append(Failure(f"HOT/installed/{name}", error.message))
     return InstalledSet(packages, tuple(problems))
@@ -238,16 +229,12 @@ def read_registries(layout: PlaneLayout) -> Registries:
 def _read_registry(
     layout: PlaneLayout, place: str, type_: type[_Row], problems: list[Failure]
 ) -> dict[str, _Row]:
-    directory = layout.root / place
-    if not directory.is_dir():
-        return {}
-    with host_errors("listing", directory):
-        names = sorted(name for name in os.listdir(directory) if not is_temporary_name(name))
     found: dict[str, _Row] = {}
-    for name in names:
+    for name in names_in(layout.root / place):
         path = f"{place}/{name}"
         try:
-            found[name.removesuffix(_ENDING)] = _read_row(directory / name, path, type_)
+            if not is_temporary_name(name):
+                found[name.removesuffix(_ENDING)] = _read_row(layout.root / path, path, type_)
         except ConfigError as error:
             problems.append(Failure(path, error.message))
     return found
@@ -344,3 +331,56 @@ def plan_ownership(
         Put(wanted[path], had.get(path)) if path in wanted else Remove(path, had[path])
         for path in sorted(wanted.keys() | had.keys())
     )
+
+
+# No command works then, and none that takes the package out again. So it is loaded before the
+# package is installed, as whoever opens the plane would.
+
+POLICIES: Final = ("HOT/config/policy.toml", "HOT/config/policy.json")
+"""A plane has one of them, or none."""
+_CONTRACTS: Final = "HO1/contracts/"
+
+
+Load = Callable[[str, bytes], None]
+"""Loads what is to stand at `PLANE_MARKER` or at one of `POLICIES`. Raises: ConfigError."""
+
+
+def load_alone(path: str, content: bytes) -> None:
+    if path == PLANE_MARKER:
+        parse_admin_config(content, Path(path))
+    else:
+        load_policy(PolicySource(Path(path).name, content, True), None, PlaneKind.BARE)
+
+
+def find_loading_problems(
+    put: Mapping[str, bytes], standing: frozenset[str], load: Load
+) -> Iterator[Failure]:
+    """`put` is what a change writes; `standing` are the policies that are there afterwards."""
+    for path, content in put.items():
+        try:
+            load_governed(path, content, load)
+        except ConfigError as error:
+            yield Failure(path, f"it does not load: {error.message}")
+    if len(standing) > 1 and not standing.isdisjoint(put):
+        yield Failure(POLICIES[1], "the plane would have two policies")
+
+
+def load_governed(path: str, content: bytes, load: Load) -> None:
+    if path == PLANE_MARKER:
+        _require_size(content, limits.admin_config_bytes_max)
+        load(path, content)
+    elif path in POLICIES:
+        _require_size(content, limits.policy_bytes_max)
+        load(path, content)
+    elif path.startswith(_CONTRACTS):
+        name, below, _ = path.removeprefix(_CONTRACTS).partition("/")
+        if not is_contract(name):
+            return
+        if below:
+            raise ConfigError("a directory stands in the place of a prompt contract")
+        _require_size(content, limits.prompt_contract_bytes_max)
+
+
+def _require_size(content: bytes, bytes_max: int) -> None:
+    if len(content) > bytes_max:
+        raise ConfigError(f"it has {len(content)} bytes, over {bytes_max}")

@@ -67,9 +67,10 @@ class PackageLog(Struct, frozen=True):
     def holds(self, event_type: str) -> bool:
         return any(stored.entry.event_type == event_type for stored in self.entries)
 
-    def find(self, transaction_id: str) -> StoredEntry | None:
-        found = (each for each in reversed(self.entries) if each.entry.call_id == transaction_id)
-        return next(found, None)
+    @property
+    def ids(self) -> dict[str, str]:
+        """Those of the entries that tell of changes, by the change's own."""
+        return {each.entry.call_id: each.id for each in self.entries if each.entry.call_id}
 
 
 def verify_alone(path: Path) -> Verification | None:
@@ -164,16 +165,13 @@ def about(row: SetRow) -> dict[str, Json]:
 
 
 def uninstalled_entry(transaction_id: str, manifest: Manifest, set_digest: str) -> Entry:
+    files = len(manifest.assets)
     return Entry(
         event_type=PACKAGE_UNINSTALLED,
         decision="allow",
         reason=f"{manifest.package_id} was uninstalled",
         call_id=transaction_id,
-        metadata={
-            **about(row_of(manifest)),
-            "files": len(manifest.assets),
-            "set_digest": set_digest,
-        },
+        metadata={**about(row_of(manifest)), "files": files, "set_digest": set_digest},
     )
 
 
@@ -184,9 +182,7 @@ def approved_entry(package_id: str, version: str, approval: PackageApproval) -> 
         decision="allow",
         reason=f"{package_id} was approved after it was installed",
         metadata={
-            "package_id": package_id,
-            "version": version,
-            "digest": approval.digest,
+            **about((package_id, version, approval.digest)),
             "wo_id": approval.wo_id,
             "key_id": approval.key_id,
         },

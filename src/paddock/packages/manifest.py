@@ -9,9 +9,10 @@ out the text that it was read from does not count.
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, cast
 
 from msgspec import Meta, to_builtins
 from msgspec.structs import replace
@@ -214,6 +215,7 @@ def version_key(text: str) -> VersionKey | None:
 
 
 SCHEMA_VERSION: Final = 1
+Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 CONFIG: Final = "config"
 """The classification of what operators edit: owned by path, not by hash."""
 LAYER_MAX: Final = 99
@@ -385,27 +387,11 @@ def find_graph_problems(packages: Mapping[str, Manifest]) -> tuple[Failure, ...]
 
 
 def _find_cycle(packages: Mapping[str, Manifest]) -> tuple[str, ...]:
-    done: set[str] = set()
-    for start in sorted(packages):
-        way: list[str] = []
-        # An explicit stack: a chain of dependencies may be longer than Python's.
-        stack: list[tuple[str, list[str]]] = [(start, _needed(packages, start))]
-        way.append(start)
-        while stack:
-            name, rest = stack[-1]
-            if not rest:
-                done.add(name)
-                stack.pop()
-                way.pop()
-                continue
-            needed = rest.pop()
-            if needed in way:
-                return (*way[way.index(needed) :], needed)
-            if needed not in done:
-                way.append(needed)
-                stack.append((needed, _needed(packages, needed)))
+    graph = {name: packages[name].dependencies for name in sorted(packages)}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        *circle, _ = reversed(cast("list[str]", error.args[1]))
+        start = circle.index(min(circle))
+        return (*circle[start:], *circle[: start + 1])
     return ()
-
-
-def _needed(packages: Mapping[str, Manifest], name: str) -> list[str]:
-    return [each for each in packages[name].dependencies if each in packages]

@@ -19,18 +19,18 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, cast
+from typing import Annotated, Final, cast
 
-from msgspec import Struct, to_builtins
+from msgspec import Meta, Struct, to_builtins
 from msgspec.structs import asdict, replace
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, IntegrityError, UsageError
 from paddock.ledger.signing import SigningKey, create_key, load_key
-from paddock.packages.manifest import APPROVALS, KEYS, approval_file, is_digest, key_file
+from paddock.packages.manifest import APPROVALS, KEYS, Digest, approval_file, key_file
 from paddock.pattern import lazy_pattern
 from paddock.plane.environment import Environment, operator_key_path
-from paddock.plane.json_files import parse_file, write_object
+from paddock.plane.json_files import load_file, names_in, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.pathset import Comparison, PathList, compile_target
 from paddock.policy.places import PatternError
@@ -43,7 +43,6 @@ ALGORITHM: Final = "Ed25519"
 _KEY_NAME: Final = "paddock/operator"
 _PUBLIC_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
-_KEY_ID: Final = lazy_pattern(r"[0-9a-f]{32}", re.ASCII)
 _KEY_FILE: Final = lazy_pattern(r"([0-9a-f]{32})\.json", re.ASCII)
 
 
@@ -71,10 +70,6 @@ class PublicKey(Struct, frozen=True):
 
 
 Keys = Mapping[str, PublicKey]
-
-
-def is_key_id(text: str) -> bool:
-    return _KEY_ID.fullmatch(text) is not None
 
 
 def sign_bytes(key: SigningKey, message: bytes) -> str:
@@ -149,10 +144,7 @@ def read_keys(layout: PlaneLayout) -> Keys:
 
 def _names_in(directory: Path) -> list[str]:
     atomic.require_private(directory)
-    if not directory.is_dir():
-        return []
-    with atomic.host_errors("listing", directory):
-        return sorted(each for each in os.listdir(directory) if not atomic.is_temporary_name(each))
+    return names_in(directory)
 
 
 def _read_key(path: Path, key_id: str) -> PublicKey:
@@ -238,18 +230,16 @@ def read_signature(archive: Path) -> Signature | None:
 # match one. The file stays. That it was used is told by the packages ledger, whose entry
 # names it; nothing in the file says so, because whoever can write the file could take it back.
 
-_WO_ID: Final = lazy_pattern(r"WO-[0-9a-f]{32}", re.ASCII)
 _FILE: Final = lazy_pattern(r"(WO-[0-9a-f]{32})\.json", re.ASCII)
-_EXPIRES: Final = lazy_pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _ESCAPES: Final = str.maketrans({special: f"\\{special}" for special in "\\*?[] "})
 
 
 class PackageApproval(Strict, frozen=True):
-    wo_id: str
-    digest: str
+    wo_id: Annotated[str, Meta(pattern=r"^WO-[0-9a-f]{32}\Z")]
+    digest: Digest
     scope: tuple[str, ...]
-    expires: str
-    key_id: str
+    expires: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z\Z")]
+    key_id: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
     signature: str
 
     @property
@@ -318,23 +308,19 @@ def read_approvals(layout: PlaneLayout) -> tuple[PackageApproval, ...]:
 
 def read_approval(path: Path) -> PackageApproval:
     """One approval. That its signature holds is not said by that."""
-    content = atomic.read_file(path, limits.approval_file_bytes_max)
-    if content is None:
+    given = load_file(path, limits.approval_file_bytes_max)
+    if given is None:
         raise ConfigError(f"there is no approval {quote(path.name)}", where=str(path))
-    given = parse_file(content, str(path))
     approval = given.convert(PackageApproval)
     given.require_once("scope", approval.scope)
     # Threat: a copy under another name would be used a second time.
-    if path.name != f"{approval.wo_id}.json" or _WO_ID.fullmatch(approval.wo_id) is None:
+    if path.name != f"{approval.wo_id}.json":
         raise given.error("wo_id", f"wo_id is {quote(approval.wo_id)}", "the file's own name")
-    if not is_digest(approval.digest):
-        raise given.error("digest", f"{quote(approval.digest)} is no digest", "sha256:…")
-    if not is_key_id(approval.key_id):
-        raise given.error("key_id", f"{quote(approval.key_id)} is no key id", "32 hex digits")
-    if not _is_time(approval.expires):
-        raise given.error(
-            "expires", f"expires is {quote(approval.expires)}", "such as 2026-01-31T12:00:00Z"
-        )
+    try:
+        datetime.fromisoformat(approval.expires)
+    except ValueError:
+        said = f"expires is {quote(approval.expires)}"
+        raise given.error("expires", said, "such as 2026-01-31T12:00:00Z") from None
     return approval
 
 
@@ -395,13 +381,3 @@ def _scope_of(scope: tuple[str, ...]) -> PathList:
     except PatternError as error:
         raise UsageError(error.message, where="--scope", hint=error.hint) from error
     return PathList(patterns, Comparison.PERMITTING)
-
-
-def _is_time(text: str) -> bool:
-    if _EXPIRES.fullmatch(text) is None:
-        return False
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True

@@ -27,11 +27,10 @@ from paddock.errors import ConfigError, IntegrityError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.signing import SigningKey
 from paddock.packages import ledger, signing
-from paddock.packages.change import changing, require_installed
+from paddock.packages.change import Depot, changing, require_installed
 from paddock.packages.installed import InstalledPackage, InstalledSet, SetRow, read_installed
 from paddock.packages.manifest import KEYS, Manifest, approval_file, key_file, version_key
 from paddock.packages.rows import Failure, GateRefusedError
-from paddock.packages.transaction import Depot
 from paddock.plane.json_files import JsonFile
 from paddock.text.json import Strict, compact_json
 from paddock.values.entries import (

@@ -14,9 +14,9 @@ from msgspec.structs import asdict, replace
 
 from paddock import limits
 from paddock.plane.environment import ToolProfile
-from paddock.plane.json_files import JsonFile, parse_file, write_object
+from paddock.plane.json_files import JsonFile, names_in, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
-from paddock.storage.atomic import host_errors, read_file, require_private
+from paddock.storage.atomic import read_file, require_private
 from paddock.text.json import Strict, Way
 from paddock.values.calls import Json
 from paddock.values.decisions import Permissions
@@ -218,12 +218,7 @@ def admin_config_schema_bytes() -> bytes:
 
 
 def contract_names(directory: Path) -> list[str]:
-    with host_errors("listing", directory):
-        try:
-            names = sorted(file.name for file in directory.iterdir())
-        except FileNotFoundError:
-            return []
-    return [name for name in names if is_contract(name)]
+    return [name for name in names_in(directory) if is_contract(name)]
 
 
 def contract_digests(directory: Path, root: Path) -> dict[str, Json]:

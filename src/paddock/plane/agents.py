@@ -14,7 +14,7 @@ from paddock.pattern import lazy_pattern
 from paddock.plane import discover
 from paddock.plane.clients import HOMES
 from paddock.plane.environment import Environment, real_directory, real_path
-from paddock.plane.json_files import JsonFile, parse_file, write_object
+from paddock.plane.json_files import JsonFile, names_in, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.storage import atomic
 from paddock.storage.locks import locked
@@ -56,33 +56,29 @@ def is_agent_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def name_problem(name: str) -> str:
+def _name_problem(name: str) -> str:
     return f"{quote(name)} is not an agent's name"
 
 
-def toolset_problem(toolsets: tuple[str, ...]) -> tuple[str, str] | None:
-    """With a hint; None if nothing.
+def _find_problem(agent: "_AgentFile | Agent") -> tuple[str, str, str] | None:
+    """The field, what is wrong with it, and a hint; None if nothing.
 
     `core` and `development` are never declared: the admin agent of a bare plane has
     the first, and the dual gate gives it the second.
     """
-    for toolset in toolsets:
-        if toolset == "development":
-            return ("the toolset 'development' is never declared", "the dual gate opens it")
-        if toolset == "core":
-            return (
-                "the toolset 'core' is never declared",
-                "the admin agent of a bare plane has it, and nobody else",
-            )
+    for field_name, name in (("name", agent.name), ("parent", agent.parent)):
+        if name is not None and not is_agent_name(name):
+            return field_name, _name_problem(name), NAME_HINT
+    if not (agent.profile and len(agent.profile) <= 255 and agent.profile.isprintable()):
+        return "profile", f"{quote(agent.profile)} is not a profile's name", "for example standard"
+    for toolset in agent.toolsets:
+        if toolset in ("core", "development"):
+            hint = "the admin agent of a bare plane has core; the dual gate opens development"
+            return "toolsets", f"the toolset {quote(toolset)} is never declared", hint
         if toolset not in DEFAULT_TOOLSETS:
-            return (f"unknown toolset {quote(toolset)}", f"known: {', '.join(DEFAULT_TOOLSETS)}")
+            hint = f"known: {', '.join(DEFAULT_TOOLSETS)}"
+            return "toolsets", f"unknown toolset {quote(toolset)}", hint
     return None
-
-
-def profile_problem(profile: str) -> str:
-    if profile and len(profile) <= 255 and profile.isprintable():
-        return ""
-    return f"{quote(profile)} is not a profile's name"
 
 
 def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
@@ -109,9 +105,9 @@ def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
 
 
 def _require_sound(given: JsonFile, read: _AgentFile, file: Path) -> None:
-    for name, text in (("name", read.name), ("parent", read.parent)):
-        if text is not None and not is_agent_name(text):
-            raise given.error(name, name_problem(text), NAME_HINT)
+    problem = _find_problem(read)
+    if problem is not None:
+        raise given.error(*problem)
     if read.name != file.parent.name:
         raise given.error(
             "name",
@@ -120,8 +116,6 @@ def _require_sound(given: JsonFile, read: _AgentFile, file: Path) -> None:
         )
     if read.parent == read.name:
         raise given.error("parent", f"{quote(read.name)} is its own parent", "name another or null")
-    if problem := profile_problem(read.profile):
-        raise given.error("profile", problem, "for example standard")
     path = Path(read.workspace or "/")
     if not path.is_absolute() or ".." in path.parts or "\0" in str(path) or read.workspace == "":
         raise given.error(
@@ -130,9 +124,6 @@ def _require_sound(given: JsonFile, read: _AgentFile, file: Path) -> None:
             "write the directory's real path, or null for the agent's own",
         )
     given.require_once("toolsets", read.toolsets)
-    problems = toolset_problem(read.toolsets)
-    if problems is not None:
-        raise given.error("toolsets", *problems)
     given.require_once_each("permissions", read.permissions)
 
 
@@ -166,12 +157,10 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
     protect them, and in `~/.claude` hooks and settings are files like any other. A
     plane further down is closed by policy: see `planes_below`.
     """
-    workspace = record.workspace
-    real = real_path(workspace)
+    real = real_path(record.workspace)
     if ".git" in (part.lower() for part in real.parts):
-        said = f"the workspace {quote(str(workspace))} lies inside a .git directory"
         hint = "give the agent the work tree, or a directory of its own"
-        raise _refused(record, "workspace", said, hint)
+        raise _no_workspace(record, "lies inside a .git directory", hint)
     if not (_is_own_workspace(real, layout) or _is_bare_root(real, layout)):
         _require_apart(record, real, layout, environment)
     require_as_declared(record, real)
@@ -179,6 +168,11 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
 
 def _refused(record: AgentRecord, name: str, message: str, hint: str) -> ConfigError:
     return ConfigError(message, where=f"{record.file}, field {name!r}", hint=hint)
+
+
+def _no_workspace(record: AgentRecord, why: str, hint: str) -> ConfigError:
+    said = f"the workspace {quote(str(record.workspace))} {why}"
+    return _refused(record, "workspace", said, hint)
 
 
 def require_as_declared(record: AgentRecord, real: Path) -> None:
@@ -189,11 +183,9 @@ def require_as_declared(record: AgentRecord, real: Path) -> None:
     """
     if record.workspace == real:
         return
-    raise _refused(
+    raise _no_workspace(
         record,
-        "workspace",
-        f"the workspace {quote(str(record.workspace))} is reached through a link, and is"
-        f" {quote(str(real))}",
+        f"is reached through a link, and is {quote(str(real))}",
         "put a directory in the link's place; if the link is yours, declare the agent anew:"
         " paddock agent remove, then create",
     )
@@ -203,11 +195,9 @@ def _require_apart(
     record: AgentRecord, real: Path, layout: PlaneLayout, environment: Environment
 ) -> None:
     if discover.contains(layout.root, real) or discover.contains(real, layout.root):
-        raise _refused(
+        raise _no_workspace(
             record,
-            "workspace",
-            f"the workspace {quote(str(record.workspace))} and the plane"
-            f" {quote(str(layout.root))} overlap",
+            f"and the plane {quote(str(layout.root))} overlap",
             "give the agent a directory outside the plane, or leave --workspace out",
         )
     discover.require_outside(real, environment)
@@ -223,13 +213,9 @@ def _require_no_client_folder(record: AgentRecord, real: Path, environment: Envi
             continue
         below = real.relative_to(directory).parts
         if len(below) < 2 or below[0] != _WORKTREES:
-            raise _refused(
-                record,
-                "workspace",
-                f"the workspace {quote(str(record.workspace))} lies in {quote(str(directory))},"
-                " where a coding agent's client keeps its settings",
-                "give the agent a directory outside of it",
-            )
+            why = "where a coding agent's client keeps its settings"
+            hint = "give the agent a directory outside of it"
+            raise _no_workspace(record, f"lies in {quote(str(directory))}, {why}", hint)
 
 
 def _is_client_folder(directory: Path, environment: Environment) -> bool:
@@ -254,13 +240,9 @@ def require_new_workspace(record: AgentRecord, environment: Environment) -> None
             raise _lies_in_plane(record, directory)
     below = discover.bare_planes_below(real, environment)
     if below:
-        raise _refused(
-            record,
-            "workspace",
-            f"the bare plane {quote(str(real / below[0]))} lies in the workspace"
-            f" {quote(str(record.workspace))}",
-            "give the agent a directory in which no plane stands, or leave --workspace out",
-        )
+        why = f"holds the bare plane {quote(str(real / below[0]))}"
+        hint = "give the agent a directory in which no plane stands, or leave --workspace out"
+        raise _no_workspace(record, why, hint)
 
 
 def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
@@ -273,11 +255,10 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
     works in `docs/` the file `docs/keep.md`, which its parent may not write, is `keep.md`.
     """
     if not child.owns_workspace and real_path(child.workspace) != real_path(parent.workspace):
-        raise _refused(
+        raise _no_workspace(
             child,
-            "workspace",
-            f"the workspace {quote(str(child.workspace))} of agent {quote(child.agent.name)} is"
-            f" not that of its parent {quote(parent.agent.name)}: {quote(str(parent.workspace))}",
+            f"of agent {quote(child.agent.name)} is not that of its parent"
+            f" {quote(parent.agent.name)}: {quote(str(parent.workspace))}",
             "give it the parent's workspace, or none: then it has a directory of its own",
         )
     more = [name for name in child.agent.toolsets if name not in parent.agent.toolsets]
@@ -292,12 +273,8 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
 
 
 def _lies_in_plane(record: AgentRecord, plane: Path) -> ConfigError:
-    return _refused(
-        record,
-        "workspace",
-        f"the workspace {quote(str(record.workspace))} lies in the bare plane {quote(str(plane))}",
-        "give the agent a directory outside of that plane, or leave --workspace out",
-    )
+    hint = "give the agent a directory outside of that plane, or leave --workspace out"
+    return _no_workspace(record, f"lies in the bare plane {quote(str(plane))}", hint)
 
 
 def _is_own_workspace(real: Path, layout: PlaneLayout) -> bool:
@@ -351,12 +328,7 @@ class AgentStore(Struct, frozen=True):
 
     def names(self) -> tuple[str, ...]:
         self._require_private()
-        with atomic.host_errors("listing", self.layout.agents):
-            try:
-                entries = os.listdir(self.layout.agents)
-            except FileNotFoundError:
-                entries = []
-            found = [name for name in entries if self._is_declared(name)]
+        found = [name for name in names_in(self.layout.agents) if self._is_declared(name)]
         if self.admin is not None:
             found.append(self.admin.agent.name)
         if len(found) > limits.agents_max:
@@ -457,7 +429,12 @@ class AgentStore(Struct, frozen=True):
         return RemovedAgent(name, kept)
 
     def draft(self, new: AgentSpec) -> tuple[AgentRecord, bytes]:
-        agent, workspace = self._plan(new)
+        parent = None if new.parent is None else self.read(new.parent)
+        agent = Agent(new.name, new.profile, _toolsets(new, parent), new.permissions, new.parent)
+        problem = _find_problem(agent)
+        if problem is not None:
+            raise UsageError(problem[1], hint=problem[2])
+        workspace = None if new.workspace is None else real_directory(new.workspace)
         if self._is_admin(new.name):
             raise _exists(new.name, self.layout.admin_config)
         file = self.layout.agent_file(new.name)
@@ -470,20 +447,6 @@ class AgentStore(Struct, frozen=True):
             if workspace not in (None, self.layout.root) and new.parent is None:
                 require_new_workspace(record, self.environment)
         return record, content
-
-    def _plan(self, new: AgentSpec) -> tuple[Agent, Path | None]:
-        _require_name(new.name)
-        problem = profile_problem(new.profile)
-        if problem:
-            raise UsageError(problem, hint="for example standard")
-        parent = None if new.parent is None else self.read(new.parent)
-        toolsets = _toolsets(new, parent)
-        bad = toolset_problem(toolsets)
-        if bad is not None:
-            raise UsageError(bad[0], hint=bad[1])
-        workspace = None if new.workspace is None else real_directory(new.workspace)
-        agent = Agent(new.name, new.profile, toolsets, new.permissions, new.parent)
-        return agent, workspace
 
     def _is_admin(self, name: str) -> bool:
         return self.admin is not None and name == self.admin.agent.name
@@ -536,7 +499,7 @@ class AgentStore(Struct, frozen=True):
             return False
         if not is_agent_name(name):
             raise ConfigError(
-                name_problem(name), where=str(self.layout.agents / name), hint=NAME_HINT
+                _name_problem(name), where=str(self.layout.agents / name), hint=NAME_HINT
             )
         if self._is_admin(name):
             raise ConfigError(
@@ -568,7 +531,7 @@ def _toolsets(new: AgentSpec, parent: AgentRecord | None) -> tuple[str, ...]:
 
 def _require_name(name: str) -> None:
     if not is_agent_name(name):
-        raise UsageError(name_problem(name), hint=NAME_HINT)
+        raise UsageError(_name_problem(name), hint=NAME_HINT)
 
 
 @contextmanager

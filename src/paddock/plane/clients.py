@@ -68,26 +68,18 @@ class ClientFileEdit(Struct, frozen=True):
         path = self.file.path
         atomic.make_directories(path.parent)
         with atomic.host_errors("writing", path):
-            if self.content is None:
-                self._remove()
-            else:
-                self._replace(self.content)
+            if self.content is not None:
+                mode = self.file.mode_if_new
+                if self.file.content is not None:
+                    mode = stat.S_IMODE(os.stat(path).st_mode)
+                atomic.replace_file(path, self.content, mode=mode, look=self._require_unchanged)
+                return
+            self._require_unchanged()
+            os.unlink(path)
             atomic.sync_directory(path.parent)
-        if self.content is None:
-            with suppress(OSError):
-                # Ours too, if nothing else stands in it.
-                os.rmdir(path.parent)
-
-    def _remove(self) -> None:
-        self._require_unchanged()
-        os.unlink(self.file.path)
-
-    def _replace(self, content: bytes) -> None:
-        path = self.file.path
-        mode = self.file.mode_if_new
-        if self.file.content is not None:
-            mode = stat.S_IMODE(os.stat(path).st_mode)
-        atomic.replace_file(path, content, mode=mode, look=self._require_unchanged)
+        with suppress(OSError):
+            # Ours too, if nothing else stands in it.
+            os.rmdir(path.parent)
 
     def _require_unchanged(self) -> None:
         file = self.file

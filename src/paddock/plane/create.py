@@ -19,7 +19,7 @@ from paddock.pattern import lazy_pattern
 from paddock.plane import discover
 from paddock.plane.agents import write_agent
 from paddock.plane.environment import Environment, real_directory, real_path
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
 from paddock.plane.trust import (
     TrustRecord,
     is_trusted,
@@ -33,137 +33,7 @@ from paddock.storage.locks import locked
 from paddock.text.show import quote
 from paddock.values.decisions import Agent, PlaneKind
 
-_PROJECT_HEAD: Final = b"""\
-# What agents may do in this project. Commit and review it like code: agents can
-# read this file, and none can write it.
-#
-# Everything below says what holds anyway, as comments. To change something, take
-# away the "# " before its lines and its [table].
-# After an edit by hand, look at what it grants and accept it: paddock trust
-# Ask about one action:  paddock policy explain "tool:file:create .git/config"
-"""
-
-_BARE_HEAD: Final = b"""\
-# What agents may do on this plane. Operators change it, agents never: everything
-# in HOT/config, the ledgers and agents/*/agent.json are Paddock's own files.
-#
-# Everything below says what holds anyway, as comments. To change something, take
-# away the "# " before its lines and its [table].
-# It holds for the admin agent, whose workspace is the plane itself, and for every
-# agent under agents/, relative to that agent's own workspace.
-# Ask about one action:  paddock policy explain "tool:file:create HOT/config/x"
-"""
-
-_BODY: Final = b"""\
-
-# Paths, for every writer, commands included. As in .gitignore: without a slash at
-# any depth, with a leading slash from the project's root, a directory covers what
-# is below it, and ! takes back what an earlier line of the same list said.
-#
-# [paths]
-# # Nobody writes these. What git itself writes in .git/ lands all the same, as by
-# # git commit in a command, but no hook and no configuration: git under [shell].
-# protected = [".git/", "*.pem"]
-# # Only commands write these; file tools do not.
-# generated = ["node_modules/", "package-lock.json", "yarn.lock"]
-# # Writing here is allowed, with a warning that model and person can see.
-# warned    = [
-#     "/src/**",
-#     "/plugins/**/agents/*.md", "/plugins/*/commands/*.md", "/plugins/*/skills/**",
-#     "/.claude-plugin/**",
-# ]
-# # No warning here.
-# safe      = ["/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md"]
-# # Not even readable, and not shown; nobody writes these either.
-# secret    = [
-#     ".env", ".env.*", ".envrc", "*.key",
-#     "!.env.example", "!.env.sample", "!.env.template", "!.env.dist",
-# ]
-# # In folders of dependencies (.venv, node_modules, vendor, target and their kin) commands
-# # meet only those of protected and secret that have a slash: "**/*.key" holds there, too.
-
-# An agent's profile says what it is allowed, what is asked about, what is denied, and
-# which commands run without a question because a sandbox holds them: `confine`. Where
-# no sandbox works whole they are asked about.
-# The strictest matching rule wins; where none matches, `otherwise`; then no.
-# Built in: open, standard, locked (reads only), admin, reviewer (commands run, and
-# what they change is thrown away) and readonly-commands, to be extended. `extends` names
-# one profile or several and keeps all that they say: lists are joined, tables merged key
-# by key. Without it a profile here replaces the built-in one of its name whole: with a
-# `deny` alone it would allow nothing. This is `standard` as it is built in; the tools
-# of a client that it allows only read, or organise its work:
-#
-# [profiles.standard]
-# allow = [
-#     "tool:file:*", "tool:search:*", "tool:output:*", "tool:memory:*",
-#     "tool:client:Agent", "tool:client:Task", "tool:client:TaskCreate",
-#     "tool:client:TaskGet", "tool:client:TaskList", "tool:client:TaskOutput",
-#     "tool:client:TaskStop", "tool:client:TaskUpdate", "tool:client:Skill",
-#     "tool:client:TodoWrite", "tool:client:ToolSearch", "tool:client:Glob",
-#     "tool:client:Grep", "tool:client:LS", "tool:client:ListAgents",
-#     "tool:client:AskUserQuestion", "tool:client:EnterPlanMode", "tool:client:ExitPlanMode",
-# ]
-# otherwise."tool:shell:*"  = "confine"
-# otherwise."tool:mcp:*"    = "ask"
-# otherwise."tool:client:*" = "ask"
-# otherwise."tool:own:*"    = "ask"
-#
-# In its place, to add to it:
-#
-# extends = ["standard", "readonly-commands"]
-# ask     = ["tool:shell:run git commit *"]
-# deny    = ["tool:shell:run git push *"]
-#
-# The long form of a rule has a reason and examples. Examples are tests: a false
-# one stops the load.
-#
-# [[profiles.standard.rules]]
-# action    = "tool:file:create migrations/**"
-# outcome   = "ask"
-# reason    = "migrations are reviewed by hand"
-# match     = ["tool:file:create migrations/0001.sql"]
-# not_match = ["tool:file:create src/migrations.py"]
-#
-# [[profiles.standard.rules]]
-# action    = "tool:net:connect example.org:443"   # commands reach it, and nothing else
-# outcome   = "allow"
-
-# Commands run in a sandbox. network: none, loopback (a private one), policy (the hosts
-# that rules for tool:net:connect name; without any, loopback) or host (the machine's).
-# git: safe, read-only or none. enforcement: required, or best-effort where a host lacks
-# a part of it. commit: each (allowed changes land, others are refused), all (all or
-# nothing) or none (they are thrown away). approve: the command line, or the diff of
-# what it did. env: variables that a call may set, as ["CI", "PYTEST_*"]. caches: a
-# private ~/.cache that the commands of a workspace share. In a command's PATH,
-# directories of the workspace come last: write .venv/bin/python.
-#
-# [shell]
-# network     = "policy"
-# git         = "safe"
-# enforcement = "required"
-# commit      = "each"
-# approve     = "command"
-# env         = []
-# caches      = true
-# confine_max = { files = 500, mb = 200, deleted = 50 }   # more waits for a person
-
-# A client's own tools under `paddock hook`. on_allow: silent or approve. warnings: all,
-# once or off. shell: confine (its commands run in the sandbox) or read (a line is judged
-# by its words alone). outside: commands that are left to the client, as ["docker *"].
-#
-# [hook]
-# on_allow = "silent"
-# warnings = "once"
-# shell    = "confine"
-# outside  = []
-#
-# An agent, or a kind of agent of a client, with a stricter profile:
-#
-# [agents."Explore"]
-# profile = "locked"
-"""
-
-POLICY_TEMPLATE: Final = _PROJECT_HEAD + _BODY
+POLICY_TEMPLATE: Final = Path(__file__).with_name("policy_template.toml").read_bytes()
 PACKAGES_TEMPLATE: Final = (
     POLICY_TEMPLATE
     + b"""
@@ -172,8 +42,6 @@ PACKAGES_TEMPLATE: Final = (
 packages = true
 """
 )
-
-BARE_POLICY_TEMPLATE: Final = _BARE_HEAD + _BODY.replace(b"the project's root", b"the root")
 
 MAIN_AGENT: Final = "main"
 
@@ -359,39 +227,11 @@ def _is_ours_untrusted(root: discover.ProjectRoot, policy: bytes, environment: E
 _DRAFT: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
 """A file or directory on its way, of the plane's own or of a set of changes."""
 
-BARE_DIRECTORIES: Final = (
-    "HOT",
-    "HOT/config",
-    "HOT/installed",
-    "HOT/kernel",
-    "HOT/ledger",
-    "HOT/registries",
-    "HOT/registries/approvals",
-    "HOT/registries/keys",
-    "HOT/schemas",
-    "HOT/scripts",
-    "HOT/tests",
-    "HO2",
-    "HO2/kernel",
-    "HO2/ledger",
-    "HO2/scratch",
-    "HO2/tests",
-    "HO1",
-    "HO1/contracts",
-    "HO1/kernel",
-    "HO1/ledger",
-    "HO1/tests",
-    "agents",
-    "objects",
-)
-"""What every bare plane has, parents first."""
-
 
 class Blueprint(Struct, frozen=True):
     config: bytes
     files: Mapping[str, bytes]
     """The same whenever the plane is made."""
-    directories: tuple[str, ...] = BARE_DIRECTORIES
     leftovers: tuple[str, ...] = ()
     """Beginnings of the names of what a builder makes besides, each time another: records,
     receipts, approvals. A stopped `init` may have left them, which the builder looks at."""
@@ -405,12 +245,6 @@ Build = Callable[[PlaneLayout, Blueprint], Iterable[Path]]
 What a stopped `init` left is there already. The root's lock is held."""
 
 
-def build_files(layout: PlaneLayout, blueprint: Blueprint) -> Iterator[Path]:
-    for name, content in blueprint.files.items():
-        if atomic.create_file(layout.root / name, content, atomic.FILE_MODE):
-            yield layout.root / name
-
-
 class MadePlane(Struct, frozen=True):
     layout: PlaneLayout
     made: tuple[Path, ...]
@@ -420,7 +254,7 @@ class MadePlane(Struct, frozen=True):
 
 
 def make_bare_plane(
-    directory: Path, blueprint: Blueprint, environment: Environment, build: Build = build_files
+    directory: Path, blueprint: Blueprint, environment: Environment, build: Build
 ) -> MadePlane:
     """Make `directory` a bare plane; one that is there already is left as it is.
 
@@ -462,7 +296,7 @@ def _require_no_plane_above(root: Path) -> None:
 
 def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) -> None:
     above = _above(blueprint.beside)
-    known = _above(blueprint.files) | set(blueprint.directories)
+    known = _above(blueprint.files) | set(BARE_DIRECTORIES)
     for path in _entries(root):
         relative = path.relative_to(root).as_posix()
         is_beside = relative in blueprint.beside or relative in above
@@ -522,7 +356,7 @@ def _is_ours(
 def _build_bare(layout: PlaneLayout, blueprint: Blueprint, build: Build) -> Iterator[Path]:
     """Sequence: directories, each fsynced in its parent → all else → the configuration."""
     root = layout.root
-    for name in blueprint.directories:
+    for name in BARE_DIRECTORIES:
         with atomic.host_errors("making", root / name):
             try:
                 os.mkdir(root / name, atomic.DIRECTORY_MODE)

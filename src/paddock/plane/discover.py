@@ -11,7 +11,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError
 from paddock.plane.environment import Environment, real_directory, real_path, require_utf8
-from paddock.plane.json_files import parse_file, write_object
+from paddock.plane.json_files import load_file, names_in, parse_file, write_object, write_private
 from paddock.plane.layout import PlaneLayout, path_id, plane_name
 from paddock.storage import atomic
 from paddock.text.json import Strict
@@ -25,10 +25,7 @@ def contains(outer: Path, inner: Path) -> bool:
     Compared by directory identity where both exist, so that another spelling (a
     link, a bind mount, a case-insensitive file system) does not hide it.
     """
-    return _contains_real(real_path(outer), real_path(inner))
-
-
-def _contains_real(outer: Path, inner: Path) -> bool:
+    outer, inner = real_path(outer), real_path(inner)
     if outer == inner or outer in inner.parents:
         return True
     wanted = _identity(outer)
@@ -53,20 +50,18 @@ def require_outside(root: Path, environment: Environment) -> None:
     would let the agent trust its own policy, edit its own ledger, or read the
     keys; a root inside the state directory is the same from the other side.
     """
-    real_root = real_path(root)
     for what, name, directory in (
         ("state", "PADDOCK_HOME", environment.paddock_home),
         ("configuration", "XDG_CONFIG_HOME", environment.config_home),
     ):
-        real = real_path(directory)
-        if _contains_real(real_root, real):
+        if contains(root, directory):
             raise ConfigError(
                 f"Paddock's {what} directory {quote(str(directory))} lies inside"
                 f" {quote(str(root))}, where agents work",
                 where=str(root),
                 hint=f"work in a directory further down, or set {name} to one outside",
             )
-        if _contains_real(real, real_root):
+        if contains(directory, root):
             raise ConfigError(
                 f"{quote(str(root))} lies inside Paddock's {what} directory"
                 f" {quote(str(directory))}",
@@ -124,16 +119,11 @@ def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
 # anywhere. Looking like a plane is therefore not enough to be one: a bare plane
 # that was not named by the user counts fully only when it is registered here.
 
-_FORMAT: Final = 1
-
 
 def register_bare_plane(root: Path, environment: Environment) -> bool:
     if is_registered_bare_plane(root, environment):
         return False
-    record = _record_path(root, environment)
-    atomic.make_directories(record.parent)
-    atomic.require_private(record.parent)
-    atomic.replace_file(record, write_object(_PlaneRecord(_FORMAT, str(root))))
+    write_private(_record_path(root, environment), _PlaneRecord(FORMAT, str(root)))
     return True
 
 
@@ -154,13 +144,8 @@ def bare_planes_below(directory: Path, environment: Environment) -> tuple[str, .
     Also one that is gone: what came to stand in its place would count whole.
     """
     records = registry_directory(environment)
-    with atomic.host_errors("listing", records):
-        try:
-            names = os.listdir(records)
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
     found: list[str] = []
-    for name in names:
+    for name in names_in(records):
         try:
             root = _read_record(records / name) if name.endswith(".json") else None
         except ConfigError:
@@ -175,11 +160,9 @@ def registry_directory(environment: Environment) -> Path:
 
 
 def _read_record(record: Path) -> Path | None:
-    content = atomic.read_file(record, limits.plane_record_bytes_max)
-    if content is None:
-        return None
-    read = parse_file(content, str(record)).convert(_PlaneRecord)
-    return Path(read.path) if read.format == _FORMAT else None
+    given = load_file(record, limits.plane_record_bytes_max)
+    read = None if given is None else given.convert(_PlaneRecord)
+    return Path(read.path) if read is not None and read.format == FORMAT else None
 
 
 class _PlaneRecord(Strict, frozen=True):

@@ -127,11 +127,8 @@ def _read(file: PolicyFile, held: _Held) -> PolicyDocument:
 def _path_lists(
     document: PolicyDocument, held: PathsTable
 ) -> Iterator[tuple[str, tuple[PathPattern, ...] | None, tuple[PathPattern, ...] | None]]:
-    given = document.paths
-    yield "protected", held.protected, given.protected
-    yield "generated", held.generated, given.generated
-    yield "secret", held.secret, given.secret
-    yield "warned", held.warned, given.warned
+    for name in ("protected", "generated", "secret", "warned"):
+        yield name, getattr(held, name), getattr(document.paths, name)
 
 
 def _path_grants(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:

@@ -1,9 +1,11 @@
 """Files of JSON as typed values: what is not understood does not load."""
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 
 from paddock.errors import ConfigError
 from paddock.pattern import lazy_pattern
+from paddock.storage import atomic
 from paddock.text.json import (
     BrokenJsonError,
     Way,
@@ -192,6 +195,21 @@ def parse_file(content: bytes, file: str) -> JsonFile:
     return JsonFile(file, cast("dict[str, Json]", value), content)
 
 
+def load_file(path: Path, bytes_max: int) -> JsonFile | None:
+    content = atomic.read_file(path, bytes_max)
+    return None if content is None else parse_file(content, str(path))
+
+
+def names_in(directory: Path) -> list[str]:
+    """Sorted, without what is being written; none where there is no directory."""
+    with atomic.host_errors("listing", directory):
+        try:
+            names = os.listdir(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    return sorted(name for name in names if not atomic.is_temporary_name(name))
+
+
 def _broken_file(error: BrokenJsonError, text: str, file: str) -> ConfigError:
     if error.kind == "syntax":
         where = f"{file}, line {error.line}, column {error.column}"
@@ -214,3 +232,18 @@ def _broken_file(error: BrokenJsonError, text: str, file: str) -> ConfigError:
 def write_object(members: Mapping[str, Json] | Struct) -> bytes:
     value = msgspec.to_builtins(members) if isinstance(members, Struct) else members
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+# Threat: whoever can write beside such a file answers for the user.
+
+
+def read_private(path: Path, bytes_max: int, type_: type[T]) -> T | None:
+    atomic.require_private(path.parent)
+    found = load_file(path, bytes_max)
+    return None if found is None else found.convert(type_)
+
+
+def write_private(path: Path, value: Struct) -> None:
+    atomic.make_directories(path.parent)
+    atomic.require_private(path.parent)
+    atomic.replace_file(path, write_object(value))

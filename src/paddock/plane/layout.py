@@ -16,6 +16,36 @@ TIERS: Final = ("HOT", "HO2", "HO1")
 """Governance, sessions, execution."""
 
 
+BARE_DIRECTORIES: Final = (
+    "HOT",
+    "HOT/config",
+    "HOT/installed",
+    "HOT/kernel",
+    "HOT/ledger",
+    "HOT/registries",
+    "HOT/registries/approvals",
+    "HOT/registries/keys",
+    "HOT/schemas",
+    "HOT/scripts",
+    "HOT/tests",
+    "HO2",
+    "HO2/kernel",
+    "HO2/ledger",
+    "HO2/scratch",
+    "HO2/tests",
+    "HO1",
+    "HO1/contracts",
+    "HO1/kernel",
+    "HO1/ledger",
+    "HO1/tests",
+    "agents",
+    "objects",
+)
+"""What every bare plane has, parents first."""
+_GOVERNED: Final = ("kernel", "scripts", "tests", "scratch")
+"""The names of those for what packages bring, and for work."""
+
+
 class LedgerName(StrEnum):
     GOVERNANCE = "governance"
     PACKAGES = "packages"
@@ -73,7 +103,7 @@ class PlaneLayout(Struct, frozen=True):
 
     @property
     def package_transaction(self) -> Path:
-        """Says that there is one, and how far it came."""
+        """Says that there is one, whose files are in their places."""
         return self.package_changes / "transaction.json"
 
     @property
@@ -102,19 +132,8 @@ class PlaneLayout(Struct, frozen=True):
 
     def own_directories(self) -> tuple[Path, ...]:
         """Where a bare plane's own files stand, parents first; some may be missing."""
-        return (
-            *(self.root / tier for tier in TIERS),
-            self.config,
-            *(self.root / tier / "ledger" for tier in TIERS),
-            self.registries,
-            self.registries / "keys",
-            self.registries / "approvals",
-            self.hot / "schemas",
-            self.installed,
-            self.ho1 / "contracts",
-            self.agents,
-            self.objects,
-        )
+        names = (name for name in BARE_DIRECTORIES if not name.endswith(_GOVERNED))
+        return tuple(self.root / name for name in names)
 
     def directories(self) -> tuple[Path, ...]:
         return (

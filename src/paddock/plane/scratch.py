@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.pattern import lazy_pattern
-from paddock.storage.atomic import host_errors
+from paddock.storage.atomic import held_open, host_errors
 from paddock.text.show import quote
 
 FOLDER: Final = "agent_sandbox"
@@ -26,6 +26,7 @@ _IGNORE: Final = ".gitignore"
 _TOPIC: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DATE: Final = lazy_pattern(r"\d{4}-\d\d-\d\d")
 _AGE: Final = lazy_pattern(r"(\d{1,5})d")
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -38,25 +39,16 @@ class Cleaned(Struct, frozen=True):
 
 def make_folder(root: Path, *, ignored: bool) -> bool:
     made = False
-    with host_errors("making", root / FOLDER):
-        try:
-            os.mkdir(root / FOLDER)
-            made = True
-        except FileExistsError:
-            made = False
+    with host_errors("making", root / FOLDER), suppress(FileExistsError):
+        os.mkdir(root / FOLDER)
+        made = True
     with _opened(root) as folder:
-        if not ignored:
-            return made
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            descriptor = os.open(_IGNORE, flags, 0o644, dir_fd=folder)
-        except FileExistsError:
-            return made
-        except OSError as error:
-            raise HostError(f"{FOLDER}/{_IGNORE} cannot be made: {error.strerror}") from error
-        os.write(descriptor, IGNORED)
-        os.close(descriptor)
-    return True
+        if ignored:
+            with host_errors("making", root / FOLDER / _IGNORE), suppress(FileExistsError):
+                with held_open(os.open(_IGNORE, _NEW, 0o644, dir_fd=folder)) as descriptor:
+                    os.write(descriptor, IGNORED)
+                made = True
+    return made
 
 
 def ignore_new_folder(root: Path) -> Callable[[], None]:
@@ -96,12 +88,8 @@ def new_folder(root: Path, topic: str, today: date, *, ignored: bool) -> Path:
             hint="1 to 64 letters, digits, dots, dashes and underscores, no dot or dash in front",
         )
     make_folder(root, ignored=ignored)
-    with _opened(root) as folder:
-        day = _made(today.isoformat(), folder)
-        try:
-            os.close(_made(topic, day))
-        finally:
-            os.close(day)
+    with _opened(root) as folder, held_open(_made(today.isoformat(), folder)) as day:
+        os.close(_made(topic, day))
     return root / FOLDER / today.isoformat() / topic
 
 
@@ -159,23 +147,13 @@ def _opened(root: Path) -> Generator[int]:
             where=str(path),
             hint="remove what stands there",
         ) from error
-    try:
+    with held_open(descriptor):
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _made(name: str, parent: int) -> int:
-    try:
+    with host_errors("making", Path(FOLDER, name)), suppress(FileExistsError):
         os.mkdir(name, dir_fd=parent)
-    except FileExistsError:
-        return _entered(name, parent)
-    except OSError as error:
-        raise HostError(f"{quote(name)} cannot be made: {error.strerror}") from error
-    return _entered(name, parent)
-
-
-def _entered(name: str, parent: int) -> int:
     try:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Bearer tokens of the HTTP servers: one a name, kept with the user's configuration.
+"""Bearer tokens of the HTTP servers: one a name, kept with the user's configuration; session locks.
 
 The MCP server's are named after agents, the console's after what they may do.
 A token says who is calling, so it lies where no agent can read: never in a plane or a project.
@@ -7,14 +7,19 @@ A new one for an agent voids the old one at once, and so does removing the agent
 
 import hashlib
 import hmac
+import os
 import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from paddock.errors import ConfigError, HostError, PaddockError
+from paddock.errors import ConfigError, HostError, PaddockError, UsageError
 from paddock.plane.environment import Environment, plane_title
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import PlaneLayout, path_id
 from paddock.storage import atomic
+from paddock.storage.locks import open_locked
+from paddock.text.show import quote
 
 MCP: Final = "mcp"
 _PREFIX: Final = "paddock_"
@@ -103,3 +108,45 @@ def _digest(token: str) -> bytes:
 
 def _directory(layout: PlaneLayout, environment: Environment, server: str) -> Path:
     return environment.config_home / server / plane_title(layout)
+
+
+# One process at a time has a session open.
+
+_LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@contextmanager
+def session_lock(
+    layout: PlaneLayout, environment: Environment, session_id: str
+) -> Generator[None, None, None]:
+    """`session_id` is one of our own making, so a file name.
+
+    The lock's file stands with the user's own state, where no agent works. flock(2)
+    goes with the descriptor, so a killed holder leaves none behind.
+
+    Raises: UsageError, open in another process or a second time in this one; HostError.
+    """
+    directory = environment.paddock_home / "sessions"
+    file = directory / f"{path_id(layout.root)}-{session_id}.lock"
+    atomic.make_directories(directory)
+    descriptor = _acquire(file)
+    try:
+        yield
+    finally:
+        # Removed while it is held: whoever opened it meanwhile finds it gone and tries again.
+        with atomic.host_errors("removing", file):
+            os.unlink(file)
+        os.close(descriptor)
+
+
+def _acquire(file: Path) -> int:
+    while True:
+        with atomic.host_errors("locking", file):
+            if (descriptor := open_locked(None, file, _LOCK_FLAGS)) is not None:
+                return descriptor
+        # Gone: its holder has just ended, and removed it.
+        if os.path.lexists(file):
+            raise UsageError(
+                f"the session {quote(file.stem)} is open in another process",
+                hint="end that one first, or open a new session",
+            )

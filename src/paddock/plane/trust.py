@@ -6,7 +6,7 @@ path and the digest of its bytes.
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from paddock import limits
 from paddock.errors import ConfigError
 from paddock.plane.discover import ProjectRoot, bare_planes_below
 from paddock.plane.environment import Environment, real_path
-from paddock.plane.json_files import parse_file, write_object
+from paddock.plane.json_files import read_private, write_private
 from paddock.plane.layout import PlaneLayout, path_id
 from paddock.policy.settings import PackageRule
 from paddock.storage import atomic
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from paddock.plane.admin import AdminConfig
 
 
-class TrustAnswer(Struct, frozen=True):
+class TrustAnswer(NamedTuple):
     trusted: bool
     reason: str = ""
     """Empty exactly when `trusted`."""
@@ -65,9 +65,8 @@ def is_trusted(file: Path, content: bytes, environment: Environment) -> bool:
 
 
 def find_trust_record(file: Path, content: bytes, environment: Environment) -> TrustRecord | None:
-    if not is_trusted(file, content, environment):
-        return None
-    return _read_record(_real(file), environment)
+    is_held = is_trusted(file, content, environment)
+    return _read_record(_real(file), environment) if is_held else None
 
 
 def plan_trust(file: Path, content: bytes, now: datetime) -> TrustRecord:
@@ -76,19 +75,8 @@ def plan_trust(file: Path, content: bytes, now: datetime) -> TrustRecord:
 
 
 def write_trust(record: TrustRecord, environment: Environment) -> None:
-    path = _record_path(record.path, environment)
-    atomic.make_directories(path.parent)
-    atomic.require_private(path.parent)
-    digest, trusted_at = record.digest, record.trusted_at
-    atomic.replace_file(
-        path,
-        write_object(_TrustFile(str(record.path), digest, trusted_at)),
-    )
-
-
-def parse_trust(content: bytes, file: str) -> TrustRecord:
-    read = parse_file(content, file).convert(_TrustFile)
-    return TrustRecord(Path(read.path), read.digest, read.trusted_at)
+    kept = _TrustFile(str(record.path), record.digest, record.trusted_at)
+    write_private(_record_path(record.path, environment), kept)
 
 
 class _TrustFile(Strict, frozen=True):
@@ -99,9 +87,8 @@ class _TrustFile(Strict, frozen=True):
 
 def _read_record(real: Path, environment: Environment) -> TrustRecord | None:
     path = _record_path(real, environment)
-    atomic.require_private(path.parent)
-    content = atomic.read_file(path, limits.plane_record_bytes_max)
-    return None if content is None else parse_trust(content, str(path))
+    read = read_private(path, limits.plane_record_bytes_max, _TrustFile)
+    return None if read is None else TrustRecord(Path(read.path), read.digest, read.trusted_at)
 
 
 def trust_record_path(file: Path, environment: Environment) -> Path:
@@ -172,17 +159,11 @@ def packages_path(root: ProjectRoot, environment: Environment) -> Path:
 
 
 def read_packages(root: ProjectRoot, environment: Environment) -> KeptPackages | None:
-    path = packages_path(root, environment)
-    atomic.require_private(path.parent)
-    content = atomic.read_file(path, limits.policy_bytes_max)
-    return None if content is None else parse_file(content, str(path)).convert(KeptPackages)
+    return read_private(packages_path(root, environment), limits.policy_bytes_max, KeptPackages)
 
 
 def write_packages(kept: KeptPackages, root: ProjectRoot, environment: Environment) -> None:
-    path = packages_path(root, environment)
-    atomic.make_directories(path.parent)
-    atomic.require_private(path.parent)
-    atomic.replace_file(path, write_object(kept))
+    write_private(packages_path(root, environment), kept)
 
 
 def _package_rules(root: ProjectRoot, environment: Environment) -> tuple[PackageRule, ...]:
@@ -237,8 +218,7 @@ def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile |
         return PolicyFile(
             path, content, trusted=False, reason="this plane was neither named nor registered"
         )
-    answer = find_trust(path, content, environment)
-    return PolicyFile(path, content, answer.trusted, answer.reason)
+    return PolicyFile(path, content, *find_trust(path, content, environment))
 
 
 def read_user_policy(environment: Environment) -> PolicyFile | None:

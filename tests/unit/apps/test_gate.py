@@ -13,7 +13,7 @@ from paddock.assembly.packages import check_gates, check_gates_for_model
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.gates.checks import NOTHING_OUTSIDE
 from paddock.gates.results import PLANE_GATES
-from paddock.packages.transaction import PendingChange
+from paddock.packages.change import PendingChange
 from paddock.plane.layout import plane_name
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
@@ -463,14 +463,13 @@ def test_what_a_set_left_in_the_tree_when_the_disk_failed_is_no_file_of_the_plan
     replace_a_file(dev.plane, counting)
     # The end of the record, its wait, and the removal of what was displaced.
     step = len(counting.calls) - steps_left
+    project = open_project(dev.plane, dev.environment())
     replace_a_file(dev.plane, FaultyDisk(Fault(step, How.BEFORE, errno.EIO)))
     left = list(dev.plane.rglob(".paddock-*.set"))
     assert len(left) == 1
     if asks == "operator":
         assert status_of(dev, "G0B") == "pass"
     else:
-        project = open_project(dev.plane, dev.environment())
-        assert left[0].exists()
         (found,) = check_gates_for_model(project, ["G0B"], "admin").results
         assert found.failures == ()
     assert not left[0].exists()

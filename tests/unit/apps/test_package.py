@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.packages.bootstrap import load_packages
+from paddock.storage.disk import Disk
 from tests.support.disks import tree
 from tests.support.packages import (
     StoppedError,
@@ -498,6 +499,33 @@ def test_the_next_command_on_the_plane_settles_what_was_left(dev):
     assert dev.call("list_files").status == 0
 
     assert not (dev.plane / "objects/packages/transaction.json").exists()
+    with open_bench(dev.plane) as bench:
+        assert bench.events()[-1] == "PACKAGE_INSTALLED"
+        assert bench.layout.root.joinpath("HOT/kernel/a.txt").exists()
+
+
+class KilledAtTheRecord(Disk):
+    """Ends the process before the last name of the swap."""
+
+    def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
+        if to == "transaction.json":
+            os._exit(9)
+        super().move_new(from_fd, name, to_fd, to)
+
+
+def test_the_next_command_on_the_plane_completes_a_swap_that_was_killed(dev):
+    child = os.fork()
+    if child == 0:
+        with open_bench(dev.plane, disk=KilledAtTheRecord()) as bench:
+            bench.install(FILES)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert os.listdir(dev.plane / "objects/journal")
+    assert not (dev.plane / "objects/packages/transaction.json").exists()
+
+    assert dev.call("list_files").status == 0
+
+    assert not os.listdir(dev.plane / "objects/journal")
     with open_bench(dev.plane) as bench:
         assert bench.events()[-1] == "PACKAGE_INSTALLED"
         assert bench.layout.root.joinpath("HOT/kernel/a.txt").exists()

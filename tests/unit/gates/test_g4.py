@@ -7,8 +7,8 @@ import pytest
 from paddock.errors import SandboxUnavailableError
 from paddock.gates.results import GateResult, Status, not_applicable
 from paddock.ledger.query import Filter, query
+from paddock.packages.change import AcceptanceResult
 from paddock.packages.rows import Failure
-from paddock.packages.transaction import AcceptanceResult
 from tests.support.gates import failed_files, install_approved, make_plain_plane
 from tests.support.indexes import hide_all
 from tests.support.packages import Runner

@@ -32,9 +32,17 @@ from paddock.packages.signing import (
 )
 from paddock.plane.discover import register_bare_plane
 from paddock.plane.environment import Environment, read_environment
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
 from paddock.values.decisions import PlaneKind
-from tests.support.packages import NOW, Runner, archive_of, open_bench, plane_tree
+from tests.support.packages import (
+    NOW,
+    Runner,
+    StoppedError,
+    archive_of,
+    open_bench,
+    plane_tree,
+    require_whole,
+)
 
 STRANGER = make_key("stranger/operator", b"x" * 32)
 
@@ -52,7 +60,7 @@ def plane(tmp_path: Path) -> Path:
 
 def left_behind(plane: Path) -> PlaneLayout:
     """What looks as if an `init` had been stopped there."""
-    for name in bare_plane_blueprint("production").directories:
+    for name in BARE_DIRECTORIES:
         (plane / name).mkdir(parents=True, mode=0o700, exist_ok=True)
     return PlaneLayout(plane, PlaneKind.BARE)
 
@@ -236,6 +244,31 @@ def test_a_stopped_init_goes_on_under_its_approvals_when_their_time_is_over(tmp_
         assert bench.tree() == before
         installed = read_installed(bench.layout)
         assert find_deviations(replay(bench.log().entries), installed) == ()
+
+
+@pytest.mark.parametrize("on_record", [0, 1, 2])
+def test_a_founding_that_was_stopped_while_it_was_told_is_recorded_once(tmp_path, on_record):
+    archives = tuple(
+        archive_of({f"HOT/kernel/{name}": b"x"}, package_id=name) for name in ("PKG-A", "PKG-B")
+    )
+    founding = Founding(archives, None, frozenset())
+    opened = iter((None, StoppedError))
+
+    def stop_the_second_time() -> None:
+        if next(opened) is not None:
+            raise StoppedError
+
+    plane = tmp_path / "plane"
+    with open_bench(plane, before_entry=stop_the_second_time) as bench:
+        with pytest.raises(StoppedError):
+            found(bench.depot, founding)
+        changes = bench.depot.pending.read().changes
+    with open_bench(plane) as bench:
+        for change in changes[:on_record]:
+            bench.depot.ledger.append(change.entry)
+        assert found(bench.depot, founding) == ()
+        assert bench.events() == ["PACKAGE_INSTALLED"] * 2
+        require_whole(bench)
 
 
 def log_of(layout: PlaneLayout) -> tuple[StoredEntry, ...]:

@@ -1,5 +1,6 @@
 """Installing, upgrading, removing: what stands in the plane afterwards, and what is refused."""
 
+import errno
 import os
 from functools import partial
 from pathlib import Path
@@ -16,16 +17,16 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.ledger.signing import make_key
-from paddock.packages.change import Decided, settle
+from paddock.packages.change import settle
 from paddock.packages.install import InstallWish, install
-from paddock.packages.installed import InstallReceipt, digest_of_set, read_installed
+from paddock.packages.installed import digest_of_set, read_installed
 from paddock.packages.ledger import replay
 from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import enrol_key, public_half, sign_digest
-from paddock.packages.transaction import transaction_of
 from paddock.packages.vouching import approve
-from paddock.values.entries import Entry, digest_of
+from paddock.storage.disk import Disk
+from paddock.values.entries import digest_of
 from tests.support.changes import memory_directory
 from tests.support.packages import (
     KEY,
@@ -112,7 +113,7 @@ def test_a_dry_run_says_what_would_happen_and_does_not_do_it(bench):
         "HOT/installed/PKG-A-001/receipt.json",
     ]
     assert (bench.tree(), bench.events()) == (before, [])
-    assert os.listdir(bench.layout.objects / "packages") == []
+    assert os.listdir(bench.layout.objects / "packages") == ["lock"]
 
 
 def test_an_upgrade_replaces_adds_and_removes_in_one_swap(bench):
@@ -473,7 +474,9 @@ def test_acceptance_commands_run_before_anything_changes():
     seen = []
 
     def look(staged):
-        seen.append({each.path: each.content for each in staged.put}.get("HOT/kernel/a.txt"))
+        seen.append(
+            {each.path: each.after.content for each in staged if each.after}.get("HOT/kernel/a.txt")
+        )
         seen.append((bench.tree() == before, bench.events()))
 
     with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
@@ -489,10 +492,11 @@ def test_acceptance_commands_run_before_anything_changes():
 
 def test_what_an_upgrade_takes_away_is_taken_away_for_its_tests():
     seen = []
-    with (
-        memory_directory() as base,
-        open_bench(base / "plane", Runner(lambda staged: seen.append(staged.removed))) as bench,
-    ):
+
+    def look(staged):
+        seen.append(tuple(each.path for each in staged if each.after is None))
+
+    with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
         bench.install(FILES)
         bench.install(NEW, version="1.1.0", acceptance=TESTED)
     assert seen == [("HOT/scripts/sub/run.sh",)]
@@ -747,11 +751,11 @@ def test_a_change_that_was_stopped_after_the_swap_is_completed_and_recorded_once
             bench.install(FILES)
         with open_bench(base / "plane") as bench:
             if is_on_record:
-                bench.depot.ledger.append(bench.depot.pending.read().entry)
+                bench.depot.ledger.append(bench.depot.pending.read().changes[0].entry)
             refused = read_installed(bench.layout).problems
             assert ["does not tell of it yet" in each.reason for each in refused] == [True]
 
-            assert settle(bench.depot).outcome is Decided.COMPLETED
+            assert settle(bench.depot) == "PKG-A-001"
 
             assert bench.events() == ["PACKAGE_INSTALLED"]
             require_whole(bench)
@@ -768,7 +772,7 @@ def test_an_uninstall_that_was_stopped_after_the_swap_is_completed():
         ):
             bench.uninstall()
         with open_bench(base / "plane") as bench:
-            assert settle(bench.depot).outcome is Decided.COMPLETED
+            assert settle(bench.depot) == "PKG-A-001"
             assert (bench.tree(), bench.events()) == (
                 before,
                 ["PACKAGE_INSTALLED", "PACKAGE_UNINSTALLED"],
@@ -776,32 +780,36 @@ def test_an_uninstall_that_was_stopped_after_the_swap_is_completed():
             require_whole(bench)
 
 
+class WithoutRecord(Disk):
+    """Gives no file the record's name."""
+
+    def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
+        if to == "transaction.json":
+            raise OSError(errno.EIO, "it is broken")
+        super().move_new(from_fd, name, to_fd, to)
+
+
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_change_that_was_stopped_before_the_swap_never_was(is_there, bench):
-    """Told by the receipt, which is another one, or not there."""
-    if is_there:
-        bench.install(FILES)
-    before, events = bench.tree(), bench.events()
-    entry = Entry("PACKAGE_INSTALLED", call_id="TX-" + "0" * 32)
-    receipt = InstallReceipt(
-        package_id="PKG-A-001",
-        version="1.0.0",
-        digest="sha256:" + "0" * 64,
-        archive="sha256:" + "0" * 64,
-        transaction=entry.call_id,
-        installed_at="",
-        dev=True,
-    )
-    with bench.depot.pending.locked():
-        bench.depot.pending.write(transaction_of("PKG-A-001", entry, receipt))
-
-    assert settle(bench.depot).outcome is Decided.NEVER_BEGUN
-
-    assert (bench.tree(), bench.events()) == (before, events)
+def test_a_change_whose_swap_fails_never_was(is_there):
+    """It fails at its last name, the record's: everything is put back, and no record tells of it."""
+    with memory_directory() as base:
+        with open_bench(base / "plane") as bench:
+            if is_there:
+                bench.install(FILES)
+            before, events = bench.tree(), bench.events()
+        with (
+            open_bench(base / "plane", disk=WithoutRecord()) as bench,
+            pytest.raises(HostError),
+        ):
+            bench.install(NEW, version="1.1.0")
+        with open_bench(base / "plane") as bench:
+            assert settle(bench.depot) is None
+            assert (bench.tree(), bench.events()) == (before, events)
+            require_whole(bench)
 
 
-def test_a_receipt_that_tells_nothing_is_said():
-    """Nobody but a package's own change touches it; what that means nobody can guess."""
+def test_a_receipt_that_tells_nothing_is_written_anew():
+    """Nobody but a package's own change touches it, and the record says what was to stand there."""
     with memory_directory() as base:
         with (
             open_bench(base / "plane", before_entry=stop) as bench,
@@ -810,6 +818,16 @@ def test_a_receipt_that_tells_nothing_is_said():
             bench.install(FILES)
         with open_bench(base / "plane") as bench:
             bench.write("HOT/installed/PKG-A-001/receipt.json", b"{}\n")
-            with pytest.raises(IntegrityError, match="receipt"):
-                settle(bench.depot)
-            assert bench.depot.pending.exists()
+            assert settle(bench.depot) == "PKG-A-001"
+            require_whole(bench)
+
+
+def test_a_record_of_another_version_stops_everything(bench):
+    """It was written before its swap, and tells of none."""
+    path = bench.root / "objects/packages/transaction.json"
+    path.parent.mkdir()
+    path.write_text('{"format": 2}')
+    with pytest.raises(IntegrityError, match="another version"):
+        bench.install(FILES)
+    assert bench.events() == []
+    path.unlink()

@@ -243,7 +243,7 @@ def test_compute_sha256_reads_regular_files_alone(tmp_path: Path):
     assert compute_sha256(tmp_path / "a") == (
         "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     )
-    with pytest.raises(HostError):
+    with pytest.raises(ConfigError):
         compute_sha256(tmp_path / "b")
     with pytest.raises(ConfigError):
         compute_sha256(tmp_path)

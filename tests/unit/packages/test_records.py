@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, IntegrityError
+from paddock.packages.change import PendingChange, transaction_of
+from paddock.packages.install import PlanePackages
 from paddock.packages.installed import (
     Framework,
     InstalledFile,
@@ -15,10 +17,8 @@ from paddock.packages.installed import (
     read_installed,
     read_registries,
 )
-from paddock.packages.listing import PlanePackages
 from paddock.packages.rows import State
 from paddock.packages.signing import sign_digest
-from paddock.packages.transaction import parse_transaction, transaction_of
 from paddock.plane.json_files import write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.values.decisions import PlaneKind
@@ -49,7 +49,7 @@ ENTRY = Entry(
     call_id="TX-" + "0" * 32,
     metadata={"a": [1, None]},
 )
-TRANSACTION = transaction_of("PKG-A", ENTRY, RECEIPT)
+TRANSACTION = transaction_of("PKG-A", (ENTRY, RECEIPT))
 
 
 def test_a_receipt_is_read_as_it_was_written():
@@ -75,17 +75,26 @@ def test_a_receipt_that_says_something_else_does_not_load(fields):
         parse_receipt(json.dumps(json.loads(RECEIPT.to_bytes()) | fields).encode(), "receipt.json")
 
 
-def test_a_transaction_is_read_as_it_was_written():
-    read = parse_transaction(write_object(TRANSACTION), "x")
+def pending(root: Path, content: bytes) -> PendingChange:
+    layout = PlaneLayout(root, PlaneKind.BARE)
+    layout.package_changes.mkdir(parents=True)
+    layout.package_transaction.write_bytes(content)
+    return PendingChange(layout)
+
+
+def test_a_transaction_is_read_as_it_was_written(tmp_path: Path):
+    read = pending(tmp_path, write_object(TRANSACTION)).read()
     assert read == TRANSACTION
-    assert read.entry == ENTRY
+    assert read.changes[0].entry == ENTRY
 
 
-@pytest.mark.parametrize("fields", [{"format": 1}, {"phase": "begun"}, {"id": "TX-0"}])
-def test_a_transaction_of_another_kind_stops_everything(fields):
+@pytest.mark.parametrize(
+    "fields", [{"format": 1}, {"format": 2}, {"phase": "begun"}, {"id": "TX-0"}]
+)
+def test_a_transaction_of_another_kind_stops_everything(fields, tmp_path: Path):
     value = json.loads(write_object(TRANSACTION)) | fields
     with pytest.raises(IntegrityError):
-        parse_transaction(json.dumps(value).encode(), "x")
+        pending(tmp_path, json.dumps(value).encode()).read()
 
 
 @pytest.fixture

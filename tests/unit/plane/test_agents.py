@@ -241,7 +241,7 @@ def test_a_new_workspace_is_none_in_what_looks_like_a_plane(store, tmp_path):
 
 def test_a_new_workspace_holds_no_plane_and_one_that_is_there_may(store, environment, project):
     register_bare_plane(project / "sub" / "plane", environment)
-    with pytest.raises(ConfigError, match="plane' lies in the workspace"):
+    with pytest.raises(ConfigError, match="holds the bare plane"):
         store.create(AgentSpec("spy", workspace=project))
     assert store.read("main").workspace == project
     assert store.create(AgentSpec("child", workspace=project, parent="main")).workspace == project

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.plane.create import BARE_DIRECTORIES
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import BARE_DIRECTORIES, PlaneLayout
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy, PolicySource, Writer, load_policy
 from paddock.policy.presets import OWN_FILES

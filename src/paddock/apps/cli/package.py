@@ -33,8 +33,14 @@ from paddock.gates.results import ALL_GATES, PLANE_GATES, GateResult, Status, co
 from paddock.packages import rows as shown
 from paddock.packages import signing
 from paddock.packages.archive import load_archive, pack, write_hashes
-from paddock.packages.install import InstallReport, InstallWish, install, uninstall
-from paddock.packages.listing import Ownership, find_owner
+from paddock.packages.install import (
+    InstallReport,
+    InstallWish,
+    Ownership,
+    find_owner,
+    install,
+    uninstall,
+)
 from paddock.packages.vouching import Approved, approve, sign_installed_set
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
