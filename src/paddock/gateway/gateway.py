@@ -6,12 +6,10 @@ and its own connection; the others go on.
 
 import asyncio
 import concurrent.futures
-import os
-import threading
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import mcp_types as types
 from msgspec import Struct
@@ -27,16 +25,14 @@ from paddock.gateway.connection import (
 from paddock.gateway.definitions import Definition, Pinned, reviewed
 from paddock.gateway.results import Keep, output_of
 from paddock.gateway.tools import AskedPlan
+from paddock.providers.failures import LoopThread
 from paddock.text.show import quote
 from paddock.tools.effects import changes_of, within_entry
 from paddock.tools.spec import Ports, RefusedPath, StoppedCallError, ToolOutput
 from paddock.values.calls import LeftEffect
 
-T = TypeVar("T")
-
 ASKER: Final[ContextVar[CallOrigin | None]] = ContextVar("paddock_mcp_asker", default=None)
 """Who made the call that runs in this context, where a server may ask back."""
-_END_S: Final = 10.0
 
 
 class _Wanted(Struct, frozen=True):
@@ -93,12 +89,8 @@ class McpGateway:
         self._sandboxes = sandboxes
         self._servers = {name: each.server for name, each in sandboxes.items()}
         self._pins, self._keep = pins, keep
-        self._lock = threading.Lock()
-        self._owner = os.getpid()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop = LoopThread("paddock-mcp", _closed)
         self._connections: dict[str, ServerConnection] = {}
-        self._is_closed = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,7 +115,7 @@ class McpGateway:
             self._require_reviewed(plan.server, live, wanted.kind, plan.name)
             return await connection.ask(live, request, wanted.result, origin)
 
-        future = self._submit(ask())
+        future = self._loop.submit(ask())
         forget = ports.cancel.on_cancel(partial(_cancel, future))
         try:
             found = future.result()
@@ -197,7 +189,7 @@ class McpGateway:
         async def look() -> LiveServer:
             return await self._connection(name).live()
 
-        live = self._submit(look()).result()
+        live = self._loop.submit(look()).result()
         return self.version(name, live), tuple(live.definitions.values())
 
     def prompts(self) -> list[tuple[str, Definition]]:
@@ -214,23 +206,11 @@ class McpGateway:
             has_any = live.client.server_capabilities.resources is not None
             return await connection.pages(live, request, result, member) if has_any else []
 
-        return self._submit(pages()).result()
-
-    # --- the loop -------------------------------------------------------------------------
+        return self._loop.submit(pages()).result()
 
     def close(self) -> None:
         """End every server. A later call is refused."""
-        with self._lock:
-            self._is_closed = True
-            loop, self._loop = self._loop, None
-        if loop is None or self._owner != os.getpid():
-            return
-        ending = asyncio.run_coroutine_threadsafe(self._close_all(), loop)
-        concurrent.futures.wait([ending], _END_S)
-        loop.call_soon_threadsafe(loop.stop)
-        if self._thread is not None:
-            self._thread.join()
-        loop.close()
+        self._loop.close(self._close_all)
 
     async def _close_all(self) -> None:
         await asyncio.gather(
@@ -243,25 +223,15 @@ class McpGateway:
             self._connections[name] = ServerConnection(sandbox.server, sandbox.start)
         return self._connections[name]
 
-    def _submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
-        with self._lock:
-            if self._is_closed or (self._loop is not None and self._owner != os.getpid()):
-                work.close()
-                raise SandboxUnavailableError(
-                    "the MCP servers of this runtime are not served any more",
-                    hint="open the workspace anew",
-                )
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="paddock-mcp", daemon=True
-                )
-                self._thread.start()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
-
 
 def _cancel(future: "concurrent.futures.Future[Any]") -> None:
     future.cancel()
+
+
+def _closed() -> SandboxUnavailableError:
+    return SandboxUnavailableError(
+        "the MCP servers of this runtime are not served any more", hint="open the workspace anew"
+    )
 
 
 def _unreviewed(name: str, why: str) -> UnknownToolError:
