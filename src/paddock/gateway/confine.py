@@ -10,13 +10,13 @@ import shlex
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import InvalidArgumentsError, ToolFailedError
+from paddock.gateway.wire import ServerWire
 from paddock.policy.engine import Policy
 from paddock.policy.mcp_servers import CREDENTIAL, net_action
 from paddock.policy.rules import Profile, Rule, compile_rule
@@ -136,10 +136,10 @@ class ServerSandbox:
         self.server, self._open, self._witness = server, open_shell, witness
         self._lock = threading.Lock()
         self._process: Process | None = None
-        self._listening: dict[str, Hearing] = {}
+        self._listening: dict[str, ServerWire] = {}
         self._early: set[str] = set()
 
-    def start(self, wire: "Hearing") -> "_Running":
+    def start(self, wire: ServerWire) -> None:
         """Start it; `wire` hears it, in a thread of its own. Raises: SandboxUnavailableError."""
         shell, server = self._open(), self.server
         shell.sessions.on_end = self._ended
@@ -158,10 +158,12 @@ class ServerSandbox:
             is_over = process.name in self._early
         if is_over:
             wire.ended()
-        return _Running(self, process)
 
-    def end(self, process: Process) -> None:
+    def end(self, wire: ServerWire) -> None:
         """End it with all that it started; what it changed since the last call goes."""
+        process = wire.process
+        if process is None:
+            return
         self._open().sessions.discard(process)
         with self._lock:
             self._listening.pop(process.name, None)
@@ -212,22 +214,6 @@ def _command(server: McpServer) -> tuple[str, ...]:
         return server.command
     bridge = Path(__file__).with_name("bridge.py").read_text(encoding="utf-8")
     return "python3", "-c", bridge, server.url
-
-
-class Hearing(Protocol):
-    process: Process | None
-
-    def hear(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None: ...
-
-    def ended(self) -> None: ...
-
-
-class _Running(Struct, frozen=True):
-    sandbox: ServerSandbox
-    process: Process
-
-    def end(self) -> None:
-        self.sandbox.end(self.process)
 
 
 _FETCHED: Final = (("npm/_npx", "package-lock.json"), ("uv/archive-v0", ""))

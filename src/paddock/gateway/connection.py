@@ -19,9 +19,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from paddock import limits
 from paddock.errors import PaddockError, SandboxUnavailableError, ToolFailedError
+from paddock.gateway.confine import ServerSandbox
 from paddock.gateway.definitions import DEFINITIONS_BYTES_MAX, Definition, show_text
 from paddock.gateway.wire import ServerWire
-from paddock.policy.settings import McpServer
 from paddock.text.show import cut, quote
 
 _PAGES_MAX: Final = 50
@@ -53,41 +53,30 @@ class CallOrigin(Protocol):
     def progress(self, done: float, total: float | None, message: str) -> None: ...
 
 
-class StartedServer(Protocol):
-    """A server's process, and the way to end it with all that it started."""
-
-    def end(self) -> None: ...
-
-
-Start = Callable[[ServerWire], StartedServer]
-"""Blocks. Raises: SandboxUnavailableError, HostError."""
-
-
 class LiveServer(Struct, eq=False):
     client: Client
     wire: ServerWire
-    running: StartedServer
+    ready: "asyncio.Future[None]"
     ends: asyncio.Event
     began_s: float
-    definitions: dict[str, Definition]
+    task: "asyncio.Task[None] | None" = None
+    definitions: dict[str, Definition] = {}
     is_stale: bool = True
     """Whether it has to be asked for its definitions before it is believed."""
     version: str = ""
     """What it is, and what was fetched to run it, as far as that can be told."""
 
     @property
-    def said_version(self) -> str:
-        info = self.client.server_info
-        return "" if info is None else f"{info.name} {info.version}"
+    def is_ready(self) -> bool:
+        return not (self.is_stale or self.wire.why)
 
 
 class ServerConnection:
-    def __init__(self, server: McpServer, start: Start) -> None:
-        self.server = server
-        self._start = start
+    def __init__(self, sandbox: ServerSandbox) -> None:
+        self.server = sandbox.server
+        self._sandbox = sandbox
         self._turn = asyncio.Lock()
         self._live: LiveServer | None = None
-        self._task: asyncio.Task[None] | None = None
         self._failures = 0
         self._again_s = 0.0
         self._askers: dict[object, CallOrigin | None] = {}
@@ -96,6 +85,13 @@ class ServerConnection:
 
     async def live(self) -> LiveServer:
         """Return it running, with what it says of itself. Raises: SandboxUnavailableError."""
+        live = self._live
+        if live is None or not live.is_ready:
+            # Who leaves does not leave a server half started: the next call finds it.
+            live = await asyncio.shield(asyncio.ensure_future(self._made_ready()))
+        return live
+
+    async def _made_ready(self) -> LiveServer:
         async with self._turn:
             live = self._live
             if live is not None and live.wire.why:
@@ -117,36 +113,15 @@ class ServerConnection:
         if wait_s > _WAITED_S:
             raise self._unavailable(f"it ended, and is started again in {wait_s:.0f} s")
         await asyncio.sleep(max(0.0, wait_s))
-        wire = ServerWire(asyncio.get_running_loop())
-        ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        ends = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        wire = ServerWire(loop)
         try:
-            running = await asyncio.to_thread(self._start, wire)
+            await asyncio.to_thread(self._sandbox.start, wire)
         except PaddockError as error:
             self._put_off(0.0)
             raise self._unavailable(error.message) from error
-        began_s = time.monotonic()
-        self._task = asyncio.create_task(self._hold(wire, ready, ends))
-        try:
-            async with asyncio.timeout(limits.mcp_server_start_s):
-                client = await ready
-        except (MCPError, ValidationError, RuntimeError, TimeoutError, ExceptionGroup) as error:
-            why = wire.why or _said_by(error)
-            await self._stop(wire, running, ends)
-            self._put_off(0.0)
-            raise self._unavailable(f"it does not answer as a server: {why}") from error
-        except BaseException:
-            await asyncio.shield(self._stop(wire, running, ends))
-            raise
-        self._live = LiveServer(client, wire, running, ends, began_s, {})
-        return self._live
-
-    async def _hold(
-        self, wire: ServerWire, ready: "asyncio.Future[Client]", ends: asyncio.Event
-    ) -> None:
-        """Enter and leave the SDK's client in one task, as its cancel scopes want it."""
         client = Client(
-            wire,
+            wire.opened(),
             read_timeout_seconds=limits.mcp_server_start_s,
             cache=None,
             client_info=types.Implementation(name="paddock", version=version("paddock")),
@@ -154,29 +129,39 @@ class ServerConnection:
             sampling_callback=self._sampled,
             message_handler=self._heard,
         )
+        live = LiveServer(client, wire, loop.create_future(), asyncio.Event(), time.monotonic())
+        live.task = asyncio.create_task(_hold(live))
         try:
-            async with client:
-                if not ready.done():
-                    ready.set_result(client)
-                await ends.wait()
-        except (MCPError, ValidationError, RuntimeError, OSError, ExceptionGroup) as error:
-            if not ready.done():
-                ready.set_exception(error)
+            async with asyncio.timeout(limits.mcp_server_start_s):
+                await live.ready
+        except (MCPError, ValidationError, RuntimeError, TimeoutError, ExceptionGroup) as error:
+            why = wire.why or _said_by(error)
+            await self._stop(live)
+            self._put_off(0.0)
+            raise self._unavailable(f"it does not answer as a server: {why}") from error
+        except BaseException:
+            await asyncio.shield(self._stop(live))
+            raise
+        info = client.server_info
+        said = "" if info is None else f"{info.name} {info.version}"
+        fetched = await asyncio.to_thread(self._sandbox.version)
+        live.version = "; ".join(filter(None, (said, fetched))) or "unknown"
+        self._live = live
+        return live
 
     async def _end(self, live: LiveServer) -> None:
         self._live = None
         self._put_off(time.monotonic() - live.began_s)
-        await self._stop(live.wire, live.running, live.ends)
+        await self._stop(live)
 
-    async def _stop(self, wire: ServerWire, running: StartedServer, ends: asyncio.Event) -> None:
+    async def _stop(self, live: LiveServer) -> None:
         # Who hears it may wait for room that nobody makes any more.
-        wire.why = wire.why or "it was ended"
-        ends.set()
-        task, self._task = self._task, None
-        await asyncio.to_thread(running.end)
-        if task is not None:
-            await asyncio.wait([task], timeout=5.0)
-            task.cancel()
+        live.wire.why = live.wire.why or "it was ended"
+        live.ends.set()
+        await asyncio.to_thread(self._sandbox.end, live.wire)
+        if live.task is not None:
+            await asyncio.wait([live.task], timeout=5.0)
+            live.task.cancel()
 
     def _put_off(self, lived_s: float) -> None:
         self._failures = 0 if lived_s > _STEADY_S else self._failures + 1
@@ -325,6 +310,18 @@ class ServerConnection:
         if asker is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
         return await asyncio.to_thread(asker.sample, self.server.name, params)
+
+
+async def _hold(live: LiveServer) -> None:
+    """Enter and leave the SDK's client in one task, as its cancel scopes want it."""
+    try:
+        async with live.client:
+            if not live.ready.done():
+                live.ready.set_result(None)
+            await live.ends.wait()
+    except (MCPError, ValidationError, RuntimeError, OSError, ExceptionGroup) as error:
+        if not live.ready.done():
+            live.ready.set_exception(error)
 
 
 _LISTS: Final = (

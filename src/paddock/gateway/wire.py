@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Literal, NoReturn, Self
 
 import anyio
 import mcp_types as types
+from anyio.abc import ObjectStream
 from mcp.shared.message import SessionMessage
 from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType
 from msgspec.json import Decoder
@@ -55,8 +56,8 @@ class _EndedError(HostError):
     """A server that is ended for what it said."""
 
 
-class ServerWire:
-    """Made for one process; entered by the SDK's client as its transport."""
+class ServerWire(ObjectStream[Any]):
+    """Made for one process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -161,21 +162,28 @@ class ServerWire:
 
     # --- the SDK's side, in the loop ------------------------------------------------------
 
-    async def __aenter__(self) -> tuple[Any, Any]:
-        return _Incoming(self), _Outgoing(self)
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncGenerator[tuple[Self, Self]]:
+        """Serve as the SDK's transport, which reads and writes here."""
+        try:
+            yield self, self
+        finally:
+            self._got.close()
+            self._put.close()
 
-    async def __aexit__(self, *_: object) -> None:
-        self._got.close()
-        self._put.close()
+    async def aclose(self) -> None:
+        """Each direction ends with the process."""
+
+    send_eof = aclose
 
     async def receive(self) -> SessionMessage | Exception:
         message = await self._got.receive()
         self._room.release()
         return message
 
-    async def send(self, message: SessionMessage) -> None:
+    async def send(self, item: SessionMessage) -> None:
         """Raises: anyio.BrokenResourceError: the server has ended, or does not read."""
-        said = message.message
+        said = item.message
         if isinstance(said, types.JSONRPCRequest):
             self._waiting.add(said.id)
         elif isinstance(said, types.JSONRPCResponse | types.JSONRPCError) and said.id is not None:
@@ -195,36 +203,3 @@ class ServerWire:
                 self.why = "it does not read what it is sent"
             await asyncio.sleep(_SEND_STEP_S)
         raise anyio.BrokenResourceError
-
-
-class _Stream:
-    def __init__(self, wire: ServerWire) -> None:
-        self._wire = wire
-
-    async def aclose(self) -> None:
-        pass
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-
-class _Incoming(_Stream):
-    async def receive(self) -> SessionMessage | Exception:
-        return await self._wire.receive()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self._wire.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-
-class _Outgoing(_Stream):
-    async def send(self, item: SessionMessage, /) -> None:
-        await self._wire.send(item)

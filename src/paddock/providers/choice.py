@@ -96,27 +96,17 @@ def open_provider(
     takes_ambient = not settings.base_url
     if find_spec(kind) is None:
         raise missing_sdk(kind)
+    from paddock.providers.client import Server
+
+    server = Server(address, transport, takes_ambient)
     if kind == "anthropic":
         from paddock.providers.anthropic import anthropic_provider
 
-        return anthropic_provider(
-            settings.model,
-            key,
-            base_url=address,
-            transport=transport,
-            takes_ambient=takes_ambient,
-        )
+        return anthropic_provider(settings.model, key, server)
     from paddock.providers.openai import Api, openai_provider
 
-    usual = "chat" if address else "responses"
-    return openai_provider(
-        settings.model,
-        key,
-        api=cast("Api", settings.api or usual),
-        base_url=address,
-        transport=transport,
-        takes_ambient=takes_ambient,
-    )
+    api = settings.api or ("chat" if address else "responses")
+    return openai_provider(settings.model, key, server, cast("Api", api))
 
 
 def _scripted(path: str, read_script: ReadScript | None) -> ScriptedModel:

@@ -2,21 +2,23 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from concurrent.futures import CancelledError
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from queue import SimpleQueue
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import ConfigError
-from paddock.providers.failures import HINTS, FailureKind, LoopThread, ProviderError, kind_of
+from paddock.errors import ConfigError, PaddockError
+from paddock.providers.failures import HINTS, FailureKind, ProviderError, kind_of
 from paddock.providers.gateway import TextSink, cancelled_turn
 from paddock.providers.keys import Key
 from paddock.providers.structured import as_map, as_text, require_schema, whole_characters
@@ -26,6 +28,53 @@ from paddock.values.models import ModelRequest, ModelTurn
 
 if TYPE_CHECKING:
     import httpx2
+
+T = TypeVar("T")
+
+_END_S: Final = 10.0
+
+
+class LoopThread:
+    """An event loop in a thread of its own, begun with the first work; it outlives no fork."""
+
+    def __init__(self, name: str, closed: Callable[[], PaddockError]) -> None:
+        self._name, self._closed = name, closed
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._owner = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Raises: what it was made with, where it was closed."""
+        with self._lock:
+            if self._is_closed or (self._loop is not None and self._owner != os.getpid()):
+                work.close()
+                raise self._closed()
+            if self._loop is None:
+                self._loop, self._owner = asyncio.new_event_loop(), os.getpid()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name=self._name, daemon=True
+                )
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do the last work, if that takes no longer than `_END_S`, and end. Twice is harmless."""
+        with self._lock:
+            self._is_closed = True
+            loop, self._loop = self._loop, None
+        if loop is None or self._thread is None or self._owner != os.getpid():
+            return
+
+        async def wind_up() -> None:
+            await last()
+            await loop.shutdown_asyncgens()
+
+        wait([asyncio.run_coroutine_threadsafe(wind_up(), loop)], _END_S)
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
+        loop.close()
 
 
 @contextmanager
@@ -136,13 +185,24 @@ def _number(text: str) -> float | None:
 
 
 class Server(Struct, frozen=True):
-    address: str
+    """Where a wire goes: to its vendor, or to a server of one's own.
+
+    `takes_ambient` sends there too what the SDK finds in the environment besides the key.
+    """
+
+    address: str = ""
     transport: "httpx2.AsyncBaseTransport | None" = None
     takes_ambient: bool = False
 
     def connect(
-        self, sdk: Any, make: Callable[..., Any], key: Key, credential: Mapping[str, str]
+        self,
+        make: Callable[..., Any],
+        sdk: Any,
+        usual: str,
+        key: Key,
+        credential: Mapping[str, str],
     ) -> Any:
+        """Raises: ConfigError where the address is none."""
         import httpx2
 
         from paddock.providers.transport import OwnHeaders, limit_body
@@ -158,7 +218,7 @@ class Server(Struct, frozen=True):
         try:
             return make(
                 api_key=key.reveal(),
-                base_url=self.address,
+                base_url=self.address or usual,
                 timeout=sdk.Timeout(limits.model_silence_timeout_s, connect=10.0),
                 # The gateway retries, within a budget; the SDK would wait as long as it is told.
                 max_retries=0,

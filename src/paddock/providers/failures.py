@@ -1,19 +1,14 @@
 """The one error family of every provider, whatever its SDK raises."""
 
-import asyncio
-import os
 import threading
-from collections.abc import Callable, Coroutine, Generator
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from paddock.errors import HostError, ModelFailedError, PaddockError
+from paddock.errors import HostError, ModelFailedError
 from paddock.values.calls import Cancel
-
-T = TypeVar("T")
 
 
 class FailureKind(StrEnum):
@@ -197,49 +192,3 @@ def wait_or_cancel(seconds: float, cancel: Cancel | None) -> bool:
         return woken.wait(seconds)
     finally:
         forget()
-
-
-_END_S: Final = 10.0
-
-
-class LoopThread:
-    """An event loop in a thread of its own, begun with the first work; it outlives no fork."""
-
-    def __init__(self, name: str, closed: Callable[[], PaddockError]) -> None:
-        self._name, self._closed = name, closed
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._owner = os.getpid()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Raises: what it was made with, where it was closed."""
-        with self._lock:
-            if self._is_closed or (self._loop is not None and self._owner != os.getpid()):
-                work.close()
-                raise self._closed()
-            if self._loop is None:
-                self._loop, self._owner = asyncio.new_event_loop(), os.getpid()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name=self._name, daemon=True
-                )
-                self._thread.start()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do the last work, if that takes no longer than `_END_S`, and end. Twice is harmless."""
-        with self._lock:
-            self._is_closed = True
-            loop, self._loop = self._loop, None
-        if loop is None or self._thread is None or self._owner != os.getpid():
-            return
-
-        async def wind_up() -> None:
-            await last()
-            await loop.shutdown_asyncgens()
-
-        wait([asyncio.run_coroutine_threadsafe(wind_up(), loop)], _END_S)
-        loop.call_soon_threadsafe(loop.stop)
-        self._thread.join()
-        loop.close()

@@ -7,10 +7,10 @@ request; of any number of times that it comes back, one counts.
 """
 
 import asyncio
-import concurrent.futures
 import json
-from contextvars import ContextVar
-from typing import Final, Protocol, cast
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import mcp_types as types
 from mcp.server.session import ServerSession
@@ -26,6 +26,11 @@ from paddock.runtime.inbox import Inbox
 from paddock.text.show import show_name
 from paddock.values.calls import Cancel, ToolResult
 
+if TYPE_CHECKING:
+    from paddock.apps.mcp.served import SeenGovernance
+
+T = TypeVar("T")
+
 KEY: Final = "approval"
 """Of the one question in a result that asks."""
 ANSWERED_BEFORE: Final = (
@@ -34,41 +39,52 @@ ANSWERED_BEFORE: Final = (
 )
 ASK_ANEW: Final = "make the call again, and it is asked about anew"
 _NAME_CHARS_MAX: Final = 80
-_SCHEMA: Final[types.ElicitRequestedSchema] = {
-    "type": "object",
-    "properties": {
-        "approve": {
-            "type": "boolean",
-            "title": "Allow this once?",
-            "description": "Only this very call, with what stands at its target now.",
-            "default": False,
-        }
-    },
-    "required": ["approve"],
-}
 
 
-class Asker(Protocol):
-    def answer(self, request: ApprovalRequest) -> Approval: ...
+def yes_or_no(about: str) -> types.ElicitRequestedSchema:
+    field = {"type": "boolean", "title": "Allow this once?", "description": about, "default": False}
+    return {"type": "object", "properties": {"approve": field}, "required": ["approve"]}
 
 
-class Governing(Protocol):
-    @property
-    def governs(self) -> bool: ...
+_SCHEMA: Final = yes_or_no("Only this very call, with what stands at its target now.")
 
 
-CURRENT: Final[ContextVar[Asker | None]] = ContextVar("paddock.mcp.asker", default=None)
-"""Whom the call that runs in this thread can ask."""
+class ClientCall(Struct, frozen=True):
+    """A call of a client, whose person can be asked while it waits."""
+
+    session: ServerSession
+    request_id: types.RequestId | None
+    loop: asyncio.AbstractEventLoop
+    cancel: Cancel
+
+    def elicit(
+        self, message: str, schema: types.ElicitRequestedSchema
+    ) -> types.ElicitResult | None:
+        return self.wait(self.session.elicit_form(message, schema, self.request_id))
+
+    def wait(self, asking: Coroutine[Any, Any, T]) -> T | None:
+        """Return the answer, None where none comes in time. Called in the thread of the call."""
+        future = asyncio.run_coroutine_threadsafe(asking, self.loop)
+
+        def stop() -> None:
+            future.cancel()
+
+        forget = self.cancel.on_cancel(stop)
+        try:
+            return future.result(limits.approval_timeout_s)
+        except (TimeoutError, CancelledError, MCPError, NoBackChannelError, ValidationError):
+            return None
+        finally:
+            stop()
+            forget()
 
 
-class ClientApprover:
+class Unasked(Struct, frozen=True):
+    """A client that shows no forms."""
+
     def answer(self, request: ApprovalRequest) -> Approval:
-        asker = CURRENT.get()
-        if asker is None:
-            return Approval(
-                False, "client", ApprovalUnavailableError.code, "this client cannot be asked"
-            )
-        return asker.answer(request)
+        said = "this client cannot be asked"
+        return Approval(False, "client", ApprovalUnavailableError.code, said)
 
 
 def can_be_asked(capabilities: types.ClientCapabilities | None) -> bool:
@@ -83,37 +99,19 @@ def client_name(name: str) -> str:
 
 
 class WaitingAsker(Struct, frozen=True):
-    session: ServerSession
-    request_id: str | int | None
-    loop: asyncio.AbstractEventLoop
-    cancel: Cancel
+    call: ClientCall
     name: str
-    policy: Governing
+    policy: "SeenGovernance"
 
     def answer(self, request: ApprovalRequest) -> Approval:
         """The client's answer within the time limit; a failure on the way is none.
 
         Threat: while the question was open, somebody may have forbidden what it is about.
         """
-        asking = self.session.elicit_form(question_of(request), _SCHEMA, self.request_id)
-        future = asyncio.run_coroutine_threadsafe(asking, self.loop)
-
-        def stop() -> None:
-            future.cancel()
-
-        forget = self.cancel.on_cancel(stop)
-        try:
-            said = future.result(limits.approval_timeout_s)
-        except TimeoutError:
-            future.cancel()
-            note = f"no answer within {limits.approval_timeout_s:g} s"
+        said = self.call.elicit(question_of(request), _SCHEMA)
+        if said is None:
+            note = f"the client gave no answer within {limits.approval_timeout_s:g} s"
             return Approval(False, self.name, ApprovalUnavailableError.code, note)
-        except (MCPError, NoBackChannelError, ValidationError, concurrent.futures.CancelledError):
-            return Approval(
-                False, self.name, ApprovalUnavailableError.code, "the client could not be asked"
-            )
-        finally:
-            forget()
         approval = approval_of(said, self.name)
         if approval.is_granted and not self.policy.governs:
             note = "what governs the agent changed while it was asked"
@@ -193,5 +191,9 @@ def approval_of(said: types.ElicitResult, name: str) -> Approval:
         return Approval(
             False, name, ApprovalUnavailableError.code, "the question was closed without an answer"
         )
-    approves = said.action == "accept" and (said.content or {}).get("approve") is True
+    approves = is_yes(said)
     return Approval(approves, name, "" if approves else ApprovalRefusedError.code)
+
+
+def is_yes(said: types.ElicitResult) -> bool:
+    return said.action == "accept" and (said.content or {}).get("approve") is True

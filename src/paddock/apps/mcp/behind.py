@@ -6,93 +6,64 @@ server to client: there a call is answered with what the server asks, and made a
 """
 
 import asyncio
-import concurrent.futures
 import json
-from collections.abc import Coroutine, Iterable
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Iterable
+from typing import Any, Final, cast
 
 import mcp_types as types
-from mcp.server.session import ServerSession
-from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
-from paddock import errors, limits
+from paddock import errors
+from paddock.apps.mcp.asking import ClientCall, is_yes, yes_or_no
 from paddock.apps.mcp.served import Served
 from paddock.gateway.definitions import show_text, show_values
 from paddock.runtime.prepared import Bounds
 from paddock.values.calls import Json, ToolResult
 
-T = TypeVar("T")
-
 _STATE: Final = "mcp"
-_LEAVE: Final[types.ElicitRequestedSchema] = {
-    "type": "object",
-    "properties": {"approve": {"type": "boolean", "title": "Allow this once?", "default": False}},
-    "required": ["approve"],
-}
+_LEAVE: Final = "Your model answers once, and the server has what it says."
 _SHOWN_CHARS_MAX: Final = 2_000
 
 
 class ClientOrigin:
     """See `paddock.gateway.connection.CallOrigin`."""
 
-    def __init__(
-        self,
-        session: ServerSession,
-        request_id: types.RequestId | None,
-        loop: asyncio.AbstractEventLoop,
-        more: dict[str, Any] | None,
-    ) -> None:
-        self.more = more
-        self._session, self._request_id, self._loop = session, request_id, loop
-        self.has_progressed = False
+    def __init__(self, call: ClientCall, more: dict[str, Any] | None) -> None:
+        self._call, self.more = call, more
 
     def elicit(self, server: str, form: types.ElicitRequestFormParams) -> types.ElicitResult:
-        capabilities = self._session.client_capabilities
-        if self.more is not None or capabilities is None or capabilities.elicitation is None:
+        if self.more is not None or not self._offers("elicitation"):
             return types.ElicitResult(action="decline")
-        message = asks(server, form.message)
         schema = cast("types.ElicitRequestedSchema", show_values(form.requested_schema))
-        said = self._wait(self._session.elicit_form(message, schema, self._request_id))
+        said = self._call.elicit(asks(server, form.message), schema)
         return said or types.ElicitResult(action="cancel")
 
     def sample(
         self, server: str, wanted: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         refused = types.ErrorData(code=types.INVALID_REQUEST, message="nobody allows it")
-        capabilities = self._session.client_capabilities
-        if self.more is not None or capabilities is None or capabilities.sampling is None:
+        if self.more is not None or not self._offers("sampling"):
             return refused
         said = json.dumps([each.model_dump(mode="json") for each in wanted.messages])
         question = f"wants to ask your model this:\n{said[:_SHOWN_CHARS_MAX]}"
-        form = types.ElicitRequestFormParams(message=question, requested_schema=_LEAVE)
-        answer = self.elicit(server, form)
-        if answer.action != "accept" or (answer.content or {}).get("approve") is not True:
+        form = types.ElicitRequestFormParams(message=question, requested_schema=yes_or_no(_LEAVE))
+        if not is_yes(self.elicit(server, form)):
             return refused
-        request = types.CreateMessageRequest(params=wanted)
-        asking = self._session.send_request(
-            request,
+        asked = self._call.session.send_request(
+            types.CreateMessageRequest(params=wanted),
             types.CreateMessageResult,
-            metadata=ServerMessageMetadata(related_request_id=self._request_id),
+            metadata=ServerMessageMetadata(related_request_id=self._call.request_id),
         )
-        return self._wait(asking) or refused
+        return self._call.wait(asked) or refused
 
     def progress(self, done: float, total: float | None, message: str) -> None:
-        self.has_progressed = True
-        report = self._session.report_progress(done, total, message)
-        asyncio.run_coroutine_threadsafe(report, self._loop)
+        report = self._call.session.report_progress(done, total, message)
+        asyncio.run_coroutine_threadsafe(report, self._call.loop)
 
-    def _wait(self, asking: Coroutine[Any, Any, T]) -> T | None:
-        future = asyncio.run_coroutine_threadsafe(asking, self._loop)
-        try:
-            return future.result(limits.approval_timeout_s)
-        except TimeoutError:
-            future.cancel()
-            return None
-        except (MCPError, NoBackChannelError, ValidationError, concurrent.futures.CancelledError):
-            return None
+    def _offers(self, capability: str) -> bool:
+        return getattr(self._call.session.client_capabilities, capability, None) is not None
 
 
 def asks(server: str, message: str) -> str:
@@ -131,26 +102,33 @@ def input_required(server: str, result: ToolResult) -> types.InputRequiredResult
 # A resource is `SERVER+URI`, a prompt `SERVER__NAME`: no two servers have one of the same name.
 
 
-def list_resources(bounds: Bounds, served: Served) -> list[types.Resource]:
+def list_resources(params: object, bounds: Bounds, served: Served) -> types.ListResourcesResult:
     found = _listed(served, types.ListResourcesRequest, types.ListResourcesResult, "resources")
-    return [types.Resource.model_validate(_named(name, "uri", each)) for name, each in found]
+    named = [_named(name, "uri", each) for name, each in found]
+    return types.ListResourcesResult.model_validate({"resources": named})
 
 
-def list_templates(bounds: Bounds, served: Served) -> list[types.ResourceTemplate]:
+def list_templates(
+    params: object, bounds: Bounds, served: Served
+) -> types.ListResourceTemplatesResult:
     request, result = types.ListResourceTemplatesRequest, types.ListResourceTemplatesResult
     found = _listed(served, request, result, "resource_templates")
-    named = (_named(name, "uriTemplate", each) for name, each in found)
-    return [types.ResourceTemplate.model_validate(each) for each in named]
+    named = [_named(name, "uriTemplate", each) for name, each in found]
+    return result.model_validate({"resourceTemplates": named})
 
 
-def list_prompts(bounds: Bounds, served: Served) -> list[types.Prompt]:
-    return [
-        types.Prompt.model_validate({**_shown(each.said), "name": f"{name}__{each.name}"})
+def list_prompts(params: object, bounds: Bounds, served: Served) -> types.ListPromptsResult:
+    prompts = [
+        {**_shown(each.said), "name": f"{name}__{each.name}"}
         for name, each in served.runtime.servers().prompts()
     ]
+    return types.ListPromptsResult.model_validate({"prompts": prompts})
 
 
-def read_resource(uri: str, bounds: Bounds, served: Served) -> types.ReadResourceResult:
+def read_resource(
+    params: types.ReadResourceRequestParams, bounds: Bounds, served: Served
+) -> types.ReadResourceResult:
+    uri = str(params.uri)
     server, _, inner = uri.partition("+")
     result = served.runtime.call("mcp_read", {"server": server, "uri": inner}, bounds=bounds)
     contents = [_content_of(uri, each) for each in _blocks(result)]
@@ -158,10 +136,11 @@ def read_resource(uri: str, bounds: Bounds, served: Served) -> types.ReadResourc
 
 
 def get_prompt(
-    name: str, arguments: dict[str, str], bounds: Bounds, served: Served
+    params: types.GetPromptRequestParams, bounds: Bounds, served: Served
 ) -> types.GetPromptResult:
-    server, _, prompt = name.partition("__")
-    given: dict[str, Json] = {"server": server, "name": prompt, "arguments": dict(arguments)}
+    server, _, prompt = params.name.partition("__")
+    arguments: dict[str, Json] = {**(params.arguments or {})}
+    given: dict[str, Json] = {"server": server, "name": prompt, "arguments": arguments}
     blocks = _blocks(served.runtime.call("mcp_prompt", given, bounds=bounds))
     messages = [{"role": each.pop("role", "user"), "content": each} for each in blocks]
     return types.GetPromptResult.model_validate({"messages": messages})

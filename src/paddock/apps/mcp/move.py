@@ -6,7 +6,7 @@ every moment, and whoever comes next finds a move that was stopped and takes it 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 from paddock.apps.mcp.install import (
     entry_for,
     our_entry,
-    toml_value,
+    toml_lines,
     with_ours,
     with_server,
     without_server,
@@ -195,14 +195,7 @@ def _table_of(name: str, entry: Json) -> tuple[str, str]:
         raise UsageError("it has neither a command nor a url")
     if "${" in str(given):
         raise UsageError("the client fills in ${…}")
-    return short, "".join((f"[mcp.servers.{short}]\n", *_lines(given), _HINT))
-
-
-def _lines(given: Mapping[str, Json]) -> Iterator[str]:
     if "command" in given:
-        words: list[Json] = [given["command"], *given.get("args", [])]
-        yield f"command = {toml_value(words)}\n"
-    if "url" in given:
-        yield f"url = {toml_value(given['url'])}\n"
-    if variables := given.get("env"):
-        yield f"env = {toml_value(variables)}\n"
+        given["command"] = [given["command"], *given.pop("args", [])]
+    wanted = {name: given[name] for name in ("command", "url", "env") if given.get(name)}
+    return short, f"[mcp.servers.{short}]\n{toml_lines(wanted)}{_HINT}"
