@@ -7,7 +7,6 @@ write, no variable but those named, and caches that no other command shares.
 
 import os
 import shlex
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -134,10 +133,11 @@ class ServerSandbox:
     ) -> None:
         """`witness` gives who is asked and keeps the record of all that it connects to."""
         self.server, self._open, self._witness = server, open_shell, witness
-        self._lock = threading.Lock()
-        self._process: Process | None = None
-        self._listening: dict[str, ServerWire] = {}
-        self._early: set[str] = set()
+        self._wire: ServerWire | None = None
+
+    @property
+    def _process(self) -> Process | None:
+        return None if self._wire is None else self._wire.process
 
     def start(self, wire: ServerWire) -> None:
         """Start it; `wire` hears it, in a thread of its own. Raises: SandboxUnavailableError."""
@@ -150,34 +150,21 @@ class ServerSandbox:
         if server.files != "write":
             prepared = replace(prepared, plan=replace(prepared.plan, commit="none"))
         watch = CommandWatch(on_output=wire.hear, network=self._witness())
-        process = shell.start(prepared, watch)
-        wire.process = process
-        with self._lock:
-            self._process = process
-            self._listening[process.name] = wire
-            is_over = process.name in self._early
-        if is_over:
+        self._wire = wire
+        wire.process = process = shell.start(prepared, watch)
+        if not process.is_running:
             wire.ended()
 
     def end(self, wire: ServerWire) -> None:
         """End it with all that it started; what it changed since the last call goes."""
-        process = wire.process
-        if process is None:
-            return
-        self._open().sessions.discard(process)
-        with self._lock:
-            self._listening.pop(process.name, None)
-            self._early.discard(process.name)
-            if self._process is process:
-                self._process = None
+        if wire.process is not None:
+            self._open().sessions.discard(wire.process)
 
     def _ended(self, name: str) -> None:
-        with self._lock:
-            wire = self._listening.get(name)
-            if wire is None:
-                self._early.add(name)
-        if wire is not None:
-            wire.ended()
+        """Tell who hears it, unless it is one that ended before `start` knew it."""
+        process = self._process
+        if self._wire is not None and process is not None and process.name == name:
+            self._wire.ended()
 
     def bring_in(self) -> ShellOutcome | None:
         """Land what policy allows of what it changed so far; None for one that changes nothing."""
