@@ -125,8 +125,8 @@ class ServerConnection:
             read_timeout_seconds=limits.mcp_server_start_s,
             cache=None,
             client_info=types.Implementation(name="paddock", version=version("paddock")),
-            elicitation_callback=self._elicited,
-            sampling_callback=self._sampled,
+            elicitation_callback=self._asked_back,
+            sampling_callback=self._asked_back,
             message_handler=self._heard,
         )
         live = LiveServer(client, wire, loop.create_future(), asyncio.Event(), time.monotonic())
@@ -260,11 +260,7 @@ class ServerConnection:
     ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, wanted in (answer.input_requests or {}).items():
-            said: Any = types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
-            if isinstance(wanted, types.ElicitRequest):
-                said = await self._elicit(asker, wanted.params)
-            elif isinstance(wanted, types.CreateMessageRequest):
-                said = await self._sample(asker, wanted.params)
+            said = await self._ask_back(asker, wanted.params)
             if isinstance(said, types.ErrorData):
                 raise self._failed(f"it asked for what it did not get: {said.message}")
             found[name] = said
@@ -277,39 +273,23 @@ class ServerConnection:
 
     # --- what it asks back ----------------------------------------------------------------
 
-    async def _elicited(
-        self, context: ClientRequestContext, params: types.ElicitRequestParams
-    ) -> types.ElicitResult | types.ErrorData:
-        del context
-        return await self._elicit(self._only_asker(), params)
-
-    async def _sampled(
-        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
-    ) -> types.CreateMessageResult | types.ErrorData:
-        del context
-        return await self._sample(self._only_asker(), params)
-
-    def _only_asker(self) -> CallOrigin | None:
-        """Return who is behind every call that runs.
+    async def _asked_back(self, context: ClientRequestContext, params: Any) -> Any:
+        """Ask whoever is behind every call that runs.
 
         Threat: a question for one person would be put to another, who has the same server.
         """
+        del context
         askers = set(self._askers.values())
-        return askers.pop() if len(askers) == 1 else None
+        return await self._ask_back(askers.pop() if len(askers) == 1 else None, params)
 
-    async def _elicit(
-        self, asker: CallOrigin | None, params: types.ElicitRequestParams
-    ) -> types.ElicitResult | types.ErrorData:
-        if asker is None or not isinstance(params, types.ElicitRequestFormParams):
+    async def _ask_back(self, asker: CallOrigin | None, params: object) -> Any:
+        if asker is not None and isinstance(params, types.ElicitRequestFormParams):
+            return await asyncio.to_thread(asker.elicit, self.server.name, params)
+        if asker is not None and isinstance(params, types.CreateMessageRequestParams):
+            return await asyncio.to_thread(asker.sample, self.server.name, params)
+        if isinstance(params, types.ElicitRequestFormParams | types.ElicitRequestURLParams):
             return types.ElicitResult(action="decline")
-        return await asyncio.to_thread(asker.elicit, self.server.name, params)
-
-    async def _sample(
-        self, asker: CallOrigin | None, params: types.CreateMessageRequestParams
-    ) -> types.CreateMessageResult | types.ErrorData:
-        if asker is None:
-            return types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
-        return await asyncio.to_thread(asker.sample, self.server.name, params)
+        return types.ErrorData(code=types.INVALID_REQUEST, message="nobody can be asked")
 
 
 async def _hold(live: LiveServer) -> None:

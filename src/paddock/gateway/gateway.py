@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final
 
 import mcp_types as types
-from msgspec import Struct
 from pydantic import TypeAdapter
 
 from paddock.errors import SandboxUnavailableError, UnknownToolError
@@ -37,37 +36,25 @@ Pairs = Sequence[tuple[str, str]]
 """Values of credentials, and what stands for each."""
 
 
-class _Wanted(Struct, frozen=True):
-    request: type[Any]
-    params: type[Any]
-    named: str
-    result: TypeAdapter[Any]
-    kind: str = ""
-    """Of the definition that has to be as it was reviewed."""
-
-
-_WANTED: Final = {
-    "call": _Wanted(
+_WANTED: Final = dict[str, tuple[Any, Any, TypeAdapter[Any]]](
+    call=(
         types.CallToolRequest,
         types.CallToolRequestParams,
-        "name",
         TypeAdapter(types.CallToolResult | types.InputRequiredResult),
-        "tool",
     ),
-    "read": _Wanted(
+    read=(
         types.ReadResourceRequest,
         types.ReadResourceRequestParams,
-        "uri",
         TypeAdapter(types.ReadResourceResult | types.InputRequiredResult),
     ),
-    "prompt": _Wanted(
+    prompt=(
         types.GetPromptRequest,
         types.GetPromptRequestParams,
-        "name",
         TypeAdapter(types.GetPromptResult | types.InputRequiredResult),
-        "prompt",
     ),
-}
+)
+_KINDS: Final = {"call": "tool", "prompt": "prompt"}
+"""Of the definitions that have to be as they were reviewed."""
 
 
 def _as_blocks(operation: str, answer: dict[str, Any]) -> dict[str, Any]:
@@ -102,19 +89,19 @@ class McpGateway:
 
     def ask(self, plan: AskedPlan, ports: Ports) -> ToolOutput:
         """Raises: SandboxUnavailableError, UnknownToolError: nothing was done; ToolFailedError."""
-        wanted, origin = _WANTED[plan.operation], ASKER.get()
-        given: dict[str, Any] = {wanted.named: plan.name}
+        (request_type, params, result), origin = _WANTED[plan.operation], ASKER.get()
+        given: dict[str, Any] = {"uri": plan.name}
         if plan.operation != "read":
-            given["arguments"] = dict(plan.arguments)
+            given = {"name": plan.name, "arguments": dict(plan.arguments)}
 
         def request(more: dict[str, Any]) -> types.Request[Any, Any]:
-            return wanted.request(params=wanted.params(**given, **more))
+            return request_type(params=params(**given, **more))
 
         async def ask() -> Any:
             connection = self._connections[plan.server]
             live = await connection.live()
-            self._require_reviewed(plan.server, live, wanted.kind, plan.name)
-            return await connection.ask(live, request, wanted.result, origin)
+            self._require_reviewed(plan.server, live, _KINDS.get(plan.operation, ""), plan.name)
+            return await connection.ask(live, request, result, origin)
 
         future = self._loop.submit(ask())
         forget = ports.cancel.on_cancel(partial(_cancel, future))

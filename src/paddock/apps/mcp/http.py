@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio.to_thread
@@ -101,16 +101,14 @@ def _by_token(agents: Agents) -> Served:
 _SESSION: Final = "mcp-session-id"
 
 
-class RequestKey(NamedTuple):
-    session: str
-    request_id: RequestId
+RequestKey = tuple[str, RequestId]
 
 
 def key_of(headers: Headers, request_id: RequestId | None) -> RequestKey | None:
     session = headers.get(_SESSION)
     if session is None or request_id is None:
         return None
-    return RequestKey(session, coerce_request_id(request_id))
+    return session, coerce_request_id(request_id)
 
 
 class RunningRequests:
