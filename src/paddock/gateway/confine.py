@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from paddock.errors import InvalidArgumentsError, ToolFailedError
-from paddock.gateway.wire import ServerWire
 from paddock.policy.engine import Policy
 from paddock.policy.mcp_servers import CREDENTIAL, net_action
 from paddock.policy.rules import Profile, Rule, compile_rule
@@ -39,6 +38,7 @@ from paddock.values.entries import digest_of
 from paddock.workspace.workspace import READ_FILE, Resolution, detect_resolution
 
 if TYPE_CHECKING:
+    from paddock.gateway.connection import ServerWire
     from paddock.network.decisions import Witness
 
 _SESSION: Final = "server"
@@ -139,7 +139,7 @@ class ServerSandbox:
     def _process(self) -> Process | None:
         return None if self._wire is None else self._wire.process
 
-    def start(self, wire: ServerWire) -> None:
+    def start(self, wire: "ServerWire") -> None:
         """Start it; `wire` hears it, in a thread of its own. Raises: SandboxUnavailableError."""
         shell, server = self._open(), self.server
         shell.sessions.on_end = self._ended
@@ -155,7 +155,7 @@ class ServerSandbox:
         if not process.is_running:
             wire.ended()
 
-    def end(self, wire: ServerWire) -> None:
+    def end(self, wire: "ServerWire") -> None:
         """End it with all that it started; what it changed since the last call goes."""
         if wire.process is not None:
             self._open().sessions.discard(wire.process)

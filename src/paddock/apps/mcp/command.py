@@ -24,7 +24,7 @@ from paddock.plane.tokens import make_token, token_path
 from paddock.text.show import quote, show_name
 
 if TYPE_CHECKING:
-    from paddock.apps.mcp.move import Moving
+    from paddock.apps.mcp.install import Moving
     from paddock.apps.mcp.served import Agents
 
 _UNCHANGED: Final = "nothing was changed"
@@ -139,7 +139,7 @@ def _export(options: Options, console: Console) -> Reply:
 
 
 def _moving(options: Options, console: Console) -> "Moving":
-    from paddock.apps.mcp.move import Moving
+    from paddock.apps.mcp.install import Moving
 
     project = find_project(options, console)
     return Moving(project, options.client, _scope(options), console.variables)

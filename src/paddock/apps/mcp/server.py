@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock import __version__, errors, limits
-from paddock.apps.mcp import asking, behind
+from paddock.apps.mcp import asking
 from paddock.apps.mcp.served import Agents, Served, settle_changes
 from paddock.gateway.gateway import ASKER
 from paddock.providers.failures import CancelToken
@@ -190,7 +190,7 @@ class Handlers(Struct, frozen=True):
             question = called.asker.question(called.result)
             if question is not None:
                 return question
-        asked = behind.input_required(params.name.partition("__")[0], called.result)
+        asked = asking.input_required(params.name.partition("__")[0], called.result)
         if asked is not None:
             return asked
         await self._tell_of_changes(context.session, called.tools)
@@ -199,7 +199,7 @@ class Handlers(Struct, frozen=True):
     async def ask_others(
         self, work: Callable[[P, Bounds, Served], T], context: Context, params: P
     ) -> T:
-        """Do what is asked of the servers that stand behind. Raises: MCPError."""
+        """Do what is asked of the servers that stand asking. Raises: MCPError."""
         cancel = CancelToken()
         bounds = Bounds(cancel=cancel, client_call=_client_call(context.params))
         return await self._run(partial(work, params, bounds), cancel, context.session)
@@ -271,11 +271,11 @@ def make_server(door: Door, agents: Agents) -> Server[Any]:
     settings = agents.project.policy.settings.mcp
     handlers = Handlers(door, Calls(settings.calls_max), agents.is_structured)
     others: dict[str, Any] = {
-        "on_list_resources": behind.list_resources,
-        "on_list_resource_templates": behind.list_templates,
-        "on_read_resource": behind.read_resource,
-        "on_list_prompts": behind.list_prompts,
-        "on_get_prompt": behind.get_prompt,
+        "on_list_resources": asking.list_resources,
+        "on_list_resource_templates": asking.list_templates,
+        "on_read_resource": asking.read_resource,
+        "on_list_prompts": asking.list_prompts,
+        "on_get_prompt": asking.get_prompt,
     }
     answering: dict[str, Any] = {
         name: partial(handlers.ask_others, work) for name, work in others.items()
@@ -358,8 +358,8 @@ def _call_served(
             code=types.INVALID_PARAMS, message=f"unknown tool {quote(tool)}; {_TOOLS_HINT}"
         )
     asker = _asker_for(context, params, call, served)
-    more = behind.more_of(context.protocol_version, params)
-    ASKER.set(behind.ClientOrigin(call, more))
+    more = asking.more_of(context.protocol_version, params)
+    ASKER.set(asking.ClientOrigin(call, more))
     bounds = replace(bounds, approver=InboxApprover(asker, lambda: served.inbox))
     arguments, result = params.arguments or {}, None
     if isinstance(asker, asking.ReturningAsker):
