@@ -153,6 +153,9 @@ class ReturningAsker:
         sealed; what it names is looked up, compared and taken from the inbox, where it stands once.
         """
         returned = self.returned
+        if not request.can_wait:
+            note = "a connection is not held open until the call comes back"
+            return Approval(False, self.name, ApprovalUnavailableError.code, note)
         if returned is None or returned.digest != request.digest:
             self._forget_superseded()
             self._asked = request
