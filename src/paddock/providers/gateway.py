@@ -5,7 +5,7 @@ not arrive, so no effect is repeated.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, Self
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -183,6 +183,12 @@ class Gateway:
 
     def close(self) -> None:
         self._provider.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def cancelled_turn(model: str, attempts: int = 1, text: str = "") -> ModelTurn:
