@@ -589,8 +589,8 @@ def issued(wire: str, body: dict) -> str:
 
 
 def test_the_issued_name_is_the_answer_and_a_guessed_one_is_not(server):
+    from paddock.providers.choice import Key
     from paddock.providers.client import Server
-    from paddock.providers.keys import Key
     from paddock.providers.openai import openai_provider
 
     at = Server(f"{server.url}/v1")

@@ -7,9 +7,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.errors import ConfigError
+from paddock.providers.choice import Key
 from paddock.providers.client import Client, PreparedRequest, SdkProvider, Server
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.keys import Key
 from paddock.providers.structured import (
     CallReader,
     Issue,

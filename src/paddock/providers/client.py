@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, PaddockError
+from paddock.providers.choice import Key
 from paddock.providers.failures import HINTS, FailureKind, ProviderError, kind_of
 from paddock.providers.gateway import TextSink, cancelled_turn
-from paddock.providers.keys import Key
 from paddock.providers.structured import as_map, as_text, require_schema, whole_characters
 from paddock.text.show import quote
 from paddock.values.calls import NEVER, Cancel, Json

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 from msgspec import Struct, field
 
 from paddock.errors import CallDroppedError
+from paddock.providers.choice import Key
 from paddock.providers.client import Client, PreparedRequest, SdkProvider, Server
 from paddock.providers.failures import FailureKind, ProviderError, kind_of
-from paddock.providers.keys import Key
 from paddock.providers.structured import (
     CallReader,
     Issue,
