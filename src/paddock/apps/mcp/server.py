@@ -186,20 +186,15 @@ class Handlers(Struct, frozen=True):
         call = asking.ClientCall(context.session, context.request_id, loop, cancel)
         work = partial(_call_served, context, params, bounds, call)
         called = await self._run(work, cancel, context.session, printed)
-        if isinstance(called.asker, asking.ReturningAsker):
-            question = called.asker.question(called.result)
-            if question is not None:
-                return question
-        asked = asking.input_required(params.name.partition("__")[0], called.result)
-        if asked is not None:
-            return asked
+        if called.question is not None:
+            return called.question
         await self._tell_of_changes(context.session, called.tools)
         return call_result(called.result, is_structured=self.is_structured)
 
     async def ask_others(
         self, work: Callable[[P, Bounds, Served], T], context: Context, params: P
     ) -> T:
-        """Do what is asked of the servers that stand asking. Raises: MCPError."""
+        """Do what is asked of the servers that stand behind. Raises: MCPError."""
         cancel = CancelToken()
         bounds = Bounds(cancel=cancel, client_call=_client_call(context.params))
         return await self._run(partial(work, params, bounds), cancel, context.session)
@@ -300,7 +295,7 @@ def make_server(door: Door, agents: Agents) -> Server[Any]:
 
 class Called(Struct, frozen=True):
     result: ToolResult
-    asker: object
+    question: types.InputRequiredResult | None
     tools: frozenset[str]
 
 
@@ -361,12 +356,15 @@ def _call_served(
     more = asking.more_of(context.protocol_version, params)
     ASKER.set(asking.ClientOrigin(call, more))
     bounds = replace(bounds, approver=InboxApprover(asker, lambda: served.inbox))
-    arguments, result = params.arguments or {}, None
+    arguments, result, question = params.arguments or {}, None, None
     if isinstance(asker, asking.ReturningAsker):
         result = settle_changes(served, asker, tool, arguments, bounds)
     if result is None:
         result = served.runtime.call(tool, arguments, bounds=bounds)
-    return Called(result, asker, frozenset(served.tools))
+    if isinstance(asker, asking.ReturningAsker):
+        question = asker.question(result)
+    question = question or asking.input_required(tool.partition("__")[0], result)
+    return Called(result, question, frozenset(served.tools))
 
 
 def _client_call(params: Mapping[str, Any] | None) -> str:
