@@ -589,12 +589,12 @@ def issued(wire: str, body: dict) -> str:
 
 
 def test_the_issued_name_is_the_answer_and_a_guessed_one_is_not(server):
-    from paddock.providers.keys import Key
+    from paddock.providers.choice import Key
+    from paddock.providers.client import Server
     from paddock.providers.openai import openai_provider
 
-    provider = openai_provider(
-        "m", Key(KEY), api="chat", base_url=f"{server.url}/v1", issue=lambda: "answer_known"
-    )
+    at = Server(f"{server.url}/v1")
+    provider = openai_provider("m", Key(KEY), at, "chat", issue=lambda: "answer_known")
     server.say(calls(("answer_known", FITS)), calls(("answer_guessed", FITS)))
 
     known = provider.route(asking(output=CLASSIFY))

@@ -49,10 +49,9 @@ from paddock.plane.layout import LedgerName
 from paddock.plane.tokens import session_lock
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.budgets import Budget, session_budget
-from paddock.providers.choice import choose_settings, open_provider
+from paddock.providers.choice import choose_settings, open_provider, without_key
 from paddock.providers.failures import missing_sdk, wait_or_cancel
 from paddock.providers.gateway import Gateway, Provider
-from paddock.providers.keys import without_key
 from paddock.runtime.approvals import ApprovalRequest, Approver, NoApprover
 from paddock.runtime.runtime import Runtime
 from paddock.storage.atomic import read_file

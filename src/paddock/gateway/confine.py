@@ -7,13 +7,11 @@ write, no variable but those named, and caches that no other command shares.
 
 import os
 import shlex
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import InvalidArgumentsError, ToolFailedError
@@ -40,6 +38,7 @@ from paddock.values.entries import digest_of
 from paddock.workspace.workspace import READ_FILE, Resolution, detect_resolution
 
 if TYPE_CHECKING:
+    from paddock.gateway.connection import ServerWire
     from paddock.network.decisions import Witness
 
 _SESSION: Final = "server"
@@ -134,12 +133,13 @@ class ServerSandbox:
     ) -> None:
         """`witness` gives who is asked and keeps the record of all that it connects to."""
         self.server, self._open, self._witness = server, open_shell, witness
-        self._lock = threading.Lock()
-        self._process: Process | None = None
-        self._listening: dict[str, Hearing] = {}
-        self._early: set[str] = set()
+        self._wire: ServerWire | None = None
 
-    def start(self, wire: "Hearing") -> "_Running":
+    @property
+    def _process(self) -> Process | None:
+        return None if self._wire is None else self._wire.process
+
+    def start(self, wire: "ServerWire") -> None:
         """Start it; `wire` hears it, in a thread of its own. Raises: SandboxUnavailableError."""
         shell, server = self._open(), self.server
         shell.sessions.on_end = self._ended
@@ -150,32 +150,21 @@ class ServerSandbox:
         if server.files != "write":
             prepared = replace(prepared, plan=replace(prepared.plan, commit="none"))
         watch = CommandWatch(on_output=wire.hear, network=self._witness())
-        process = shell.start(prepared, watch)
-        wire.process = process
-        with self._lock:
-            self._process = process
-            self._listening[process.name] = wire
-            is_over = process.name in self._early
-        if is_over:
+        self._wire = wire
+        wire.process = process = shell.start(prepared, watch)
+        if not process.is_running:
             wire.ended()
-        return _Running(self, process)
 
-    def end(self, process: Process) -> None:
+    def end(self, wire: "ServerWire") -> None:
         """End it with all that it started; what it changed since the last call goes."""
-        self._open().sessions.discard(process)
-        with self._lock:
-            self._listening.pop(process.name, None)
-            self._early.discard(process.name)
-            if self._process is process:
-                self._process = None
+        if wire.process is not None:
+            self._open().sessions.discard(wire.process)
 
     def _ended(self, name: str) -> None:
-        with self._lock:
-            wire = self._listening.get(name)
-            if wire is None:
-                self._early.add(name)
-        if wire is not None:
-            wire.ended()
+        """Tell who hears it, unless it is one that ended before `start` knew it."""
+        process = self._process
+        if self._wire is not None and process is not None and process.name == name:
+            self._wire.ended()
 
     def bring_in(self) -> ShellOutcome | None:
         """Land what policy allows of what it changed so far; None for one that changes nothing."""
@@ -212,22 +201,6 @@ def _command(server: McpServer) -> tuple[str, ...]:
         return server.command
     bridge = Path(__file__).with_name("bridge.py").read_text(encoding="utf-8")
     return "python3", "-c", bridge, server.url
-
-
-class Hearing(Protocol):
-    process: Process | None
-
-    def hear(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None: ...
-
-    def ended(self) -> None: ...
-
-
-class _Running(Struct, frozen=True):
-    sandbox: ServerSandbox
-    process: Process
-
-    def end(self) -> None:
-        self.sandbox.end(self.process)
 
 
 _FETCHED: Final = (("npm/_npx", "package-lock.json"), ("uv/archive-v0", ""))

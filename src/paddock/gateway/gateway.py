@@ -6,70 +6,55 @@ and its own connection; the others go on.
 
 import asyncio
 import concurrent.futures
-import os
-import threading
-from collections.abc import Coroutine, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import mcp_types as types
-from msgspec import Struct
 from pydantic import TypeAdapter
 
 from paddock.errors import SandboxUnavailableError, UnknownToolError
 from paddock.gateway.confine import ServerSandbox
-from paddock.gateway.connection import (
-    CallOrigin,
-    LiveServer,
-    ServerConnection,
-)
-from paddock.gateway.definitions import Definition, Pinned, reviewed
-from paddock.gateway.results import Keep, output_of
+from paddock.gateway.connection import CallOrigin, LiveServer, ServerConnection
+from paddock.gateway.definitions import Definition, Pinned, reviewed, show_text, show_values
 from paddock.gateway.tools import AskedPlan
-from paddock.text.show import quote
+from paddock.providers.client import LoopThread
+from paddock.text.show import quote, show_name
 from paddock.tools.effects import changes_of, within_entry
 from paddock.tools.spec import Ports, RefusedPath, StoppedCallError, ToolOutput
 from paddock.values.calls import LeftEffect
 
-T = TypeVar("T")
-
 ASKER: Final[ContextVar[CallOrigin | None]] = ContextVar("paddock_mcp_asker", default=None)
 """Who made the call that runs in this context, where a server may ask back."""
-_END_S: Final = 10.0
+
+RESULT_BYTES_MAX: Final = 100_000
+Keep = Callable[[bytes], str]
+"""Keep bytes in the history; return their digest. Raises: StorageFullError, HostError."""
+Pairs = Sequence[tuple[str, str]]
+"""Values of credentials, and what stands for each."""
 
 
-class _Wanted(Struct, frozen=True):
-    request: type[Any]
-    params: type[Any]
-    named: str
-    result: TypeAdapter[Any]
-    kind: str = ""
-    """Of the definition that has to be as it was reviewed."""
-
-
-_WANTED: Final = {
-    "call": _Wanted(
+_WANTED: Final = dict[str, tuple[Any, Any, TypeAdapter[Any]]](
+    call=(
         types.CallToolRequest,
         types.CallToolRequestParams,
-        "name",
         TypeAdapter(types.CallToolResult | types.InputRequiredResult),
-        "tool",
     ),
-    "read": _Wanted(
+    read=(
         types.ReadResourceRequest,
         types.ReadResourceRequestParams,
-        "uri",
         TypeAdapter(types.ReadResourceResult | types.InputRequiredResult),
     ),
-    "prompt": _Wanted(
+    prompt=(
         types.GetPromptRequest,
         types.GetPromptRequestParams,
-        "name",
         TypeAdapter(types.GetPromptResult | types.InputRequiredResult),
-        "prompt",
     ),
-}
+)
+_KINDS: Final = {"call": "tool", "prompt": "prompt"}
+"""Of the definitions that have to be as they were reviewed."""
 
 
 def _as_blocks(operation: str, answer: dict[str, Any]) -> dict[str, Any]:
@@ -93,12 +78,8 @@ class McpGateway:
         self._sandboxes = sandboxes
         self._servers = {name: each.server for name, each in sandboxes.items()}
         self._pins, self._keep = pins, keep
-        self._lock = threading.Lock()
-        self._owner = os.getpid()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._connections: dict[str, ServerConnection] = {}
-        self._is_closed = False
+        self._loop = LoopThread("paddock-mcp", _closed)
+        self._connections = {name: ServerConnection(each) for name, each in sandboxes.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,22 +89,21 @@ class McpGateway:
 
     def ask(self, plan: AskedPlan, ports: Ports) -> ToolOutput:
         """Raises: SandboxUnavailableError, UnknownToolError: nothing was done; ToolFailedError."""
-        wanted, origin = _WANTED[plan.operation], ASKER.get()
-        given: dict[str, Any] = {wanted.named: plan.name}
+        (request_type, params, result), origin = _WANTED[plan.operation], ASKER.get()
+        given: dict[str, Any] = {"uri": plan.name}
         if plan.operation != "read":
-            given["arguments"] = dict(plan.arguments)
+            given = {"name": plan.name, "arguments": dict(plan.arguments)}
 
         def request(more: dict[str, Any]) -> types.Request[Any, Any]:
-            return wanted.request(params=wanted.params(**given, **more))
+            return request_type(params=params(**given, **more))
 
         async def ask() -> Any:
-            connection = self._connection(plan.server)
-            # Who leaves does not leave a server half started: the next call finds it.
-            live = await asyncio.shield(asyncio.ensure_future(connection.live()))
-            self._require_reviewed(plan.server, live, wanted.kind, plan.name)
-            return await connection.ask(live, request, wanted.result, origin)
+            connection = self._connections[plan.server]
+            live = await connection.live()
+            self._require_reviewed(plan.server, live, _KINDS.get(plan.operation, ""), plan.name)
+            return await connection.ask(live, request, result, origin)
 
-        future = self._submit(ask())
+        future = self._loop.submit(ask())
         forget = ports.cancel.on_cancel(partial(_cancel, future))
         try:
             found = future.result()
@@ -144,23 +124,14 @@ class McpGateway:
     ) -> None:
         """Threat: what was described when somebody looked is something else by now."""
         pinned = self._pins.get(name)
-        version = self.version(name, live)
-        if pinned is None or pinned.version != version:
+        if pinned is None or pinned.version != live.version:
             before = "nothing" if pinned is None else quote(pinned.version)
-            raise _unreviewed(name, f"it is {quote(version)} now, and {before} was reviewed")
-        if not kind:
-            return
+            raise _unreviewed(name, f"it is {quote(live.version)} now, and {before} was reviewed")
         now = live.definitions.get(f"{kind} {what}")
-        if now is None:
+        if kind and now is None:
             raise _unreviewed(name, f"it has no {kind} {quote(what)} any more")
-        if now != pinned.find(kind, what):
+        if kind and now != pinned.find(kind, what):
             raise _unreviewed(name, f"it describes {quote(what)} in other words now")
-
-    def version(self, name: str, live: LiveServer) -> str:
-        if not live.version:
-            fetched = self._sandboxes[name].version()
-            live.version = "; ".join(filter(None, (live.said_version, fetched))) or "unknown"
-        return live.version
 
     def _with_changes(self, name: str, output: ToolOutput) -> ToolOutput:
         outcome = self._sandboxes[name].bring_in()
@@ -193,12 +164,8 @@ class McpGateway:
 
     def look(self, name: str) -> tuple[str, tuple[Definition, ...]]:
         """Start it, and return its version and all that it describes. Raises: as `call`."""
-
-        async def look() -> LiveServer:
-            return await self._connection(name).live()
-
-        live = self._submit(look()).result()
-        return self.version(name, live), tuple(live.definitions.values())
+        live = self._loop.submit(self._connections[name].live()).result()
+        return live.version, tuple(live.definitions.values())
 
     def prompts(self) -> list[tuple[str, Definition]]:
         """Return what was reviewed, each with its server."""
@@ -208,60 +175,32 @@ class McpGateway:
         """Return a list of a server that has one: resources, or their templates."""
 
         async def pages() -> list[dict[str, Any]]:
-            connection = self._connection(name)
+            connection = self._connections[name]
             live = await connection.live()
             self._require_reviewed(name, live)
             has_any = live.client.server_capabilities.resources is not None
             return await connection.pages(live, request, result, member) if has_any else []
 
-        return self._submit(pages()).result()
-
-    # --- the loop -------------------------------------------------------------------------
+        return self._loop.submit(pages()).result()
 
     def close(self) -> None:
         """End every server. A later call is refused."""
-        with self._lock:
-            self._is_closed = True
-            loop, self._loop = self._loop, None
-        if loop is None or self._owner != os.getpid():
-            return
-        ending = asyncio.run_coroutine_threadsafe(self._close_all(), loop)
-        concurrent.futures.wait([ending], _END_S)
-        loop.call_soon_threadsafe(loop.stop)
-        if self._thread is not None:
-            self._thread.join()
-        loop.close()
+        self._loop.close(self._close_all)
 
     async def _close_all(self) -> None:
         await asyncio.gather(
             *(each.close() for each in self._connections.values()), return_exceptions=True
         )
 
-    def _connection(self, name: str) -> ServerConnection:
-        if name not in self._connections:
-            sandbox = self._sandboxes[name]
-            self._connections[name] = ServerConnection(sandbox.server, sandbox.start)
-        return self._connections[name]
-
-    def _submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
-        with self._lock:
-            if self._is_closed or (self._loop is not None and self._owner != os.getpid()):
-                work.close()
-                raise SandboxUnavailableError(
-                    "the MCP servers of this runtime are not served any more",
-                    hint="open the workspace anew",
-                )
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="paddock-mcp", daemon=True
-                )
-                self._thread.start()
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
-
 
 def _cancel(future: "concurrent.futures.Future[Any]") -> None:
     future.cancel()
+
+
+def _closed() -> SandboxUnavailableError:
+    return SandboxUnavailableError(
+        "the MCP servers of this runtime are not served any more", hint="open the workspace anew"
+    )
 
 
 def _unreviewed(name: str, why: str) -> UnknownToolError:
@@ -269,3 +208,65 @@ def _unreviewed(name: str, why: str) -> UnknownToolError:
         f"the MCP server {quote(name)} is not as it was reviewed: {why}",
         hint=f"ask a person to look at it: paddock mcp review {name}",
     )
+
+
+def output_of(answer: dict[str, Any], pairs: Pairs, keep: Keep) -> ToolOutput:
+    """Return a result, as the protocol has it: visible, cut, without a credential's value.
+
+    Threat: it is text of somebody else's that a model reads: it may hold what no person sees, be
+    endless, or bring back what the server was never to know.
+    """
+    shown: Any = show_values(answer, lambda text: show_text(_replaced(text, pairs)))
+    whole = json.dumps(shown, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    shown.pop("_meta", None)
+    blocks: list[Any] = [*shown.pop("content", [])]
+    notice = ""
+    if len(whole) > RESULT_BYTES_MAX:
+        digest = keep(whole)
+        blocks, shown = _cut(blocks), {"isError": shown.get("isError", False)}
+        notice = (
+            f"[TRUNCATED at {RESULT_BYTES_MAX} bytes: the result has {len(whole)}, kept in the "
+            f"history as {digest}; a person prints it with paddock ledger content]"
+        )
+        blocks.append({"type": "text", "text": notice})
+    content = "\n".join(map(_text_of, blocks))
+    if not content and "structuredContent" in shown:
+        content = json.dumps(shown["structuredContent"], ensure_ascii=False)
+    if shown.get("isError"):
+        content = f"[the server says that this failed]\n{content}"
+    return ToolOutput(content, {"mcp": {**shown, "content": blocks}})
+
+
+def _replaced(text: str, pairs: Pairs) -> str:
+    for value, placeholder in pairs:
+        text = text.replace(value, placeholder)
+    return text
+
+
+def _cut(blocks: Iterable[Any]) -> list[Any]:
+    """Keep what fits, from the first on; of a text, its beginning."""
+    kept: list[Any] = []
+    room = RESULT_BYTES_MAX
+    for block in blocks:
+        size = len(json.dumps(block).encode())
+        if size > room:
+            if block.get("type") == "text":
+                text = str(block.get("text")).encode()[:room].decode("utf-8", "ignore")
+                kept.append({"type": "text", "text": text})
+            break
+        kept.append(block)
+        room -= size
+    return kept
+
+
+def _text_of(block: dict[str, Any]) -> str:
+    kind = str(block.get("type"))
+    if kind == "text":
+        return str(block.get("text", ""))
+    of: dict[str, Any] = block.get("resource", block)
+    if "text" in of:
+        return f"[{show_name(str(of.get('uri')))}]\n{of['text']}"
+    what = of.get("uri") or of.get("mimeType") or ""
+    size = len(str(of.get("data") or of.get("blob") or ""))
+    more = f", {size} characters of base64" if size else ""
+    return f"[{show_name(kind)} {show_name(str(what))}{more}]"

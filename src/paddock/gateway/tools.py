@@ -42,18 +42,11 @@ class AskedPlan(Struct, frozen=True):
     name: str
     """Of a tool or a prompt; of a resource its URI."""
     arguments: Mapping[str, Json]
-    actions: tuple[Action, ...]
 
-
-def _plan(
-    operation: Literal["call", "read", "prompt"],
-    server: str,
-    name: str,
-    arguments: Mapping[str, Json],
-) -> AskedPlan:
-    said = json.dumps(dict(arguments), ensure_ascii=False)
-    action = Action("mcp", operation, f"{server}/{name}", said)
-    return AskedPlan(operation, server, name, arguments, (action,))
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        said = json.dumps(dict(self.arguments), ensure_ascii=False)
+        return (Action("mcp", self.operation, f"{self.server}/{self.name}", said),)
 
 
 class _Asking:
@@ -83,7 +76,7 @@ def _server_tool(gateway: Opened, server: McpServer, definition: Definition) -> 
         recording=server,
         passed=cast("dict[str, Json]", show_values(said.get("inputSchema") or {})),
     )
-    return Tool(spec, _Asking(gateway, partial(_plan, "call", server.name, definition.name)))
+    return Tool(spec, _Asking(gateway, partial(AskedPlan, "call", server.name, definition.name)))
 
 
 class ReadArguments(ArgumentType):
@@ -102,11 +95,11 @@ def _of_servers(gateway: Opened, names: Sequence[str]) -> Iterator[Tool[Any]]:
 
     def read(given: ReadArguments) -> AskedPlan:
         _require_server(names, given.server)
-        return _plan("read", given.server, given.uri, {})
+        return AskedPlan("read", given.server, given.uri, {})
 
     def prompt(given: PromptArguments) -> AskedPlan:
         _require_server(names, given.server)
-        return _plan("prompt", given.server, given.name, given.arguments or {})
+        return AskedPlan("prompt", given.server, given.name, given.arguments or {})
 
     rows: tuple[tuple[str, str, type[Any], Callable[[Any], AskedPlan]], ...] = (
         ("mcp_read", "Read a resource", ReadArguments, read),

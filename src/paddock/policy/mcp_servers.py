@@ -1,12 +1,12 @@
 """`[mcp.servers.NAME]`: other people's MCP servers behind the gateway, as a policy names them."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, get_args
 
 from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import matches_text
-from paddock.policy.places import PatternError, Table, quote_toml
+from paddock.policy.places import PatternError, Table, Text, quote_toml
 from paddock.policy.settings import McpFiles, McpRecord, McpServer
 from paddock.values.decisions import Outcome
 
@@ -75,12 +75,12 @@ def _read_server(name: str, entry: Table) -> McpServer:
         command=entry.strings("command") or (),
         url=_read_url(entry),
         env=tuple(_read_env(entry)),
-        network=tuple(_read_network(entry)),
+        network=tuple(_read_texts(entry, "network", _require_rule)),
         files=entry.word("files", get_args(McpFiles)),
         allow=("*",) if allow is None else allow,
         deny=deny,
         record=entry.word("record", get_args(McpRecord)),
-        redact=tuple(_read_pointers(entry)),
+        redact=tuple(_read_texts(entry, "redact", _require_pointer)),
     )
     entry.finish()
     if entry.has("command") is entry.has("url"):
@@ -113,24 +113,23 @@ def _read_env(entry: Table) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-def _read_network(entry: Table) -> Iterator[str]:
+def _read_texts(entry: Table, name: str, require: Callable[[Text], object]) -> Iterator[str]:
+    for text in entry.texts(name) or ():
+        try:
+            require(text)
+        except PatternError as problem:
+            entry.report.add_at(text.place, problem)
+        yield text.text
+
+
+def _require_rule(text: Text) -> None:
     # Rules stand above settings, which name these servers.
     from paddock.policy.rules import compile_rule  # noqa: PLC0415 - late on purpose
 
-    for text in entry.texts("network") or ():
-        try:
-            compile_rule(net_action(text.text), Outcome.ALLOW, "network", text.place)
-        except PatternError as problem:
-            entry.report.add_at(text.place, problem)
-        yield text.text
+    compile_rule(net_action(text.text), Outcome.ALLOW, "network", text.place)
 
 
-def _read_pointers(entry: Table) -> Iterator[str]:
+def _require_pointer(text: Text) -> None:
     from paddock.policy.arguments import parse_pointer  # noqa: PLC0415 - as above
 
-    for text in entry.texts("redact") or ():
-        try:
-            parse_pointer(text.text)
-        except PatternError as problem:
-            entry.report.add_at(text.place, problem)
-        yield text.text
+    parse_pointer(text.text)

@@ -1,6 +1,6 @@
 """Models: one request in, one turn out, whoever answers.
 
-    choice, keys             which provider answers; its key, shown nowhere
+    choice                   which provider answers; its key, shown nowhere
     gateway, failures        what a provider is, asked again within a budget; the one family of
                              errors
     client, transport        a provider behind an SDK, how it is stopped; what passes between the

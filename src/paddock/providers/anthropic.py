@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct, field
 
 from paddock.errors import ConfigError
+from paddock.providers.choice import Key
 from paddock.providers.client import Client, PreparedRequest, SdkProvider, Server
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.keys import Key
 from paddock.providers.structured import (
     CallReader,
     Issue,
@@ -42,10 +42,6 @@ from paddock.values.models import (
     Usage,
     UserMessage,
 )
-
-if TYPE_CHECKING:
-    import httpx2
-
 
 # Blocks are kept as they came: thinking and its signature go back unchanged. The
 # arguments of a call are kept as the text that arrived; the SDK's helper would
@@ -288,14 +284,15 @@ class AnthropicWire(Struct, frozen=True):
     model: str
     issue: Issue
     always: Mapping[str, Json]
-    server: Server = Server(ADDRESS)
+    server: Server = Server()
 
     def connect(self, key: Key) -> Client:
         import anthropic
 
         # What is said goes to the provider and into the ledger, and to no collector.
         make = partial(anthropic.AsyncAnthropic, open_telemetry=False)
-        made = self.server.connect(anthropic, make, key, {"x-api-key": key.reveal()})
+        credential = {"x-api-key": key.reveal()}
+        made = self.server.connect(make, anthropic, ADDRESS, key, credential)
         return Client(anthropic, made, made.messages)
 
     def prepare(self, request: ModelRequest) -> PreparedRequest:
@@ -371,20 +368,7 @@ def _usage(given: Json) -> Usage | None:
     )
 
 
-def anthropic_provider(
-    model: str,
-    key: Key,
-    *,
-    base_url: str = "",
-    transport: "httpx2.AsyncBaseTransport | None" = None,
-    takes_ambient: bool = False,
-) -> SdkProvider:
-    """A provider for one model. `base_url` names a server of one's own.
-
-    `takes_ambient` sends there too what the SDK finds in the environment besides the key.
-    """
+def anthropic_provider(model: str, key: Key, server: Server) -> SdkProvider:
     wanted = model or DEFAULT_MODEL
-    always = {} if base_url else _CACHED
-    server = Server(base_url or ADDRESS, transport, takes_ambient)
-    wire = AnthropicWire(wanted, issue_name, always, server)
-    return SdkProvider("anthropic", wanted, wire, key)
+    always = {} if server.address else _CACHED
+    return SdkProvider("anthropic", wanted, AnthropicWire(wanted, issue_name, always, server), key)

@@ -12,8 +12,6 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from paddock import limits
 from paddock.pattern import lazy_pattern
 from paddock.providers.builtin_rules import TEXT, Wish, Wishes, find_wishes, unquoted
@@ -268,11 +266,6 @@ _MARKED: Final = lazy_pattern(r"<user_message>(.*?)</user_message>", re.DOTALL)
 """Where a prompt holds more than the user's own words, these stand in between."""
 
 
-class _Reply(Struct, frozen=True):
-    text: str
-    call: Wish | None = None
-
-
 def new_call_id() -> str:
     return f"builtin_{secrets.token_hex(8)}"
 
@@ -292,16 +285,17 @@ class BuiltinModel:
             return cancelled_turn(self.model)
         sentence, since = _asked(request)
         reply = _next(request, sentence, since)
-        reader = CallReader(request)
-        if reply.call is not None:
-            reader.read(new_call_id(), reply.call.tool, json.dumps(dict(reply.call.arguments)))
-        text = reply.text
-        if request.output is not None and reply.call is None:
-            text = json.dumps(dict(fit_answer(request.output, sentence, text)), ensure_ascii=False)
+        reader, text, stop = CallReader(request), "", Stop.TOOL_USE
+        if isinstance(reply, Wish):
+            reader.read(new_call_id(), reply.tool, json.dumps(dict(reply.arguments)))
+        else:
+            text, stop = reply, Stop.END_TURN
+            if request.output is not None:
+                fitted = dict(fit_answer(request.output, sentence, reply))
+                text = json.dumps(fitted, ensure_ascii=False)
         if on_text is not None and text:
             for line in text.splitlines(keepends=True):
                 on_text.text(line)
-        stop = Stop.END_TURN if reply.call is None else Stop.TOOL_USE
         return finish(request, Parts(text, stop, self.model, Usage(), stop.value), reader)
 
     def close(self) -> None:
@@ -320,28 +314,28 @@ def _asked(request: ModelRequest) -> tuple[str, list[AssistantMessage | ToolAnsw
 
 def _next(
     request: ModelRequest, sentence: str, since: list[AssistantMessage | ToolAnswers]
-) -> _Reply:
+) -> str | Wish:
     tools = {tool.name: tool for tool in request.tools}
     talk = small_talk(sentence, tools)
     if talk:
-        return _Reply(talk)
+        return talk
     steps = split_steps(sentence)
     plans = [_plan(request, step) for step in steps]
     unknown = [step for step, wishes in zip(steps, plans, strict=True) if not wishes]
     if unknown or not steps:
         # Of several steps, none is done before all are understood.
         said = quote(unknown[0] if unknown else sentence)
-        return _Reply(f"I do not understand {said}.\n{help_text(tools)}")
+        return f"I do not understand {said}.\n{help_text(tools)}"
     came = [answer for each in since if isinstance(each, ToolAnswers) for answer in each.answers]
     left = len(plans) - len(came)
     if came and (left <= 0 or came[-1].is_error):
-        return _Reply(report(came, max(0, left)))
+        return report(came, max(0, left))
     wishes = plans[len(came)]
     possible = [wish for wish in wishes if wish.tool in tools]
     if not possible:
         before = f"{report(came, 0)}\n\n" if came else ""
-        return _Reply(before + not_here(wishes, list(tools)))
-    return _Reply("", possible[0])
+        return before + not_here(wishes, list(tools))
+    return possible[0]
 
 
 def _plan(request: ModelRequest, step: str) -> Wishes:

@@ -107,16 +107,11 @@ def _to(found: Match) -> str:
     return _clean(found["to"])
 
 
-def _text(found: Match) -> str:
-    return unquoted(found["text"])
+def _given(name: str) -> Callable[[Match], str]:
+    return lambda found: unquoted(found[name])
 
 
-def _old(found: Match) -> str:
-    return unquoted(found["old"])
-
-
-def _new(found: Match) -> str:
-    return unquoted(found["new"])
+_text, _old, _new = map(_given, ("text", "old", "new"))
 
 
 def _name(found: Match) -> str:

@@ -2,139 +2,79 @@
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from queue import SimpleQueue
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import ConfigError
+from paddock.errors import ConfigError, PaddockError
+from paddock.providers.choice import Key
 from paddock.providers.failures import HINTS, FailureKind, ProviderError, kind_of
 from paddock.providers.gateway import TextSink, cancelled_turn
-from paddock.providers.keys import Key
 from paddock.providers.structured import as_map, as_text, require_schema, whole_characters
 from paddock.text.show import quote
-from paddock.values.calls import Cancel, Json
+from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.models import ModelRequest, ModelTurn
 
 if TYPE_CHECKING:
     import httpx2
 
-
-# A thread that blocks in a read cannot be interrupted: closing its socket from
-# another thread does not wake it. So exchanges run on an event loop in a thread of
-# its own, where stopping one closes its connection at once, and the caller's
-# thread only waits for pieces of text and for the end.
-
 T = TypeVar("T")
+
+_END_S: Final = 10.0
 
 
 class LoopThread:
-    def __init__(self, name: str) -> None:
-        self._name = name
+    """An event loop in a thread of its own, begun with the first work; it outlives no fork."""
+
+    def __init__(self, name: str, closed: Callable[[], PaddockError]) -> None:
+        self._name, self._closed = name, closed
         self._lock = threading.Lock()
+        self._is_closed = False
+        self._owner = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._is_closed = False
 
-    def submit(self, work: Coroutine[object, object, T]) -> Future[T]:
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Raises: what it was made with, where it was closed."""
         with self._lock:
-            if self._is_closed:
+            if self._is_closed or (self._loop is not None and self._owner != os.getpid()):
                 work.close()
-                raise ProviderError("the provider was closed", kind=FailureKind.REQUEST)
+                raise self._closed()
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop, self._owner = asyncio.new_event_loop(), os.getpid()
                 self._thread = threading.Thread(
                     target=self._loop.run_forever, name=self._name, daemon=True
                 )
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def close(self, last: Callable[[], Coroutine[object, object, None]]) -> None:
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do the last work, if that takes no longer than `_END_S`, and end. Twice is harmless."""
         with self._lock:
-            is_first = not self._is_closed
             self._is_closed = True
-            loop, thread = self._loop, self._thread
-        if not is_first or loop is None or thread is None:
+            loop, self._loop = self._loop, None
+        if loop is None or self._thread is None or self._owner != os.getpid():
             return
-        asyncio.run_coroutine_threadsafe(_wind_up(last), loop).result()
+
+        async def wind_up() -> None:
+            await last()
+            await loop.shutdown_asyncgens()
+
+        wait([asyncio.run_coroutine_threadsafe(wind_up(), loop)], _END_S)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        self._thread.join()
         loop.close()
-
-
-async def _wind_up(last: Callable[[], Coroutine[object, object, None]]) -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await last()
-    await asyncio.get_running_loop().shutdown_asyncgens()
-
-
-class Exchange:
-    def __init__(self, on_text: TextSink | None, cancel: Cancel | None) -> None:
-        self._on_text = on_text
-        self._cancel = cancel
-        # None wakes the waiting thread to look around.
-        self._arrived: SimpleQueue[str | None] = SimpleQueue()
-        self._seen: list[str] = []
-
-    @property
-    def text(self) -> str:
-        return "".join(self._seen)
-
-    def piece(self, text: str) -> None:
-        if text:
-            self._arrived.put(text)
-
-    def wait(self, loop: LoopThread, work: Coroutine[object, object, T]) -> T | None:
-        try:
-            future = loop.submit(_in_time(work))
-        except ProviderError:
-            work.close()
-            raise
-        future.add_done_callback(lambda _: self._wake())
-        forget = None if self._cancel is None else self._cancel.on_cancel(self._wake)
-        try:
-            while True:
-                piece = self._arrived.get()
-                if piece is not None:
-                    self._seen.append(piece)
-                    if self._on_text is not None:
-                        self._on_text.text(piece)
-                elif self._cancel is not None and self._cancel.is_cancelled:
-                    return None
-                elif future.done():
-                    if future.cancelled():
-                        said = "the provider was closed meanwhile"
-                        raise ProviderError(said, kind=FailureKind.REQUEST)
-                    return future.result()
-        finally:
-            future.cancel()
-            if forget is not None:
-                forget()
-
-    def _wake(self) -> None:
-        self._arrived.put(None)
-
-
-async def _in_time(work: Coroutine[object, object, T]) -> T:
-    try:
-        async with asyncio.timeout(limits.model_timeout_s):
-            return await work
-    except TimeoutError:
-        raise ProviderError(
-            f"the model took longer than {limits.model_timeout_s:g} seconds",
-            kind=FailureKind.TIMEOUT,
-        ) from None
 
 
 @contextmanager
@@ -245,13 +185,24 @@ def _number(text: str) -> float | None:
 
 
 class Server(Struct, frozen=True):
-    address: str
+    """Where a wire goes: to its vendor, or to a server of one's own.
+
+    `takes_ambient` sends there too what the SDK finds in the environment besides the key.
+    """
+
+    address: str = ""
     transport: "httpx2.AsyncBaseTransport | None" = None
     takes_ambient: bool = False
 
     def connect(
-        self, sdk: Any, make: Callable[..., Any], key: Key, credential: Mapping[str, str]
+        self,
+        make: Callable[..., Any],
+        sdk: Any,
+        usual: str,
+        key: Key,
+        credential: Mapping[str, str],
     ) -> Any:
+        """Raises: ConfigError where the address is none."""
         import httpx2
 
         from paddock.providers.transport import OwnHeaders, limit_body
@@ -267,7 +218,7 @@ class Server(Struct, frozen=True):
         try:
             return make(
                 api_key=key.reveal(),
-                base_url=self.address,
+                base_url=self.address or usual,
                 timeout=sdk.Timeout(limits.model_silence_timeout_s, connect=10.0),
                 # The gateway retries, within a budget; the SDK would wait as long as it is told.
                 max_retries=0,
@@ -316,12 +267,19 @@ class Wire(Protocol):
 
 
 class SdkProvider:
+    """An exchange runs in a loop's thread, where to stop it closes its connection at once.
+
+    A thread that blocks in a read could not be interrupted. The caller's waits for pieces of text.
+    """
+
     def __init__(self, name: str, model: str, wire: Wire, key: Key) -> None:
         self.name = name
         self.model = model
         self._wire = wire
         self._key = key
-        self._loop = LoopThread(f"paddock-{name}")
+        said = "the provider was closed"
+        closed = partial(ProviderError, said, kind=FailureKind.REQUEST)
+        self._loop = LoopThread(f"paddock-{name}", closed)
         self._client: Client | None = None
 
     def route(
@@ -334,12 +292,31 @@ class SdkProvider:
         if request.output is not None:
             require_schema(request.output)
         prepared = self._wire.prepare(request)
-        exchange = Exchange(on_text, cancel)
-        message = exchange.wait(self._loop, self._ask(prepared, exchange))
-        if message is None:
-            return cancelled_turn(self.model, text=exchange.text)
+        arrived: SimpleQueue[str | None] = SimpleQueue()
+        wake = partial(arrived.put, None)
+        asked = self._loop.submit(self._ask(prepared, arrived.put))
+        asked.add_done_callback(lambda _: wake())
+        stop = cancel or NEVER
+        forget = stop.on_cancel(wake)
+        seen = ""
+        try:
+            while not (asked.done() and arrived.empty()):
+                piece = arrived.get()
+                if piece:
+                    seen += piece
+                    if on_text is not None:
+                        on_text.text(piece)
+                elif stop.is_cancelled:
+                    return cancelled_turn(self.model, text=seen)
+            message = asked.result()
+        except CancelledError:
+            said = "the provider was closed meanwhile"
+            raise ProviderError(said, kind=FailureKind.REQUEST) from None
+        finally:
+            asked.cancel()
+            forget()
         turn = self._wire.read(whole_characters(message), prepared)
-        if on_text is not None and turn.text and not exchange.text:
+        if on_text is not None and turn.text and not seen:
             on_text.text(turn.text)
         return turn
 
@@ -347,29 +324,42 @@ class SdkProvider:
         self._loop.close(self._disconnect)
 
     async def _disconnect(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
         if self._client is not None:
             await self._client.made.close()
 
-    async def _ask(self, prepared: PreparedRequest, exchange: Exchange) -> Mapping[str, Json]:
+    async def _ask(
+        self, prepared: PreparedRequest, say: Callable[[str], None]
+    ) -> Mapping[str, Json]:
         # On the loop, so that two first requests do not make two clients.
         if self._client is None:
             self._client = self._wire.connect(self._key)
         create = self._client.resource.with_streaming_response.create
-        with converted(self._client.sdk, self._key, self.name):
-            async with create(**prepared.body) as response:
-                kind = response.headers.get("content-type", "")
-                if kind.startswith("text/event-stream"):
-                    return await self._stream(await response.parse(), exchange)
-                # A server that does not stream answers whole.
-                return self._members(await response.json())
+        try:
+            async with asyncio.timeout(limits.model_timeout_s):
+                with converted(self._client.sdk, self._key, self.name):
+                    async with create(**prepared.body) as response:
+                        kind = response.headers.get("content-type", "")
+                        if kind.startswith("text/event-stream"):
+                            return await self._stream(await response.parse(), say)
+                        # A server that does not stream answers whole.
+                        return self._members(await response.json())
+        except TimeoutError:
+            said = f"the model took longer than {limits.model_timeout_s:g} seconds"
+            raise ProviderError(said, kind=FailureKind.TIMEOUT) from None
 
-    async def _stream(self, events: AsyncIterator[Any], exchange: Exchange) -> Mapping[str, Json]:
+    async def _stream(
+        self, events: AsyncIterator[Any], say: Callable[[str], None]
+    ) -> Mapping[str, Json]:
         assembly = self._wire.assembly()
         async for event in events:
             # In the server's own words: a turn goes back as it came, also what no type knows.
             written = getattr(event, "to_dict", None)
             said = event if written is None else written(warnings=False)
-            exchange.piece(assembly.feed(self._members(said)))
+            say(assembly.feed(self._members(said)))
         if not assembly.is_complete:
             raise ProviderError(
                 f"{self.name} ended its answer in the middle", kind=FailureKind.BROKEN

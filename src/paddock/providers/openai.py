@@ -8,14 +8,14 @@ rest ends the turn.
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct, field
 
 from paddock.errors import CallDroppedError
+from paddock.providers.choice import Key
 from paddock.providers.client import Client, PreparedRequest, SdkProvider, Server
 from paddock.providers.failures import FailureKind, ProviderError, kind_of
-from paddock.providers.keys import Key
 from paddock.providers.structured import (
     CallReader,
     Issue,
@@ -46,33 +46,18 @@ from paddock.values.models import (
     UserMessage,
 )
 
-if TYPE_CHECKING:
-    import httpx2
-
 Api = Literal["responses", "chat"]
 ADDRESS: Final = "https://api.openai.com/v1"
 DEFAULT_MODEL: Final = "gpt-6.1-terra"
 
 
 def openai_provider(
-    model: str,
-    key: Key,
-    *,
-    api: Api,
-    base_url: str = "",
-    issue: Issue = issue_name,
-    transport: "httpx2.AsyncBaseTransport | None" = None,
-    takes_ambient: bool = False,
+    model: str, key: Key, server: Server, api: Api, issue: Issue = issue_name
 ) -> SdkProvider:
-    """`base_url` names a server of one's own.
-
-    `takes_ambient` sends there too what the SDK finds in the environment besides the key.
-    """
     wanted = model or DEFAULT_MODEL
-    server = Server(base_url or ADDRESS, transport, takes_ambient)
     if api == "responses":
         return SdkProvider("openai", wanted, ResponsesWire(wanted, server), key)
-    form = COMPATIBLE if base_url else OFFICIAL
+    form = COMPATIBLE if server.address else OFFICIAL
     return SdkProvider("openai", wanted, ChatWire(wanted, form, issue, server), key)
 
 
@@ -80,7 +65,7 @@ def _connect(server: Server, key: Key, resource: Callable[[Any], Any]) -> Client
     import openai
 
     credential = {"authorization": f"Bearer {key.reveal()}"}
-    made = server.connect(openai, openai.AsyncOpenAI, key, credential)
+    made = server.connect(openai.AsyncOpenAI, openai, ADDRESS, key, credential)
     return Client(openai, made, resource(made))
 
 
@@ -205,7 +190,7 @@ class ResponseAssembly:
 
 class ResponsesWire(Struct, frozen=True):
     model: str
-    server: Server = Server(ADDRESS)
+    server: Server = Server()
 
     def connect(self, key: Key) -> Client:
         return _connect(self.server, key, lambda made: made.responses)
@@ -445,7 +430,7 @@ class ChatWire(Struct, frozen=True):
     model: str
     form: ChatForm
     issue: Issue
-    server: Server = Server(ADDRESS)
+    server: Server = Server()
 
     def connect(self, key: Key) -> Client:
         return _connect(self.server, key, lambda made: made.chat.completions)

@@ -43,65 +43,41 @@ _IN_PLACE: Final = ("not", "if", "then", "else")
 
 def schema_defect(schema: Mapping[str, Json]) -> str:
     import jsonschema
+    import referencing
     from jsonschema.exceptions import SchemaError
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
 
+    check: Any = cast("Any", jsonschema.Draft202012Validator).check_schema
+    # Threat: a schema that refers to an address must not make us fetch it; an empty registry
+    # knows no address.
+    registry, whole = cast("Any", referencing).Registry(), dict(schema)
+    waiting: list[Any] = [(whole, registry.resolver_with_root(DRAFT202012.create_resource(whole)))]
+    # Of each schema that was met, those that are applied to the same value as it is.
+    in_place: dict[int, list[int]] = {}
+    place = ""
     try:
-        cast("Any", jsonschema.Draft202012Validator).check_schema(schema)
-        _Walk().through(dict(schema))
+        check(whole)
+        while waiting:
+            met, resolver = waiting.pop()
+            if isinstance(met, bool) or id(met) in in_place:
+                continue
+            applied = in_place[id(met)] = [id(part) for part in _parts_in_place(met)]
+            for place in (met[name] for name in _REFERENCES if name in met):
+                found = resolver.lookup(place)
+                check(found.contents)  # It may stand where no schema is looked for.
+                applied.append(id(found.contents))
+                waiting.append((found.contents, found.resolver))
+            parts = DRAFT202012.create_resource(met).subresources()
+            waiting += [(part.contents, resolver.in_subresource(part)) for part in parts]
+        TopologicalSorter(in_place).prepare()
     except SchemaError as error:
         return cast("str", cast("Any", error).message)
-    except _NowhereError as error:
-        return f"nothing stands at {quote(str(error))}"
+    except Unresolvable:
+        return f"nothing stands at {quote(place)}"
     except CycleError:
         return "it refers to itself without end"
     return ""
-
-
-class _NowhereError(LookupError):
-    """A schema refers to what is not within it."""
-
-
-class _Walk:
-    def __init__(self) -> None:
-        self._in_place: dict[int, list[int]] = {}
-        """Of each schema that was met, those that are applied to the same value as it is."""
-        self._waiting: list[tuple[Mapping[str, Any], Any]] = []
-
-    def through(self, schema: Mapping[str, Any]) -> None:
-        import referencing
-        from referencing.jsonschema import DRAFT202012
-
-        # Threat: a schema that refers to an address must not make us fetch it; an empty
-        # registry knows no address.
-        registry = cast("Any", referencing).Registry()
-        whole = DRAFT202012.create_resource(schema)
-        self._meet(schema, registry.resolver_with_root(whole))
-        while self._waiting:
-            met, resolver = self._waiting.pop()
-            self._follow(met, resolver)
-            for part in DRAFT202012.create_resource(met).subresources():
-                self._meet(part.contents, resolver.in_subresource(part))
-        TopologicalSorter(self._in_place).prepare()
-
-    def _meet(self, schema: Any, resolver: Any) -> None:
-        if not isinstance(schema, bool) and id(schema) not in self._in_place:
-            self._in_place[id(schema)] = [id(part) for part in _parts_in_place(schema)]
-            self._waiting.append((schema, resolver))
-
-    def _follow(self, schema: Mapping[str, Any], resolver: Any) -> None:
-        import jsonschema
-        from referencing.exceptions import Unresolvable
-
-        for name in _REFERENCES:
-            if name in schema:
-                try:
-                    found = resolver.lookup(schema[name])
-                except Unresolvable:
-                    raise _NowhereError(schema[name]) from None
-                # It may stand where no schema is looked for.
-                cast("Any", jsonschema.Draft202012Validator).check_schema(found.contents)
-                self._in_place[id(schema)].append(id(found.contents))
-                self._meet(found.contents, found.resolver)
 
 
 def _parts_in_place(schema: Mapping[str, Any]) -> Iterator[object]:

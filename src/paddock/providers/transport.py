@@ -20,9 +20,9 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 
 from paddock import limits
 from paddock.errors import ConfigError
+from paddock.providers.choice import Key
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.gateway import Provider, TextSink
-from paddock.providers.keys import Key
 from paddock.text.json import BrokenJsonError, read_json
 from paddock.values.calls import Cancel
 from paddock.values.models import ModelRequest, ModelTurn

@@ -1,6 +1,6 @@
 """A server's answer as a result."""
 
-from paddock.gateway.results import RESULT_BYTES_MAX, output_of
+from paddock.gateway.gateway import RESULT_BYTES_MAX, output_of
 
 KEPT: list[bytes] = []
 

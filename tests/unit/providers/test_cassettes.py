@@ -4,9 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError
-from paddock.providers.choice import open_provider
+from paddock.providers.choice import NO_KEY, open_provider
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.keys import NO_KEY
 from paddock.providers.transport import PlayingTransport, RecordingTransport, parse_cassette
 from tests.support.models import KEY, Listener, Waits, answered, asking, gateway, settings_for
 from tests.support.wire_server import Fail, Speak, WireServer

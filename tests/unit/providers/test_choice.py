@@ -8,8 +8,7 @@ import pytest
 from paddock.errors import ConfigError, HostError
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.builtin import BuiltinModel
-from paddock.providers.choice import choose_settings, open_provider
-from paddock.providers.keys import NO_KEY, Key, read_key
+from paddock.providers.choice import NO_KEY, Key, choose_settings, open_provider, read_key
 from tests.support.models import asking
 
 KEPT = ProviderSettings("house", "openai", "m-1", "http://127.0.0.1:1/v1", "chat", "HOUSE_KEY")

@@ -2,10 +2,9 @@
 
     server, served     the two answers, tools/list and tools/call; the agents behind them
     stdio, http        one client by streams, from bytes to messages; many by HTTP, with a token
-    asking             a client's person is asked
-    behind, review     other people's servers: what a client has of them; looked at before
-    move               a client's servers to behind the gateway, and back
-    command, install   `paddock mcp`; a client's own configuration
+    asking             a client's person is asked; what a client has of other people's servers
+    review             those servers, looked at before
+    command, install   `paddock mcp`; a client's own configuration, its servers moved and back
 
 Both protocol eras are served, the handshake of 2025 and the stateless requests of 2026.
 The SDK speaks the protocol; nothing of it is loaded before a server starts. Dangers

@@ -7,24 +7,33 @@ request; of any number of times that it comes back, one counts.
 """
 
 import asyncio
-import concurrent.futures
 import json
-from contextvars import ContextVar
-from typing import Final, Protocol, cast
+from collections.abc import Coroutine, Iterable
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import mcp_types as types
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from paddock import limits
+from paddock import errors, limits
 from paddock.errors import ApprovalExpiredError, ApprovalRefusedError, ApprovalUnavailableError
+from paddock.gateway.definitions import show_text, show_values
 from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
 from paddock.runtime.inbox import Inbox
+from paddock.runtime.prepared import Bounds
 from paddock.text.show import show_name
-from paddock.values.calls import Cancel, ToolResult
+from paddock.values.calls import Cancel, Json, ToolResult
+
+if TYPE_CHECKING:
+    from paddock.apps.mcp.served import SeenGovernance, Served
+
+T = TypeVar("T")
 
 KEY: Final = "approval"
 """Of the one question in a result that asks."""
@@ -34,41 +43,52 @@ ANSWERED_BEFORE: Final = (
 )
 ASK_ANEW: Final = "make the call again, and it is asked about anew"
 _NAME_CHARS_MAX: Final = 80
-_SCHEMA: Final[types.ElicitRequestedSchema] = {
-    "type": "object",
-    "properties": {
-        "approve": {
-            "type": "boolean",
-            "title": "Allow this once?",
-            "description": "Only this very call, with what stands at its target now.",
-            "default": False,
-        }
-    },
-    "required": ["approve"],
-}
 
 
-class Asker(Protocol):
-    def answer(self, request: ApprovalRequest) -> Approval: ...
+def yes_or_no(about: str) -> types.ElicitRequestedSchema:
+    field = {"type": "boolean", "title": "Allow this once?", "description": about, "default": False}
+    return {"type": "object", "properties": {"approve": field}, "required": ["approve"]}
 
 
-class Governing(Protocol):
-    @property
-    def governs(self) -> bool: ...
+_SCHEMA: Final = yes_or_no("Only this very call, with what stands at its target now.")
 
 
-CURRENT: Final[ContextVar[Asker | None]] = ContextVar("paddock.mcp.asker", default=None)
-"""Whom the call that runs in this thread can ask."""
+class ClientCall(Struct, frozen=True):
+    """A call of a client, whose person can be asked while it waits."""
+
+    session: ServerSession
+    request_id: types.RequestId | None
+    loop: asyncio.AbstractEventLoop
+    cancel: Cancel
+
+    def elicit(
+        self, message: str, schema: types.ElicitRequestedSchema
+    ) -> types.ElicitResult | None:
+        return self.wait(self.session.elicit_form(message, schema, self.request_id))
+
+    def wait(self, asking: Coroutine[Any, Any, T]) -> T | None:
+        """Return the answer, None where none comes in time. Called in the thread of the call."""
+        future = asyncio.run_coroutine_threadsafe(asking, self.loop)
+
+        def stop() -> None:
+            future.cancel()
+
+        forget = self.cancel.on_cancel(stop)
+        try:
+            return future.result(limits.approval_timeout_s)
+        except (TimeoutError, CancelledError, MCPError, NoBackChannelError, ValidationError):
+            return None
+        finally:
+            stop()
+            forget()
 
 
-class ClientApprover:
+class Unasked(Struct, frozen=True):
+    """A client that shows no forms."""
+
     def answer(self, request: ApprovalRequest) -> Approval:
-        asker = CURRENT.get()
-        if asker is None:
-            return Approval(
-                False, "client", ApprovalUnavailableError.code, "this client cannot be asked"
-            )
-        return asker.answer(request)
+        said = "this client cannot be asked"
+        return Approval(False, "client", ApprovalUnavailableError.code, said)
 
 
 def can_be_asked(capabilities: types.ClientCapabilities | None) -> bool:
@@ -83,37 +103,19 @@ def client_name(name: str) -> str:
 
 
 class WaitingAsker(Struct, frozen=True):
-    session: ServerSession
-    request_id: str | int | None
-    loop: asyncio.AbstractEventLoop
-    cancel: Cancel
+    call: ClientCall
     name: str
-    policy: Governing
+    policy: "SeenGovernance"
 
     def answer(self, request: ApprovalRequest) -> Approval:
         """The client's answer within the time limit; a failure on the way is none.
 
         Threat: while the question was open, somebody may have forbidden what it is about.
         """
-        asking = self.session.elicit_form(question_of(request), _SCHEMA, self.request_id)
-        future = asyncio.run_coroutine_threadsafe(asking, self.loop)
-
-        def stop() -> None:
-            future.cancel()
-
-        forget = self.cancel.on_cancel(stop)
-        try:
-            said = future.result(limits.approval_timeout_s)
-        except TimeoutError:
-            future.cancel()
-            note = f"no answer within {limits.approval_timeout_s:g} s"
+        said = self.call.elicit(question_of(request), _SCHEMA)
+        if said is None:
+            note = f"the client gave no answer within {limits.approval_timeout_s:g} s"
             return Approval(False, self.name, ApprovalUnavailableError.code, note)
-        except (MCPError, NoBackChannelError, ValidationError, concurrent.futures.CancelledError):
-            return Approval(
-                False, self.name, ApprovalUnavailableError.code, "the client could not be asked"
-            )
-        finally:
-            forget()
         approval = approval_of(said, self.name)
         if approval.is_granted and not self.policy.governs:
             note = "what governs the agent changed while it was asked"
@@ -151,6 +153,9 @@ class ReturningAsker:
         sealed; what it names is looked up, compared and taken from the inbox, where it stands once.
         """
         returned = self.returned
+        if not request.can_wait:
+            note = "a connection is not held open until the call comes back"
+            return Approval(False, self.name, ApprovalUnavailableError.code, note)
         if returned is None or returned.digest != request.digest:
             self._forget_superseded()
             self._asked = request
@@ -193,5 +198,174 @@ def approval_of(said: types.ElicitResult, name: str) -> Approval:
         return Approval(
             False, name, ApprovalUnavailableError.code, "the question was closed without an answer"
         )
-    approves = said.action == "accept" and (said.content or {}).get("approve") is True
+    approves = is_yes(said)
     return Approval(approves, name, "" if approves else ApprovalRefusedError.code)
+
+
+def is_yes(said: types.ElicitResult) -> bool:
+    return said.action == "accept" and (said.content or {}).get("approve") is True
+
+
+# The servers behind the gateway as a client meets them: resources, prompts, and what they ask.
+#
+# What a server asks a person goes to the client whose call it is at work for, with the server's
+# name before it; a model of the client's is asked only after a person's yes. In 2026 nothing goes
+# from server to client: there a call is answered with what the server asks, and made again.
+
+_STATE: Final = "mcp"
+_LEAVE: Final = "Your model answers once, and the server has what it says."
+_SHOWN_CHARS_MAX: Final = 2_000
+
+
+class ClientOrigin:
+    """See `paddock.gateway.connection.CallOrigin`."""
+
+    def __init__(self, call: ClientCall, more: dict[str, Any] | None) -> None:
+        self._call, self.more = call, more
+
+    def elicit(self, server: str, form: types.ElicitRequestFormParams) -> types.ElicitResult:
+        if self.more is not None or not self._offers("elicitation"):
+            return types.ElicitResult(action="decline")
+        schema = cast("types.ElicitRequestedSchema", show_values(form.requested_schema))
+        said = self._call.elicit(asks(server, form.message), schema)
+        return said or types.ElicitResult(action="cancel")
+
+    def sample(
+        self, server: str, wanted: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        refused = types.ErrorData(code=types.INVALID_REQUEST, message="nobody allows it")
+        if self.more is not None or not self._offers("sampling"):
+            return refused
+        said = json.dumps([each.model_dump(mode="json") for each in wanted.messages])
+        question = f"wants to ask your model this:\n{said[:_SHOWN_CHARS_MAX]}"
+        form = types.ElicitRequestFormParams(message=question, requested_schema=yes_or_no(_LEAVE))
+        if not is_yes(self.elicit(server, form)):
+            return refused
+        asked = self._call.session.send_request(
+            types.CreateMessageRequest(params=wanted),
+            types.CreateMessageResult,
+            metadata=ServerMessageMetadata(related_request_id=self._call.request_id),
+        )
+        return self._call.wait(asked) or refused
+
+    def progress(self, done: float, total: float | None, message: str) -> None:
+        report = self._call.session.report_progress(done, total, message)
+        asyncio.run_coroutine_threadsafe(report, self._call.loop)
+
+    def _offers(self, capability: str) -> bool:
+        return getattr(self._call.session.client_capabilities, capability, None) is not None
+
+
+def asks(server: str, message: str) -> str:
+    """Threat: a server's question that reads as one of ours, or of the client's own."""
+    return f"The MCP server {server} asks (not Paddock):\n{show_text(message)}"
+
+
+def more_of(version: str | None, params: types.CallToolRequestParams) -> dict[str, Any] | None:
+    """Return what a call in the later era brings of what its server asked; None in the earlier."""
+    if version not in MODERN_PROTOCOL_VERSIONS:
+        return None
+    state: object = json.loads(params.request_state) if params.request_state else None
+    if not isinstance(state, dict) or _STATE not in state:
+        return {}
+    kept = cast("dict[str, Any]", state)
+    return {"request_state": kept[_STATE], "input_responses": params.input_responses}
+
+
+def input_required(server: str, result: ToolResult) -> types.InputRequiredResult | None:
+    """Return what a server asks before it goes on, for a client that makes the call again."""
+    said = result.details.get("input_required")
+    if said is None:
+        return None
+    wanted = types.InputRequiredResult.model_validate(said)
+    for each in (wanted.input_requests or {}).values():
+        if not isinstance(each, types.ElicitRequest):
+            # Threat: a model asked without anybody's leave.
+            raise MCPError(types.INVALID_REQUEST, "the server asks for what nobody allows")
+        each.params.message = asks(server, each.params.message)
+    state = json.dumps({_STATE: wanted.request_state})
+    return wanted.model_copy(update={"request_state": state})
+
+
+# --- resources and prompts ------------------------------------------------------------------
+#
+# A resource is `SERVER+URI`, a prompt `SERVER__NAME`: no two servers have one of the same name.
+
+
+def list_resources(params: object, bounds: Bounds, served: "Served") -> types.ListResourcesResult:
+    found = _listed(served, types.ListResourcesRequest, types.ListResourcesResult, "resources")
+    named = [_named(name, "uri", each) for name, each in found]
+    return types.ListResourcesResult.model_validate({"resources": named})
+
+
+def list_templates(
+    params: object, bounds: Bounds, served: "Served"
+) -> types.ListResourceTemplatesResult:
+    request, result = types.ListResourceTemplatesRequest, types.ListResourceTemplatesResult
+    found = _listed(served, request, result, "resource_templates")
+    named = [_named(name, "uriTemplate", each) for name, each in found]
+    return result.model_validate({"resourceTemplates": named})
+
+
+def list_prompts(params: object, bounds: Bounds, served: "Served") -> types.ListPromptsResult:
+    prompts = [
+        {**_shown(each.said), "name": f"{name}__{each.name}"}
+        for name, each in served.runtime.servers().prompts()
+    ]
+    return types.ListPromptsResult.model_validate({"prompts": prompts})
+
+
+def read_resource(
+    params: types.ReadResourceRequestParams, bounds: Bounds, served: "Served"
+) -> types.ReadResourceResult:
+    uri = str(params.uri)
+    server, _, inner = uri.partition("+")
+    result = served.runtime.call("mcp_read", {"server": server, "uri": inner}, bounds=bounds)
+    contents = [_content_of(uri, each) for each in _blocks(result)]
+    return types.ReadResourceResult.model_validate({"contents": contents})
+
+
+def get_prompt(
+    params: types.GetPromptRequestParams, bounds: Bounds, served: "Served"
+) -> types.GetPromptResult:
+    server, _, prompt = params.name.partition("__")
+    arguments: dict[str, Json] = {**(params.arguments or {})}
+    given: dict[str, Json] = {"server": server, "name": prompt, "arguments": arguments}
+    blocks = _blocks(served.runtime.call("mcp_prompt", given, bounds=bounds))
+    messages = [{"role": each.pop("role", "user"), "content": each} for each in blocks]
+    return types.GetPromptResult.model_validate({"messages": messages})
+
+
+def _content_of(uri: str, block: dict[str, Any]) -> dict[str, Any]:
+    inner: dict[str, Any] = block.get("resource", {"text": block.get("text", "")})
+    return {**inner, "uri": uri}
+
+
+def _blocks(result: ToolResult) -> list[dict[str, Any]]:
+    """Raises: MCPError: it was refused; there is no other way to say so."""
+    if result.refusal is not None:
+        raise MCPError(types.INVALID_PARAMS, result.content)
+    return [dict(each) for each in result.details["mcp"]["content"]]
+
+
+def _listed(
+    served: "Served", request: type[Any], result: type[Any], member: str
+) -> Iterable[tuple[str, dict[str, Any]]]:
+    servers = served.runtime.servers()
+    for name in servers.names:
+        try:
+            found = servers.listed(name, request, result, member)
+        except errors.ToolError:
+            # It is not there, or not as it was reviewed: the others are listed.
+            continue
+        yield from ((name, each) for each in found)
+
+
+def _named(server: str, member: str, said: dict[str, Any]) -> dict[str, Any]:
+    return {**_shown(said), member: f"{server}+{said[member]}"}
+
+
+def _shown(said: dict[str, Any]) -> dict[str, Any]:
+    return cast(
+        "dict[str, Any]", show_values({key: each for key, each in said.items() if key != "_meta"})
+    )

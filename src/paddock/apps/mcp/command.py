@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from paddock.apps.command import (
     Command,
@@ -22,12 +22,11 @@ from paddock.errors import UsageError
 from paddock.plane.clients import ClientFileEdit, ClientScope, servers_file
 from paddock.plane.tokens import make_token, token_path
 from paddock.text.show import quote, show_name
+from paddock.values.calls import Json
 
 if TYPE_CHECKING:
-    from paddock.apps.mcp.move import Moving
+    from paddock.apps.mcp.install import Moving
     from paddock.apps.mcp.served import Agents
-
-_UNCHANGED: Final = "nothing was changed"
 
 
 def _serve(options: Options, console: Console) -> int:
@@ -81,10 +80,9 @@ def _install(options: Options, console: Console) -> Reply:
     edit = plan_install(file, scope, entry)
     is_wanted = _apply(edit, options, console)
     is_new = edit.changes and is_wanted
-    status = "ok" if is_wanted else "error"
-    value = {"status": status, "file": str(edit.file.path), "is_new": is_new, "entry": entry}
     said = f"{'wrote' if is_new else 'stands already in'} {edit.file.path}"
-    return Reply(value, said if is_wanted else _UNCHANGED, 0 if is_wanted else EXIT_NO)
+    value: Json = {"file": str(edit.file.path), "is_new": is_new, "entry": entry}
+    return _replied(value, said, is_wanted=is_wanted)
 
 
 def _uninstall(options: Options, console: Console) -> Reply:
@@ -100,14 +98,10 @@ def _uninstall(options: Options, console: Console) -> Reply:
         console.warn(f"note: {each.describe(client)}")
     # Whoever names no scope wants it gone, and it is not.
     is_done = is_wanted and (edit.changes or options.scope is not None or not elsewhere)
-    value = {
-        "status": "ok" if is_done else "error",
-        "file": str(edit.file.path),
-        "changed": edit.changes and is_wanted,
-        "elsewhere": [each.as_json() for each in elsewhere],
-    }
+    value: Json = {"file": str(edit.file.path), "changed": edit.changes and is_wanted}
+    value["elsewhere"] = [each.as_json() for each in elsewhere]
     said = f"{'taken out of' if edit.changes else 'is not in'} {edit.file.path}"
-    return Reply(value, said if is_wanted else _UNCHANGED, 0 if is_done else EXIT_NO)
+    return _replied(value, said, is_wanted=is_wanted, is_done=is_done)
 
 
 def _import(options: Options, console: Console) -> Reply:
@@ -119,11 +113,10 @@ def _import(options: Options, console: Console) -> Reply:
     if is_wanted and plan.move.names:
         moving.apply(plan)
     names = plan.move.names if is_wanted else {}
-    value = {"status": "ok" if is_wanted else "error", "moved": names, "left": plan.left}
     said = f"moved {', '.join(names.values()) or 'nothing'} into {moving.policy}"
     if names:
         said += "; look at what they may reach, then: paddock trust, and paddock mcp review"
-    return Reply(value, said if is_wanted else _UNCHANGED, 0 if is_wanted else EXIT_NO)
+    return _replied({"moved": names, "left": plan.left}, said, is_wanted=is_wanted)
 
 
 def _export(options: Options, console: Console) -> Reply:
@@ -133,13 +126,19 @@ def _export(options: Options, console: Console) -> Reply:
     is_wanted = _agrees((edit,), options, console)
     if is_wanted and names:
         moving.apply_export(edit)
-    value = {"status": "ok" if is_wanted else "error", "moved": names if is_wanted else []}
     said = f"moved {', '.join(map(show_name, names)) or 'nothing'} back into {moving.file}"
-    return Reply(value, said if is_wanted else _UNCHANGED, 0 if is_wanted else EXIT_NO)
+    return _replied({"moved": names if is_wanted else []}, said, is_wanted=is_wanted)
+
+
+def _replied(value: Json, said: str, *, is_wanted: bool, is_done: bool = True) -> Reply:
+    is_ok = is_wanted and is_done
+    status = "ok" if is_ok else "error"
+    shown = said if is_wanted else "nothing was changed"
+    return Reply({"status": status, **value}, shown, 0 if is_ok else EXIT_NO)
 
 
 def _moving(options: Options, console: Console) -> "Moving":
-    from paddock.apps.mcp.move import Moving
+    from paddock.apps.mcp.install import Moving
 
     project = find_project(options, console)
     return Moving(project, options.client, _scope(options), console.variables)

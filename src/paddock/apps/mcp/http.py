@@ -1,21 +1,15 @@
 """Serving clients over streamable HTTP: a bearer token says which agent is calling."""
 
-import asyncio
 import ipaddress
-import signal
-import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio.to_thread
-import h11
-import uvicorn
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_access_token
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.provider import AccessToken
@@ -34,14 +28,14 @@ from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from paddock import limits
 from paddock.apps.mcp.served import Agents, Served
 from paddock.apps.mcp.server import make_server
 from paddock.apps.mcp.stdio import read_content, request_id_of, still_runs
+from paddock.apps.serving import listen, serve
 from paddock.assembly.project import Project
-from paddock.errors import HostError, PaddockError, PermissionDeniedError, UsageError
+from paddock.errors import PaddockError, PermissionDeniedError, UsageError
 from paddock.plane import tokens
 from paddock.text.show import quote
 
@@ -107,16 +101,14 @@ def _by_token(agents: Agents) -> Served:
 _SESSION: Final = "mcp-session-id"
 
 
-class RequestKey(NamedTuple):
-    session: str
-    request_id: RequestId
+RequestKey = tuple[str, RequestId]
 
 
 def key_of(headers: Headers, request_id: RequestId | None) -> RequestKey | None:
     session = headers.get(_SESSION)
     if session is None or request_id is None:
         return None
-    return RequestKey(session, coerce_request_id(request_id))
+    return session, coerce_request_id(request_id)
 
 
 class RunningRequests:
@@ -262,15 +254,7 @@ def ensure_token(project: Project, agent: str) -> str:
 
 
 def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
-    project = agents.project
-    calls_max = project.policy.settings.mcp.calls_max
-    door = partial(_by_token, agents)
-    server = make_server(
-        door,
-        calls_max,
-        is_structured=agents.is_structured,
-        has_servers=bool(agents.project.policy.settings.mcp.servers),
-    )
+    server = make_server(partial(_by_token, agents), agents)
     running = RunningRequests()
     server.middleware.insert(0, running.handled)
     manager = StreamableHTTPSessionManager(
@@ -279,7 +263,7 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
         max_sessions=limits.mcp_sessions_max,
     )
     protocol = StreamableHTTPASGIApp(manager)
-    verifier = TokenVerifier(project, only)
+    verifier = TokenVerifier(agents.project, only)
     held = RequestBodyLimitMiddleware(Unambiguous(protocol, running), limits.mcp_body_bytes_max)
     app = Starlette(
         routes=[Route(PATH, RequireAuthMiddleware(held, []))],
@@ -311,94 +295,10 @@ def serve_http(
     try:
         agents.get(only)
         app = make_app(agents, only, Hosts(address.is_loopback, names))
-        with _listen(address) as listening:
+        with listen(address.host, address.port) as listening:
             port = listening.getsockname()[1]
             host = f"[{address.host}]" if ":" in address.host else address.host
             say(f"serving on http://{host}:{port}{PATH}")
-            config = uvicorn.Config(
-                app,
-                http=_connections(),
-                log_level="critical",
-                access_log=False,
-                server_header=False,
-                # Those that are half open count against none that is not.
-                limit_concurrency=limits.mcp_connections_max + limits.mcp_half_open_max,
-                h11_max_incomplete_event_size=limits.mcp_head_bytes_max,
-                # Threat: a client that never sends the rest of its request keeps us for ever.
-                timeout_graceful_shutdown=limits.mcp_end_s,
-            )
-            _Server(config).run(sockets=[listening])
+            serve(app, [listening])
     finally:
         agents.close()
-
-
-def _connections() -> type[H11Protocol]:
-    """The connections of one server: each is half open until a request is there whole.
-
-    Threat: whoever sends half a request, or nothing, needs no token for it. Without a bound
-    in number and time such connections keep out those who have one.
-    """
-    half_open: dict[H11Protocol, asyncio.TimerHandle] = {}
-
-    class _Arriving(H11Protocol):
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
-            self._wait()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-                self._arrived()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
-                self._wait()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._arrived()
-            super().connection_lost(exc)
-
-        def _wait(self) -> None:
-            if self in half_open or self.transport.is_closing():
-                return
-            half_open[self] = self.loop.call_later(limits.mcp_request_s, self.transport.abort)
-            if len(half_open) > limits.mcp_half_open_max:
-                oldest = next(iter(half_open))
-                half_open.pop(oldest).cancel()
-                oldest.transport.abort()
-
-        def _arrived(self) -> None:
-            if self in half_open:
-                half_open.pop(self).cancel()
-
-    return _Arriving
-
-
-class _Server(uvicorn.Server):
-    """One that a signal only ends.
-
-    uvicorn raises the signal again when it is done: SIGTERM would then end the process
-    before the agents are closed, which is what signs the last entries.
-    """
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        del frame
-        if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True
-        self.should_exit = True
-
-
-def _listen(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        return socket.create_server((address.host, address.port), family=family)
-    except OSError as error:
-        raise HostError(
-            f"{quote(address.host)} port {address.port} cannot be listened on: {error.strerror}",
-            hint="choose another port, or 0 for any that is free",
-        ) from error
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"{quote(address.host)} is no name of a host", hint="as in 127.0.0.1:8765"
-        ) from error

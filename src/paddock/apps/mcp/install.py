@@ -1,5 +1,7 @@
 """The server in a client's own configuration file: our entry, and nothing else."""
 
+import json
+import re
 import shutil
 import sys
 import tomllib
@@ -9,8 +11,10 @@ from typing import Final, cast
 
 from msgspec import Struct
 
+from paddock.assembly.project import Project
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.clients import (
+    CLIENT_FILE_BYTES_MAX,
     OWN_SERVER,
     Client,
     ClientFile,
@@ -20,9 +24,12 @@ from paddock.plane.clients import (
     read_servers,
     servers_file,
 )
-from paddock.plane.json_files import JsonFile, parse_file
-from paddock.text.json import remove_member, set_member
-from paddock.text.show import quote
+from paddock.plane.json_files import parse_file, write_object
+from paddock.plane.layout import path_id
+from paddock.plane.trust import own_policy_path
+from paddock.policy.engine import PolicySource, load_policy
+from paddock.storage import atomic
+from paddock.text.json import Strict, remove_member, set_member
 from paddock.values.calls import Json
 
 NAME: Final = OWN_SERVER
@@ -78,24 +85,43 @@ def plan_install(file: Path, scope: ClientScope, entry: Mapping[str, Json]) -> C
 
 
 def with_ours(content: bytes | None, file: str, entry: Mapping[str, Json]) -> bytes | None:
-    write = _toml if file.endswith(".toml") else _json
-    changed = write(content or b"", file, entry)
-    return content if changed is None else changed
+    known = _servers_in(content or b"", file)
+    if NAME not in known:
+        return with_server(content or b"", file, NAME, dict(entry))
+    rows = _rows_to_set(known[NAME], entry, file)
+    if not rows:
+        return content
+    if file.endswith(".toml"):
+        text, values = _read_toml(content or b"", file)
+        wanted = {**cast("dict[str, Json]", known[NAME]), **rows}
+        return _required(_with_rows(text, rows), values, {**known, NAME: wanted}, file, NAME)
+    text = parse_file(content or b"", file).source.decode()
+    for name, value in rows.items():
+        text = set_member(text, ("mcpServers", NAME, name), value)
+    return text.encode()
 
 
 def with_server(content: bytes, file: str, name: str, entry: Json) -> bytes:
-    """Put somebody else's server, of a name that is not there, behind what stands there."""
+    """Put a server, of a name that is not there, behind what stands there."""
     if not file.endswith(".toml"):
         text = parse_file(content or b"{}\n", file).source.decode()
         return set_member(text, ("mcpServers", name), entry).encode()
-    gap = b"" if not content else b"\n" if content.endswith(b"\n") else b"\n\n"
+    text, values = _read_toml(content, file)
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     header = f"[mcp_servers.{toml_key(name)}]\n"
-    return content + gap + (header + _lines_of(cast("dict[str, Json]", entry))).encode()
+    changed = text + gap + header + toml_lines(cast("dict[str, Json]", entry))
+    return _required(changed, values, {**_toml_servers(values), name: entry}, file, name)
 
 
 def without_server(content: bytes, file: str, name: str) -> bytes:
     """Raises: UsageError: its entry is written so that it cannot be taken out here."""
-    return (_from_toml if file.endswith(".toml") else _from_json)(content, file, name)
+    if not file.endswith(".toml"):
+        source = parse_file(content, file).source.decode()
+        return remove_member(source, ("mcpServers", name)).encode()
+    text, values = _read_toml(content, file)
+    rest = without_table(text, f"mcp_servers.{toml_key(name)}")
+    others = {each: value for each, value in _toml_servers(values).items() if each != name}
+    return _required(rest, values, others, file, name)
 
 
 def _rows_to_set(known: object, entry: Mapping[str, Json], file: str) -> dict[str, Json]:
@@ -117,65 +143,28 @@ def _rows_to_set(known: object, entry: Mapping[str, Json], file: str) -> dict[st
     }
 
 
-def _json(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
-    found = parse_file(content or b"{}\n", file)
-    servers = _servers(found)
-    text = found.source.decode("utf-8")
-    if NAME not in servers:
-        return set_member(text, ("mcpServers", NAME), dict(entry)).encode("utf-8")
-    rows = _rows_to_set(servers[NAME], entry, file)
-    for name, value in rows.items():
-        text = set_member(text, ("mcpServers", NAME, name), value)
-    return text.encode("utf-8") if rows else None
+def _servers_in(content: bytes, file: str) -> dict[str, Json]:
+    if file.endswith(".toml"):
+        return _toml_servers(_read_toml(content, file)[1])
+    return read_servers(ClientFile(Path(file), content, 0))
 
 
-def _servers(found: JsonFile) -> Mapping[str, Json]:
-    servers = found.members.get("mcpServers", {})
-    if not isinstance(servers, dict):
-        raise found.error("mcpServers", "'mcpServers' is not an object", "write an object: {…}")
-    return cast("dict[str, Json]", servers)
-
-
-def _toml(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
-    text, values = _read_toml(content, file)
-    others = _toml_servers(values)
-    if NAME in others:
-        known = others[NAME]
-        rows = _rows_to_set(known, entry, file)
-        if not rows:
-            return None
-        changed = _with_rows(text, rows)
-        wanted = {**cast("dict[str, object]", known), **rows}
-    else:
-        gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-        changed = f"{text}{gap}{_HEADER}\n{_lines_of(entry)}"
-        wanted = dict(entry)
-    if not _says(changed, {**values, "mcp_servers": {**others, NAME: wanted}}):
-        by_hand = _lines_of(entry).rstrip().replace("\n", "; ")
-        raise UsageError(
-            f"'mcp_servers' is written so that {NAME!r} cannot be set in it",
-            where=file,
-            hint=f"write it as tables, [mcp_servers.NAME], or by hand: {_HEADER}; {by_hand}",
-        )
-    return changed.encode("utf-8")
-
-
-def _read_toml(content: bytes, file: str) -> tuple[str, dict[str, object]]:
+def _read_toml(content: bytes, file: str) -> tuple[str, dict[str, Json]]:
     try:
-        text = content.decode("utf-8")
+        text = content.decode()
         return text, tomllib.loads(text)
     except ValueError as error:
         raise ConfigError(f"the file is not TOML: {error}", where=file) from None
 
 
-def _toml_servers(values: Mapping[str, object]) -> dict[str, object]:
+def _toml_servers(values: Mapping[str, Json]) -> dict[str, Json]:
     servers = values.get("mcp_servers")
-    return cast("dict[str, object]", servers) if isinstance(servers, dict) else {}
+    return cast("dict[str, Json]", servers) if isinstance(servers, dict) else {}
 
 
 def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
-    written = _lines_of(rows).replace("\n", newline)
+    written = toml_lines(rows).replace("\n", newline)
     kept: list[str] = []
     is_ours = False
     for line in text.splitlines(keepends=True):
@@ -188,14 +177,26 @@ def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
     return "".join(kept)
 
 
-def _says(text: str, values: Mapping[str, object]) -> bool:
+def _required(
+    text: str, values: Mapping[str, Json], servers: Mapping[str, Json], file: str, name: str
+) -> bytes:
+    """Return what is to be written, if it says what the file says with just these servers."""
+    wanted = {**values, "mcp_servers": dict(servers)}
     try:
-        return {"mcp_servers": {}, **tomllib.loads(text)} == values
+        is_said = {"mcp_servers": {}, **tomllib.loads(text)} == wanted
     except ValueError:
-        return False
+        is_said = False
+    if not is_said:
+        by_hand = toml_lines({name: servers[name]}).rstrip() if name in servers else f"no {name}"
+        raise UsageError(
+            f"'mcp_servers' is written so that {name!r} cannot be set or taken out in it",
+            where=file,
+            hint=f"write it as tables, [mcp_servers.NAME], or by hand: {by_hand}",
+        )
+    return text.encode()
 
 
-def _lines_of(rows: Mapping[str, Json]) -> str:
+def toml_lines(rows: Mapping[str, Json]) -> str:
     return "".join(f"{toml_key(name)} = {toml_value(value)}\n" for name, value in rows.items())
 
 
@@ -216,10 +217,9 @@ def toml_value(value: Json) -> str:
 
 
 def _toml_text(text: str) -> str:
-    if not text.isprintable():
-        raise UsageError(f"{quote(text)} cannot stand in the file")
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    # TOML's basic strings are JSON's, but for what is written by pairs of surrogates.
+    written = json.dumps(text, ensure_ascii=False)
+    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in written)
 
 
 def _program() -> str:
@@ -274,34 +274,13 @@ def _find_entry(found: ClientFile) -> Json:
     return read_servers(found).get(NAME)
 
 
-def _from_json(content: bytes, file: str, name: str) -> bytes:
-    source = parse_file(content, file).source.decode("utf-8")
-    return remove_member(source, ("mcpServers", name)).encode("utf-8")
-
-
-def _from_toml(content: bytes, file: str, name: str) -> bytes:
-    text, values = _read_toml(content, file)
-    rest = without_table(text, f"mcp_servers.{toml_key(name)}")
-    others = {each: value for each, value in _toml_servers(values).items() if each != name}
-    if not _says(rest, {**values, "mcp_servers": others}):
-        raise UsageError(
-            f"the entry of {name!r} is written so that it cannot be taken out here",
-            where=file,
-            hint=f"take out by hand what stands under mcp_servers.{name}",
-        )
-    return rest.encode("utf-8")
-
-
 def without_table(text: str, table: str) -> str:
     """Return TOML without a table and those below it, where they stand under their headers."""
-    return "".join(_other_lines(text.splitlines(keepends=True), (f"[{table}]", f"[{table}.")))
-
-
-def _other_lines(lines: Sequence[str], headers: tuple[str, str]) -> Sequence[str]:
+    headers = f"[{table}]", f"[{table}."
     kept: list[str] = []
     is_ours = False
     behind: list[str] = []
-    for line in lines:
+    for line in text.splitlines(keepends=True):
         said = line.strip()
         if said.startswith("["):
             was_ours, is_ours = is_ours, said.startswith(headers)
@@ -316,4 +295,169 @@ def _other_lines(lines: Sequence[str], headers: tuple[str, str]) -> Sequence[str
             behind.append(line)
         else:
             behind = []
-    return [*kept, *behind]
+    return "".join((*kept, *behind))
+
+
+# Servers moved behind the gateway, and back, byte for byte.
+#
+# Sequence: what both files were on record → servers in the policy → out of the client's file.
+# Back: into the client's file → out of the policy → off the record. So a server stands in one of
+# the two at every moment, and whoever comes next finds a move that was stopped and takes it back.
+
+_IGNORED: Final = frozenset({"type", "required", "startup_timeout_sec", "tool_timeout_sec"})
+_HINT: Final = '# network = ["HOST:443"]  # what it may reach\n# files = "read"  # or "write"\n'
+
+
+class Move(Strict, frozen=True):
+    """One import: both files before it, the client's after it, and what the policy got."""
+
+    before: str
+    after: str
+    names: dict[str, str]
+    """Of each server: the client's name for it, and the policy's."""
+    added: str
+    is_new: bool
+    """Whether the policy's file was made for it."""
+
+
+class _Moves(Strict, frozen=True):
+    moves: tuple[Move, ...] = ()
+
+
+class ImportPlan(Struct, frozen=True):
+    move: Move
+    left: dict[str, str]
+    """Servers that stay with the client, and why."""
+    client: ClientFileEdit
+    policy: ClientFileEdit
+
+
+class Moving:
+    """One client's file, and the policy that its servers move into."""
+
+    def __init__(
+        self, project: Project, client: Client, scope: ClientScope, variables: Mapping[str, str]
+    ) -> None:
+        environment, root = project.environment, project.root
+        self._client: Client = client
+        self._scope: ClientScope = scope
+        self._user = project.files.user
+        self.file = servers_file(client, scope, root.path, environment.home, variables)
+        is_users = scope == "user"
+        self.policy = environment.user_config if is_users else own_policy_path(root)
+        if self.policy.suffix != ".toml":
+            raise ConfigError("servers are moved into TOML alone", where=str(self.policy))
+        self._record = environment.paddock_home / "mcp" / f"{path_id(self.file)}.json"
+
+    def plan_import(self) -> ImportPlan:
+        """Raises: ConfigError, UsageError: a file is not understood, or names a server as ours."""
+        self._take_back_stopped()
+        found, policy = self._read(self.file), self._read(self.policy)
+        names: dict[str, str] = {}
+        left: dict[str, str] = {}
+        after, text = found.content or b"", policy.text
+        if text and not text.endswith("\n"):
+            text += "\n"
+        for name, entry in read_servers(found).items():
+            if name == OWN_SERVER and our_entry(entry) is not None:
+                continue
+            try:
+                names[name], table = _table_of(name, entry)
+                longer = f"{text}\n{table}" if text else table
+                self._require_loads(longer)
+                after = without_server(after, str(self.file), name)
+                text = longer
+            except (ConfigError, UsageError) as problem:
+                names.pop(name, None)
+                left[name] = problem.message
+        if not names:
+            same = ClientFileEdit(found, found.content), ClientFileEdit(policy, policy.content)
+            return ImportPlan(Move("", "", {}, "", is_new=False), left, *same)
+        ours = entry_for(self._client, self._scope, None, None)
+        after = with_ours(after, str(self.file), ours) or b""
+        added = text[len(policy.text) :]
+        move = Move(found.text, after.decode(), names, added, policy.content is None)
+        edits = ClientFileEdit(found, after), ClientFileEdit(policy, text.encode())
+        return ImportPlan(move, left, *edits)
+
+    def _require_loads(self, text: str) -> None:
+        own = PolicySource(str(self.policy), text.encode())
+        user = self._user and PolicySource(str(self._user.path), self._user.content)
+        load_policy(*((None, own) if self._scope == "user" else (own, user)))
+
+    def apply(self, plan: ImportPlan) -> None:
+        self._keep((*self.moves(), plan.move))
+        plan.policy.apply()
+        plan.client.apply()
+
+    def plan_export(self) -> ClientFileEdit:
+        """Plan the client's file with all that was moved; as it was, if nobody changed it since."""
+        self._take_back_stopped()
+        found = self._read(self.file)
+        content = found.content or b""
+        for move in reversed(self.moves()):
+            is_same = content == move.after.encode()
+            content = move.before.encode() if is_same else self._with_moved(content, move)
+        return ClientFileEdit(found, content if self.moves() else found.content)
+
+    def apply_export(self, edit: ClientFileEdit) -> None:
+        edit.apply()
+        while moves := self.moves():
+            self._take_back(moves)
+
+    def moves(self) -> tuple[Move, ...]:
+        content = atomic.read_file(self._record, CLIENT_FILE_BYTES_MAX)
+        return () if content is None else parse_file(content, "").convert(_Moves).moves
+
+    def _with_moved(self, content: bytes, move: Move) -> bytes:
+        """Put each server behind what stands there: somebody changed the file since."""
+        before = read_servers(ClientFile(self.file, move.before.encode(), 0))
+        known = read_servers(ClientFile(self.file, content, 0))
+        for name in move.names.keys() - known.keys():
+            content = with_server(content, str(self.file), name, before[name])
+        return content
+
+    def _take_back_stopped(self) -> None:
+        moves = self.moves()
+        if moves and self._read(self.file).content == moves[-1].before.encode():
+            self._take_back(moves)
+
+    def _take_back(self, moves: tuple[Move, ...]) -> None:
+        move, policy = moves[-1], self._read(self.policy)
+        rest = policy.text.replace(move.added, "", 1)
+        if move.added not in policy.text:
+            # Somebody has changed a table since: it goes with what they wrote into it.
+            for name in move.names.values():
+                rest = without_table(rest, f"mcp.servers.{name}")
+        is_gone = policy.content is None or (move.is_new and not rest)
+        edit = ClientFileEdit(policy, None if is_gone else rest.encode())
+        if edit.changes:
+            edit.apply()
+        self._keep(moves[:-1])
+
+    def _keep(self, moves: tuple[Move, ...]) -> None:
+        atomic.make_directories(self._record.parent)
+        atomic.require_private(self._record.parent)
+        atomic.replace_file(self._record, write_object(_Moves(moves)))
+
+    def _read(self, path: Path) -> ClientFile:
+        return read_client_file(path, follows=self._scope == "user")
+
+
+def _table_of(name: str, entry: Json) -> tuple[str, str]:
+    """Return a server's name and table. Raises: UsageError: it has what ours has not."""
+    short = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:20].rstrip("-")
+    rows = dict(cast("dict[str, Json]", entry)) if isinstance(entry, dict) else {}
+    if rows.get("type", "stdio") == "sse" or not rows.pop("enabled", True):
+        raise UsageError("it is reached by SSE, or turned off")
+    given = {key: value for key, value in rows.items() if key not in _IGNORED}
+    if more := sorted(given.keys() - {"command", "args", "env", "url"}):
+        raise UsageError(f"{more[0]} has no counterpart")
+    if "command" not in given and "url" not in given:
+        raise UsageError("it has neither a command nor a url")
+    if "${" in str(given):
+        raise UsageError("the client fills in ${…}")
+    if "command" in given:
+        given["command"] = [given["command"], *given.pop("args", [])]
+    wanted = {name: given[name] for name in ("command", "url", "env") if given.get(name)}
+    return short, f"[mcp.servers.{short}]\n{toml_lines(wanted)}{_HINT}"

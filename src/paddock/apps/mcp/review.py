@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from paddock.apps.command import Options, Reply, use_project
 from paddock.apps.console import EXIT_NO, Console
+from paddock.apps.mcp.install import toml_lines
 from paddock.assembly.granting import review_table, save_rule
 from paddock.assembly.project import Project
 from paddock.assembly.trust import ServerReview, review_servers
@@ -97,33 +98,14 @@ def _text(definition: Definition) -> str:
 
 
 def _table(options: Options) -> str:
-    rows = [f"[mcp.servers.{options.server}]"]
-    if options.url:
-        rows.append(f"url = {_text_of(options.url)}")
-    elif options.command:
-        rows.append(f"command = {_list(options.command)}")
-    if options.env:
-        pairs = (each.partition("=")[::2] for each in options.env)
-        given = ", ".join(f"{name} = {_text_of(value)}" for name, value in pairs)
-        rows.append(f"env = {{ {given} }}")
-    if options.network:
-        rows.append(f"network = {_list(options.network)}")
-    if options.files:
-        rows.append(f"files = {_text_of(options.files)}")
-    wrong = next((each for each in options.env if "=" not in each), None)
-    if wrong is not None:
+    pairs = [each.partition("=")[::2] for each in options.env if "=" in each]
+    if len(dict(pairs)) < len(options.env):
         raise UsageError(
-            f"{quote(wrong)} is no NAME=VALUE",
+            f"{quote(' '.join(options.env))} gives no value, or a name twice",
             where="--env",
             hint="as in --env TOKEN=credential:issues",
         )
-    return "\n".join(rows) + "\n"
-
-
-def _list(texts: Sequence[str]) -> str:
-    return f"[{', '.join(map(_text_of, texts))}]"
-
-
-def _text_of(text: str) -> str:
-    # Of TOML's strings, the basic ones are JSON's but for pairs of surrogates.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    given: dict[str, Json] = {"url": options.url, "command": options.command, "env": dict(pairs)}
+    given |= {"network": options.network, "files": options.files}
+    rows = toml_lines({name: value for name, value in given.items() if value})
+    return f"[mcp.servers.{options.server}]\n{rows}"

@@ -20,7 +20,7 @@ from paddock.plane.discover import registry_directory
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PROJECT_POLICY, PROJECT_POLICY_JSON
 from paddock.runtime.answers import refusal_without, with_question
-from paddock.runtime.approvals import Approval
+from paddock.runtime.approvals import Approval, NoApprover
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.parked import Parked
 from paddock.runtime.prepared import Bounds
@@ -32,45 +32,30 @@ _OPENED_MAX: Final = 5
 """So often what governs may change while it is read."""
 
 
-_Stamp = tuple[int, int, int, int, int]
+_Stamp = tuple[int, int, int, int, int] | None
 """Device, inode, rights, size, change: of a directory that was moved this is another."""
-
-
-class Looks(Struct, frozen=True):
-    places: tuple[Path, ...]
-    stamps: tuple[_Stamp | None, ...]
-
-    @classmethod
-    def of(cls, *places: Path) -> "Looks":
-        return cls(places, tuple(map(_stamp, places)))
-
-    @property
-    def are_current(self) -> bool:
-        return self.stamps == tuple(map(_stamp, self.places))
-
-    @property
-    def identities(self) -> list[tuple[int, int] | None]:
-        return [None if stamp is None else stamp[:2] for stamp in self.stamps]
+_Looks = dict[Path, _Stamp]
 
 
 class SeenGovernance(Struct, frozen=True):
-    files: Looks
+    files: _Looks
     """What they say is in the runtime."""
-    directories: Looks
+    directories: _Looks
     """They have to be private, or apart from each other; what else changes in them is nothing."""
 
-    @property
-    def is_current(self) -> bool:
-        return self.files.are_current and self.directories.are_current
+    def again(self) -> "SeenGovernance":
+        return SeenGovernance(_look_at(*self.files), _look_at(*self.directories))
 
     @property
     def governs(self) -> bool:
-        places = Looks.of(*self.directories.places)
-        return self.files.are_current and places.identities == self.directories.identities
+        return self.again().says_as(self)
 
     def says_as(self, other: "SeenGovernance") -> bool:
-        are_same = self.directories.identities == other.directories.identities
-        return are_same and self.files == other.files
+        return self.files == other.files and self.identities == other.identities
+
+    @property
+    def identities(self) -> list[tuple[int, int] | None]:
+        return [None if stamp is None else stamp[:2] for stamp in self.directories.values()]
 
 
 class Served(Struct, frozen=True):
@@ -97,7 +82,7 @@ class Agents:
             agent = self.project.agent_named(name)
             known = self._served.get(agent)
             if known is not None:
-                if known.seen.is_current:
+                if known.seen.again() == known.seen:
                     return known
                 seen = _look(self.project, agent)
                 if seen.says_as(known.seen):
@@ -134,7 +119,7 @@ class Agents:
 
     def _open_runtime(self, project: Project, agent: str, seen: SeenGovernance) -> Served:
         runtime = open_runtime(
-            project, agent=agent, approver=asking.ClientApprover(), session_id=self._session_id
+            project, agent=agent, approver=NoApprover(), session_id=self._session_id
         )
         tools = {
             schema["name"]: Tool.model_validate(schema)
@@ -146,7 +131,7 @@ class Agents:
 def _look(project: Project, agent: str) -> SeenGovernance:
     layout, environment = project.layout, project.environment
     lineage = project.agents.lineage(agent)
-    files = Looks.of(
+    files = _look_at(
         project.root.path / PROJECT_POLICY,
         project.root.path / PROJECT_POLICY_JSON,
         layout.config / "policy.toml",
@@ -160,7 +145,7 @@ def _look(project: Project, agent: str) -> SeenGovernance:
         registry_directory(environment),
         *(record.file for record in lineage),
     )
-    directories = Looks.of(
+    directories = _look_at(
         project.root.path,
         layout.root,
         layout.agents,
@@ -170,7 +155,11 @@ def _look(project: Project, agent: str) -> SeenGovernance:
     return SeenGovernance(files, directories)
 
 
-def _stamp(path: Path) -> _Stamp | None:
+def _look_at(*places: Path) -> _Looks:
+    return {place: _stamp(place) for place in places}
+
+
+def _stamp(path: Path) -> _Stamp:
     try:
         found = path.stat()
     except OSError:

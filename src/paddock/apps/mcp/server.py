@@ -19,12 +19,14 @@ from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock import __version__, errors, limits
-from paddock.apps.mcp import asking, behind
-from paddock.apps.mcp.served import Served, settle_changes
+from paddock.apps.mcp import asking
+from paddock.apps.mcp.served import Agents, Served, settle_changes
 from paddock.gateway.gateway import ASKER
 from paddock.providers.failures import CancelToken
+from paddock.runtime.asking import InboxApprover
 from paddock.runtime.prepared import Bounds
 from paddock.sandbox.streams import LastLine
 from paddock.text.json import json_name
@@ -35,6 +37,7 @@ from paddock.values.calls import Json, Refusal, ToolResult
 # and writes messages runs no tool. A place is given back when the call has really ended,
 # not when its client has left.
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 _PROGRESS_S: Final = 1.0
@@ -178,56 +181,33 @@ class Handlers(Struct, frozen=True):
     ) -> types.CallToolResult | types.InputRequiredResult:
         cancel = CancelToken()
         printed = LastLine()
-        client_call = _client_call(context.params)
-        bounds = Bounds(cancel=cancel, client_call=client_call, on_output=printed)
-        call = Asking(context, params, asyncio.get_running_loop(), cancel)
-        work = partial(_call, self.door, params, bounds, call)
-        called = await self.calls.run(work, cancel, context.session, printed)
-        if isinstance(called, MCPError):
-            raise called
-        if isinstance(called.asker, asking.ReturningAsker):
-            question = called.asker.question(called.result)
-            if question is not None:
-                return question
-        asked = behind.input_required(params.name.partition("__")[0], called.result)
-        if asked is not None:
-            return asked
+        bounds = Bounds(cancel=cancel, client_call=_client_call(context.params), on_output=printed)
+        loop = asyncio.get_running_loop()
+        call = asking.ClientCall(context.session, context.request_id, loop, cancel)
+        work = partial(_call_served, context, params, bounds, call)
+        called = await self._run(work, cancel, context.session, printed)
+        if called.question is not None:
+            return called.question
         await self._tell_of_changes(context.session, called.tools)
         return call_result(called.result, is_structured=self.is_structured)
 
-    async def list_resources(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=await self._with(context, behind.list_resources))
-
-    async def list_templates(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        found = await self._with(context, behind.list_templates)
-        return types.ListResourceTemplatesResult(resource_templates=found)
-
-    async def list_prompts(
-        self, context: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=await self._with(context, behind.list_prompts))
-
-    async def read_resource(
-        self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        return await self._with(context, partial(behind.read_resource, str(params.uri)))
-
-    async def get_prompt(
-        self, context: Context, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult:
-        work = partial(behind.get_prompt, params.name, params.arguments or {})
-        return await self._with(context, work)
-
-    async def _with(self, context: Context, work: Callable[[Bounds, Served], T]) -> T:
-        """Do what is asked of the agent's servers, in a thread. Raises: MCPError."""
+    async def ask_others(
+        self, work: Callable[[P, Bounds, Served], T], context: Context, params: P
+    ) -> T:
+        """Do what is asked of the servers that stand behind. Raises: MCPError."""
         cancel = CancelToken()
         bounds = Bounds(cancel=cancel, client_call=_client_call(context.params))
-        answer = partial(_answered, self.door, partial(work, bounds))
-        found = await self.calls.run(answer, cancel, context.session)
+        return await self._run(partial(work, params, bounds), cancel, context.session)
+
+    async def _run(
+        self,
+        work: Callable[[Served], T],
+        cancel: CancelToken,
+        session: ServerSession,
+        printed: LastLine | None = None,
+    ) -> T:
+        """Do it in a thread, for the agent as it is governed by then. Raises: MCPError."""
+        found = await self.calls.run(partial(_answered, self.door, work), cancel, session, printed)
         if isinstance(found, MCPError):
             raise found
         return found
@@ -267,12 +247,12 @@ class Handlers(Struct, frozen=True):
 
     async def _refuse(self, ctx: Context, refusal: Refusal) -> ToolResult | None:
         params = ctx.params or {}
-        bounds = Bounds(client_call=_client_call(params))
-        work = partial(_refuse, self.door, str(params.get("name")), refusal, bounds)
-        refused = await self.calls.run(work, CancelToken(), ctx.session)
-        if isinstance(refused, MCPError):
-            raise refused
-        return refused
+        tool, bounds = str(params.get("name")), Bounds(client_call=_client_call(params))
+
+        def refuse(served: Served) -> ToolResult | None:
+            return served.runtime.refuse(tool, refusal, bounds) if tool in served.tools else None
+
+        return await self._run(refuse, CancelToken(), ctx.session)
 
     def _served(self) -> Served:
         try:
@@ -282,11 +262,19 @@ class Handlers(Struct, frozen=True):
             raise _not_served(error) from error
 
 
-def make_server(
-    door: Door, calls_max: int, *, is_structured: bool, has_servers: bool = False
-) -> Server[Any]:
-    """`has_servers`: others stand behind it, which may have resources and prompts."""
-    handlers = Handlers(door, Calls(calls_max), is_structured)
+def make_server(door: Door, agents: Agents) -> Server[Any]:
+    settings = agents.project.policy.settings.mcp
+    handlers = Handlers(door, Calls(settings.calls_max), agents.is_structured)
+    others: dict[str, Any] = {
+        "on_list_resources": asking.list_resources,
+        "on_list_resource_templates": asking.list_templates,
+        "on_read_resource": asking.read_resource,
+        "on_list_prompts": asking.list_prompts,
+        "on_get_prompt": asking.get_prompt,
+    }
+    answering: dict[str, Any] = {
+        name: partial(handlers.ask_others, work) for name, work in others.items()
+    }
     server: Server[Any] = Server(
         _NAME,
         version=__version__,
@@ -295,11 +283,7 @@ def make_server(
         get_tool_input_schema=_no_header_fields,
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
-        on_list_resources=handlers.list_resources if has_servers else None,
-        on_list_resource_templates=handlers.list_templates if has_servers else None,
-        on_read_resource=handlers.read_resource if has_servers else None,
-        on_list_prompts=handlers.list_prompts if has_servers else None,
-        on_get_prompt=handlers.get_prompt if has_servers else None,
+        **(answering if settings.servers else {}),
     )
     # The key lives as long as this process: a state from before it, or of another server,
     # opens nothing. The person has as long to answer as anywhere else.
@@ -311,69 +295,35 @@ def make_server(
 
 class Called(Struct, frozen=True):
     result: ToolResult
-    asker: asking.Asker | None
-    tools: frozenset[str] = frozenset()
+    question: types.InputRequiredResult | None
+    tools: frozenset[str]
 
 
-class Asking(Struct, frozen=True):
-    context: Context
-    params: types.CallToolRequestParams
-    loop: asyncio.AbstractEventLoop
-    cancel: CancelToken
-
-    @property
-    def behind(self) -> behind.ClientOrigin:
-        more = behind.more_of(self.context.protocol_version, self.params)
-        return behind.ClientOrigin(self.context.session, self.context.request_id, self.loop, more)
-
-    def asker_for(self, served: Served) -> asking.Asker | None:
-        session = self.context.session
-        if not asking.can_be_asked(session.client_capabilities):
-            return None
-        client = session.client_params
-        name = asking.client_name("" if client is None else client.client_info.name)
-        if self.context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            said = (self.params.input_responses or {}).get(asking.KEY)
-            return asking.ReturningAsker(
-                served.inbox, asking.Returned.of(self.params.request_state, said), name
-            )
-        request_id = self.context.request_id
-        return asking.WaitingAsker(session, request_id, self.loop, self.cancel, name, served.seen)
-
-
-def _call(
-    door: Door, params: types.CallToolRequestParams, bounds: Bounds, call: Asking
-) -> Called | MCPError:
-    """In the call's own thread, as soon as it has a place: by the policy of that moment."""
-    try:
-        return _with_served(door, partial(_call_served, params, bounds, call))
-    except MCPError as error:
-        return error
-    except errors.PaddockError as error:
-        return _not_served(error)
-    except Exception as error:  # The door: a defect has an id, not a traceback.
-        return _defect(error)
+def _asker_for(
+    context: Context, params: types.CallToolRequestParams, call: asking.ClientCall, served: Served
+) -> asking.Unasked | asking.WaitingAsker | asking.ReturningAsker:
+    session = context.session
+    if not asking.can_be_asked(session.client_capabilities):
+        return asking.Unasked()
+    client = session.client_params
+    name = asking.client_name("" if client is None else client.client_info.name)
+    if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return asking.WaitingAsker(call, name, served.seen)
+    said = (params.input_responses or {}).get(asking.KEY)
+    returned = asking.Returned.of(params.request_state, said)
+    return asking.ReturningAsker(served.inbox, returned, name)
 
 
 def _answered(door: Door, work: Callable[[Served], T]) -> T | MCPError:
+    """In the call's own thread, as soon as it has a place: by the policy of that moment."""
     try:
         return _with_served(door, work)
     except MCPError as error:
         return error
     except errors.PaddockError as error:
         return _not_served(error)
-
-
-def _refuse(
-    door: Door, tool: str, refusal: Refusal, bounds: Bounds
-) -> ToolResult | MCPError | None:
-    def refuse(served: Served) -> ToolResult | None:
-        return served.runtime.refuse(tool, refusal, bounds) if tool in served.tools else None
-
-    try:
-        return _with_served(door, refuse)
-    except errors.PaddockError as error:
-        return _not_served(error)
+    except Exception as error:  # The door: a defect has an id, not a traceback.
+        return _defect(error)
 
 
 def _with_served(door: Door, work: Callable[[Served], T]) -> T:
@@ -388,7 +338,11 @@ def _with_served(door: Door, work: Callable[[Served], T]) -> T:
 
 
 def _call_served(
-    params: types.CallToolRequestParams, bounds: Bounds, call: Asking, served: Served
+    context: Context,
+    params: types.CallToolRequestParams,
+    bounds: Bounds,
+    call: asking.ClientCall,
+    served: Served,
 ) -> Called:
     tool = params.name
     if tool not in served.tools:
@@ -398,16 +352,19 @@ def _call_served(
         raise MCPError(
             code=types.INVALID_PARAMS, message=f"unknown tool {quote(tool)}; {_TOOLS_HINT}"
         )
-    asker = call.asker_for(served)
-    asking.CURRENT.set(asker)
-    ASKER.set(call.behind)
-    arguments = params.arguments or {}
+    asker = _asker_for(context, params, call, served)
+    more = asking.more_of(context.protocol_version, params)
+    ASKER.set(asking.ClientOrigin(call, more))
+    bounds = replace(bounds, approver=InboxApprover(asker, lambda: served.inbox))
+    arguments, result, question = params.arguments or {}, None, None
     if isinstance(asker, asking.ReturningAsker):
-        settled = settle_changes(served, asker, tool, arguments, bounds)
-        if settled is not None:
-            return Called(settled, asker, frozenset(served.tools))
-    result = served.runtime.call(tool, arguments, bounds=bounds)
-    return Called(result, asker, frozenset(served.tools))
+        result = settle_changes(served, asker, tool, arguments, bounds)
+    if result is None:
+        result = served.runtime.call(tool, arguments, bounds=bounds)
+    if isinstance(asker, asking.ReturningAsker):
+        question = asker.question(result)
+    question = question or asking.input_required(tool.partition("__")[0], result)
+    return Called(result, question, frozenset(served.tools))
 
 
 def _client_call(params: Mapping[str, Any] | None) -> str:

@@ -254,14 +254,7 @@ def serve_stdio(agents: Agents, agent: str | None, streams: tuple[TextIO, TextIO
     try:
         # What cannot be served is said to whoever starts it, and not to each request.
         agents.get(agent)
-        calls_max = agents.project.policy.settings.mcp.calls_max
-        door = partial(agents.get, agent)
-        server = make_server(
-            door,
-            calls_max,
-            is_structured=agents.is_structured,
-            has_servers=bool(agents.project.policy.settings.mcp.servers),
-        )
+        server = make_server(partial(agents.get, agent), agents)
         anyio.run(partial(_serve, server, streams))
     except ExceptionGroup as group:
         _, rest = group.split(OSError)

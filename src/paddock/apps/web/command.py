@@ -21,6 +21,7 @@ _NAME = lazy_pattern(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
 
 
 def _serve(options: Options, console: Console) -> int:
+    from paddock.apps.serving import serve
     from paddock.apps.web import server
     from paddock.apps.web.desk import PlaneDesk
     from paddock.apps.web.door import Codes
@@ -35,7 +36,7 @@ def _serve(options: Options, console: Console) -> int:
             hint="the name by which your reverse proxy, which ends TLS, is reached",
         )
     desk, codes = PlaneDesk(find_site(options, console), options.read_only), Codes(time.monotonic)
-    listening = server.listen(options.port)
+    listening = server.listen_here(options.port)
     number = listening[0].getsockname()[1]
     origin = f"http://{server.name_here()}:{number}" if remote is None else f"https://{remote}"
     hub = Hub(desk)
@@ -65,7 +66,7 @@ def _serve(options: Options, console: Console) -> int:
         has_screen = any(map(console.variables.get, ("DISPLAY", "WAYLAND_DISPLAY")))
         if has_screen and not options.no_browser and remote is None:
             _open(address, opener)
-        server.serve(app, hub, listening)
+        serve(app, listening, hub.stop)
     finally:
         with suppress(FileNotFoundError):
             opener.unlink()

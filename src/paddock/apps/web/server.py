@@ -1,9 +1,7 @@
 """The endpoints, their arguments and errors, and listening on this machine alone."""
 
 import errno
-import os
 import secrets
-import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -11,28 +9,26 @@ from contextlib import asynccontextmanager
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
-import uvicorn
 from msgspec import Struct, ValidationError, convert, defstruct
 from msgspec.structs import asdict, replace
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 import paddock.ledger
 from paddock import limits
 from paddock.apps.console import keep_defect
+from paddock.apps.serving import listen
 from paddock.apps.web import inbox, ledgers, policy, timeline, work
 from paddock.apps.web.desk import HttpRefusal, PlaneDesk, json_response, refused
 from paddock.apps.web.door import Bearers, Codes, OriginGate
 from paddock.apps.web.stream import Hub
-from paddock.errors import HostError, PaddockError, UsageError
+from paddock.errors import HostError, PaddockError
 from paddock.text.json import BrokenJsonError, Strict, read_json
 from paddock.values.calls import Json
 
@@ -109,7 +105,10 @@ def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate
 
     async def stream(request: Request) -> Response:
         await anyio.to_thread.run_sync(bearers.require, request.headers)
-        return _Stream(hub)
+        if hub.is_full:
+            said = f"{limits.web_streams_max} streams are open, and no more are served"
+            raise HttpRefusal(503, "web.streams", said, "close a page")
+        return StreamingResponse(hub.events(), media_type="text/event-stream")
 
     async def answer(endpoint: Endpoint, kind: type[Struct], request: Request) -> Response:
         is_only = await anyio.to_thread.run_sync(bearers.require, request.headers)
@@ -142,15 +141,6 @@ def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate
         lifespan=partial(_followed, hub),
     )
     return OriginGate(app, origin)
-
-
-class _Stream(Response):
-    def __init__(self, hub: Hub) -> None:
-        super().__init__()
-        self._hub = hub
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._hub.serve(scope, receive, send)
 
 
 @asynccontextmanager
@@ -217,72 +207,28 @@ def _defect(home: Path, request: Request, error: Exception) -> Response:
     return refused(HttpRefusal(500, "internal", said, hint))
 
 
-class _Server(uvicorn.Server):
-    """One that a signal only ends: uvicorn would raise it again, and end what it serves."""
-
-    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
-        super().__init__(config)
-        self._hub = hub
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True
-        self.should_exit = True
-        self._hub.stop()
-
-
-def serve(app: OriginGate, hub: Hub, listening: list[socket.socket]) -> None:
-    """Serve until SIGINT or SIGTERM."""
-    config = uvicorn.Config(
-        app,
-        http="h11",
-        ws="none",
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        limit_concurrency=limits.mcp_connections_max,
-        h11_max_incomplete_event_size=limits.mcp_head_bytes_max,
-        timeout_graceful_shutdown=limits.mcp_end_s,
-    )
-    _Server(config, hub).run(sockets=listening)
-
-
 _TRIES: Final = 20
-_PORT_MAX: Final = 65_535
 
 
-def listen(port: int) -> list[socket.socket]:
+def listen_here(port: int) -> list[socket.socket]:
     """Listen on the port of this machine's both loopback addresses. Raises: UsageError, HostError.
 
     Threat: browsers try `::1` first for a name below localhost. Who listens there on our port,
     an agent's own server maybe, would be sent the page's address with its code.
     """
-    if not 0 <= port <= _PORT_MAX:
-        raise UsageError(f"{port} is no port", where="--port", hint="0 is any that is free")
-    for number in (port,) if port else (0,) * _TRIES:
-        first = _listen("127.0.0.1", number)
+    tries = 1 if port else _TRIES
+    while True:
+        tries -= 1
+        first = listen("127.0.0.1", port)
         try:
-            return [first, _listen("::1", first.getsockname()[1])]
-        except OSError as error:
-            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            return [first, listen("::1", first.getsockname()[1])]
+        except HostError as error:
+            why = error.__cause__
+            if isinstance(why, OSError) and why.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 return [first]  # this host has no IPv6
             first.close()
-    raise _not_listening(port, os.strerror(errno.EADDRINUSE))
-
-
-def _listen(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        return socket.create_server((address, port), family=family)
-    except OSError as error:
-        if family is socket.AF_INET6:
-            raise
-        raise _not_listening(port, os.strerror(error.errno or 0)) from error
-
-
-def _not_listening(port: int, why: str) -> HostError:
-    hint = "choose another port, or 0 for any that is free"
-    return HostError(f"port {port} cannot be listened on: {why}", hint=hint)
+            if not tries:
+                raise
 
 
 def name_here() -> str:

@@ -7,14 +7,13 @@ that reads too slowly is let go, and begins anew.
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from starlette.types import Message, Receive, Scope, Send
-
 from paddock import limits
-from paddock.apps.web.desk import HttpRefusal, PlaneDesk, damage_of, error_json, refused, row_json
+from paddock.apps.web.desk import PlaneDesk, damage_of, error_json, row_json
 from paddock.apps.web.timeline import examined
 from paddock.assembly.history import open_inbox
 from paddock.errors import PaddockError
@@ -51,42 +50,34 @@ class Hub:
         for name, path in self._desk.ledgers().items():
             self._look_at(name, path)
         threading.Thread(target=self._look, name="paddock-web", daemon=True).start()
+        threading.Thread(target=self._index, name="paddock-web-index", daemon=True).start()
 
     def stop(self) -> None:
         """End every stream. From any thread, and from a signal's handler."""
         self._ended.set()
         self._post(None, "")
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def events(self) -> AsyncGenerator[bytes]:
         """One page's stream, until either side ends it."""
-        if len(self._queues) >= limits.web_streams_max:
-            said = f"{limits.web_streams_max} streams are open, and no more are served"
-            error = HttpRefusal(503, "web.streams", said, "close a page")
-            await refused(error)(scope, receive, send)
-            return
+        if self.is_full:
+            return  # others came between the answer's head and this
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(limits.web_stream_events_max)
         self._queues.add(queue)
-        gone = asyncio.ensure_future(_wait_gone(receive))
         try:
-            headers = [(b"content-type", b"text/event-stream")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
             hello = _event("hello", {"seen": {**self._seen}})
-            await _send_part(send, b"".join((hello, *self._last.values())))
-            while queue in self._queues and not self._ended.is_set():
-                event = asyncio.ensure_future(queue.get())
-                waiting = {event, gone}
-                await asyncio.wait(waiting, timeout=_ALIVE_S, return_when="FIRST_COMPLETED")
-                found = event.result() if event.done() else b": \n\n"
-                event.cancel()
-                if gone.done():
-                    return
-                if found is None:
-                    break
-                await _send_part(send, found)
-            await send({"type": "http.response.body", "body": b""})
+            found: bytes | None = b"".join((hello, *self._last.values()))
+            while found is not None and queue in self._queues and not self._ended.is_set():
+                yield found
+                try:
+                    found = await asyncio.wait_for(queue.get(), _ALIVE_S)
+                except TimeoutError:
+                    found = b": \n\n"
         finally:
             self._queues.discard(queue)
-            gone.cancel()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._queues) >= limits.web_streams_max
 
     def _send(self, event: bytes | None, kept_as: str) -> None:
         if event is not None and kept_as:
@@ -100,6 +91,13 @@ class Hub:
     def _post(self, event: bytes | None, kept_as: str) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._send, event, kept_as)
+
+    def _index(self) -> None:
+        """Have ledgers indexed. While that goes on a search reads lines, from the newest back."""
+        for path in self._desk.ledgers().values():
+            with suppress(PaddockError):  # it is said where the ledger is shown
+                if stands(path):
+                    query(str(path), Filter(event_type=""))
 
     def _look(self) -> None:
         looks, waiting = 0, list[Json]()
@@ -160,16 +158,6 @@ def _since(path: Path, seen: int, *, is_first: bool) -> Iterator[StoredEntry]:
             break
         last *= 8
     yield from (row for row in rows.entries if row.seq >= seen)
-
-
-async def _wait_gone(receive: Receive) -> None:
-    message: Message = {"type": ""}
-    while message["type"] != "http.disconnect":
-        message = await receive()
-
-
-async def _send_part(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 def _event(name: str, value: Json) -> bytes:

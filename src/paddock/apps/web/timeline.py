@@ -1,12 +1,13 @@
 """Entries of all ledgers, newest first; one of them whole, with its call; and what goes on now."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from heapq import nlargest
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Final, Literal, cast
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -144,16 +145,14 @@ _CALLS: Final = (entries.TOOL_RESULT, entries.TOOL_DENIED, entries.HOOK_DECISION
 
 
 def _agents(rows: Iterable[Row]) -> list[Json]:
-    found: dict[str, dict[str, Json]] = {}
-    for _, row in rows:
-        name, event = row.entry.agent, row.entry.event_type
-        if name and event in _CALLS:
-            usual: dict[str, Json] = {"name": name, "at": row.timestamp, "calls": 0, "refused": 0}
-            agent = found.setdefault(name, usual)
-            agent["calls"] = cast("int", agent["calls"]) + 1
-            is_refused = state_of(row.entry) == "refused"
-            agent["refused"] = cast("int", agent["refused"]) + is_refused
-    return list[Json](found.values())
+    made = [row for _, row in rows if row.entry.agent and row.entry.event_type in _CALLS]
+    calls = Counter(row.entry.agent for row in made)
+    refused = Counter(row.entry.agent for row in made if state_of(row.entry) == "refused")
+    newest = {row.entry.agent: row.timestamp for row in reversed(made)}
+    return [
+        {"name": name, "at": newest[name], "calls": count, "refused": refused[name]}
+        for name, count in calls.items()
+    ]
 
 
 @lru_cache(maxsize=1)

@@ -1,9 +1,16 @@
 """New entries, and what waits, reach every page that is open; and a ledger that is damaged says so."""
 
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 
+from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.project import find_site
+from paddock.plane.environment import read_environment
+from paddock.plane.layout import LedgerName
+from paddock.values.entries import Entry
 from tests.support.consoles import console_place, make_call, serving
 from tests.support.mcp_servers import McpPlace
 
@@ -98,3 +105,22 @@ def ledger_of(place: McpPlace, name: str):
     from pathlib import Path
 
     return Path(json.loads(place.run("where", "--json").stdout)["ledgers"][name])
+
+
+def test_a_search_waits_for_no_index_which_is_made_before_anybody_asks(tmp_path):
+    place = console_place(tmp_path)
+    make_call(place, "view", path="README.md")
+    site = find_site(place.project, read_environment(place.variables), None)
+    padding = {"padding": "x" * 8_000}
+    entries = [Entry("PADDED", agent="somebody", metadata=padding) for _ in range(100)]
+    with closing(open_plane_ledger(site.layout, site.environment, LedgerName.HO1M)) as ledger:
+        ledger.append(entries)
+    index = ledger_of(place, "ho1m").with_suffix(".d") / "index.sqlite"
+    with serving(place) as server:
+        while not index.exists() or not index.stat().st_size:
+            assert server.get("now").status == 200
+        with closing(sqlite3.connect(index, timeout=60, isolation_level=None)) as busy:
+            busy.execute("BEGIN EXCLUSIVE")
+            found = server.get("timeline", ledger="ho1m", agent="main").value["entries"]
+        assert {each["target"] for each in found} == {"README.md", ""}
+        assert server.get("timeline", ledger="ho1m", agent="main").value["entries"] == found
