@@ -26,14 +26,8 @@ from paddock.apps.hook.lean.asked import (
     parse_json,
     start_of,
 )
-from paddock.apps.hook.lean.judging import LeanVerdict
-from paddock.apps.hook.lean.records import (
-    Identity,
-    LeanRecord,
-    decision_record,
-    today_here,
-)
-from paddock.apps.hook.lean.wrap import changed_input
+from paddock.apps.hook.lean.judging import LeanFinding, LeanVerdict
+from paddock.apps.hook.lean.records import LeanRecord, decision_record, today_here
 from paddock.apps.hook.tickets import CommandAsked, Tickets
 from paddock.assembly.ledgers import (
     HOOK_EVENT_PACE,
@@ -54,7 +48,7 @@ from paddock.plane.create import open_plane
 from paddock.plane.discover import find_root
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
-from paddock.policy.compiled import DENY
+from paddock.policy.compiled import DENY, NOTHING
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
@@ -141,7 +135,7 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
             reason = f"the call was not understood: {problem}"
             code = InvalidArgumentsError.code
             ports.append(decision_record(asked, _refused(reason, code), "deny", [], ground.who))
-            said = flow.refusal_for(asked, reason, ground.scene.today)
+            said = flow.refusal_for(asked, reason, ground.today)
         return _with_notices(said, notices)
 
 
@@ -176,20 +170,18 @@ class FullPorts:
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """See `flow.EventPorts`. Raises: HostError."""
-        holding, line = self._ground.engine.holding, judged.wanted.line
+        holding, line = self._ground.holding, judged.wanted.line
         if holding is None or line is None:
             return ""
         ticket = ""
         if is_asked:
             question = CommandAsked(line, holding.agent, holding.kind, judged.directory)
             ticket = Tickets(self._ground.project.layout).issue(question)
-        return changed_input(judged.asked, holding, judged.directory, ticket)
+        return flow.changed_input(judged.asked, holding, judged.directory, ticket)
 
 
 def _refused(reason: str, code: str) -> LeanVerdict:
-    verdict = LeanVerdict([], [])
-    verdict.outcome, verdict.reason, verdict.code = DENY, reason, code
-    return verdict
+    return LeanVerdict(LeanFinding(DENY, NOTHING, reason, code=code), [], [])
 
 
 def find_named(data: bytes, client: str) -> Asked | None:
@@ -229,7 +221,7 @@ def record_refusal(
     start = start_of(asked.client, asked.cwd, variables, directory)
     layout = open_plane(find_root(Path(start), environment), environment).layout
     # Nobody has looked yet whose profile it is.
-    who = Identity(asked.agent_type, [], "")
+    who = (asked.agent_type, list[Json](), "")
     record = decision_record(asked, _refused(reason, code), "deny", [], who)
     for name in _UNASKED:
         del record.metadata[name]

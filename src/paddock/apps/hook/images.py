@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.apps.hook.confinement import BOOT, kept_files
-from paddock.apps.hook.ground import HookGround, make_tables
+from paddock.apps.hook.ground import HookGround, line_tables, make_tables
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import (
     CONTENT,
@@ -28,7 +28,6 @@ from paddock.apps.hook.lean.image import (
     read_private,
     seal,
 )
-from paddock.apps.hook.policy_engine import outside_table, shell_tables
 from paddock.apps.hook.settings.claude import settings_files
 from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError
@@ -90,11 +89,10 @@ def make_image(ground: HookGround, client: str, variables: Mapping[str, str]) ->
     return marshal.dumps(
         {
             **make_tables(project, client, variables, chains, is_held=not ground.why_read),
+            **line_tables(policy.settings.hook.outside),
             "looked": looked,
             "since": time.time(),
-            "outside_commands": outside_table(policy.settings.hook.outside),
             "declared": str(project.layout.agents),
-            "shell": shell_tables(),
             "ledger": (ledger.ledger, ledger.folder, (status.st_dev, status.st_ino)),
         }
     )

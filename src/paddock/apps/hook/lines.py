@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.apps.hook.lean.asked import ShapeError, read_patch
-from paddock.apps.hook.lean.places import find_stands
-from paddock.apps.hook.lean.shell import is_bare_below
+from paddock.apps.hook.lean.engine import is_bare_below
+from paddock.apps.hook.lean.judging import find_stands
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands import CommandLine, SimpleCommand, parse_line
 from paddock.policy.commands.walk import RESERVED

@@ -12,7 +12,7 @@ import posix
 import sys
 
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.places import folded
+from paddock.apps.hook.lean.judging import folded
 from paddock.ledger.format.line import sha256
 
 TYPE_CHECKING = False

@@ -10,6 +10,7 @@ from paddock.policy.compiled import WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from paddock.apps.hook.lean.engine import Identity
     from paddock.values.calls import Json
 
 HOOK_DECISION = "HOOK_DECISION"
@@ -28,13 +29,6 @@ ARGUMENTS_MAX = 100
 ACTIONS_MAX = 200
 SALT_BYTES = 16
 _FLAGS = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW
-
-
-class Identity:
-    def __init__(self, agent: str, chain: "list[Json]", policy_digest: str) -> None:
-        self.agent = agent
-        self.chain = chain
-        self.policy_digest = policy_digest
 
 
 class LeanRecord:
@@ -70,17 +64,18 @@ def encode_record(record: LeanRecord, random: bytes, seconds: float) -> bytes:
 def decision_record(
     asked: Asked,
     verdict: LeanVerdict,
-    word: str,
+    answer: str,
     warnings: "list[str]",
-    who: Identity,
+    who: "Identity",
 ) -> LeanRecord:
     rule = verdict.rule
+    agent, chain, policy_digest = who
     metadata: dict[str, Json] = {
         "tool": clean(asked.tool, NAME_CHARS_MAX),
         "arguments": kept_arguments(asked),
         "actions": kept_actions(verdict.actions),
         "client": asked.client,
-        "answer": word,
+        "answer": answer,
     }
     if asked.agent_id:
         metadata["agent_id"] = clean(asked.agent_id, NAME_CHARS_MAX)
@@ -96,11 +91,10 @@ def decision_record(
     metadata["outcome"] = WORDS[verdict.outcome]
     metadata["rule"] = None if rule is None else _place_json(rule)
     metadata["source"] = "no rule" if rule is None else rule[2]
-    metadata["policy_digest"] = who.policy_digest
-    metadata["agents"] = who.chain
-    return LeanRecord(
-        HOOK_DECISION, asked, who.agent, WORDS[verdict.outcome], verdict.reason, metadata
-    )
+    metadata["policy_digest"] = policy_digest
+    metadata["agents"] = chain
+    word = WORDS[verdict.outcome]
+    return LeanRecord(HOOK_DECISION, asked, agent, word, verdict.reason, metadata)
 
 
 def event_record(asked: Asked, agent: str) -> LeanRecord:
