@@ -22,6 +22,7 @@ from paddock.apps.hook.lean.asked import (
     TEXTS,
     Asked,
     ShapeError,
+    client_of,
     parse_asked,
     parse_json,
     start_of,
@@ -127,8 +128,11 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
     pace = HOOK_PACE if asked.event in _DECIDED else HOOK_EVENT_PACE
     with closing(open_ledger(ground.project, LedgerName.HO1M, pace)) as ledger:
         ports = FullPorts(ledger, ground)
-        if given.keeps_image:
-            _keep_image(ground, asked, given)
+        try:
+            if given.keeps_image:
+                keep_image(ground, asked, given.variables)
+        except PaddockError as error:
+            sys.stderr.write(f"paddock hook: no image is kept: {error.message}\n")
         try:
             said = flow.answer(asked, ground, asked.cwd or given.directory, ports)
         except ShapeError as problem:
@@ -150,13 +154,6 @@ def _with_notices(said: bytes, notices: Sequence[str]) -> bytes:
         texts.insert(0, told)
     members["systemMessage"] = flow.cut("\n".join(texts))
     return f"{json.dumps(members)}\n".encode()
-
-
-def _keep_image(ground: HookGround, asked: Asked, given: Given) -> None:
-    try:
-        keep_image(ground, asked, given.variables)
-    except PaddockError as error:
-        sys.stderr.write(f"paddock hook: no image is kept: {error.message}\n")
 
 
 class FullPorts:
@@ -186,10 +183,15 @@ def _refused(reason: str, code: str) -> LeanVerdict:
 
 def find_named(data: bytes, client: str) -> Asked | None:
     """Read a call off an input that is not understood; arguments only if all read them alike."""
+    is_plain = True
     try:
-        found, is_plain = parse_json(data), True
+        found = parse_json(data)
     except ShapeError:
-        found, is_plain = _loosely(data), False
+        is_plain = False
+        try:
+            found = json.JSONDecoder().raw_decode(data.decode().lstrip())[0]
+        except (ValueError, RecursionError):
+            return None
     if not isinstance(found, dict):
         return None
     members = cast("dict[str, object]", found)
@@ -198,11 +200,9 @@ def find_named(data: bytes, client: str) -> Asked | None:
     if not isinstance(tool, str) or not tool or is_other:
         return None
     texts = {name: said for name in TEXTS if isinstance(said := members.get(name), str)}
-    asked = Asked(
-        PRE_TOOL_USE, client or ("codex" if "turn_id" in members else "claude"), {**texts}
-    )
-    given = members.get("tool_input")
+    asked = Asked(PRE_TOOL_USE, client_of(client, members), {**texts})
     asked.tool = tool
+    given = members.get("tool_input")
     if is_plain and isinstance(given, dict):
         asked.input = cast("dict[str, Json]", given)
     if not os.path.isabs(asked.cwd):
@@ -227,13 +227,6 @@ def record_refusal(
         del record.metadata[name]
     with closing(open_plane_ledger(layout, environment, LedgerName.HO1M, HOOK_PACE)) as ledger:
         ledger.append([entry_of(record)])
-
-
-def _loosely(data: bytes) -> object:
-    try:
-        return cast("object", json.JSONDecoder().raw_decode(data.decode().lstrip())[0])
-    except (ValueError, RecursionError):
-        return None
 
 
 def entry_of(record: LeanRecord) -> Entry:

@@ -32,10 +32,16 @@ from paddock.assembly.project import (
 from paddock.plane.clients import CLAUDE, CODEX, find_served
 from paddock.plane.environment import read_environment, real_path
 from paddock.policy.commands import parse_line
-from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
+from paddock.policy.commands.programs import (
+    CAUTIONS_BY_PROGRAM,
+    CHANGERS,
+    NESTING,
+    SHELLS,
+    STARTS,
+    WRAPPERS,
+)
 from paddock.policy.commands.walk import RESERVED
 from paddock.policy.commands.words import program_name
-from paddock.policy.commands.wrappers import CHANGERS, NESTING, SHELLS, WRAPPERS
 from paddock.policy.commands.writes import BY_OPTION, PROGRAMS
 from paddock.policy.compiled import ASK, DENY, NOTHING, RULE, SECRET
 from paddock.policy.decide import judge_for, shell_for
@@ -58,6 +64,7 @@ from paddock.policy.profiles import (
 )
 from paddock.policy.profiles import Finding as PolicyFinding
 from paddock.policy.rules import Profile, compile_rule
+from paddock.storage.atomic import make_directories
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Agent, AgentChain, Outcome, RuleMatch
 
@@ -146,10 +153,8 @@ class HookGround(Ground):
         for reason in dict.fromkeys((*doubts, *targets.unsure)):
             asked = (ASK, reason, BUILT_IN, BUILT_IN, 0)
             said.findings.append(LeanFinding(ASK, RULE, reason, asked))
-        written = (("create", *each) for each in targets.targets)
-        said.targets = (*written, *(("delete", *each) for each in targets.removed))
+        said.targets, said.reads = tuple(targets.changes), tuple(targets.reads)
         said.patches = tuple(targets.patches)
-        said.reads = tuple(("view", *each) for each in targets.reads)
         said.removes = targets.removes
         return said
 
@@ -169,6 +174,7 @@ def find_ground(
     ground = HookGround(project, asked, start, today, variables)
     declared = declared_for(project.agents, asked.agent_type)
     note_agents(project, project.agents.lineage(declared))
+    make_directories(Path(ground.warned))
     return ground
 
 

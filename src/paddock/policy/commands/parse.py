@@ -5,7 +5,7 @@ from bisect import bisect_left
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock.limits import (
     command_chars_max,
@@ -16,6 +16,7 @@ from paddock.limits import (
 )
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands.pattern import find_directory, is_neutral
+from paddock.policy.commands.programs import HARMLESS, change_by
 from paddock.policy.commands.seeing import (
     STARTING_ENVIRONMENT,
     SeenCommand,
@@ -25,7 +26,6 @@ from paddock.policy.commands.seeing import (
 )
 from paddock.policy.commands.walk import EVALUATED, Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Touch, Word
-from paddock.policy.commands.wrappers import HARMLESS, change_by
 from paddock.policy.commands.writes import find_touch
 
 if TYPE_CHECKING:
@@ -115,16 +115,16 @@ _Command: TypeAlias = tuple[RawCommand, SeenCommand, Touch]
 
 
 class _Line(Struct):
-    found: list[_Command] = field(default_factory=list[_Command])
-    writes: dict[str, None] = field(default_factory=dict[str, None])
-    reads: dict[str, None] = field(default_factory=dict[str, None])
-    run_time: dict[str, None] = field(default_factory=dict[str, None])
-    problems: dict[str, None] = field(default_factory=dict[str, None])
-    changes: dict[str, None] = field(default_factory=dict[str, None])
-    scripts: set[str] = field(default_factory=set[str])
+    found: list[_Command] = []
+    writes: dict[str, None] = {}
+    reads: dict[str, None] = {}
+    run_time: dict[str, None] = {}
+    problems: dict[str, None] = {}
+    changes: dict[str, None] = {}
+    scripts: set[str] = set()
     script_code_chars: int = 0
     readings: int = 0
-    moves: list[str] = field(default_factory=list[str])
+    moves: list[str] = []
     bound: str = ""
     may_be_any: bool = False
 

@@ -135,22 +135,12 @@ def kept_arguments(asked: Asked) -> "dict[str, Json]":
         if len(kept) >= ARGUMENTS_MAX:
             kept["…"] = f"{len(asked.input) - ARGUMENTS_MAX} more arguments"
             break
-        shown = clean(name, NAME_CHARS_MAX)
-        if (
-            value is None
-            or type(value) is bool
-            or (type(value) is int and abs(value) < 1 << 53)
-            or (
-                type(value) is str
-                and is_known
-                and name in KEPT_ARGUMENTS
-                and len(value) <= TEXT_CHARS_MAX
-                and is_plain(value)
-            )
-        ):
-            kept[shown] = value
-        else:
-            kept[shown] = digest_of(value)
+        is_number = type(value) is int and abs(value) < 1 << 53
+        is_text = type(value) is str and is_known and name in KEPT_ARGUMENTS
+        if type(value) is str:
+            is_text = is_text and len(value) <= TEXT_CHARS_MAX and is_plain(value)
+        is_kept = value is None or type(value) is bool or is_number or is_text
+        kept[clean(name, NAME_CHARS_MAX)] = value if is_kept else digest_of(value)
     return kept
 
 
@@ -199,17 +189,10 @@ def note_given(directory: str, session_id: str, said: str) -> None:
 
     Where none can be made, it is told once more: too often is safe.
     """
-    if not session_id:
-        return
-    for is_there in (True, False):
-        try:
-            if not is_there:
-                posix.mkdir(directory, 0o700)
+    try:
+        if session_id:
             posix.close(posix.open(_mark_path(directory, session_id, said), _FLAGS, 0o600))
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return
+    except OSError:
         return
 
 
