@@ -256,15 +256,20 @@ def make_tables(
 
 def line_tables(outside: tuple[str, ...]) -> dict[str, Json]:
     """Return what a line is split by, and what of `outside` its words are compared with."""
-    starting = frozenset(CHANGERS | WRAPPERS.keys() | SHELLS | INTERPRETERS | {"["})
-    given = frozenset(
+    given = {
         name for name, rows in CAUTIONS_BY_PROGRAM.items() if any(r.does == STARTS for r in rows)
-    ) - {"git"}
-    special = starting | (PROGRAMS - BY_OPTION)
+    }
+    # By program, how words of it begin by which more has to be known; `` is how any does.
+    changing = {
+        **dict.fromkeys(given | BY_OPTION, ("-",)),
+        **dict.fromkeys(PROGRAMS - BY_OPTION, ("",)),
+        "find": ("-exec", "-ok", "-fprint", "-fls", "-delete"),
+    }
+    starting = frozenset(CHANGERS | WRAPPERS.keys() | SHELLS | INTERPRETERS | {"["})
     words = [pattern.split()[0] for pattern in outside if pattern.split()]
     is_wild = any(not _PLAIN_WORD.issuperset(word) for word in words)
     return {
-        "shell": (special, BY_OPTION, frozenset(RESERVED), dict(NESTING), starting, given),
+        "shell": (starting, frozenset(RESERVED), changing, dict(NESTING)),
         "outside_commands": (frozenset(program_name(w).casefold() for w in words), is_wild),
     }
 

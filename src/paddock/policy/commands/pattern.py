@@ -341,11 +341,7 @@ class CommandPattern(Struct, frozen=True):
 
     @property
     def is_any(self) -> bool:
-        return (
-            self.is_open
-            and all(word.parts == ("", "") for word in self.words[:1])
-            and (len(self.words) < 2)
-        )
+        return self.is_open and self.words in ((), (PatternWord(("", "")),))
 
     def matches_any_reading(self, command: SimpleCommand) -> bool:
         return command.is_anything or any(

@@ -8,7 +8,6 @@ are added freely; an allow never uses them.
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
@@ -104,13 +103,13 @@ def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenComman
     return seen
 
 
-class _Seeing(Struct, dict=True):
+class _Seeing(Struct):
     seen: SeenCommand
     words: tuple[Word, ...]
     documents: tuple[str, ...]
     is_line: bool
     queue: list[tuple[int, int, bool]]
-    starting: dict[str, list[int]] = {}
+    known: dict[str, list[int]] = {}
     done: set[tuple[str, int, int]] = set()
 
     def run(self) -> None:
@@ -175,7 +174,8 @@ class _Seeing(Struct, dict=True):
             self.seen.is_open = True
         if name in _MOVING:
             self.assigned(at, start)
-            if _holds(self.moving[name], at + 1, start):
+            moving = self.places(f"to move by {name}", _MOVING[name].fullmatch)
+            if _holds(moving, at + 1, start):
                 # Threat: it writes from a directory that its own words do not tell.
                 self.run_time(f"{name} starts a program in another directory", may_be_any=False)
         if start == end:
@@ -340,31 +340,24 @@ class _Seeing(Struct, dict=True):
                 self.seen.readings.append(Reading(self.words, index, end, head))
 
     def assigned(self, at: int, end: int) -> None:
-        if _holds(self.environment, at + 1, end):
+        places = self.places("to assign", STARTING_ENVIRONMENT.match)
+        if _holds(places, at + 1, end):
             self.run_time("the environment decides which program runs")
-
-    @cached_property
-    def environment(self) -> list[int]:
-        return self.places(STARTING_ENVIRONMENT.match)
-
-    @cached_property
-    def moving(self) -> dict[str, list[int]]:
-        return {name: self.places(option.fullmatch) for name, option in _MOVING.items()}
 
     def is_shell(self, index: int) -> bool:
         return program_name(self.words[index].text) in SHELLS
 
     def caught(self, program: str) -> list[int]:
-        if program not in self.starting:
-            name = program.partition(" ")[0]
-            rows = [row for row in CAUTIONS_BY_PROGRAM.get(program, ()) if row.does == STARTS]
-            self.starting[program] = self.places(
-                lambda text: any(is_caught(text, row, name) for row in rows)
-            )
-        return self.starting[program]
+        name = program.partition(" ")[0]
+        rows = [row for row in CAUTIONS_BY_PROGRAM.get(program, ()) if row.does == STARTS]
+        return self.places(program, lambda text: any(is_caught(text, row, name) for row in rows))
 
-    def places(self, matches: Callable[[str], object]) -> list[int]:
-        return [index for index, word in enumerate(self.words) if matches(word.text)]
+    def places(self, key: str, matches: Callable[[str], object]) -> list[int]:
+        """Return the words that match, looked for once: one may be read a thousand times."""
+        if key not in self.known:
+            found = (index for index, word in enumerate(self.words) if matches(word.text))
+            self.known[key] = list(found)
+        return self.known[key]
 
     def script(self, text: str) -> None:
         if text.strip():

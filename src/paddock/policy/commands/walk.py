@@ -26,20 +26,11 @@ _AFTER_MARK: Final = b" \t\n;|&>)"
 def find_document(data: bytes, at: int, mark: bytes, *, tabs: bool) -> tuple[int, int] | None:
     """Return where it starts, and its mark; None without an end, or with two announced."""
     line_end = data.find(b"\n", at)
-    if line_end < 0 or b"<<" in data[at:line_end]:
+    if line_end < 0 or b"<<" in data[at:line_end] or data[at] not in _AFTER_MARK:
         return None
-    if data[at] not in _AFTER_MARK:
-        return None
-    place = line_end + 1
-    while place < len(data):
-        stop = data.find(b"\n", place)
-        stop = len(data) if stop < 0 else stop
-        line = data[place:stop]
-        bare = line.lstrip(b"\t") if tabs else line
-        if bare == mark:
-            return line_end + 1, place + len(line) - len(bare)
-        place = stop + 1
-    return None
+    ends = re.compile(rb"^" + rb"\t*" * tabs + re.escape(mark) + rb"$", re.MULTILINE)
+    found = ends.search(data, line_end + 1)
+    return None if found is None else (line_end + 1, found.end() - len(mark))
 
 
 # Threat: a grammar that reads a line otherwise than bash does. What stands

@@ -40,8 +40,7 @@ _GIT_WRITING = (
     *("config", "bundle", "worktree", "format-patch", "checkout-index"),
     *("rebase", "bisect", "submodule", "difftool", "filter-branch"),
 )
-_FIND_STARTING = ("-exec", "-ok")
-_FIND_DOING = (*_FIND_STARTING, "-fprint", "-fls", "-delete")
+_STARTING = ("ld", "pypy", "php", "lua", "tclsh", "perl", "ruby")
 
 Command = tuple[str, frozenset[str]]
 
@@ -145,7 +144,7 @@ class Ground:
         programs, is_wild = self.tables["outside_commands"]
         if not programs and not is_wild:
             return False
-        for _, named in split_line(text, self.tables["shell"]):
+        for _, named in split_line(text, self.tables["shell"], is_held=True):
             if is_wild or not programs.isdisjoint([name.casefold() for name in named]):
                 raise DeclinedError("a command that may be left to the client")
         return False
@@ -212,7 +211,7 @@ def _pattern_rule(lists: "Json", kind: str, number: int) -> Rule:
 def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Command]":
     """Return the commands of a plain line. Raises: DeclinedError.
 
-    `is_held`: in the sandbox, and no rule tells programs apart: one that writes its words is plain.
+    `is_held`: in the sandbox, and no rule tells programs apart: then any that starts none is plain.
     """
     if len(text) > LINE_CHARS_MAX or not text.isascii() or not text.isprintable():
         raise DeclinedError("a line that is long, or not printable ASCII")
@@ -317,8 +316,7 @@ def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
 def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Command:
     if not words or len(words) > WORDS_MAX:
         raise DeclinedError("no command between two operators, or a long one")
-    reserved = tables[2]
-    if not reserved.isdisjoint(words):
+    if not tables[1].isdisjoint(words):
         raise DeclinedError("a word that may be a keyword")
     if any("[" in word and ("$" in word or "`" in word) for word in words):
         raise DeclinedError("a word that may be evaluated")
@@ -332,36 +330,32 @@ def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Co
 
 
 def _look(words: "list[str]", tables: "Json", is_held: bool) -> None:
-    special, writing, _, nesting, starting, given = tables
-    if is_held:
-        special, writing = starting, ()
-    program = words[0]
+    starting, _, changing, nesting = tables
+    program, *rest = words
     if not _IN_PROGRAM.issuperset(program) or program[0] == "-" or program.endswith("/"):
         raise DeclinedError("a program's name that is not plain")
     name = program.rpartition("/")[2]
-    rest = words[1:]
-    if name in given and not is_held and any(word.startswith("-") for word in rest):
-        raise DeclinedError("a program that may start what an option names")
+    if name in starting or name.startswith(_STARTING):
+        raise DeclinedError("a program that may start another one")
+    if is_held:
+        return
     if name == "git":
-        _look_at_git(rest, is_held)
-    elif name == "find":
-        doing = _FIND_STARTING if is_held else _FIND_DOING
-        if any(word.startswith(doing) for word in rest):
-            raise DeclinedError("find does more than finding")
-    elif name.startswith(("python", "node")) and name not in special:
-        _look_at_interpreter(name, rest, tables, is_held)
-    elif name in ("sed", "gsed") and not is_held:
-        raise DeclinedError("a program that writes and runs what its script names")
-    elif name in special or name.startswith(("ld", "pypy", "php", "lua", "tclsh", "perl", "ruby")):
-        raise DeclinedError("a program of which more has to be known")
+        _look_at_git(rest)
+    elif name.startswith(("python", "node")):
+        if not _STDIN.isdisjoint(rest) or not rest:
+            raise DeclinedError("an interpreter that may read its input")
+        if name.startswith("python") and rest[0] == "-m" and len(rest) > 1:
+            _look(rest[1:], tables, is_held)
+        elif rest[0].startswith("-"):
+            raise DeclinedError("options of an interpreter")
+    elif any(word.startswith(changing.get(name, ())) for word in words):
+        raise DeclinedError("a program that may write or start what its words name")
     elif not nesting.get(name, frozenset()).isdisjoint(rest):
         raise DeclinedError("a program that starts another one")
-    elif name in writing and any(word.startswith("-") for word in rest):
-        raise DeclinedError("a program that may write what an option names")
 
 
-def _look_at_git(rest: "list[str]", is_held: bool) -> None:
-    if not rest or rest[0].startswith("-") or (rest[0] in _GIT_WRITING and not is_held):
+def _look_at_git(rest: "list[str]") -> None:
+    if not rest or rest[0].startswith("-") or rest[0] in _GIT_WRITING:
         raise DeclinedError("git does more than its words tell here")
     for word in rest:
         if word.startswith("--"):
@@ -371,12 +365,3 @@ def _look_at_git(rest: "list[str]", is_held: bool) -> None:
                 raise DeclinedError("an option of git that names a place")
         elif word.startswith("-") and not {"C", "o", "c", "O"}.isdisjoint(word):
             raise DeclinedError("an option of git that may name a place")
-
-
-def _look_at_interpreter(name: str, rest: "list[str]", tables: "Json", is_held: bool) -> None:
-    if not _STDIN.isdisjoint(rest) or not rest:
-        raise DeclinedError("an interpreter that may read its input")
-    if name.startswith("python") and rest[0] == "-m" and len(rest) > 1:
-        _look(rest[1:], tables, is_held)
-    elif rest[0].startswith("-"):
-        raise DeclinedError("options of an interpreter")

@@ -139,13 +139,8 @@ def _answer_call(judged: LeanJudged, ground: Ground, ports: "EventPorts") -> byt
 
 
 def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -> None:
-    for name, holds in (
-        ("sandboxed", is_held),
-        ("outside", judged.is_outside),
-        ("wants_out", judged.wants_out),
-    ):
-        if holds:
-            record.metadata[name] = True
+    ways = {"sandboxed": is_held, "outside": judged.is_outside, "wants_out": judged.wants_out}
+    record.metadata.update((name, True) for name, holds in ways.items() if holds)
     if judged.verdict.outcome == CONFINE:
         record.metadata["enforcement"] = "full" if is_held else "none"
 
