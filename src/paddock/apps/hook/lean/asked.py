@@ -18,13 +18,10 @@ TOOL_EVENTS = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST, "PostToolUse", "PostT
 SESSION_EVENTS = frozenset({"SessionStart", "SessionEnd", "SubagentStart", "SubagentStop"})
 RECORDED_EVENTS = TOOL_EVENTS | SESSION_EVENTS
 IGNORED_EVENTS = frozenset(
-    {
-        *("PostToolBatch", "Notification", "UserPromptSubmit", "UserPromptExpansion", "Stop"),
-        *("StopFailure", "PreCompact", "PostCompact", "PreModelSwitch", "PostModelSwitch"),
-        *("PermissionDenied", "Setup", "TeammateIdle", "TaskCreated", "TaskCompleted"),
-        *("Elicitation", "ElicitationResult", "ConfigChange", "WorktreeCreate", "WorktreeRemove"),
-        *("InstructionsLoaded", "CwdChanged", "FileChanged", "DirectoryAdded", "MessageDisplay"),
-    }
+    "PostToolBatch Notification UserPromptSubmit UserPromptExpansion Stop StopFailure PreCompact "
+    "PostCompact PreModelSwitch PostModelSwitch PermissionDenied Setup TeammateIdle TaskCreated "
+    "TaskCompleted Elicitation ElicitationResult ConfigChange WorktreeCreate WorktreeRemove "
+    "InstructionsLoaded CwdChanged FileChanged DirectoryAdded MessageDisplay".split()
 )
 
 PROJECT_VARIABLE = "CLAUDE_PROJECT_DIR"

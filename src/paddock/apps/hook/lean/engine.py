@@ -33,12 +33,11 @@ _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _BARE_NAMES = ("HEAD", "objects", "refs")
 _GIT_LONG = (
     *("--output", "--git-dir", "--work-tree", "--upload-pack", "--receive-pack", "--exec"),
-    *("--open-files-in-pager", "--extcmd"),
+    *("--open-files-in-pager", "--extcmd", "--config"),
 )
-_GIT_WRITING = (
-    *("rm", "mv", "checkout", "restore", "clean", "clone", "init"),
-    *("config", "bundle", "worktree", "format-patch", "checkout-index"),
-    *("rebase", "bisect", "submodule", "difftool", "filter-branch"),
+_GIT_WRITING = tuple(
+    "rm mv checkout restore clean clone init config bundle worktree format-patch checkout-index "
+    "rebase bisect submodule difftool filter-branch".split()
 )
 _STARTING = ("ld", "pypy", "php", "lua", "tclsh", "perl", "ruby")
 
@@ -314,10 +313,8 @@ def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
 
 
 def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Command:
-    if not words or len(words) > WORDS_MAX:
-        raise DeclinedError("no command between two operators, or a long one")
-    if not tables[1].isdisjoint(words):
-        raise DeclinedError("a word that may be a keyword")
+    if not words or len(words) > WORDS_MAX or not tables[1].isdisjoint(words):
+        raise DeclinedError("no command, a long one, or a word that may be a keyword")
     if any("[" in word and ("$" in word or "`" in word) for word in words):
         raise DeclinedError("a word that may be evaluated")
     _look(words, tables, is_held)
@@ -332,10 +329,9 @@ def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Co
 def _look(words: "list[str]", tables: "Json", is_held: bool) -> None:
     starting, _, changing, nesting = tables
     program, *rest = words
-    if not _IN_PROGRAM.issuperset(program) or program[0] == "-" or program.endswith("/"):
-        raise DeclinedError("a program's name that is not plain")
     name = program.rpartition("/")[2]
-    if name in starting or name.startswith(_STARTING):
+    is_plain = _IN_PROGRAM.issuperset(program) and program[0] != "-" and name != ""
+    if not is_plain or name in starting or name.startswith(_STARTING):
         raise DeclinedError("a program that may start another one")
     if is_held:
         return
@@ -358,10 +354,10 @@ def _look_at_git(rest: "list[str]") -> None:
     if not rest or rest[0].startswith("-") or rest[0] in _GIT_WRITING:
         raise DeclinedError("git does more than its words tell here")
     for word in rest:
-        if word.startswith("--"):
-            name = word.partition("=")[0]
-            is_short = any(each.startswith(name) or name.startswith(each) for each in _GIT_LONG)
-            if is_short or name.startswith("--config"):
-                raise DeclinedError("an option of git that names a place")
-        elif word.startswith("-") and not {"C", "o", "c", "O"}.isdisjoint(word):
+        name = word.partition("=")[0]
+        is_long = name[:2] == "--" and any(
+            each.startswith(name) or name.startswith(each) for each in _GIT_LONG
+        )
+        is_short = word[:1] == "-" != word[1:2] and not {"C", "o", "c", "O"}.isdisjoint(word)
+        if is_long or is_short:
             raise DeclinedError("an option of git that may name a place")

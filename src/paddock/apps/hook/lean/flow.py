@@ -126,10 +126,10 @@ def _answer_call(judged: LeanJudged, ground: Ground, ports: "EventPorts") -> byt
         reason = f"{reason}; {STILL_HELD}"
     for _, pattern in verdict.warned if warnings else ():
         records.note_given(ground.warned, asked.session_id, pattern)
-    if warnings and _is_new(ground, asked.session_id, TURNS_OFF):
+    if warnings and records.note_given(ground.warned, asked.session_id, TURNS_OFF):
         warnings = [*warnings, TURNS_OFF]
     notice = ""
-    if updated and word == "allow" and _is_new(ground, _ONCE, CONFINED):
+    if updated and word == "allow" and records.note_given(ground.warned, _ONCE, CONFINED):
         notice = CONFINED
     warned = "\n".join(warnings)
     reason = "\n".join(filter(None, (reason, warned)))
@@ -143,12 +143,6 @@ def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -
     record.metadata.update((name, True) for name, holds in ways.items() if holds)
     if judged.verdict.outcome == CONFINE:
         record.metadata["enforcement"] = "full" if is_held else "none"
-
-
-def _is_new(ground: Ground, session_id: str, said: str) -> bool:
-    is_new = not records.was_given(ground.warned, session_id, said)
-    records.note_given(ground.warned, session_id, said)
-    return is_new
 
 
 def _due_warnings(judged: LeanJudged, ground: Ground) -> "list[str]":
@@ -229,10 +223,7 @@ def _output(event: str, parts: "list[str]", message: str = "") -> bytes:
 
 
 def cut(said: str) -> str:
-    missing = len(said) - MESSAGE_CHARS_MAX
-    if missing <= 0:
-        return said
-    return f"{said[:MESSAGE_CHARS_MAX]} ({missing} more characters)"
+    return records.clean(said, MESSAGE_CHARS_MAX)
 
 
 def find_directory(asked: Asked, ground: Ground, base: str) -> str:

@@ -28,10 +28,7 @@ BOUNDARY, GUARD, PARANOID, ALSO = -3, -2, -1, 3
 """Ranks of findings beside those of a profile: among equally strict ones the lowest decides."""
 
 HARMLESS = frozenset(
-    {
-        *("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"),
-        *("/dev/fd/0", "/dev/fd/1", "/dev/fd/2"),
-    }
+    "/dev/null /dev/stdout /dev/stderr /dev/tty /dev/fd/0 /dev/fd/1 /dev/fd/2".split()
 )
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
 

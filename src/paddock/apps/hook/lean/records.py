@@ -17,10 +17,7 @@ HOOK_DECISION = "HOOK_DECISION"
 HOOK_EVENT = "HOOK_EVENT"
 
 KEPT_ARGUMENTS = frozenset(
-    {
-        *("file_path", "notebook_path", "path", "command", "description", "pattern"),
-        *("subagent_type", "edit_mode", "cell_id"),
-    }
+    "file_path notebook_path path command description pattern subagent_type edit_mode cell_id".split()
 )
 TEXT_CHARS_MAX = 4096
 NAME_CHARS_MAX = 200
@@ -184,16 +181,17 @@ def was_given(directory: str, session_id: str, said: str) -> bool:
     return session_id != ""
 
 
-def note_given(directory: str, session_id: str, said: str) -> None:
-    """Note by an empty file that a session was told this.
+def note_given(directory: str, session_id: str, said: str) -> bool:
+    """Note by an empty file that a session is told this; return whether it was not told yet.
 
     Where none can be made, it is told once more: too often is safe.
     """
     try:
         if session_id:
             posix.close(posix.open(_mark_path(directory, session_id, said), _FLAGS, 0o600))
-    except OSError:
-        return
+    except OSError as fault:
+        return type(fault) is not FileExistsError
+    return True
 
 
 def _mark_path(directory: str, session_id: str, said: str) -> str:

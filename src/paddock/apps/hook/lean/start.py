@@ -120,15 +120,10 @@ def _full(data: bytes, client: str, variables: "dict[str, str]", has_image: bool
 
 
 def _read() -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while size <= INPUT_BYTES_MAX:
-        part = posix.read(_STDIN, _READ_BYTES)
-        if not part:
-            break
-        parts.append(part)
-        size += len(part)
-    return b"".join(parts)
+    data = bytearray()
+    while len(data) <= INPUT_BYTES_MAX and (part := posix.read(_STDIN, _READ_BYTES)):
+        data += part
+    return bytes(data)
 
 
 def _write(answer: bytes) -> None:
