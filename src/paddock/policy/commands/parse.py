@@ -58,12 +58,15 @@ def count_code_chars(text: str) -> int:
         at = match.end()
         if match["mark"]:
             ends = ends or _line_ends(text)
-            stop = _document_end(text, at, ends.get(match["mark"], []))
-            if not stop:
+            start = text.find("\n", at) + 1
+            places = ends.get(match["mark"], [])
+            found = bisect_left(places, start)
+            if start and found < len(places):
+                at = places[found]
+            else:
                 # What announces no document is code.
-                stop = match.start() + 1
+                at = match.start() + 1
                 count += 1
-            at = stop
     return count
 
 
@@ -74,12 +77,6 @@ def _line_ends(text: str) -> dict[str, list[int]]:
         at += len(line) + 1
         found.setdefault(line.lstrip("\t"), []).append(at - 1)
     return found
-
-
-def _document_end(text: str, at: int, ends: list[int]) -> int:
-    start = text.find("\n", at) + 1
-    found = bisect_left(ends, start)
-    return ends[found] if start and found < len(ends) else 0
 
 
 @cache
@@ -252,14 +249,11 @@ def _walk(text: str) -> Findings:
         return Findings(problems={"the line is too long to parse": None})
     if _LITERAL.fullmatch(text):
         words = [Word(each, each) for each in ("exec", "--")]
-        words += [_literal_word(found[0]) for found in _LITERAL_WORD.finditer(text)]
+        sources = (found[0] for found in _LITERAL_WORD.finditer(text))
+        words += [Word(each[1:-1].replace("'\\''", "'"), each) for each in sources]
         return Findings([RawCommand(text, words)])
     tree = _parser().parse(_DASH_BEFORE_DOCUMENT.sub(b"_", text.encode()))
     return walk_tree(tree.root_node, text.encode())
-
-
-def _literal_word(source: str) -> Word:
-    return Word(source[1:-1].replace("'\\''", "'"), source)
 
 
 STREAMS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})

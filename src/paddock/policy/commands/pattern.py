@@ -89,9 +89,7 @@ def is_neutral(words: Sequence[Word], *, is_piped: bool) -> bool:
 
 
 def see_exactly(way: Way) -> Iterator[Way]:
-    words: tuple[Word, ...] = way[0]
-    starts: tuple[int, ...] = way[1]
-    is_moved = way[2]
+    words, starts, is_moved = way
     yield way
     while len(words) > 1:
         texts = [word.text if word.is_literal else "" for word in words]
@@ -195,7 +193,10 @@ def is_caught(word: str, row: Caution, program: str) -> bool:
     if word.startswith("--"):
         name = word[2:].partition("=")[0]
         return bool(name) and any(option.startswith(name) for option in listed(row.long))
-    return word.startswith("-") and _has_letter(word[1:], row.short, VALUED.get(program, ""))
+    # What follows a letter with a value is no letter.
+    ending = row.short + VALUED.get(program, "")
+    first = next((letter for letter in word[1:] if letter in ending), " ")
+    return word.startswith("-") and first in row.short
 
 
 def _is_held(part: str, word: str) -> bool:
@@ -203,15 +204,6 @@ def _is_held(part: str, word: str) -> bool:
     if not part.isidentifier():
         return part in re.sub(r"[ \t]+", "", text)
     return re.search(rf"(?<!\w){part}(?!\w)", text) is not None
-
-
-def _has_letter(cluster: str, wanted: str, valued: str) -> bool:
-    for letter in cluster:
-        if letter in wanted:
-            return True
-        if letter in valued:
-            return False
-    return False
 
 
 def _find_untrusted(

@@ -97,7 +97,7 @@ def parse_word(source: str) -> Word:
             chars.extend((char, False) for char in value)
             continue
         if kind == "double":
-            value = _IN_DOUBLE.sub(_unescape_double, value)
+            value = _IN_DOUBLE.sub(lambda found: found[1] or "", value)
         elif kind == "ansi":
             value = decode_ansi(value)
             inexact = "$'…' is not plain quoting"
@@ -111,10 +111,6 @@ def parse_word(source: str) -> Word:
 
 def bare_word(text: str, inexact: str) -> Word:
     return _with_glob(Word(text, text, inexact=inexact), [(char, False) for char in text])
-
-
-def _unescape_double(match: re.Match[str]) -> str:
-    return match[1] or ""
 
 
 def _word_of(chars: list[Char], source: str, inexact: str) -> Word:

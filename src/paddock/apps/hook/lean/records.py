@@ -17,7 +17,8 @@ HOOK_DECISION = "HOOK_DECISION"
 HOOK_EVENT = "HOOK_EVENT"
 
 KEPT_ARGUMENTS = frozenset(
-    "file_path notebook_path path command description pattern subagent_type edit_mode cell_id".split()
+    "file_path notebook_path path command description pattern subagent_type edit_mode "
+    "cell_id".split()
 )
 TEXT_CHARS_MAX = 4096
 NAME_CHARS_MAX = 200
