@@ -147,9 +147,9 @@ class HookGround(Ground):
         parsed = parse_line(text)
         targets = read_targets(parsed, base)
         # What is not held may write what a path list closes: that is asked about, rule or none.
-        sifted = any(command.touch.sifted for command in parsed.commands)
-        is_changing = bool(parsed.touched or parsed.removed or sifted)
-        doubts = parsed.runtime_only if is_changing else parsed.doubts
+        touch = parsed.touch
+        is_changing = bool(touch.written or touch.removed or touch.sifted)
+        doubts = parsed.runtime_only if is_changing else touch.doubts
         for reason in dict.fromkeys((*doubts, *targets.unsure)):
             asked = (ASK, reason, BUILT_IN, BUILT_IN, 0)
             said.findings.append(LeanFinding(ASK, RULE, reason, asked))

@@ -93,7 +93,7 @@ def read_targets(line: CommandLine, base: str) -> Targets:
         sets_globs=any(map(_GLOB_SETTINGS.search, (line.text, *words))),
     )
     again = _AGAIN.search(line.text)
-    if any(command.touch.makes_link for command in line.commands):
+    if line.touch.makes_link:
         # Threat: `ln -s .git l && cp a l/config`. Names are resolved on the disk as it is before
         # the line runs, where `l` is nothing yet.
         others = [each for each in line.commands if _MOVES.isdisjoint(_names(each))]

@@ -174,16 +174,13 @@ def parse_line(text: str) -> CommandLine:
         text,
         commands,
         tuple(line.writes),
-        tuple(dict.fromkeys(touch.written)),
-        tuple(dict.fromkeys(touch.removed)),
-        tuple(dict.fromkeys(touch.copied)),
         tuple(line.run_time),
         tuple(line.problems),
         line.may_be_any or bool(line.problems),
-        tuple(dict.fromkeys(touch.doubts)),
         tuple(line.reads),
         line.bound,
         tuple(line.moves[:MOVES_MAX]),
+        touch,
     )
 
 

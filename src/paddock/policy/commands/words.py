@@ -369,26 +369,23 @@ class CommandLine(Struct, frozen=True):
 
     `commands` are its simple commands in source order, those of scripts given as text (`sh -c '…'`)
     included; what a wrapper starts is a reading, not another command. `writes` and `reads` are
-    redirections; `touched`, `removed` and `copied` can be read off known programs. `runtime_only`
-    says what is only known at run time, `problems` why the line was not understood: no narrow allow
-    matches either, and a line with a problem has one of each. `may_be_any`: what is not known may
-    be any program. `doubts` are of `runtime_only`, about files. `bound` names the limit that was
-    passed, `moves` the directories of the workspace that the line changes to.
+    redirections; `touch` can be read off known programs. `runtime_only` says what is only known at
+    run time, `problems` why the line was not understood: no narrow allow matches either, and a line
+    with a problem has one of each. `may_be_any`: what is not known may be any program. `bound`
+    names the limit that was passed, `moves` the directories of the workspace that the line changes
+    to.
     """
 
     text: str
     commands: tuple[SimpleCommand, ...] = ()
     writes: tuple[str, ...] = ()
-    touched: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    copied: tuple[tuple[str, str], ...] = ()
     runtime_only: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     may_be_any: bool = False
-    doubts: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     bound: str = ""
     moves: tuple[str, ...] = ()
+    touch: Touch = field(default_factory=Touch)
 
     @property
     def wanted(self) -> tuple[SimpleCommand, ...]:
