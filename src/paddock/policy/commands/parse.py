@@ -204,25 +204,18 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
     if depth and _is_too_much(line, text, depth):
         _stop(line, _TOO_MUCH)
         return
-    problems: dict[str, None] = {}
-    unseen = _UNSEEN.search(text)
-    if unseen is not None:
-        problems[f"the line holds the control character U+{ord(unseen[0]):04X}"] = None
-    raws: list[RawCommand] = []
-    if not problems:
-        found = _walk(text)
-        problems = found.problems
-        raws = found.commands
-        line.run_time |= found.run_time
-        line.changes |= found.changes
-        line.writes |= dict.fromkeys(target for target in found.writes if target not in STREAMS)
-        line.reads |= dict.fromkeys(found.reads)
-        if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
-            line.run_time["the environment decides which program runs"] = None
-            line.may_be_any = True
-        line.may_be_any |= not EVALUATED.isdisjoint(found.run_time)
-    if problems:
-        line.problems |= problems
+    found = _walk(text)
+    raws = found.commands
+    line.run_time |= found.run_time
+    line.changes |= found.changes
+    line.writes |= dict.fromkeys(target for target in found.writes if target not in STREAMS)
+    line.reads |= dict.fromkeys(found.reads)
+    if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
+        line.run_time["the environment decides which program runs"] = None
+        line.may_be_any = True
+    line.may_be_any |= not EVALUATED.isdisjoint(found.run_time)
+    if found.problems:
+        line.problems |= found.problems
         line.writes |= dict.fromkeys(rough_writes(text))
         rough = rough_commands(text)
         if len(rough) > command_parts_max:
@@ -242,6 +235,10 @@ def _is_too_much(line: _Line, script: str, depth: int) -> bool:
 
 
 def _walk(text: str) -> Findings:
+    unseen = _UNSEEN.search(text)
+    if unseen is not None:
+        problem = f"the line holds the control character U+{ord(unseen[0]):04X}"
+        return Findings(problems={problem: None})
     if _has_too_much_code(text):
         return Findings(problems={"the line is too long to parse": None})
     if _LITERAL.fullmatch(text):
