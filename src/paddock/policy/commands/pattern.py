@@ -4,7 +4,7 @@ A final `*` stands for any words, none included; inside a word for any part of i
 included. Quotes take `*` literally. What no simple command can match does not compile.
 
 The narrow side of an allow: each word is *named* (literally in the rule) or covered. What is
-covered must be a plain word, and none that makes the program write or run something (`dangers`).
+covered must be a plain word, and none that makes the program write or run something (`programs`).
 All doubt is a no.
 """
 
