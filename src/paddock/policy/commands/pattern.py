@@ -89,7 +89,9 @@ def is_neutral(words: Sequence[Word], *, is_piped: bool) -> bool:
 
 
 def see_exactly(way: Way) -> Iterator[Way]:
-    words, starts, is_moved = way
+    words: tuple[Word, ...] = way[0]
+    starts: tuple[int, ...] = way[1]
+    is_moved = way[2]
     yield way
     while len(words) > 1:
         texts = [word.text if word.is_literal else "" for word in words]
