@@ -113,7 +113,7 @@ def test_codex_configurations_come_out_as_they_went_in(text):
     installed = codex.installed(text, "config.toml", PROGRAM)
 
     assert codex.uninstalled(installed, "config.toml") == text
-    assert codex.is_installed(installed, PROGRAM)
+    assert codex.is_installed(installed, "f", PROGRAM)
 
 
 tables = st.sampled_from(

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.wrap import Holding, changed_input
+from paddock.apps.hook.lean.flow import Holding, changed_input
 
 FIXTURES = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None

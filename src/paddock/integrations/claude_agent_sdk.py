@@ -236,7 +236,7 @@ def _said(
         is_command = judged.wanted.line is not None
         if changed is not None:
             return Permission("allow", "", changed)
-        if verdict.is_granted and (not is_command or ground.engine.shell == "read"):
+        if verdict.is_granted and (not is_command or ground.shell == "read"):
             return Permission("allow")
         if is_command and not judged.is_outside:
             reason = f"the command is allowed in the sandbox, and cannot run there: {_why(ground)}"

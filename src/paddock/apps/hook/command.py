@@ -85,34 +85,70 @@ def _answer(options: Options, console: Console) -> int:
 
 
 def _install(options: Options, console: Console) -> Reply:
-    client: Client = options.client or "claude"
-    scope: Scope = options.scope or "project"
-    project = find_project(options, console)
-    places = _places(project, console)
-    path = places.path(client, scope)
-    edit = installing.plan_install(path, client, scope)
+    asked = _Asked(options, console)
+    client, scope, project = asked.client, asked.scope, asked.project
+    edit = installing.plan_install(asked.path, client, scope)
     if not _apply(edit, options, console):
         return _ended(edit, "nothing was changed", done=False)
     hook = project.policy.settings.hook
     if scope != "user" and hook.scratch:
         scratch.make_folder(project.root.path, ignored=hook.sandbox_ignored)
-    if scope == "project":
-        console.warn(ONE_MACHINE)
-    if scope == "local":
-        console.warn(ONE_PERSON)
-    standing = standing_in(places, client, scope)
+    if scope != "user":
+        console.warn(ONE_MACHINE if scope == "project" else ONE_PERSON)
+    standing = standing_in(asked.places, client, scope)
     if standing.state != "installed":
         console.warn(f"note: it will not be asked: {standing.why}")
     if client == "codex":
         for sentence in codex.CANNOT:
             console.warn(f"note: {sentence}")
-        keep_trial(
-            project.environment,
-            try_in_codex(project.root.path, command_program(), console.variables),
-        )
+        why = try_in_codex(project.root.path, command_program(), console.variables)
+        keep_trial(project.environment, why)
     _say_how_commands_run(project, client, console)
-    said = f"{'installed' if edit.changes else 'stands already'} in {path}"
+    said = f"{'installed' if edit.changes else 'stands already'} in {asked.path}"
     return _ended(edit, said, done=True)
+
+
+def _uninstall(options: Options, console: Console) -> Reply:
+    asked = _Asked(options, console)
+    client, scope, places = asked.client, asked.scope, asked.places
+    edit = installing.plan_uninstall(asked.path, client, scope)
+    if not _apply(edit, options, console):
+        return _ended(edit, "nothing was changed", done=False, elsewhere=[])
+    found = [standing_in(places, client, each) for each in SCOPES_OF[client] if each != scope]
+    elsewhere = [each for each in found if each.state != "absent"]
+    if scope != "user" and all(each.scope == "user" for each in elsewhere):
+        scratch.remove_empty_folder(places.root)
+    for each in elsewhere:
+        console.warn(f"note: {_still_there(each)}")
+    # Whoever names no scope wants it gone, and it is not.
+    done = edit.changes or options.scope is not None or not elsewhere
+    said = f"{'taken out of' if edit.changes else 'is not in'} {asked.path}"
+    return _ended(edit, said, done=done, elsewhere=[each.as_json() for each in elsewhere])
+
+
+class _Asked:
+    """Raises: UsageError: the client has no settings of that scope."""
+
+    def __init__(self, options: Options, console: Console) -> None:
+        self.client: Client = options.client or "claude"
+        self.scope: Scope = options.scope or "project"
+        self.project = find_project(options, console)
+        self.places = _places(self.project, console)
+        self.path = self.places.path(self.client, self.scope)
+
+
+def _places(project: Project, console: Console) -> Places:
+    return Places(project.root.path, environment_of(console).home, console.variables)
+
+
+def _apply(edit: ClientFileEdit, options: Options, console: Console) -> bool:
+    if edit.changes and not options.yes:
+        console.warn(edit.shown())
+        if not console.agrees("write this? [y/N] "):
+            return False
+    if edit.changes:
+        edit.apply()
+    return True
 
 
 def _say_how_commands_run(project: Project, client: Client, console: Console) -> None:
@@ -131,45 +167,6 @@ def _ways_of(why_read: str) -> str:
     return f"are read, not confined ({why_read})" if why_read else "run in the sandbox (confine)"
 
 
-def _uninstall(options: Options, console: Console) -> Reply:
-    client: Client = options.client or "claude"
-    scope: Scope = options.scope or "project"
-    project = find_project(options, console)
-    places = _places(project, console)
-    path = places.path(client, scope)
-    edit = installing.plan_uninstall(path, client, scope)
-    if not _apply(edit, options, console):
-        return _ended(edit, "nothing was changed", done=False, elsewhere=[])
-    elsewhere = _elsewhere(places, client, scope)
-    if scope != "user" and all(each.scope == "user" for each in elsewhere):
-        scratch.remove_empty_folder(project.root.path)
-    for each in elsewhere:
-        console.warn(f"note: {_still_there(each)}")
-    # Whoever names no scope wants it gone, and it is not.
-    done = edit.changes or options.scope is not None or not elsewhere
-    said = f"{'taken out of' if edit.changes else 'is not in'} {path}"
-    return _ended(edit, said, done=done, elsewhere=[each.as_json() for each in elsewhere])
-
-
-def _places(project: Project, console: Console) -> Places:
-    return Places(project.root.path, environment_of(console).home, console.variables)
-
-
-def _apply(edit: ClientFileEdit, options: Options, console: Console) -> bool:
-    if edit.changes and not options.yes:
-        console.warn(edit.shown())
-        if not console.agrees("write this? [y/N] "):
-            return False
-    if edit.changes:
-        edit.apply()
-    return True
-
-
-def _elsewhere(places: Places, client: Client, scope: Scope) -> list[InstallState]:
-    found = [standing_in(places, client, each) for each in SCOPES_OF[client]]
-    return [each for each in found if each.scope != scope and each.state != "absent"]
-
-
 def _still_there(standing: InstallState) -> str:
     if not standing.is_there:
         return f"nobody can tell whether it stands in {standing.path}: {standing.why}"
@@ -179,12 +176,9 @@ def _still_there(standing: InstallState) -> str:
 
 
 def _ended(edit: ClientFileEdit, said: str, *, done: bool, **more: Json) -> Reply:
-    value = {
-        "status": "ok" if done else "error",
-        "file": str(edit.file.path),
-        "changed": done and edit.changes,
-    }
-    return Reply({**value, **more}, said, 0 if done else EXIT_NO)
+    status, path = "ok" if done else "error", str(edit.file.path)
+    value = {"status": status, "file": path, "changed": done and edit.changes, **more}
+    return Reply(value, said, 0 if done else EXIT_NO)
 
 
 def _status(options: Options, console: Console) -> Reply:
@@ -241,20 +235,21 @@ def _denials(project: Project) -> list[dict[str, Json]]:
         for row in decided
         if isinstance(row, StoredEntry) and row.entry.metadata.get("answer") == "deny"
     )
-    rows = list(islice(denied, DENIALS_SHOWN))
-    return [
-        {
-            "timestamp": row.timestamp,
-            "agent": row.entry.agent,
-            "tool": row.entry.metadata.get("tool", ""),
-            "reason": row.entry.reason,
-            "outcome": row.entry.decision,
-            "answer": "deny",
-            "call_id": row.entry.call_id,
-            "seq": row.seq,
-        }
-        for row in reversed(rows)
-    ]
+    return [_denial(row) for row in reversed(list(islice(denied, DENIALS_SHOWN)))]
+
+
+def _denial(row: StoredEntry) -> dict[str, Json]:
+    entry = row.entry
+    return {
+        "timestamp": row.timestamp,
+        "agent": entry.agent,
+        "tool": entry.metadata.get("tool", ""),
+        "reason": entry.reason,
+        "outcome": entry.decision,
+        "answer": "deny",
+        "call_id": entry.call_id,
+        "seq": row.seq,
+    }
 
 
 def _client(whose: str) -> CommandOption:

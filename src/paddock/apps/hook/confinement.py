@@ -10,11 +10,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 
-from paddock.apps.hook.settings.claude import sandbox_in, settings_files
+from paddock.apps.hook.settings.claude import settings_files, truth_at
 from paddock.errors import ConfigError, HostError, SandboxUnavailableError
 from paddock.plane.clients import read_client_file
 from paddock.plane.create import MAIN_AGENT
@@ -93,22 +93,18 @@ def why_client_cannot(
         return f"Codex runs commands in its own sandbox: {why}"
     on = "sandbox.enabled is true in {}: Claude Code's own sandbox holds commands"
     files = settings_files(root, environment.home, variables)
-    return why_switched(files, sandbox_in, "turns on a sandbox", on, follows=True)
+    names = ("sandbox", "enabled")
+    return why_switched(files, names, "turns on a sandbox", on, follows=True)
 
 
 def why_switched(
-    files: Sequence[Path],
-    read: Callable[[str, str], bool | None],
-    does: str,
-    on: str,
-    *,
-    follows: bool,
+    files: Sequence[Path], names: tuple[str, ...], does: str, on: str, *, follows: bool
 ) -> str:
     """Say why a switch of Claude Code is on, or may be; `follows`: also a project's links."""
     for path in files:
         try:
             file = read_client_file(path, follows=follows or path == files[-1])
-            is_on = None if file.content is None else read(file.text, str(path))
+            is_on = None if file.content is None else truth_at(file.text, str(path), names)
         except (ConfigError, HostError) as error:
             return f"nobody can tell whether {path} {does}: {error.message}"
         if is_on is not None:

@@ -22,18 +22,13 @@ from paddock.apps.hook.lean.asked import (
     TEXTS,
     Asked,
     ShapeError,
+    client_of,
     parse_asked,
     parse_json,
     start_of,
 )
-from paddock.apps.hook.lean.judging import LeanVerdict
-from paddock.apps.hook.lean.records import (
-    Identity,
-    LeanRecord,
-    decision_record,
-    today_here,
-)
-from paddock.apps.hook.lean.wrap import changed_input
+from paddock.apps.hook.lean.judging import LeanFinding, LeanVerdict
+from paddock.apps.hook.lean.records import LeanRecord, decision_record, today_here
 from paddock.apps.hook.tickets import CommandAsked, Tickets
 from paddock.assembly.ledgers import (
     HOOK_EVENT_PACE,
@@ -54,7 +49,7 @@ from paddock.plane.create import open_plane
 from paddock.plane.discover import find_root
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
-from paddock.policy.compiled import DENY
+from paddock.policy.compiled import DENY, NOTHING
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
@@ -133,15 +128,18 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
     pace = HOOK_PACE if asked.event in _DECIDED else HOOK_EVENT_PACE
     with closing(open_ledger(ground.project, LedgerName.HO1M, pace)) as ledger:
         ports = FullPorts(ledger, ground)
-        if given.keeps_image:
-            _keep_image(ground, asked, given)
+        try:
+            if given.keeps_image:
+                keep_image(ground, asked, given.variables)
+        except PaddockError as error:
+            sys.stderr.write(f"paddock hook: no image is kept: {error.message}\n")
         try:
             said = flow.answer(asked, ground, asked.cwd or given.directory, ports)
         except ShapeError as problem:
             reason = f"the call was not understood: {problem}"
             code = InvalidArgumentsError.code
             ports.append(decision_record(asked, _refused(reason, code), "deny", [], ground.who))
-            said = flow.refusal_for(asked, reason, ground.scene.today)
+            said = flow.refusal_for(asked, reason, ground.today)
         return _with_notices(said, notices)
 
 
@@ -158,13 +156,6 @@ def _with_notices(said: bytes, notices: Sequence[str]) -> bytes:
     return f"{json.dumps(members)}\n".encode()
 
 
-def _keep_image(ground: HookGround, asked: Asked, given: Given) -> None:
-    try:
-        keep_image(ground, asked, given.variables)
-    except PaddockError as error:
-        sys.stderr.write(f"paddock hook: no image is kept: {error.message}\n")
-
-
 class FullPorts:
     def __init__(self, ledger: Ledger, ground: HookGround) -> None:
         self._ledger = ledger
@@ -176,28 +167,31 @@ class FullPorts:
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """See `flow.EventPorts`. Raises: HostError."""
-        holding, line = self._ground.engine.holding, judged.wanted.line
+        holding, line = self._ground.holding, judged.wanted.line
         if holding is None or line is None:
             return ""
         ticket = ""
         if is_asked:
             question = CommandAsked(line, holding.agent, holding.kind, judged.directory)
             ticket = Tickets(self._ground.project.layout).issue(question)
-        return changed_input(judged.asked, holding, judged.directory, ticket)
+        return flow.changed_input(judged.asked, holding, judged.directory, ticket)
 
 
 def _refused(reason: str, code: str) -> LeanVerdict:
-    verdict = LeanVerdict([], [])
-    verdict.outcome, verdict.reason, verdict.code = DENY, reason, code
-    return verdict
+    return LeanVerdict(LeanFinding(DENY, NOTHING, reason, code=code), [], [])
 
 
 def find_named(data: bytes, client: str) -> Asked | None:
     """Read a call off an input that is not understood; arguments only if all read them alike."""
+    is_plain = True
     try:
-        found, is_plain = parse_json(data), True
+        found = parse_json(data)
     except ShapeError:
-        found, is_plain = _loosely(data), False
+        is_plain = False
+        try:
+            found = json.JSONDecoder().raw_decode(data.decode().lstrip())[0]
+        except (ValueError, RecursionError):
+            return None
     if not isinstance(found, dict):
         return None
     members = cast("dict[str, object]", found)
@@ -206,11 +200,9 @@ def find_named(data: bytes, client: str) -> Asked | None:
     if not isinstance(tool, str) or not tool or is_other:
         return None
     texts = {name: said for name in TEXTS if isinstance(said := members.get(name), str)}
-    asked = Asked(
-        PRE_TOOL_USE, client or ("codex" if "turn_id" in members else "claude"), {**texts}
-    )
-    given = members.get("tool_input")
+    asked = Asked(PRE_TOOL_USE, client_of(client, members), {**texts})
     asked.tool = tool
+    given = members.get("tool_input")
     if is_plain and isinstance(given, dict):
         asked.input = cast("dict[str, Json]", given)
     if not os.path.isabs(asked.cwd):
@@ -229,19 +221,12 @@ def record_refusal(
     start = start_of(asked.client, asked.cwd, variables, directory)
     layout = open_plane(find_root(Path(start), environment), environment).layout
     # Nobody has looked yet whose profile it is.
-    who = Identity(asked.agent_type, [], "")
+    who = (asked.agent_type, list[Json](), "")
     record = decision_record(asked, _refused(reason, code), "deny", [], who)
     for name in _UNASKED:
         del record.metadata[name]
     with closing(open_plane_ledger(layout, environment, LedgerName.HO1M, HOOK_PACE)) as ledger:
         ledger.append([entry_of(record)])
-
-
-def _loosely(data: bytes) -> object:
-    try:
-        return cast("object", json.JSONDecoder().raw_decode(data.decode().lstrip())[0])
-    except (ValueError, RecursionError):
-        return None
 
 
 def entry_of(record: LeanRecord) -> Entry:

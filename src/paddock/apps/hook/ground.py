@@ -1,17 +1,25 @@
-"""What a call is judged on, found the long way: project, agent, compiled tables."""
+"""What a call is judged on, found the long way: project, agent, compiled tables, and a parser."""
 
 import os
 import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
+from string import ascii_letters, digits
+from typing import Final
 
 from paddock.apps.hook.confinement import why_client_cannot, why_host_cannot
 from paddock.apps.hook.lean.asked import Asked, start_of
 from paddock.apps.hook.lean.engine import Ground
-from paddock.apps.hook.lean.judging import SERVED
-from paddock.apps.hook.lean.places import relative
-from paddock.apps.hook.policy_engine import PolicyEngine, hook_tables
+from paddock.apps.hook.lean.judging import (
+    GUARD,
+    PARANOID,
+    SERVED,
+    LeanFinding,
+    LeanLine,
+    Rule,
+    relative,
+)
+from paddock.apps.hook.lines import read_targets
 from paddock.assembly.agents import note_agents
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import (
@@ -22,20 +30,139 @@ from paddock.assembly.project import (
     planned_default_chain,
 )
 from paddock.plane.clients import CLAUDE, CODEX, find_served
-from paddock.plane.environment import Environment, read_environment, real_path
+from paddock.plane.environment import read_environment, real_path
+from paddock.policy.commands import parse_line
+from paddock.policy.commands.programs import (
+    CAUTIONS_BY_PROGRAM,
+    CHANGERS,
+    NESTING,
+    SHELLS,
+    STARTS,
+    WRAPPERS,
+)
+from paddock.policy.commands.walk import RESERVED
+from paddock.policy.commands.words import program_name
+from paddock.policy.commands.writes import BY_OPTION, PROGRAMS
+from paddock.policy.compiled import ASK, DENY, NOTHING, RULE, SECRET
 from paddock.policy.decide import judge_for, shell_for
+from paddock.policy.engine import Writer
+from paddock.policy.pathset import (
+    Comparison,
+    PathList,
+    compile_lists,
+    compile_pattern,
+    compile_permissions,
+)
+from paddock.policy.places import BUILT_IN
 from paddock.policy.presets import LOCKED
-from paddock.policy.profiles import CompiledProfile
+from paddock.policy.profiles import (
+    UNREADABLE_REMEDY,
+    CompiledProfile,
+    LineJudge,
+    judge_line,
+    written_path,
+)
+from paddock.policy.profiles import Finding as PolicyFinding
+from paddock.policy.rules import Profile, compile_rule
+from paddock.storage.atomic import make_directories
 from paddock.values.calls import Json
-from paddock.values.decisions import Agent, AgentChain
+from paddock.values.decisions import Action, Agent, AgentChain, Outcome, RuleMatch
+
+INTERPRETERS: Final = frozenset(
+    {
+        *("nodejs", "deno", "bun", "Rscript", "osascript", "pwsh", "ed", "ex", "bc", "dc"),
+        *("paddock", "gdb", "sqlite3", "psql", "mysql", "apply_patch", "applypatch", "chdir", "dd"),
+    }
+)
+"""Programs that may run what stands on their input, or that a client takes for its own."""
+_PLAIN_WORD: Final = frozenset(f"{ascii_letters}{digits}._+/-")
 
 
 class HookGround(Ground):
-    """`why_read`: why commands are only read and not confined; empty where they are confined."""
+    """Has a parser for lines that are not plain, and knows what agents may by themselves."""
 
-    project: Project
-    start: str
-    why_read: str
+    def __init__(
+        self, project: Project, asked: Asked, start: str, today: str, variables: Mapping[str, str]
+    ) -> None:
+        """Raises: UsageError, ConfigError, HostError."""
+        self.project = project
+        self.start = start
+        self.why_read = why_read(project, asked.client, variables)
+        """Why commands are only read and not confined; empty where they are confined."""
+        self._chain = chain_for(project, asked)
+        self._judge = judge_for(project.policy, self._chain)
+        is_unnamed = bool(asked.agent_id) and not asked.agent_type
+        is_held = not self.why_read and not is_unnamed
+        chains = {asked.agent_type: self._chain}
+        tables = make_tables(project, asked.client, variables, chains, is_held=is_held)
+        if tables["served"] is None:
+            home, root = project.environment.home, project.root.path
+            is_about = asked.tool.startswith(SERVED)
+            served = is_about and find_served(asked.client, "user", root, home, variables)
+            tables["served"] = served is True
+        super().__init__(tables, asked, start, today)
+
+    def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]:
+        found = super().denials(path, is_write, by_command)
+        action = Action("file", "create" if is_write else "view", path)
+        for agent in self._chain:
+            for match in compile_permissions(agent).denials(action):
+                rule = _rule(match)
+                found.append(LeanFinding(rule[0], GUARD, match.reason, rule, match.code))
+        return found
+
+    def held_line(self, text: str, directory: str) -> LeanLine:
+        """Judge it as `run_shell` would be."""
+        judge = judge_line(Action("shell", "run", text))
+        said = self._words_of(judge)
+        if judge.refusal:
+            return said
+        named = () if directory == "." else parse_line(text).writes
+        added = frozenset(filter(None, (written_path(each, directory) for each in named)))
+        written = {Action("file", "create", path): None for path in sorted(added)}
+        for write in judge.writes(added):
+            if isinstance(write, Action):
+                written[write] = None
+            else:
+                said.findings.append(_finding(write))
+        for action in written:
+            said.findings += map(_finding, self._judge.findings(action, Writer.COMMAND))
+        said.targets = tuple(("create", (), action.target) for action in written)
+        return said
+
+    def is_outside(self, text: str) -> bool:
+        outside = compile_outside(self.project.policy.settings.hook.outside)
+        if outside is None:
+            return False
+        action = Action("shell", "run", text)
+        judge = judge_line(action)
+        said = (outside.judge_command(action, each) for each in judge.commands)
+        return not judge.refusal and {each.finding.outcome for each in said} == {Outcome.ALLOW}
+
+    def line(self, text: str, base: str) -> LeanLine:
+        judge = judge_line(Action("shell", "run", text))
+        said = self._words_of(judge)
+        if judge.refusal:
+            return said
+        parsed = parse_line(text)
+        targets = read_targets(parsed, base)
+        # What is not held may write what a path list closes: that is asked about, rule or none.
+        touch = parsed.touch
+        is_changing = bool(touch.written or touch.removed or touch.sifted)
+        doubts = parsed.runtime_only if is_changing else touch.doubts
+        for reason in dict.fromkeys((*doubts, *targets.unsure)):
+            asked = (ASK, reason, BUILT_IN, BUILT_IN, 0)
+            said.findings.append(LeanFinding(ASK, RULE, reason, asked))
+        said.targets, said.reads = tuple(targets.changes), tuple(targets.reads)
+        said.patches = tuple(targets.patches)
+        said.removes = targets.removes
+        return said
+
+    def _words_of(self, judge: LineJudge) -> LeanLine:
+        if judge.refusal:
+            return LeanLine([LeanFinding(DENY, NOTHING, judge.refusal)])
+        profiles = self._judge.profiles()
+        return LeanLine([_finding(each) for one in profiles for each in judge.findings(one)])
 
 
 def find_ground(
@@ -44,23 +171,36 @@ def find_ground(
     """Open the project, its plane made on first use. Raises: as `open_project`."""
     start = start_of(asked.client, asked.cwd, variables, directory)
     project = open_project(Path(start), read_environment(variables))
-    chain = chain_for(project, asked)
+    ground = HookGround(project, asked, start, today, variables)
     declared = declared_for(project.agents, asked.agent_type)
     note_agents(project, project.agents.lineage(declared))
-    why = why_read(project, asked.client, variables)
-    is_unnamed = bool(asked.agent_id) and not asked.agent_type
-    chains = {asked.agent_type: chain}
-    tables = make_tables(
-        project, asked.client, variables, chains, is_held=not why and not is_unnamed
-    )
-    if tables["served"] is None:
-        served = partial(find_served, asked.client, "user", project.root.path)
-        is_about = asked.tool.startswith(SERVED)
-        tables["served"] = is_about and served(project.environment.home, variables) is True
-    engine = partial(PolicyEngine, project.policy, chain)
-    ground = HookGround(tables, asked, start, today, engine)
-    ground.project, ground.start, ground.why_read = project, start, why
+    make_directories(Path(ground.warned))
     return ground
+
+
+def compile_outside(patterns: tuple[str, ...]) -> CompiledProfile | None:
+    if not patterns:
+        return None
+    rules = (
+        compile_rule(f"tool:shell:run {each}", Outcome.ALLOW, "hook.outside") for each in patterns
+    )
+    return CompiledProfile(Profile("outside", tuple(rules), ()))
+
+
+def _finding(found: PolicyFinding) -> LeanFinding:
+    match, outcome = found.rule, int(found.outcome)
+    rule = None if match is None else _rule(match)
+    if found.rank == PARANOID:
+        # The policy's own rank of a path list; the hook has more of them.
+        code = "" if match is None else match.code
+        return LeanFinding(outcome, GUARD, found.reason, rule, code)
+    is_unreadable = match is not None and match.source == BUILT_IN
+    remedy = UNREADABLE_REMEDY if is_unreadable else ""
+    return LeanFinding(outcome, found.rank, found.reason, rule, remedy=remedy)
+
+
+def _rule(match: RuleMatch) -> Rule:
+    return (int(match.outcome), match.text, match.source, match.file, match.line)
 
 
 def make_tables(
@@ -76,6 +216,7 @@ def make_tables(
     `is_held`: commands are confined. Raises: UsageError, ConfigError.
     """
     policy, environment, root = project.policy, project.environment, str(project.root.path)
+    hook = policy.settings.hook
     profiles: list[Json] = []
     agents: dict[str, Json] = {}
     for name, chain in chains.items():
@@ -89,16 +230,47 @@ def make_tables(
     holding: Json = None
     if is_held:
         holding = (command_program(), root, {name: _held(project, name) for name in chains})
+    # Outside the project only those apply that mean a name at any depth.
+    outside = (
+        PathList((each for each in layer.patterns if each.glob.anywhere), Comparison.GUARDING)
+        for layer in policy.guards.secret
+    )
+    also = PathList(
+        map(compile_pattern, also_write(project, client, variables)), Comparison.PERMITTING
+    )
     return {
-        **hook_tables(policy, also_write(project, client, environment, variables)),
+        "hook": (hook.on_allow, hook.warnings, hook.paranoid, hook.shell),
+        "guards": policy.guards.compiled,
+        "outside": compile_lists([(SECRET, each) for each in outside]),
+        "also": compile_lists([("also", also)]),
         "scene": (root, str(environment.home), (*map(str, state), *installation_in(root))),
         "digest": policy.digest,
-        "scratch": policy.settings.hook.scratch,
+        "scratch": hook.scratch,
         "profiles": tuple(profiles),
         "agents": agents,
         "holding": holding,
         "served": find_served(client, "project", project.root.path, environment.home, variables),
         "warned": str(project.layout.ho2 / "scratch" / "hook-warnings"),
+    }
+
+
+def line_tables(outside: tuple[str, ...]) -> dict[str, Json]:
+    """Return what a line is split by, and what of `outside` its words are compared with."""
+    given = {
+        name for name, rows in CAUTIONS_BY_PROGRAM.items() if any(r.does == STARTS for r in rows)
+    }
+    # By program, how words of it begin by which more has to be known; `` is how any does.
+    changing = {
+        **dict.fromkeys(given | BY_OPTION, ("-",)),
+        **dict.fromkeys(PROGRAMS - BY_OPTION, ("",)),
+        "find": ("-exec", "-ok", "-fprint", "-fls", "-delete"),
+    }
+    starting = frozenset(CHANGERS | WRAPPERS.keys() | SHELLS | INTERPRETERS | {"["})
+    words = [pattern.split()[0] for pattern in outside if pattern.split()]
+    is_wild = any(not _PLAIN_WORD.issuperset(word) for word in words)
+    return {
+        "shell": (starting, frozenset(RESERVED), changing, dict(NESTING)),
+        "outside_commands": (frozenset(program_name(w).casefold() for w in words), is_wild),
     }
 
 
@@ -141,26 +313,25 @@ def installation_in(root: str) -> tuple[str, ...]:
 def chain_for(project: Project, asked: Asked) -> AgentChain:
     """Return who acts: an agent, or a client's kind of agent. Raises: UsageError, ConfigError."""
     default = default_chain(project.agents)
-    name = asked.agent_type
-    if not name:
-        # Threat: a sub-agent that does not say what it is. Unknown is no; and a child it is.
-        unnamed = Agent(asked.agent_id, LOCKED, parent=default[0].name)
-        return (unnamed, *default) if asked.agent_id else default
-    return chain_of_type(project.agents, default, name)
+    if asked.agent_type:
+        return chain_of_type(project.agents, default, asked.agent_type)
+    # Threat: a sub-agent that does not say what it is. Unknown is no; and a child it is.
+    unnamed = Agent(asked.agent_id, LOCKED, parent=default[0].name)
+    return (unnamed, *default) if asked.agent_id else default
 
 
-def also_write(
-    project: Project, client: str, environment: Environment, variables: Mapping[str, str]
-) -> tuple[str, ...]:
+def also_write(project: Project, client: str, variables: Mapping[str, str]) -> list[str]:
     """Default to the client's own plan, memory and scratch files; absolute patterns."""
-    given = project.policy.settings.hook.also_write
-    patterns = default_also_write(client, variables) if given is None else given
-    home, real_home = str(environment.home), str(real_path(environment.home))
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        for base in (home, real_home):
-            found["/" + _below_home(pattern, base).lstrip("/")] = None
-    return tuple(found)
+    patterns = project.policy.settings.hook.also_write
+    if patterns is None:
+        patterns = default_also_write(client, variables)
+    home = project.environment.home
+    found = [
+        base + pattern[1:] if pattern.startswith("~/") else f"/{pattern.lstrip('/')}"
+        for pattern in patterns
+        for base in (str(home), str(real_path(home)))
+    ]
+    return list(dict.fromkeys(found))
 
 
 def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -173,7 +344,3 @@ def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, 
         f"{own}/projects/*/memory/**",
         f"{scratch.rstrip('/')}/claude-{os.geteuid()}/**",
     )
-
-
-def _below_home(pattern: str, home: str) -> str:
-    return home + pattern[1:] if pattern.startswith("~/") else pattern

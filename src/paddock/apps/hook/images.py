@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.apps.hook.confinement import BOOT, kept_files
-from paddock.apps.hook.ground import HookGround, make_tables
+from paddock.apps.hook.ground import HookGround, line_tables, make_tables
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import (
     CONTENT,
@@ -28,7 +28,6 @@ from paddock.apps.hook.lean.image import (
     read_private,
     seal,
 )
-from paddock.apps.hook.policy_engine import outside_table, shell_tables
 from paddock.apps.hook.settings.claude import settings_files
 from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError
@@ -48,7 +47,7 @@ from paddock.values.decisions import AgentChain, Permissions, PlaneKind
 
 IMAGES_MAX: Final = 200
 """Images that are kept; of more the oldest go."""
-_LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
+_LAUNCH: Final = Path(__file__).with_name("launch.py")
 _EVERYTHING: Final = Permissions()
 
 
@@ -90,11 +89,10 @@ def make_image(ground: HookGround, client: str, variables: Mapping[str, str]) ->
     return marshal.dumps(
         {
             **make_tables(project, client, variables, chains, is_held=not ground.why_read),
+            **line_tables(policy.settings.hook.outside),
             "looked": looked,
             "since": time.time(),
-            "outside_commands": outside_table(policy.settings.hook.outside),
             "declared": str(project.layout.agents),
-            "shell": shell_tables(),
             "ledger": (ledger.ledger, ledger.folder, (status.st_dev, status.st_ino)),
         }
     )
@@ -110,52 +108,39 @@ def _is_plain(policy: Policy, chain: AgentChain) -> bool:
 def _looked(ground: HookGround) -> list[Json] | None:
     """Look anew at everything that root, plane, trust and policy were found by."""
     project = ground.project
-    layout, files = project.layout, project.files
-    names: dict[str, None] = dict.fromkeys(_above(ground.start))
-    real = os.path.realpath(ground.start)  # noqa: TID251 - where the project was found from
-    for directory in _above(real):
-        names[directory] = None
-        marker = str(PlaneLayout(Path(directory), PlaneKind.BARE).admin_config)
-        if look_at(marker) is not None:
+    layout, files, root = project.layout, project.files, project.root.path
+    start = Path(ground.start)
+    real = Path(os.path.realpath(start))  # noqa: TID251 - where the project was found from
+    names = [start, *start.parents]
+    for directory in (real, *real.parents):
+        marker = PlaneLayout(directory, PlaneKind.BARE).admin_config
+        if look_at(str(marker)) is not None:
             return None
-        names[marker] = None
-    for directory in reversed(_above(real)):
         # Above the root that was found a policy file alone would make another one.
-        is_within = Path(directory).is_relative_to(project.root.path)
-        markers = PROJECT_MARKERS if is_within else POLICY_MARKERS
-        names.update(dict.fromkeys(f"{directory.rstrip('/')}/{name}" for name in markers))
+        markers = PROJECT_MARKERS if directory.is_relative_to(root) else POLICY_MARKERS
+        names += (directory, marker, *(directory / name for name in markers))
     environment = project.environment
-    for path in (
+    names += (
         *(environment.paddock_home, environment.planes, environment.config_home),
         *(environment.home, layout.root, layout.agents, layout.agent_directory("main")),
         *(environment.trust, _LAUNCH),
-    ):
-        names[str(path)] = None
-    contents = [str(project.root.path / name) for name in ("paddock.toml", "paddock.json")]
-    contents += [str(layout.record), str(layout.agent_file("main"))]
-    contents.append(str(packages_path(project.root, environment)))
-    contents += [str(project.root.path / name) for name in (".mcp.json", ".codex/config.toml")]
+    )
+    watched = ("paddock.toml", "paddock.json", ".mcp.json", ".codex/config.toml")
+    contents = [*(root / name for name in watched), layout.record, layout.agent_file("main")]
+    contents.append(packages_path(project.root, environment))
     if files.project is not None:
-        contents.append(str(trust_record_path(files.project.path, environment)))
+        contents.append(trust_record_path(files.project.path, environment))
     # What confines commands: this boot, what was found out in it, the client's own sandbox.
-    followed = [BOOT, *map(str, kept_files(environment)), str(environment.user_config)]
-    variables = dict(environment.variables)
-    followed += map(str, settings_files(project.root.path, environment.home, variables))
+    followed = [Path(BOOT), *kept_files(environment), environment.user_config]
+    followed += settings_files(root, environment.home, dict(environment.variables))
     wanted = [
-        *((NAME, name) for name in names),
+        *((NAME, path) for path in names),
         *((CONTENT, path) for path in contents),
         *((FOLLOWED, path) for path in followed),
-        (LISTED, str(registry_directory(environment))),
+        (LISTED, registry_directory(environment)),
     ]
-    return [(kind, path, look_at(path, kind)) for kind, path in wanted]
-
-
-def _above(path: str) -> list[str]:
-    found = ["/"]
-    for part in path.split("/"):
-        if part:
-            found.append(f"{found[-1].rstrip('/')}/{part}")
-    return found
+    seen = dict.fromkeys((kind, str(path)) for kind, path in wanted)
+    return [(kind, path, look_at(path, kind)) for kind, path in seen]
 
 
 def _key(path: Path) -> bytes:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock.apps.hook.lean.asked import ShapeError, read_patch
-from paddock.apps.hook.lean.places import find_stands
-from paddock.apps.hook.lean.shell import is_bare_below
+from paddock.apps.hook.lean.engine import is_bare_below
+from paddock.apps.hook.lean.judging import find_stands
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands import CommandLine, SimpleCommand, parse_line
 from paddock.policy.commands.walk import RESERVED
@@ -55,26 +55,27 @@ _MIXED: Final = lazy_pattern(r"[(){}`|#]|<<|(?<![&<>])&(?![&>])")
 _REDIRECTED: Final = lazy_pattern(r"\s*(?:\d?>>?(?:&\d|\s*[\w./-]+)\s*)*")
 
 Ground = tuple[str, ...]
-Grounded = tuple[Ground, str]
+"""The directories that the line changes to before."""
 
 
 class Targets(Struct):
-    """What was read off a line, from which ground. `unsure` are reasons to ask.
+    """Operations on paths that were read off a line, from which ground. `unsure`: reasons to ask.
 
     `sets_globs`: the line may change for which names a pattern stands; `removes`: it may remove.
     """
 
-    targets: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
-    removed: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
-    reads: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
-    patches: dict[tuple[str, Ground, str], None] = field(
-        default_factory=dict[tuple[str, Ground, str], None]
-    )
+    changes: dict[tuple[str, Ground, str], None] = {}
+    reads: dict[tuple[str, Ground, str], None] = {}
+    patches: dict[tuple[str, Ground, str], None] = {}
     is_single: bool = False
     sets_globs: bool = False
     removes: bool = False
-    unsure: dict[str, None] = field(default_factory=dict[str, None])
+    unsure: dict[str, None] = {}
     spent: int = 0
+
+    def note(self, operation: str, ground: Ground, names: Iterable[str]) -> None:
+        into = self.reads if operation == "view" else self.changes
+        into.update(((operation, ground, name), None) for name in names)
 
     def spend(self) -> bool:
         self.spent += 1
@@ -92,7 +93,7 @@ def read_targets(line: CommandLine, base: str) -> Targets:
         sets_globs=any(map(_GLOB_SETTINGS.search, (line.text, *words))),
     )
     again = _AGAIN.search(line.text)
-    if any(command.touch.makes_link for command in line.commands):
+    if line.touch.makes_link:
         # Threat: `ln -s .git l && cp a l/config`. Names are resolved on the disk as it is before
         # the line runs, where `l` is nothing yet.
         others = [each for each in line.commands if _MOVES.isdisjoint(_names(each))]
@@ -109,8 +110,8 @@ def read_targets(line: CommandLine, base: str) -> Targets:
     rest = [target for target in line.writes if target not in owned]
     for ground in grounds:
         for here in _stands(found, ground, base):
-            _note_names(found.targets, _expand(found, rest, here), ground)
-            _note_names(found.reads, line.reads, ground)
+            found.note("create", ground, _expand(found, rest, here))
+            found.note("view", ground, line.reads)
     if len(found.reads) > READS_MAX:
         found.unsure["the line reads more files than are looked at"] = None
     return found
@@ -171,35 +172,28 @@ def _names(command: SimpleCommand) -> frozenset[str]:
 def _note(found: Targets, command: SimpleCommand, grounds: list[Ground], base: str) -> None:
     touch = command.touch
     written = [each for each in (*command.writes, *touch.written) if each[:1] != "&"]
-    acts = {"create": found.targets, "delete": found.removed, "view": found.reads}
-    for ground in grounds:
-        for here in _stands(found, ground, base):
-            if "git" in _names(command) and is_bare_below(here):
-                found.unsure[_BARE] = None
-            _note_names(found.targets, _expand(found, written, here), ground)
-            for name in _expand(found, touch.removed, here):
-                found.removed[ground, name] = None
-                below = (os.path.join(name, each) for each in _below(found, name, here))
-                _note_names(found.removed, below, ground)
-            for source, target in touch.copied:
-                for each in _expand(found, (source,), here):
-                    # What is changed where it stands is no copy to the pattern's own name.
-                    place = each if source == all_below(target)[0] else target
-                    _note_names(found.targets, _arriving(found, each, place, here), ground)
-            for sift in touch.sifted:
-                for start in _expand(found, (sift.start,), here):
-                    _note_names(acts[sift.act], _sifted(found, sift, start, here), ground)
-            known = dict(found.unsure)
-            for name in _expand(found, touch.reads, here):
-                # A pattern, or a text of several words, is seldom a file: then it has to be there.
-                if not re.search(r"[\s*?]", name) or os.path.lexists(os.path.join(here, name)):
-                    found.reads[ground, name] = None
-            # Reading is often and mostly harmless: what words do not tell of it is let be.
-            found.unsure = known
-
-
-def _note_names(into: dict[Grounded, None], names: Iterable[str], ground: Ground) -> None:
-    into.update(((ground, name), None) for name in names)
+    for ground, here in ((each, here) for each in grounds for here in _stands(found, each, base)):
+        if "git" in _names(command) and is_bare_below(here):
+            found.unsure[_BARE] = None
+        found.note("create", ground, _expand(found, written, here))
+        for name in _expand(found, touch.removed, here):
+            below = (os.path.join(name, each) for each in _below(found, name, here))
+            found.note("delete", ground, (name, *below))
+        for source, target in touch.copied:
+            for each in _expand(found, (source,), here):
+                # What is changed where it stands is no copy to the pattern's own name.
+                place = each if source == all_below(target)[0] else target
+                found.note("create", ground, _arriving(found, each, place, here))
+        for sift in touch.sifted:
+            for start in _expand(found, (sift.start,), here):
+                found.note(sift.act, ground, _sifted(found, sift, start, here))
+        known = dict(found.unsure)
+        for name in _expand(found, touch.reads, here):
+            # A pattern, or a text of several words, is seldom a file: then it has to be there.
+            if not re.search(r"[\s*?]", name) or os.path.lexists(os.path.join(here, name)):
+                found.note("view", ground, (name,))
+        # Reading is often and mostly harmless: what words do not tell of it is let be.
+        found.unsure = known
 
 
 def _expand(found: Targets, named: Iterable[str], here: str) -> Iterator[str]:

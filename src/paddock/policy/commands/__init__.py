@@ -2,8 +2,9 @@
 
     parse              a line → its simple commands, and what is doubtful about it
     walk, words        the syntax tree, and what its parts mean
-    seeing, wrappers   what a command, or a line that does not parse, would start
-    pattern, dangers   the target of a rule, and what its wildcards never cover
+    seeing             what a command, or a line that does not parse, would start
+    pattern            the target of a rule, and what its wildcards never cover
+    programs           tables of what programs start, write and run
     persons            what of Paddock's own command line is a person's act
     writes             which files known programs write, remove and read
 

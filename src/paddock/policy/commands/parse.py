@@ -5,7 +5,7 @@ from bisect import bisect_left
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock.limits import (
     command_chars_max,
@@ -16,6 +16,7 @@ from paddock.limits import (
 )
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands.pattern import find_directory, is_neutral
+from paddock.policy.commands.programs import HARMLESS, change_by
 from paddock.policy.commands.seeing import (
     STARTING_ENVIRONMENT,
     SeenCommand,
@@ -25,7 +26,6 @@ from paddock.policy.commands.seeing import (
 )
 from paddock.policy.commands.walk import EVALUATED, Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Touch, Word
-from paddock.policy.commands.wrappers import HARMLESS, change_by
 from paddock.policy.commands.writes import find_touch
 
 if TYPE_CHECKING:
@@ -58,12 +58,15 @@ def count_code_chars(text: str) -> int:
         at = match.end()
         if match["mark"]:
             ends = ends or _line_ends(text)
-            stop = _document_end(text, at, ends.get(match["mark"], []))
-            if not stop:
+            start = text.find("\n", at) + 1
+            places = ends.get(match["mark"], [])
+            found = bisect_left(places, start)
+            if start and found < len(places):
+                at = places[found]
+            else:
                 # What announces no document is code.
-                stop = match.start() + 1
+                at = match.start() + 1
                 count += 1
-            at = stop
     return count
 
 
@@ -74,12 +77,6 @@ def _line_ends(text: str) -> dict[str, list[int]]:
         at += len(line) + 1
         found.setdefault(line.lstrip("\t"), []).append(at - 1)
     return found
-
-
-def _document_end(text: str, at: int, ends: list[int]) -> int:
-    start = text.find("\n", at) + 1
-    found = bisect_left(ends, start)
-    return ends[found] if start and found < len(ends) else 0
 
 
 @cache
@@ -115,16 +112,16 @@ _Command: TypeAlias = tuple[RawCommand, SeenCommand, Touch]
 
 
 class _Line(Struct):
-    found: list[_Command] = field(default_factory=list[_Command])
-    writes: dict[str, None] = field(default_factory=dict[str, None])
-    reads: dict[str, None] = field(default_factory=dict[str, None])
-    run_time: dict[str, None] = field(default_factory=dict[str, None])
-    problems: dict[str, None] = field(default_factory=dict[str, None])
-    changes: dict[str, None] = field(default_factory=dict[str, None])
-    scripts: set[str] = field(default_factory=set[str])
+    found: list[_Command] = []
+    writes: dict[str, None] = {}
+    reads: dict[str, None] = {}
+    run_time: dict[str, None] = {}
+    problems: dict[str, None] = {}
+    changes: dict[str, None] = {}
+    scripts: set[str] = set()
     script_code_chars: int = 0
     readings: int = 0
-    moves: list[str] = field(default_factory=list[str])
+    moves: list[str] = []
     bound: str = ""
     may_be_any: bool = False
 
@@ -177,16 +174,13 @@ def parse_line(text: str) -> CommandLine:
         text,
         commands,
         tuple(line.writes),
-        tuple(dict.fromkeys(touch.written)),
-        tuple(dict.fromkeys(touch.removed)),
-        tuple(dict.fromkeys(touch.copied)),
         tuple(line.run_time),
         tuple(line.problems),
         line.may_be_any or bool(line.problems),
-        tuple(dict.fromkeys(touch.doubts)),
         tuple(line.reads),
         line.bound,
         tuple(line.moves[:MOVES_MAX]),
+        touch,
     )
 
 
@@ -210,25 +204,18 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
     if depth and _is_too_much(line, text, depth):
         _stop(line, _TOO_MUCH)
         return
-    problems: dict[str, None] = {}
-    unseen = _UNSEEN.search(text)
-    if unseen is not None:
-        problems[f"the line holds the control character U+{ord(unseen[0]):04X}"] = None
-    raws: list[RawCommand] = []
-    if not problems:
-        found = _walk(text)
-        problems = found.problems
-        raws = found.commands
-        line.run_time |= found.run_time
-        line.changes |= found.changes
-        line.writes |= dict.fromkeys(target for target in found.writes if target not in STREAMS)
-        line.reads |= dict.fromkeys(found.reads)
-        if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
-            line.run_time["the environment decides which program runs"] = None
-            line.may_be_any = True
-        line.may_be_any |= not EVALUATED.isdisjoint(found.run_time)
-    if problems:
-        line.problems |= problems
+    found = _walk(text)
+    raws = found.commands
+    line.run_time |= found.run_time
+    line.changes |= found.changes
+    line.writes |= dict.fromkeys(target for target in found.writes if target not in STREAMS)
+    line.reads |= dict.fromkeys(found.reads)
+    if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
+        line.run_time["the environment decides which program runs"] = None
+        line.may_be_any = True
+    line.may_be_any |= not EVALUATED.isdisjoint(found.run_time)
+    if found.problems:
+        line.problems |= found.problems
         line.writes |= dict.fromkeys(rough_writes(text))
         rough = rough_commands(text)
         if len(rough) > command_parts_max:
@@ -248,18 +235,19 @@ def _is_too_much(line: _Line, script: str, depth: int) -> bool:
 
 
 def _walk(text: str) -> Findings:
+    unseen = _UNSEEN.search(text)
+    if unseen is not None:
+        problem = f"the line holds the control character U+{ord(unseen[0]):04X}"
+        return Findings(problems={problem: None})
     if _has_too_much_code(text):
         return Findings(problems={"the line is too long to parse": None})
     if _LITERAL.fullmatch(text):
         words = [Word(each, each) for each in ("exec", "--")]
-        words += [_literal_word(found[0]) for found in _LITERAL_WORD.finditer(text)]
+        sources = (found[0] for found in _LITERAL_WORD.finditer(text))
+        words += [Word(each[1:-1].replace("'\\''", "'"), each) for each in sources]
         return Findings([RawCommand(text, words)])
     tree = _parser().parse(_DASH_BEFORE_DOCUMENT.sub(b"_", text.encode()))
     return walk_tree(tree.root_node, text.encode())
-
-
-def _literal_word(source: str) -> Word:
-    return Word(source[1:-1].replace("'\\''", "'"), source)
 
 
 STREAMS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})

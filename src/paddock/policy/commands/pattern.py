@@ -4,7 +4,7 @@ A final `*` stands for any words, none included; inside a word for any part of i
 included. Quotes take `*` literally. What no simple command can match does not compile.
 
 The narrow side of an allow: each word is *named* (literally in the rule) or covered. What is
-covered must be a plain word, and none that makes the program write or run something (`dangers`).
+covered must be a plain word, and none that makes the program write or run something (`programs`).
 All doubt is a no.
 """
 
@@ -15,32 +15,31 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.commands.dangers import (
+from paddock.policy.commands.programs import (
+    ASSIGNMENT,
     CAUTIONS_BY_PROGRAM,
+    CHANGERS,
     FILTERS_BY_PROGRAM,
     GENERIC,
+    GIT_BEFORE,
+    GIT_BEFORE_VALUED,
+    HARMLESS,
     KNOWN,
     READERS,
     SUBCOMMANDS,
     TRUSTED_BY_PROGRAM,
     VALUED,
+    WRAPPERS,
     WRITERS,
     Caution,
     Trusted,
+    change_by,
     is_plain_awk,
     is_plain_sed,
+    listed,
 )
 from paddock.policy.commands.words import Reading, SimpleCommand, Word, exact_program, program_name
-from paddock.policy.commands.wrappers import (
-    ASSIGNMENT,
-    CHANGERS,
-    GIT_BEFORE,
-    GIT_BEFORE_VALUED,
-    HARMLESS,
-    WRAPPERS,
-    change_by,
-)
-from paddock.policy.compiled import matches_text
+from paddock.policy.compiled import ONE, RUN, matches_name, matches_text
 from paddock.policy.places import PatternError, quote_toml
 
 _GLOB: Final = lazy_pattern(r"[*?\[]")
@@ -114,7 +113,7 @@ def _takes_operands_seriously(program: str, index: int) -> bool:
         program in TRUSTED_BY_PROGRAM
         or program in WRAPPERS
         or (program in SUBCOMMANDS and index < 2)
-        or any(row.holding or any(p[0] != "-" for p in row.prefixes) for row in rows)
+        or any(row.holding or any(p[0] != "-" for p in listed(row.prefixes)) for row in rows)
     )
 
 
@@ -185,17 +184,21 @@ def _find_subcommand_danger(
 
 
 def is_caught(word: str, row: Caution, program: str) -> bool:
-    if not word.startswith("-") and any(_is_held(part, word) for part in row.holding):
+    if not word.startswith("-") and any(_is_held(part, word) for part in listed(row.holding)):
         return True
-    if word.startswith(row.prefixes) or (
-        # One dash or two are the same to some programs.
-        word.startswith("--") and len(word) > 2 and word[1:].startswith(row.prefixes)
+    prefixes = listed(row.prefixes)
+    # One dash or two are the same to some programs.
+    if word.startswith(prefixes) or (
+        len(word) > 2 and word[:2] == "--" and word[1:].startswith(prefixes)
     ):
         return True
     if word.startswith("--"):
         name = word[2:].partition("=")[0]
-        return bool(name) and any(option.startswith(name) for option in row.long)
-    return word.startswith("-") and _has_letter(word[1:], row.short, VALUED.get(program, ""))
+        return bool(name) and any(option.startswith(name) for option in listed(row.long))
+    # What follows a letter with a value is no letter.
+    ending = row.short + VALUED.get(program, "")
+    first = next((letter for letter in word[1:] if letter in ending), " ")
+    return word.startswith("-") and first in row.short
 
 
 def _is_held(part: str, word: str) -> bool:
@@ -205,78 +208,57 @@ def _is_held(part: str, word: str) -> bool:
     return re.search(rf"(?<!\w){part}(?!\w)", text) is not None
 
 
-def _has_letter(cluster: str, wanted: str, valued: str) -> bool:
-    for letter in cluster:
-        if letter in wanted:
-            return True
-        if letter in valued:
-            return False
-    return False
-
-
 def _find_untrusted(
     words: Sequence[str], start: int, named: Sequence[str | None], row: Trusted
 ) -> str:
-    program = program_name(words[start])
-    scripts: list[int] = []
     operands: list[int] = []
+    values: list[int] = []
     index = start + 1
     while index < len(words):
-        word = words[index]
+        word, beginning, at = words[index], named[index], index
+        index += 1
         if word == "--":
             # Threat: what follows has the look of an option, and is a script or a file.
-            operands.extend(range(index + 1, len(words)))
+            operands.extend(range(index, len(words)))
             break
         if not word.startswith("-") or word == "-":
-            if index == start + 1 and row.programs[0] == "tar":
-                # tar's first word is a cluster of options, with a dash or without.
-                if named[index] is not None and not _allowed_option("-" + word, row)[0]:
-                    return f"{word!r} is more than listing: {row.why}"
-                index += 1
+            if at > start + 1 or listed(row.programs)[0] != "tar":
+                operands.append(at)
+                if row.stops:
+                    break
                 continue
-            operands.append(index)
-            index += 1
-            if row.stops:
-                break
-            continue
+            # tar's first word is a cluster of options, with a dash or without.
+            word = f"-{word}"
         allowed, takes_next, value = _allowed_option(word, row)
-        if named[index] is not None and not allowed and "=" not in (named[index] or ""):
-            return f"{word!r} is not covered by a wildcard: {row.why}"
-        if value and row.script == "sed" and named[index] is not None:
-            return f"{word!r} is not covered by a wildcard: {row.why}"
-        if takes_next and row.script == "sed":
-            scripts.append(index + 1)
-        index += 2 if takes_next else 1
-    return _find_operand_danger(words, named, row, operands, scripts, program)
-
-
-def _find_operand_danger(
-    words: Sequence[str],
-    named: Sequence[str | None],
-    row: Trusted,
-    operands: list[int],
-    scripts: list[int],
-    program: str,
-) -> str:
-    covered = [index for index in operands if named[index] is not None]
-    if covered and len(operands) > row.operands_max:
-        return f"{program!r} with {len(operands)} operands: {row.why}"
-    for index in covered:
-        if any(part in words[index] for part in row.holding):
-            return f"{words[index]!r}: {row.why}"
-    if row.script and not scripts:
-        scripts = operands[:1]
-    judge = is_plain_sed if row.script == "sed" else is_plain_awk
-    for index in scripts:
-        if index < len(words) and named[index] is not None and not judge(words[index]):
-            return f"{words[index]!r} is more than reading: {row.why}"
+        is_more = not allowed and "=" not in (beginning or "")
+        if beginning is not None and (is_more or (value and row.script == "sed")):
+            return f"{words[at]!r} is not covered by a wildcard: {row.why}"
+        if beginning is not None and _holds(row, value):
+            return f"{words[at]!r}: {row.why}"
+        if takes_next and word == words[at]:
+            values.append(index)
+            index += 1
+    covered = [at for at in range(start + 1, len(words)) if named[at] is not None]
+    if len(operands) > row.operands_max and not set(covered).isdisjoint(operands):
+        return f"{program_name(words[start])!r} with {len(operands)} operands: {row.why}"
+    scripts = (values if row.script == "sed" else []) or operands[:1]
+    is_plain = is_plain_sed if row.script == "sed" else is_plain_awk
+    for at in covered:
+        if _holds(row, words[at]) and at in (*operands, *values):
+            return f"{words[at]!r}: {row.why}"
+        if row.script and at in scripts and not is_plain(words[at]):
+            return f"{words[at]!r} is more than reading: {row.why}"
     return ""
+
+
+def _holds(row: Trusted, word: str) -> bool:
+    return any(part in word for part in listed(row.holding))
 
 
 def _allowed_option(word: str, row: Trusted) -> tuple[bool, bool, str]:
     if word.startswith("--"):
         name, _, value = word[2:].partition("=")
-        return name in row.long, False, value
+        return name in listed(row.long), False, value
     for place, letter in enumerate(word[1:], 2):
         if letter in row.valued:
             return True, len(word) == place, word[place:]
@@ -327,8 +309,11 @@ class PatternWord(Struct, frozen=True):
         if not word.glob:
             return False
         if self.is_literal:
-            case = re.IGNORECASE if self.is_folded else re.NOFLAG
-            return re.fullmatch(word.glob, self.parts[0], case) is not None
+            pieces = (each.casefold() if isinstance(each, str) else each for each in word.glob)
+            glob, text = tuple(pieces) if self.is_folded else word.glob, self.parts[0]
+            # A pattern does not match a leading dot.
+            is_hidden = text.startswith(".") and glob[0] in (RUN, ONE)
+            return not is_hidden and matches_name(glob, text)
         prefix = _LITERAL_PREFIX.match(word.text)
         known = prefix[0] if prefix else ""
         known = known.casefold() if self.is_folded else known
@@ -350,11 +335,7 @@ class CommandPattern(Struct, frozen=True):
 
     @property
     def is_any(self) -> bool:
-        return (
-            self.is_open
-            and all(word.parts == ("", "") for word in self.words[:1])
-            and (len(self.words) < 2)
-        )
+        return self.is_open and self.words in ((), (PatternWord(("", "")),))
 
     def matches_any_reading(self, command: SimpleCommand) -> bool:
         return command.is_anything or any(

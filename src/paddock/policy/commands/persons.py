@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Final
 
 from paddock.pattern import lazy_pattern
+from paddock.policy.commands.programs import NESTING
 from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Word, program_name
-from paddock.policy.commands.wrappers import NESTING
 
 READING: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys(

@@ -8,18 +8,16 @@ are added freely; an allow never uses them.
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
 from paddock.policy.commands.pattern import find_subcommand, is_caught
-from paddock.policy.commands.words import Reading, Word, bare_word, program_name
-from paddock.policy.commands.wrappers import (
+from paddock.policy.commands.programs import (
     ASSIGNMENT,
+    CAUTIONS_BY_PROGRAM,
     CHANGERS,
     GIT_BEFORE,
     GIT_BEFORE_VALUED,
@@ -28,12 +26,13 @@ from paddock.policy.commands.wrappers import (
     NESTING,
     RUNNING_INPUT,
     SHELLS,
+    STARTS,
     WRAPPERS,
+    Wrapper,
     change_by,
-    find_executed,
-    find_script,
-    find_start,
+    listed,
 )
+from paddock.policy.commands.words import Reading, Word, bare_word, program_name
 
 WINDOW_WORDS: Final = 100
 """Half of what is read as one command."""
@@ -79,16 +78,16 @@ OPTIONS_MAX: Final = 64
 
 
 class SeenCommand(Struct):
-    readings: list[Reading] = field(default_factory=list[Reading])
-    starts: list[int] = field(default_factory=list[int])
-    scripts: list[str] = field(default_factory=list[str])
-    texts: list[str] = field(default_factory=list[str])
+    readings: list[Reading] = []
+    starts: list[int] = []
+    scripts: list[str] = []
+    texts: list[str] = []
     """Scripts whose commands are readings of this one: no allow has to name them."""
-    input: list[Reading] = field(default_factory=list[Reading])
+    input: list[Reading] = []
     """What may be commands of what stands on its input, in whatever language."""
-    run_time: dict[str, None] = field(default_factory=dict[str, None])
-    changes: dict[str, None] = field(default_factory=dict[str, None])
-    obstacles: dict[str, None] = field(default_factory=dict[str, None])
+    run_time: dict[str, None] = {}
+    changes: dict[str, None] = {}
+    obstacles: dict[str, None] = {}
     may_be_any: bool = False
     is_open: bool = False
 
@@ -104,14 +103,14 @@ def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenComman
     return seen
 
 
-class _Seeing(Struct, dict=True):
+class _Seeing(Struct):
     seen: SeenCommand
     words: tuple[Word, ...]
     documents: tuple[str, ...]
     is_line: bool
     queue: list[tuple[int, int, bool]]
-    starting: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    done: set[tuple[str, int, int]] = field(default_factory=set[tuple[str, int, int]])
+    known: dict[str, list[int]] = {}
+    done: set[tuple[str, int, int]] = set()
 
     def run(self) -> None:
         looked: set[tuple[int, int]] = set()
@@ -159,42 +158,42 @@ class _Seeing(Struct, dict=True):
 
     def wrapper(self, at: int, end: int, name: str, *, sure: bool) -> None:
         row = WRAPPERS.get(name)
-        start = find_start(self.words, at, end, row) if row else None
-        if start is None or start.unsure_after:
+        start, is_told = find_start(self.words, at, end, row) if row else (at + 1, False)
+        if not is_told:
             self.seen.obstacles[f"what {name} starts cannot be told"] = None
-            first = start.unsure_after if start else at + 1
-            self.queue.extend((index, end, False) for index in range(first, end))
-        else:
-            self.queue.extend((place, end, sure) for place in start.places)
+            self.queue.extend((index, end, False) for index in range(start, end))
+            start = end
+        elif start < end:
+            self.queue.append((start, end, sure))
             if row and row.joins:
-                for place in start.places:
-                    self.script(self.text(place, end))
+                self.script(self.text(start, end))
         if name in ("xargs", "gxargs", "parallel"):
             # Threat: `xargs -I{} {} push` puts what it reads in the place of any word.
             replaces = any(_REPLACING.fullmatch(word.text) for word in self.words[at + 1 : end])
-            note = self.run_time if replaces else self.words_to_come
-            note(f"{name} takes words from its input")
+            self.run_time(f"{name} takes words from its input", may_be_any=replaces)
             self.seen.is_open = True
         if name in _MOVING:
-            behind = start.places[0] if start and start.places else end
-            self.assigned(at, behind)
-            if _holds(self.moving[name], at + 1, behind):
+            self.assigned(at, start)
+            moving = self.places(f"to move by {name}", _MOVING[name].fullmatch)
+            if _holds(moving, at + 1, start):
                 # Threat: it writes from a directory that its own words do not tell.
-                self.words_to_come(f"{name} starts a program in another directory")
-        if start is None or not start.places:
+                self.run_time(f"{name} starts a program in another directory", may_be_any=False)
+        if start == end:
             # `sudo -s <<E`
             self.seen.texts += self.documents
 
     def shell(self, at: int, end: int) -> None:
-        call = find_script(self.words, at, end)
-        if call is None:
+        found = find_script(self.words, at, end)
+        if found is None:
             return
-        if call.script:
-            self.script(self.words[call.script].text)
-            if self.words[call.script].unknown or "{}" in self.words[call.script].text:
+        place, is_text = found
+        word = self.words[place] if place < end else None
+        if word is not None and is_text:
+            self.script(word.text)
+            if word.unknown or "{}" in word.text:
                 self.run_time("a shell runs a text that is only known at run time")
-        elif call.file and self.words[call.file].text not in _STDIN:
-            self.seen.readings.append(Reading(self.words, call.file, end))
+        elif word is not None and word.text not in _STDIN:
+            self.seen.readings.append(Reading(self.words, place, end))
         else:
             self.run_time("a shell runs what stands on its input")
             for document in self.documents:
@@ -206,7 +205,7 @@ class _Seeing(Struct, dict=True):
         if (operands and operands[0] in _STDIN) or (
             not operands and not any(_ANSWERS.fullmatch(text) for text in rest)
         ):
-            self.words_to_come(f"{name} runs what stands on its input")
+            self.run_time(f"{name} runs what stands on its input", may_be_any=False)
             self.seen.input += (
                 Reading(words, 0, len(words))
                 for document in self.documents
@@ -341,45 +340,118 @@ class _Seeing(Struct, dict=True):
                 self.seen.readings.append(Reading(self.words, index, end, head))
 
     def assigned(self, at: int, end: int) -> None:
-        if _holds(self.environment, at + 1, end):
+        places = self.places("to assign", STARTING_ENVIRONMENT.match)
+        if _holds(places, at + 1, end):
             self.run_time("the environment decides which program runs")
-
-    @cached_property
-    def environment(self) -> list[int]:
-        return self.places(STARTING_ENVIRONMENT.match)
-
-    @cached_property
-    def moving(self) -> dict[str, list[int]]:
-        return {name: self.places(option.fullmatch) for name, option in _MOVING.items()}
 
     def is_shell(self, index: int) -> bool:
         return program_name(self.words[index].text) in SHELLS
 
     def caught(self, program: str) -> list[int]:
-        if program not in self.starting:
-            name = program.partition(" ")[0]
-            rows = [row for row in CAUTIONS_BY_PROGRAM.get(program, ()) if row.does == STARTS]
-            self.starting[program] = self.places(
-                lambda text: any(is_caught(text, row, name) for row in rows)
-            )
-        return self.starting[program]
+        name = program.partition(" ")[0]
+        rows = [row for row in CAUTIONS_BY_PROGRAM.get(program, ()) if row.does == STARTS]
+        return self.places(program, lambda text: any(is_caught(text, row, name) for row in rows))
 
-    def places(self, matches: Callable[[str], object]) -> list[int]:
-        return [index for index, word in enumerate(self.words) if matches(word.text)]
+    def places(self, key: str, matches: Callable[[str], object]) -> list[int]:
+        """Return the words that match, looked for once: one may be read a thousand times."""
+        if key not in self.known:
+            found = (index for index, word in enumerate(self.words) if matches(word.text))
+            self.known[key] = list(found)
+        return self.known[key]
 
     def script(self, text: str) -> None:
         if text.strip():
             self.seen.scripts.append(text)
 
-    def run_time(self, sentence: str) -> None:
+    def run_time(self, sentence: str, *, may_be_any: bool = True) -> None:
         self.seen.run_time[sentence] = None
-        self.seen.may_be_any = True
-
-    def words_to_come(self, sentence: str) -> None:
-        self.seen.run_time[sentence] = None
+        self.seen.may_be_any |= may_be_any
 
     def text(self, start: int, end: int) -> str:
         return " ".join(word.text for word in self.words[start:end])
+
+
+def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> tuple[int, bool]:
+    """Return where the command starts (`end`: none), or the first place where it may, unsure."""
+    index = at + 1
+    while index < end:
+        text = words[index].text
+        if not words[index].is_literal:
+            return index, False
+        if text == "--":
+            index += 1
+            break
+        if text == "-":
+            index += 1
+            continue
+        if not text.startswith("-"):
+            break
+        step = _option_words(text, row)
+        if step == 0:
+            return index, False
+        if step < 0:
+            return end, True
+        index += step
+    while row.assigns and index < end and ASSIGNMENT.match(words[index].text):
+        index += 1
+    return (index, False) if row.operands < 0 else (min(index + row.operands, end), True)
+
+
+def _option_words(text: str, row: Wrapper) -> int:
+    """Return how many words the option takes; 0: cannot be told, -1: nothing is started."""
+    if text.startswith("--"):
+        name, equals, _ = text.partition("=")
+        if name in listed(row.settings):
+            return 1 if equals else 2
+        return 1 if name in listed(row.words) else 0
+    for place, letter in enumerate(text[1:], 2):
+        if letter in row.prints:
+            return -1
+        if letter in row.valued:
+            return 1 if len(text) > place else 2
+        if letter not in row.flags and not letter.isdigit():
+            return 0
+    return 1
+
+
+def find_executed(words: tuple[Word, ...], at: int, end: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    index = at + 1
+    while index < end:
+        if words[index].text in ("-exec", "-execdir", "-ok", "-okdir"):
+            start = index + 1
+            while index < end and words[index].text not in (";", "+"):
+                index += 1
+            found.append((start, index))
+        index += 1
+    return found
+
+
+def find_script(words: tuple[Word, ...], at: int, end: int) -> tuple[int, bool] | None:
+    """Return the place of what a shell runs (`end`: its input), and whether it is a text.
+
+    None: it runs nothing.
+    """
+    index, takes_text = at + 1, False
+    while index < end:
+        text = words[index].text
+        if text in ("--help", "--version"):
+            return None
+        if text in ("--", "-"):
+            index += 1
+            break
+        if text[:1] not in ("-", "+") or not text:
+            break
+        index += 1
+        if text in ("--rcfile", "--init-file"):
+            index += 1
+        elif not text.startswith("--"):
+            takes_text = takes_text or (text[0] == "-" and "c" in text)
+            # -o NAME and -O NAME, once for each letter.
+            index += sum(letter in "oO" for letter in text[1:])
+            if "s" in text and text[0] == "-" and not takes_text:
+                return end, False
+    return min(index, end), takes_text
 
 
 def _runs_in_subscript(text: str) -> bool:

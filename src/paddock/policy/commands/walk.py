@@ -8,11 +8,11 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
+from paddock.policy.commands.programs import HARMLESS
 from paddock.policy.commands.words import Word, WordProblem, parse_word
-from paddock.policy.commands.wrappers import HARMLESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,20 +26,11 @@ _AFTER_MARK: Final = b" \t\n;|&>)"
 def find_document(data: bytes, at: int, mark: bytes, *, tabs: bool) -> tuple[int, int] | None:
     """Return where it starts, and its mark; None without an end, or with two announced."""
     line_end = data.find(b"\n", at)
-    if line_end < 0 or b"<<" in data[at:line_end]:
+    if line_end < 0 or b"<<" in data[at:line_end] or data[at] not in _AFTER_MARK:
         return None
-    if data[at] not in _AFTER_MARK:
-        return None
-    place = line_end + 1
-    while place < len(data):
-        stop = data.find(b"\n", place)
-        stop = len(data) if stop < 0 else stop
-        line = data[place:stop]
-        bare = line.lstrip(b"\t") if tabs else line
-        if bare == mark:
-            return line_end + 1, place + len(line) - len(bare)
-        place = stop + 1
-    return None
+    ends = re.compile(rb"^" + rb"\t*" * tabs + re.escape(mark) + rb"$", re.MULTILINE)
+    found = ends.search(data, line_end + 1)
+    return None if found is None else (line_end + 1, found.end() - len(mark))
 
 
 # Threat: a grammar that reads a line otherwise than bash does. What stands
@@ -93,19 +84,11 @@ _BLANK: Final = lazy_pattern(rb"(?:[ \t]|\\\n)*")
 _CONTINUATIONS: Final = lazy_pattern(rb"(?:\\\n)+")
 _BEFORE_COMMAND: Final = b" \t\n;&|()`"
 _AFTER_COMMAND: Final = b" \t\n;&|()<>`"
-_ANONYMOUS_WORDS: Final = frozenset({"$", "==", "=~", "=", "!=", "[", "]", "command_name"})
+_WORDLIKE: Final = WORDS | {"$", "==", "=~", "=", "!=", "[", "]", "command_name"}
+"""Some words are anonymous to the grammar: `$`, `==`, an operator of `[`."""
 _REDIRECTIONS: Final = frozenset({"file_redirect", "herestring_redirect"})
 _JOINERS: Final = frozenset({";", "&", "|", "|&", "&&", "||"})
-
-
-def _are_apart(left: "Node", right: "Node") -> bool:
-    operators = [node.type in _JOINERS or node.type in ("(", ")") for node in (left, right)]
-    return operators[0] != operators[1]
-
-
-def _is_wordlike(node: "Node") -> bool:
-    # Some words are anonymous to the grammar: `$`, `==`, an operator of `[`.
-    return node.type in WORDS or node.type in _ANONYMOUS_WORDS
+_OPERATORS: Final = _JOINERS | {"(", ")"}
 
 
 _ASSIGNMENT = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*(?:\[|\+?=)")
@@ -125,26 +108,28 @@ _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 
 class RawCommand(Struct):
     text: str
-    words: list[Word] = field(default_factory=list[Word])
-    assignments: list[str] = field(default_factory=list[str])
-    documents: list[str] = field(default_factory=list[str])
-    writes: list[str] = field(default_factory=list[str])
+    words: list[Word] = []
+    assignments: list[str] = []
+    documents: list[str] = []
+    writes: list[str] = []
     is_piped: bool = False
 
 
 class Findings(Struct):
-    commands: list[RawCommand] = field(default_factory=list[RawCommand])
-    writes: list[str] = field(default_factory=list[str])
-    reads: list[str] = field(default_factory=list[str])
-    run_time: dict[str, None] = field(default_factory=dict[str, None])
-    problems: dict[str, None] = field(default_factory=dict[str, None])
-    changes: dict[str, None] = field(default_factory=dict[str, None])
-    assigned: list[str] = field(default_factory=list[str])
+    commands: list[RawCommand] = []
+    writes: list[str] = []
+    reads: list[str] = []
+    run_time: dict[str, None] = {}
+    problems: dict[str, None] = {}
+    changes: dict[str, None] = {}
+    assigned: list[str] = []
 
 
 def walk_tree(root: "Node", data: bytes) -> Findings:
     walk = _Walk(data)
-    walk.frame(root)
+    if root.has_error:
+        walk.problem("the line does not parse")
+    walk.require_blank(data[: root.start_byte], data[root.end_byte :])
     stack = [root]
     while stack:
         node = stack.pop()
@@ -158,7 +143,8 @@ class _Walk:
         self.found = Findings()
         # Words after a redirection belong to the command before it; by its span.
         self.trailing: dict[tuple[int, int], list[Node]] = {}
-        self.owner: RawCommand | None = None
+        # Whose redirections and documents come next; at first nobody's.
+        self.owner = RawCommand("")
         self.forced = {match.end() for match in _FORCED.finditer(data)}
         self.piped: set[tuple[int, int]] = set()
 
@@ -172,10 +158,8 @@ class _Walk:
         if kind in RUN_TIME:
             self.found.run_time[RUN_TIME[kind]] = None
         match kind:
-            case "command":
+            case "command" | "declaration_command" | "unset_command":
                 return self.command(node)
-            case "declaration_command" | "unset_command":
-                return self.declaration(node)
             case "redirected_statement":
                 return self.redirected(node)
             case "file_redirect":
@@ -220,7 +204,9 @@ class _Walk:
             self.problem("a group that bash reads as a word")
         if kind in STATEMENTS or kind in ("program", "do_group", "else_clause", "case_item"):
             self.gaps(children, newline=True)
-            self.inside(node, children)
+            first, last = (children or [node])[0], (children or [node])[-1]
+            before = self.data[node.start_byte : first.start_byte]
+            self.require_blank(before, self.data[last.end_byte : node.end_byte])
         if kind != "case_item" and any(child.type in _CASE_ENDS for child in children):
             self.problem("the end of a case item outside of a case")
         return children
@@ -228,23 +214,27 @@ class _Walk:
     # --- commands ---------------------------------------------------------
 
     def command(self, node: "Node") -> "list[Node]":
-        children = node.children
-        self.gaps(children, newline=False)
+        self.gaps(node.children, newline=False)
         self.edges(node)
         span = (node.start_byte, node.end_byte)
         raw = RawCommand(self.source(node), is_piped=span in self.piped)
         later: list[Node] = []
-        for child in [*children, *self.trailing.get(span, ())]:
-            kind = child.type
-            if kind == "variable_assignment":
+        for child in [*node.children, *self.trailing.get(span, ())]:
+            is_assignment = child.type == "variable_assignment"
+            if is_assignment:
                 raw.assignments.append(self.source(child))
-                later.append(child)
-            elif kind in ("file_redirect", "herestring_redirect"):
+            if child.type in _REDIRECTIONS:
                 later.append(child)
             elif child.is_error or child.is_missing:
                 self.problem("the line does not parse")
                 later.extend(child.children)
+            elif node.type != "command" and child.type not in WORDS:
+                raw.words.append(_declared(self.source(child)))
+                later += [child] * is_assignment
+            elif is_assignment:
+                later.append(child)
             else:
+                # Threat: `export "$(rm x)"`: what a word starts is run for it, too.
                 self.argument(child, raw, later)
         self.add(raw)
         return later
@@ -258,32 +248,6 @@ class _Walk:
         raw.words.append(word)
         later.extend(inner)
 
-    def declaration(self, node: "Node") -> "list[Node]":
-        self.gaps(node.children, newline=False)
-        self.edges(node)
-        raw = RawCommand(self.source(node))
-        later: list[Node] = []
-        for child in node.children:
-            if child.type in ("file_redirect", "herestring_redirect"):
-                later.append(child)
-                continue
-            source = self.source(child)
-            if child.type == "variable_assignment":
-                raw.assignments.append(source)
-                later.append(child)
-            elif child.type in WORDS:
-                # Threat: `export "$(rm x)"`: what a word starts is run for it, too.
-                word, inner = self.word(child)
-                raw.words.append(word)
-                later.extend(inner)
-                continue
-            try:
-                raw.words.append(parse_word(source))
-            except WordProblem:
-                raw.words.append(Word(source, source, unknown="an array is made at run time"))
-        self.add(raw)
-        return later
-
     def test(self, node: "Node") -> "list[Node]":
         children = node.children
         self.edges(node)
@@ -291,14 +255,14 @@ class _Walk:
             if not self.source(node)[2:3].isspace() or not self.source(node)[-3:-2].isspace():
                 self.problem("a test that bash reads as a word")
             # Threat: to zsh the operand of -t is arithmetic: `[[ -t 'path[$(cmd)]' ]]`.
-            if len(_TERMINAL.findall(self.source(node))) != self.source(node).count("-t"):
+            is_safe = len(_TERMINAL.findall(self.source(node))) == self.source(node).count("-t")
+            operators = (
+                leaf
+                for leaf in _leaves(node)
+                if leaf.type == "test_operator" or not (leaf.is_named or leaf.type in "\"'$")
+            )
+            if not is_safe or any(self.source(leaf) not in SAFE_TESTS for leaf in operators):
                 self.found.run_time[TESTED] = None
-            for leaf in _leaves(node):
-                operator = self.source(leaf)
-                if not leaf.is_named and operator not in SAFE_TESTS and leaf.type not in "\"'$":
-                    self.found.run_time[TESTED] = None
-                if leaf.type == "test_operator" and operator not in SAFE_TESTS:
-                    self.found.run_time[TESTED] = None
             return children
         raw = RawCommand(self.source(node))
         later: list[Node] = []
@@ -396,38 +360,32 @@ class _Walk:
             if word.source.startswith("!") and len(word.text) > 1:
                 seen.append(word.text[1:])
             self.found.writes += seen
-            if self.owner is not None:
-                self.owner.writes += seen
+            self.owner.writes += seen
         elif sign == "<":
             self.found.reads.append(word.text)
         return inner
 
     def here_string(self, node: "Node") -> "list[Node]":
-        later: list[Node] = []
         self.gaps(node.children, newline=False)
         self.before_operator(node.start_byte)
-        for child in node.children:
-            if child.type in WORDS:
-                word, inner = self.word(child)
-                later.extend(inner)
-                if self.owner is not None:
-                    self.owner.documents.append(word.text)
-                break
-        return later
+        string = next((child for child in node.children if child.type in WORDS), None)
+        if string is None:
+            return []
+        word, inner = self.word(string)
+        self.owner.documents.append(word.text)
+        return inner
 
     def here_document(self, node: "Node") -> "list[Node]":
         children = node.children
-        start = next((child for child in children if child.type == "heredoc_start"), None)
-        body = next((child for child in children if child.type == "heredoc_body"), None)
-        end = next((child for child in children if child.type == "heredoc_end"), None)
+        found = {child.type: child for child in reversed(children)}
+        start, body, end = (found.get(f"heredoc_{name}") for name in ("start", "body", "end"))
         if start is None or end is None:
             self.problem("a here-document without its end")
             return children
         self.before_operator(node.start_byte)
         mark = self.source(start)
-        tabs = any(child.type == "<<-" for child in children)
         plain = mark.strip("'\"").lstrip("\\")
-        document = find_document(self.data, start.end_byte, plain.encode(), tabs=tabs)
+        document = find_document(self.data, start.end_byte, plain.encode(), tabs="<<-" in found)
         if document is None or document[1] != end.start_byte or not re.fullmatch(r"\w+", plain):
             self.problem("a here-document that is not understood")
             return children
@@ -437,8 +395,7 @@ class _Walk:
             self.problem("a here-document whose lines are joined")
         if not literal and re.search(rb"[$`]", content):
             self.found.run_time["a here-document is expanded at run time"] = None
-        if self.owner is not None:
-            self.owner.documents.append(content.decode())
+        self.owner.documents.append(content.decode())
         skipped = {start.id, end.id}
         if body is not None and literal:
             skipped.add(body.id)
@@ -493,20 +450,14 @@ class _Walk:
                 self.problem("an operator with something before it")
         for left, right in pairwise(children):
             gap = self.data[left.end_byte : right.start_byte]
-            if (
-                left.type in STATEMENTS
-                and right.type in STATEMENTS
-                and {left.type, right.type} != {"variable_assignment"}
-                and b"\n" not in gap.replace(b"\\\n", b"")
-            ):
+            has_end = b"\n" in gap.replace(b"\\\n", b"")
+            kinds = {left.type, right.type}
+            if kinds <= STATEMENTS and kinds != {"variable_assignment"} and not has_end:
                 self.problem("two commands without a separator")
-            if (
-                not gap
-                and _is_wordlike(right)
-                and (_is_wordlike(left) or left.type in _REDIRECTIONS)
-            ):
+            is_begun = left.type in _WORDLIKE or left.type in _REDIRECTIONS
+            if not gap and is_begun and right.type in _WORDLIKE:
                 self.problem("two words without a blank between them")
-            if right.type in _JOINERS and b"\n" in gap.replace(b"\\\n", b""):
+            if right.type in _JOINERS and has_end:
                 self.problem("an operator at the start of a line")
             if gap and left.type == "file_descriptor":
                 self.problem("a blank between a descriptor and its redirection")
@@ -514,15 +465,13 @@ class _Walk:
                 continue
             if not (_GAP if newline else _BLANK).fullmatch(gap):
                 self.problem("a line that continues in a way that is not understood")
-            if _CONTINUATIONS.fullmatch(gap) and not _are_apart(left, right):
+            are_apart = (left.type in _OPERATORS) != (right.type in _OPERATORS)
+            if _CONTINUATIONS.fullmatch(gap) and not are_apart:
                 self.problem("a continued line joins what stands before and after it")
 
-    def inside(self, node: "Node", children: "Sequence[Node]") -> None:
-        if children:
-            first, last = children[0].start_byte, children[-1].end_byte
-            ends = (self.data[node.start_byte : first], self.data[last : node.end_byte])
-            if ends != (b"", b"") and not all(_GAP.fullmatch(part) for part in ends):
-                self.problem("text outside of every command")
+    def require_blank(self, *parts: bytes) -> None:
+        if not all(map(_GAP.fullmatch, parts)):
+            self.problem("text outside of every command")
 
     def edges(self, node: "Node") -> None:
         before, after = node.start_byte, node.end_byte
@@ -531,13 +480,6 @@ class _Walk:
         if after < len(self.data) and self.data[after] not in _AFTER_COMMAND:
             self.problem("a command ends inside a word")
 
-    def frame(self, root: "Node") -> None:
-        if root.has_error:
-            self.problem("the line does not parse")
-        outside = (self.data[: root.start_byte], self.data[root.end_byte :])
-        if not all(_GAP.fullmatch(part) for part in outside):
-            self.problem("text outside of every command")
-
     def source(self, node: "Node") -> str:
         return self.data[node.start_byte : node.end_byte].decode()
 
@@ -545,9 +487,16 @@ class _Walk:
         self.found.problems[sentence] = None
 
 
+def _declared(source: str) -> Word:
+    try:
+        return parse_word(source)
+    except WordProblem:
+        return Word(source, source, unknown="an array is made at run time")
+
+
 def _extra_words(redirect: "Node") -> "list[Node]":
     """Return the words after the target, which the grammar counts to the redirection."""
-    if redirect.type not in ("file_redirect", "herestring_redirect"):
+    if redirect.type not in _REDIRECTIONS:
         return []
     words = [child for child in redirect.children if child.is_named and child.type in WORDS]
     closes = any(child.type in (">&-", "<&-") for child in redirect.children)

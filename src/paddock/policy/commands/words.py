@@ -14,11 +14,14 @@ from msgspec.structs import replace
 
 from paddock.limits import path_bytes_max
 from paddock.pattern import lazy_pattern
+from paddock.policy.compiled import ONE, RUN
 
 EXPANSIONS_MAX: Final = 64
 BRACES_MAX: Final = 12
 
 Char = tuple[str, bool]
+Glob = tuple[str | int, ...]
+"""A pattern of a name as `policy.compiled` has it: text, `RUN` and `ONE`."""
 
 
 class WordProblem(ValueError):
@@ -29,16 +32,16 @@ class Word(Struct, frozen=True):
     """`text` is the word without its quotes; of an unknown word, its source.
 
     `unknown` says why run time decides, `inexact` why a narrow allow cannot rest on it; both are
-    empty for a plain word. `glob` is a regular expression for what an unquoted pattern may become,
-    `name_glob` one for its last component; `alternatives` are what a brace expansion makes.
+    empty for a plain word. `glob` is what an unquoted pattern may become, `name_glob` its last
+    component; `alternatives` are what a brace expansion makes.
     """
 
     text: str
     source: str
     unknown: str = ""
     inexact: str = ""
-    glob: str = ""
-    name_glob: str = ""
+    glob: Glob = ()
+    name_glob: Glob = ()
     alternatives: tuple["Word", ...] = ()
 
     @property
@@ -94,7 +97,7 @@ def parse_word(source: str) -> Word:
             chars.extend((char, False) for char in value)
             continue
         if kind == "double":
-            value = _IN_DOUBLE.sub(_unescape_double, value)
+            value = _IN_DOUBLE.sub(lambda found: found[1] or "", value)
         elif kind == "ansi":
             value = decode_ansi(value)
             inexact = "$'…' is not plain quoting"
@@ -107,99 +110,69 @@ def parse_word(source: str) -> Word:
 
 
 def bare_word(text: str, inexact: str) -> Word:
-    word = Word(text, text, inexact=inexact)
-    chars = [(char, False) for char in text] if _is_pattern(text) else []
-    return _with_glob(word, chars) if chars else word
-
-
-def _unescape_double(match: re.Match[str]) -> str:
-    return match[1] or ""
+    return _with_glob(Word(text, text, inexact=inexact), [(char, False) for char in text])
 
 
 def _word_of(chars: list[Char], source: str, inexact: str) -> Word:
-    text = "".join(char for char, _ in chars)
-    word = Word(text, source, inexact=inexact)
-    bare = "".join(char for char, quoted in chars if not quoted)
-    if not bare:
-        return word
+    word, bare = Word(_text_of(chars), source, inexact=inexact), _bare_of(chars)
     if not bare.isascii() and any(char.isspace() for char in bare):
         # Threat: a blank that only looks like one; whether it ends the word depends on the locale.
         word = replace(word, inexact="an unquoted blank that is not ASCII")
-    if re.search(r"(?:^|[=:])~", source):
+    if bare and re.search(r"(?:^|[=:])~", source):
         word = replace(word, inexact="a tilde expansion")
-    if _is_pattern(bare):
-        word = _with_glob(word, chars)
-    if "{" in bare and "}" in bare and ("," in bare or ".." in bare):
-        word = _with_braces(word, chars)
-    return word
-
-
-def _with_braces(word: Word, chars: list[Char]) -> Word:
+    word = _with_glob(word, chars)
+    if "{" not in bare or "}" not in bare or not ("," in bare or ".." in bare):
+        return word
     lists = expand_braces(chars)
     if lists is None:
         return replace(word, unknown="a brace expansion too large to follow")
-    if len(lists) == 1 and lists[0] == chars:
+    if lists == [chars]:
         return replace(word, inexact="braces")
-    words = tuple(_alternative(list_, word.source) for list_ in lists)
-    return replace(word, inexact="a brace expansion", alternatives=words)
+    why = "a brace expansion"
+    words = (_with_glob(Word(_text_of(each), source, inexact=why), each) for each in lists)
+    return replace(word, inexact=why, alternatives=tuple(words))
 
 
-def _alternative(chars: list[Char], source: str) -> Word:
-    text = "".join(char for char, _ in chars)
-    bare = "".join(char for char, quoted in chars if not quoted)
-    word = Word(text, source, inexact="a brace expansion")
-    return _with_glob(word, chars) if _is_pattern(bare) else word
+def _text_of(chars: list[Char]) -> str:
+    return "".join(char for char, _ in chars)
 
 
-def _is_pattern(bare: str) -> bool:
-    return "*" in bare or "?" in bare or 0 <= bare.find("[") < bare.rfind("]") - 1
+def _bare_of(chars: list[Char]) -> str:
+    return "".join(char for char, quoted in chars if not quoted)
 
 
 def _with_glob(word: Word, chars: list[Char]) -> Word:
+    bare = _bare_of(chars)
+    if not ("*" in bare or "?" in bare or 0 <= bare.find("[") < bare.rfind("]") - 1):
+        return word
     slash = max((index for index, (char, _) in enumerate(chars) if char == "/"), default=-1)
     return replace(word, glob=_glob_of(chars), name_glob=_glob_of(chars[slash + 1 :]))
 
 
-def _glob_of(chars: list[Char]) -> str:
-    """Return an expression for the names that the pattern may become; wider, never narrower."""
+def _glob_of(chars: list[Char]) -> Glob:
+    """Return the pieces of names that the pattern may become; wider, never narrower."""
     if len(chars) > path_bytes_max:
-        # No name is so long; and an expression so long takes a while to make.
-        return "(?s:.*)"
-    parts: list[list[str]] = [[]]
+        # No name is so long.
+        return (RUN,)
+    pieces: list[str | int] = []
     closings = [index for index, char in enumerate(chars) if char == ("]", False)]
     at = 0
     while at < len(chars):
         char, quoted = chars[at]
         at += 1
-        if quoted or char not in "*?[":
-            parts[-1].append(re.escape(char))
-        elif char == "*":
-            # A run of stars is one.
-            if parts[-1] or len(parts) == 1:
-                parts.append([])
-        elif char == "?":
-            parts[-1].append(".")
-        elif not (closing := _find_closing(chars, closings, at)):
-            parts[-1].append(r"\[")
-        elif any(one[0] == "[" for one in chars[at : closing - 1]):
+        closing = _find_closing(chars, closings, at) if char == "[" and not quoted else 0
+        if char == "*" and not quoted:
+            pieces.append(RUN)
+        elif closing and any(one[0] == "[" for one in chars[at : closing - 1]):
             # Threat: a class in a set, `[[:alpha:]]`, holds a bracket that does not close it.
-            parts.append([])
+            pieces.append(RUN)
             break
+        elif closing or (char == "?" and not quoted):
+            pieces.append(ONE)
+            at = closing or at
         else:
-            parts[-1].append(".")
-            at = closing
-    return f"(?s:{_parts_regex([''.join(part) for part in parts])})"
-
-
-def _parts_regex(parts: list[str]) -> str:
-    # A pattern does not match a leading dot.
-    hidden = r"(?!\.)" if parts[0][:1] in ("", ".") else ""
-    if len(parts) == 1:
-        return hidden + parts[0]
-    # Threat: many stars. What stands between two has a fixed length, so that the leftmost
-    # match is as good as any, and none is given up again (as in `globs`).
-    inner = "".join(f"(?>.*?{part})" for part in parts[1:-1])
-    return f"{hidden}{parts[0]}{inner}.*{parts[-1]}"
+            pieces.append(char)
+    return tuple(pieces)
 
 
 def _find_closing(chars: list[Char], closings: list[int], at: int) -> int:
@@ -213,37 +186,28 @@ _ESCAPES: Final = {
     "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
 }  # fmt: skip
 _ANSI: Final = lazy_pattern(
-    r"\\(?:(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{1,4})"
-    r"|U(?P<long>[0-9A-Fa-f]{1,8})|c(?P<control>.)|(?P<one>.))",
+    r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
     re.DOTALL,
 )
 
 
 def decode_ansi(body: str) -> str:
     r"""Return what `$'body'` stands for (bash(1), QUOTING). `\x` and octal give bytes."""
-    made, at = bytearray(), 0
-    for match in _ANSI.finditer(body):
-        made += body[at : match.start()].encode(errors="surrogateescape")
-        made += _ansi_bytes(match)
-        at = match.end()
-    made += body[at:].encode(errors="surrogateescape")
     # bash keeps strings as C does: a NUL ends them.
-    return bytes(made).split(b"\0", 1)[0].decode(errors="surrogateescape")
+    text = _ANSI.sub(_ansi_text, body).partition("\0")[0]
+    return text.encode(errors="surrogateescape").decode(errors="surrogateescape")
 
 
-def _ansi_bytes(match: re.Match[str]) -> bytes:
-    if match["octal"]:
-        return bytes([int(match["octal"], 8) & 0xFF])
-    if match["hex"]:
-        return bytes([int(match["hex"], 16)])
-    code = match["short"] or match["long"]
-    if code:
-        point = int(code, 16)
-        return chr(point).encode(errors="surrogatepass") if point <= 0x10FFFF else b"?"
-    if match["control"]:
-        return bytes([ord(match["control"]) & 0x1F])
-    one = match["one"]
-    return _ESCAPES.get(one, "\\" + one).encode(errors="surrogateescape")
+def _ansi_text(match: re.Match[str]) -> str:
+    octal, hexadecimal, short, long, control, one = match.groups()
+    if octal or hexadecimal:
+        number = int(octal, 8) & 0xFF if octal else int(hexadecimal, 16)
+        return bytes([number]).decode(errors="surrogateescape")
+    if short or long:
+        point = int(short or long, 16)
+        made = chr(point).encode(errors="surrogatepass") if point <= 0x10FFFF else b"?"
+        return made.decode(errors="surrogateescape")
+    return chr(ord(control) & 0x1F) if control else _ESCAPES.get(one, f"\\{one}")
 
 
 _SEQUENCE: Final = lazy_pattern(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
@@ -295,7 +259,7 @@ def _brace_parts(inside: list[Char]) -> list[list[Char]]:
             parts[-1].append(char)
     if len(parts) > 1:
         return parts
-    sequence = _SEQUENCE.fullmatch("".join(char for char, _ in inside))
+    sequence = _SEQUENCE.fullmatch(_text_of(inside))
     return _sequence(sequence) if sequence else []
 
 
@@ -337,12 +301,12 @@ class Sift(Struct, frozen=True):
 class Touch(Struct):
     """The paths that a command touches, as they stand in it; `doubts` are reasons to ask."""
 
-    written: list[str] = field(default_factory=list[str])
-    removed: list[str] = field(default_factory=list[str])
-    copied: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    doubts: list[str] = field(default_factory=list[str])
-    sifted: list[Sift] = field(default_factory=list[Sift])
-    reads: list[str] = field(default_factory=list[str])
+    written: list[str] = []
+    removed: list[str] = []
+    copied: list[tuple[str, str]] = []
+    doubts: list[str] = []
+    sifted: list[Sift] = []
+    reads: list[str] = []
     makes_link: bool = False
 
     def add(self, other: "Touch") -> None:
@@ -405,26 +369,23 @@ class CommandLine(Struct, frozen=True):
 
     `commands` are its simple commands in source order, those of scripts given as text (`sh -c '…'`)
     included; what a wrapper starts is a reading, not another command. `writes` and `reads` are
-    redirections; `touched`, `removed` and `copied` can be read off known programs. `runtime_only`
-    says what is only known at run time, `problems` why the line was not understood: no narrow allow
-    matches either, and a line with a problem has one of each. `may_be_any`: what is not known may
-    be any program. `doubts` are of `runtime_only`, about files. `bound` names the limit that was
-    passed, `moves` the directories of the workspace that the line changes to.
+    redirections; `touch` can be read off known programs. `runtime_only` says what is only known at
+    run time, `problems` why the line was not understood: no narrow allow matches either, and a line
+    with a problem has one of each. `may_be_any`: what is not known may be any program. `bound`
+    names the limit that was passed, `moves` the directories of the workspace that the line changes
+    to.
     """
 
     text: str
     commands: tuple[SimpleCommand, ...] = ()
     writes: tuple[str, ...] = ()
-    touched: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    copied: tuple[tuple[str, str], ...] = ()
     runtime_only: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     may_be_any: bool = False
-    doubts: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     bound: str = ""
     moves: tuple[str, ...] = ()
+    touch: Touch = field(default_factory=Touch)
 
     @property
     def wanted(self) -> tuple[SimpleCommand, ...]:

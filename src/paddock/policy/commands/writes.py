@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.commands.dangers import is_plain_sed
+from paddock.policy.commands.programs import WRAPPERS, is_plain_sed, listed
 from paddock.policy.commands.words import Reading, Sift, Touch, program_name
-from paddock.policy.commands.wrappers import WRAPPERS
 
 _UNTOLD: Final = "an option makes names of files that the words of the line do not tell"
 _UNREAD_SED: Final = "what sed writes or runs cannot be told from its script"
@@ -136,11 +135,7 @@ _ROWS: Final = (
 )  # fmt: skip
 
 
-_TABLE: Final = {
-    name: row
-    for row in _ROWS
-    for name in row.programs.split("|" if row.programs.startswith("git ") else None)
-}
+_TABLE: Final = {name: row for row in _ROWS for name in listed(row.programs)}
 PROGRAMS: Final = frozenset(
     name for name, row in _TABLE.items() if row.operands or row.default or row.writes
 ) | {"dd", "find", "git", "tar", "bsdtar"}
@@ -194,8 +189,8 @@ def all_below(directory: str) -> tuple[str, str]:
 
 
 class _Words(Struct):
-    operands: list[str] = field(default_factory=list[str])
-    given: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    operands: list[str] = []
+    given: list[tuple[str, str]] = []
 
     def has(self, spec: str) -> bool:
         return any(_is_named(option, spec) for option, _ in self.given)
@@ -210,7 +205,7 @@ class _Words(Struct):
 def _is_named(option: str, spec: str) -> bool:
     # A long option may be cut short.
     is_long = len(option) > 2 and option.startswith("--")
-    names = (each.removesuffix("?") for each in spec.split())
+    names = (each.removesuffix("?") for each in listed(spec))
     return any(each == option or (is_long and each.startswith(option)) for each in names)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from paddock.apps.hook.lean.asked import ShapeError
-from paddock.apps.hook.lean.places import STOOD_MAX, find_stands
+from paddock.apps.hook.lean.judging import STOOD_MAX, find_stands
 from tests.support.hooks import Client
 
 PATCH = "*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch"

@@ -24,8 +24,8 @@ def place(tmp_path: Path) -> str:
 
 def found(pattern: str, place: str) -> set[str]:
     """What a line that touches the pattern is judged for, besides the pattern as it stands."""
-    targets = read_targets(parse_line(f"touch {pattern}"), place).targets
-    return {os.path.normpath(name) for _, name in targets if name != pattern}
+    targets = read_targets(parse_line(f"touch {pattern}"), place).changes
+    return {os.path.normpath(name) for _, _, name in targets if name != pattern}
 
 
 @pytest.mark.parametrize(

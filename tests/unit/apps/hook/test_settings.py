@@ -217,8 +217,8 @@ def test_codex_gets_a_block_that_comes_out_byte_for_byte(text):
 
     assert codex.uninstalled(installed, "config.toml") == text
     assert codex.installed(installed, "config.toml", PROGRAM) == installed
-    assert codex.is_installed(installed, PROGRAM)
-    assert not codex.is_installed(codex.installed(text, "f", OLDER), PROGRAM)
+    assert codex.is_installed(installed, "f", PROGRAM)
+    assert not codex.is_installed(codex.installed(text, "f", OLDER), "f", PROGRAM)
     (command,) = hooks["PreToolUse"][0]["hooks"]
     assert command["command"].startswith(
         f"'/opt/python' -I -S '/opt/lib{LAUNCHER}' --client codex ||"
@@ -253,7 +253,7 @@ def test_what_was_written_behind_the_block_stays_and_says_the_same(text, behind)
         assert left == (text if not text or text.endswith("\n") else f"{text}\n") + behind
         tomllib.loads(left)
         again = codex.installed(added, "f", PROGRAM)
-        assert codex.is_installed(again, PROGRAM)
+        assert codex.is_installed(again, "f", PROGRAM)
         assert codex.uninstalled(again, "f") == left
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from paddock.limits import command_chars_max, command_depth_max
 from paddock.policy.commands import parse_line
+from tests.unit.policy.commands.touching import copied_by, removed_by, written_by
 
 
 def words(text):
@@ -21,7 +22,7 @@ def test_a_plain_line_is_its_commands_in_order():
         ["wc", "-l"],
         ["echo", "a b"],
     ]
-    assert (line.writes, line.touched, line.runtime_only, line.problems) == ((), (), (), ())
+    assert (line.writes, written_by(line), line.runtime_only, line.problems) == ((), (), (), ())
     assert line.commands
     assert all(each.obstacles == () for each in line.commands)
 
@@ -142,9 +143,9 @@ def test_a_damaged_line_still_tells_what_it_would_write():
     ],
 )
 def test_write_targets_are_read_off_known_programs(text, touched):
-    assert set(parse_line(text).touched) >= set(touched)
+    assert set(written_by(parse_line(text))) >= set(touched)
     if not parse_line(text).problems:
-        assert parse_line(text).touched == touched
+        assert written_by(parse_line(text)) == touched
 
 
 @pytest.mark.parametrize(
@@ -177,9 +178,9 @@ def test_write_targets_are_read_off_known_programs(text, touched):
     ],
 )
 def test_what_would_be_gone_is_read_off_known_programs(text, removed):
-    assert set(parse_line(text).removed) >= set(removed)
+    assert set(removed_by(parse_line(text))) >= set(removed)
     if not parse_line(text).problems:
-        assert parse_line(text).removed == removed
+        assert removed_by(parse_line(text)) == removed
 
 
 @pytest.mark.parametrize(
@@ -274,7 +275,7 @@ def test_the_grammar_is_loaded_by_the_first_parse_alone():
     ],
 )
 def test_what_goes_to_another_machine_arrives_nowhere_here(text, copied):
-    assert parse_line(text).copied == copied
+    assert copied_by(parse_line(text)) == copied
 
 
 @pytest.mark.parametrize(
@@ -293,7 +294,7 @@ def test_what_goes_to_another_machine_arrives_nowhere_here(text, copied):
 def test_what_the_words_of_a_declaration_start_is_a_command_of_the_line(text):
     line = parse_line(text)
     assert "rm x" in [command.text for command in line.commands]
-    assert line.removed == ("x",)
+    assert removed_by(line) == ("x",)
 
 
 @pytest.mark.parametrize("text", ["ls </dev/tcp/127.0.0.1/80", "exec 3<>/dev/udp/h/53"])

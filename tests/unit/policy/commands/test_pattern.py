@@ -274,3 +274,11 @@ def test_each_command_of_a_script_needs_its_own_allow():
     patterns = [compile_command_pattern(text) for text in ("sh -c *", "git status", "ls *")]
     covered = [[p.matches_exactly(each) for p in patterns] for each in line.commands]
     assert covered == [[True, False, False], [False, True, False], [False, False, True]]
+
+
+@pytest.mark.parametrize("archive", ["-tf a:x", "-tfa:x", "--file=a:x -t", "tf a:x", "-t -f a:x"])
+def test_a_wildcard_covers_no_archive_of_another_host(archive):
+    (command,) = parse_line(f"tar {archive}").commands
+
+    assert not compile_command_pattern("tar *").matches_exactly(command)
+    assert compile_command_pattern(f"tar {archive}").matches_exactly(command)

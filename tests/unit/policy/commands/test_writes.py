@@ -3,6 +3,7 @@
 import pytest
 
 from paddock.policy.commands import parse_line
+from tests.unit.policy.commands.touching import copied_by, removed_by, written_by
 
 ASKED_OF_SED = ("what sed writes or runs cannot be told from its script",)
 
@@ -17,7 +18,7 @@ ASKED_OF_SED = ("what sed writes or runs cannot be told from its script",)
 )  # fmt: skip
 def test_a_sed_script_that_only_prints_is_told_from_its_text(script):
     line = parse_line(f"sed -n '{script}' x")
-    assert (line.touched, line.runtime_only) == ((), ())
+    assert (written_by(line), line.runtime_only) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_a_sed_script_that_may_write_or_run_is_asked_about(script):
     "unit", ["s/[[:a:]", "s/[[", "\\", "/a", "y", "{", "1,", "[:a:]]", "s/a/b/;"]
 )
 def test_a_hostile_sed_script_ends(unit):
-    assert parse_line(f"sed '{unit * 20_000}' x").touched == ()
+    assert written_by(parse_line(f"sed '{unit * 20_000}' x")) == ()
 
 
 UNTOLD = "an option makes names of files that the words of the line do not tell"
@@ -65,7 +66,7 @@ ALL_BUT_GIT = ("*", ".[!g]*", ".g[!i]*", ".gi[!t]*", ".git?*")
     ],
 )
 def test_what_would_be_gone_is_known(text, removed):
-    assert parse_line(text).removed == removed
+    assert removed_by(parse_line(text)) == removed
 
 
 @pytest.mark.parametrize("text", ["git clean -fd", "git clean -fd sub", "git clean -fx :/"])
@@ -116,15 +117,15 @@ def test_what_git_alone_knows_to_be_untracked_is_asked_about(text):
     ],
 )
 def test_what_would_be_written_is_known(text, touched):
-    assert parse_line(text).touched == touched
+    assert written_by(parse_line(text)) == touched
 
 
 def test_what_stands_below_is_written_with_it_where_an_option_says_so():
-    assert parse_line("chmod -R 777 .").copied == (("./.", "."),)
-    assert parse_line("chown --recursive a x y").copied == (("x/.", "x"), ("y/.", "y"))
-    assert ("x/.", "x") in parse_line("gzip -r x").copied
-    assert parse_line("chmod 777 x").copied == ()
-    assert parse_line("gzip x").copied == ()
+    assert copied_by(parse_line("chmod -R 777 .")) == (("./.", "."),)
+    assert copied_by(parse_line("chown --recursive a x y")) == (("x/.", "x"), ("y/.", "y"))
+    assert ("x/.", "x") in copied_by(parse_line("gzip -r x"))
+    assert copied_by(parse_line("chmod 777 x")) == ()
+    assert copied_by(parse_line("gzip x")) == ()
 
 
 @pytest.mark.parametrize(
@@ -143,11 +144,11 @@ def test_what_stands_below_is_written_with_it_where_an_option_says_so():
 def test_what_find_hands_to_a_command_is_told_of_where_it_begins(text, touched, copied):
     line = parse_line(text)
 
-    assert set(line.touched) >= set(touched)
-    assert set(line.copied) >= set(copied)
+    assert set(written_by(line)) >= set(touched)
+    assert set(copied_by(line)) >= set(copied)
     assert line.runtime_only == ()
     if not touched and not copied:
-        assert not {"x", "{}"} & {*line.touched, *line.removed}
+        assert not {"x", "{}"} & {*written_by(line), *removed_by(line)}
 
 
 @pytest.mark.parametrize(
@@ -179,8 +180,8 @@ def test_what_the_tests_of_find_leave_is_told_with_what_becomes_of_it(text, sift
 )  # fmt: skip
 def test_tests_of_find_that_cannot_be_told_narrow_nothing(tests):
     line = parse_line(f"find sub {tests} -delete")
-    assert (line.removed, line.commands[0].touch.sifted) == (("sub",), [])
-    assert parse_line(f"find -L sub -name x {tests} -delete").removed == ("sub",)
+    assert (removed_by(line), line.commands[0].touch.sifted) == (("sub",), [])
+    assert removed_by(parse_line(f"find -L sub -name x {tests} -delete")) == ("sub",)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ REWRITES = "git rewrites files that it finds by itself, and words do not tell wh
 def test_git_rewrites_all_that_is_below_what_it_is_given(text, copied, asked):
     line = parse_line(text)
 
-    assert line.copied == tuple((f"{each.rstrip('/')}/.", each) for each in copied)
+    assert copied_by(line) == tuple((f"{each.rstrip('/')}/.", each) for each in copied)
     assert line.runtime_only == asked
 
 
@@ -240,11 +241,11 @@ def test_git_rewrites_all_that_is_below_what_it_is_given(text, copied, asked):
      "-capitalize", "-o 1", "-R never", "--"],
 )  # fmt: skip
 def test_the_options_of_xxd_hide_no_operand(options):
-    assert "prot/x" in parse_line(f"xxd {options} a prot/x").touched
+    assert "prot/x" in written_by(parse_line(f"xxd {options} a prot/x"))
 
 
 def test_a_value_of_xxd_may_be_taken_for_an_operand_and_then_more_is_judged():
-    assert [parse_line(f"xxd {each} a").touched for each in ("", "-ps", "-c16", "-c 16")] == [
+    assert [written_by(parse_line(f"xxd {each} a")) for each in ("", "-ps", "-c16", "-c 16")] == [
         (),
         (),
         (),
@@ -277,7 +278,7 @@ def test_a_value_of_xxd_may_be_taken_for_an_operand_and_then_more_is_judged():
 )
 def test_the_names_that_packing_and_unpacking_make_are_known(text, touched):
     line = parse_line(text)
-    assert set(line.touched) >= set(touched)
+    assert set(written_by(line)) >= set(touched)
     assert line.runtime_only == ()
 
 
@@ -310,7 +311,7 @@ def test_names_that_only_the_packed_files_tell_are_asked_about(text):
     ],
 )
 def test_names_that_are_made_with_a_suffix(text, touched):
-    assert tuple(parse_line(text).touched) == tuple(dict.fromkeys(touched))
+    assert tuple(written_by(parse_line(text))) == tuple(dict.fromkeys(touched))
     assert parse_line(text).runtime_only == ()
 
 
@@ -346,8 +347,8 @@ def test_the_names_of_what_patch_keeps_are_asked_about(options):
     ],
 )
 def test_what_is_written_where_one_stands(text, touched):
-    assert set(parse_line(text).touched) >= set(touched)
-    assert touched or not parse_line(text).touched
+    assert set(written_by(parse_line(text))) >= set(touched)
+    assert touched or not written_by(parse_line(text))
 
 
 @pytest.mark.parametrize(
@@ -375,7 +376,7 @@ def test_what_is_written_where_one_stands(text, touched):
     ],
 )
 def test_what_lesser_known_programs_write(text, touched):
-    assert parse_line(text).touched == touched
+    assert written_by(parse_line(text)) == touched
     assert parse_line(text).runtime_only == ()
 
 

@@ -18,13 +18,10 @@ TOOL_EVENTS = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST, "PostToolUse", "PostT
 SESSION_EVENTS = frozenset({"SessionStart", "SessionEnd", "SubagentStart", "SubagentStop"})
 RECORDED_EVENTS = TOOL_EVENTS | SESSION_EVENTS
 IGNORED_EVENTS = frozenset(
-    {
-        *("PostToolBatch", "Notification", "UserPromptSubmit", "UserPromptExpansion", "Stop"),
-        *("StopFailure", "PreCompact", "PostCompact", "PreModelSwitch", "PostModelSwitch"),
-        *("PermissionDenied", "Setup", "TeammateIdle", "TaskCreated", "TaskCompleted"),
-        *("Elicitation", "ElicitationResult", "ConfigChange", "WorktreeCreate", "WorktreeRemove"),
-        *("InstructionsLoaded", "CwdChanged", "FileChanged", "DirectoryAdded", "MessageDisplay"),
-    }
+    "PostToolBatch Notification UserPromptSubmit UserPromptExpansion Stop StopFailure PreCompact "
+    "PostCompact PreModelSwitch PostModelSwitch PermissionDenied Setup TeammateIdle TaskCreated "
+    "TaskCompleted Elicitation ElicitationResult ConfigChange WorktreeCreate WorktreeRemove "
+    "InstructionsLoaded CwdChanged FileChanged DirectoryAdded MessageDisplay".split()
 )
 
 PROJECT_VARIABLE = "CLAUDE_PROJECT_DIR"
@@ -133,13 +130,11 @@ def parse_asked(data: bytes, client: str) -> Asked:
     members: Json = parse_json(data)
     if not _is(members, dict):
         raise ShapeError("the input is no object")
-    for name in TEXTS:
+    for name in ("hook_event_name", *TEXTS):
         if name in members and not _is(members[name], str):
             raise ShapeError(f"{name} is no text")
     event = members.get("hook_event_name", PRE_TOOL_USE)
-    if not _is(event, str):
-        raise ShapeError("hook_event_name is no text")
-    asked = Asked(event, client or ("codex" if "turn_id" in members else "claude"), members)
+    asked = Asked(event, client_of(client, members), members)
     if event in IGNORED_EVENTS or event in SESSION_EVENTS:
         return asked
     if event not in TOOL_EVENTS:
@@ -155,6 +150,10 @@ def parse_asked(data: bytes, client: str) -> Asked:
     return asked
 
 
+def client_of(named: str, members: "Mapping[str, object]") -> str:
+    return named or ("codex" if "turn_id" in members else "claude")
+
+
 def start_of(client: str, cwd: str, variables: "Mapping[str, str]", directory: str) -> str:
     """Return where the project is looked for: a shell may stand anywhere, the client stays."""
     named = variables.get(PROJECT_VARIABLE, "") if client == "claude" else ""
@@ -166,39 +165,36 @@ def _is(value: object, kind: type) -> bool:
 
 
 class LeanWanted:
-    def __init__(
-        self,
-        paths: "tuple[tuple[str, str], ...]" = (),
-        line: "str | None" = None,
-        name: "tuple[str, str, str] | None" = None,
-    ) -> None:
-        self.paths = paths
-        self.line = line
-        self.name = name
+    """What a call would do: operations on paths, a line of shell, and an action by its name."""
+
+    paths: "tuple[tuple[str, str], ...]" = ()
+    line: "str | None" = None
+    name: "tuple[str, str, str] | None" = None
 
 
 def find_wanted(asked: Asked) -> LeanWanted:
     """Raises: ShapeError for an argument that says it is missing or no text."""
-    tool = asked.tool
-    known = FILE_TOOLS.get(tool)
-    if known is not None:
-        operation, argument = known
-        return LeanWanted(paths=((operation, _text(asked, argument)),))
-    if tool == SHELL_TOOL:
-        return LeanWanted(line=_text(asked, "command"))
-    if tool == PATCH_TOOL:
-        return LeanWanted(paths=read_patch(_text(asked, "command")))
-    if tool.startswith(MCP_PREFIX):
-        return LeanWanted(name=("mcp", "call", tool))
-    given = [(name, asked.input.get(name)) for name in LOOKING_TOOLS.get(tool, PATHS)]
-    # A pattern that leaves files out opens none.
-    paths = tuple(
-        ("view", each) for _, each in given if type(each) is str and each[:1] not in ("", "!")
-    )
-    line = None if tool in _NO_COMMAND else asked.input.get("command")
-    if type(line) is not str or not line.strip():
-        line = None
-    return LeanWanted(paths, line, ("client", tool, ""))
+    tool, wanted = asked.tool, LeanWanted()
+    if tool in FILE_TOOLS:
+        operation, argument = FILE_TOOLS[tool]
+        wanted.paths = ((operation, _text(asked, argument)),)
+    elif tool == SHELL_TOOL:
+        wanted.line = _text(asked, "command")
+    elif tool == PATCH_TOOL:
+        wanted.paths = read_patch(_text(asked, "command"))
+    elif tool.startswith(MCP_PREFIX):
+        wanted.name = ("mcp", "call", tool)
+    else:
+        given = [asked.input.get(name) for name in LOOKING_TOOLS.get(tool, PATHS)]
+        # A pattern that leaves files out opens none.
+        wanted.paths = tuple(
+            ("view", each) for each in given if type(each) is str and each[:1] not in ("", "!")
+        )
+        line = None if tool in _NO_COMMAND else asked.input.get("command")
+        if type(line) is str and line.strip():
+            wanted.line = line
+        wanted.name = ("client", tool, "")
+    return wanted
 
 
 def _text(asked: Asked, argument: str) -> str:

@@ -22,7 +22,6 @@ from paddock.apps.hook.lean.records import (
     encode_record,
     today_here,
 )
-from paddock.apps.hook.lean.wrap import changed_input
 from paddock.ledger.format.line import ID_BYTES
 from paddock.ledger.tail import AppendFailedError, NotPlainError, append_plain
 
@@ -87,7 +86,7 @@ class Attempt:
             raise
         except AppendFailedError as failed:
             reason = f"nothing can be decided: {failed}"
-            return flow.refusal_for(asked, reason, self.ground.scene.today)
+            return flow.refusal_for(asked, reason, self.ground.today)
 
     def append(self, record: LeanRecord) -> None:
         """Raises: DeclinedError, AppendFailedError."""
@@ -106,10 +105,10 @@ class Attempt:
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """Questions are the full path's. Raises: DeclinedError."""
-        holding = self.ground.engine.holding
+        holding = self.ground.holding
         if is_asked or holding is None:
             raise DeclinedError("a question about a command")
-        return changed_input(judged.asked, holding, judged.directory)
+        return flow.changed_input(judged.asked, holding, judged.directory)
 
     def _has_ledger(self) -> bool:
         ledger, _, identity = self.image["ledger"]

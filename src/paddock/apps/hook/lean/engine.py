@@ -1,79 +1,116 @@
-"""The policy of one project as the hook asks it, for one agent, from its compiled form.
+"""Where a call is made, by whom, and the policy that holds for it, asked in its compiled form.
 
-A line of shell that is not plain is declined (`DeclinedError`): the full path has a parser.
+A line of plain commands is split here without a parser; any other is declined (`DeclinedError`).
+Plain: printable ASCII on one line; words or quotes without expansion; `&&`, `||`, `;` and `|`;
+streams thrown away or joined. No program that starts another one, or writes what its words name.
+
+Threat: a line that bash reads otherwise: what is not on these lists is left to the parser; a
+property test holds both against each other.
 """
+
+import posix
 
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import look_at
 from paddock.apps.hook.lean.judging import ALSO, GUARD, LeanFinding, LeanLine, Rule
-from paddock.apps.hook.lean.places import Scene
-from paddock.apps.hook.lean.records import Identity
-from paddock.apps.hook.lean.shell import is_bare_below, named_files, split_line
-from paddock.apps.hook.lean.wrap import Holding
 from paddock.policy import compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from paddock.values.calls import Json
 
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
+LINE_CHARS_MAX = 2000
+WORDS_MAX = 50
+_BARE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-")
+_IN_PROGRAM = _BARE - frozenset(":=@%+,")
+_NOT_IN_DOUBLE = frozenset('$`\\!"')
+_JOINERS = ("&&", "||", ";", "|")
+_ENDINGS = ("2>&1", "2>/dev/null", ">/dev/null", "1>/dev/null")
+_STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_BARE_NAMES = ("HEAD", "objects", "refs")
+_GIT_LONG = (
+    *("--output", "--git-dir", "--work-tree", "--upload-pack", "--receive-pack", "--exec"),
+    *("--open-files-in-pager", "--extcmd", "--config"),
+)
+_GIT_WRITING = tuple(
+    "rm mv checkout restore clean clone init config bundle worktree format-patch checkout-index "
+    "rebase bisect submodule difftool filter-branch".split()
+)
+_STARTING = ("ld", "pypy", "php", "lua", "tclsh", "perl", "ruby")
+
+Command = tuple[str, frozenset[str]]
+
+Identity = tuple[str, "list[Json]", str]
+"""An agent's name, it and its ancestors, and the digest of the policy that holds for it."""
 
 
-class Engine:
-    """`profiles` are numbers of those of the agent and its ancestors."""
+class Holding:
+    """A program, and for whom it runs commands; `kind`: of a client's agent, in that of `agent`."""
 
     def __init__(
-        self, tables: "Json", profiles: "tuple[int, ...]", holding: "Holding | None" = None
+        self, program: "Sequence[str]", root: str, agent: str, kind: str, workspace: str
     ) -> None:
-        self.holding = holding
-        self._tables = tables
-        self._guards = tables["guards"]
-        self._profiles = [tables["profiles"][number] for number in profiles]
-        self._hits: dict[str, list[tuple[int, int]]] = {}
+        self.program = program
+        self.root = root
+        self.agent = agent
+        self.kind = kind
+        self.workspace = workspace
+
+
+class Ground:
+    """`today` is YYYY-MM-DD where the user is; `root` is real, `given_root` as the client names it.
+
+    Raises: DeclinedError: an agent that is in no table.
+    """
+
+    def __init__(self, tables: "Json", asked: Asked, start: str, today: str) -> None:
+        self.tables = tables
+        self.root, self.home, self.state = tables["scene"]
+        self.given_root = start.rstrip("/") or "/"
+        self.today = today if tables["scratch"] else ""
+        self.warned: str = tables["warned"]
         self.on_allow, self.warnings, self.paranoid, self.shell = tables["hook"]
         # `shell` is `confine` or `read`: what is wanted, whether or not it can be had here.
+        numbers, self.who = _find_identity(tables, asked.agent_type)
+        self.holding = _find_holding(tables, asked.agent_type)
+        self._profiles = [tables["profiles"][number] for number in numbers]
+        self._hits: dict[str, list[compiled.Hit]] = {}
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> "list[LeanFinding]":
-        hits = self._hits_of(path)
-        closing = compiled.find_closing(self._guards, path, hits, is_write, by_command)
-        return [
-            LeanFinding(
-                compiled.DENY,
-                GUARD,
-                "",
-                _pattern_rule(self._guards[0], kind, number),
-                compiled.CODES[kind],
-            )
-            for kind, number in closing
-        ]
+        guards = self.tables["guards"]
+        closing = compiled.find_closing(guards, path, self._hits_of(path), is_write, by_command)
+        rules = ((_pattern_rule(guards[0], kind, number), kind) for kind, number in closing)
+        codes = compiled.CODES
+        return [LeanFinding(compiled.DENY, GUARD, "", rule, codes[kind]) for rule, kind in rules]
 
     def find_warning(self, path: str) -> str:
-        number = compiled.find_warning(self._guards, self._hits_of(path))
-        _, _, _, _, _, places = self._guards[0]
-        return "" if number < 0 else places[number][0]
+        guards = self.tables["guards"]
+        number = compiled.find_warning(guards, self._hits_of(path))
+        return "" if number < 0 else _pattern_rule(guards[0], compiled.WARNED, number)[1]
 
     def is_safe(self, path: str) -> bool:
-        return compiled.is_safe(self._guards, self._hits_of(path))
+        return compiled.is_safe(self.tables["guards"], self._hits_of(path))
 
     def find_secret_outside(self, path: str) -> "Rule | None":
         """Return the pattern by which an absolute path outside the project is secret."""
-        lists = self._tables["outside"]
+        lists = self.tables["outside"]
         hits = compiled.find_hits(lists[0], path.lstrip("/"))
         found = compiled.find_listed(lists, hits, (compiled.SECRET,))
         return _pattern_rule(lists, *found[0]) if found else None
 
     def may_write_outside(self, path: str) -> bool:
-        index, negated, *_ = self._tables["also"]
+        index, negated, *_ = self.tables["also"]
         return compiled.permits(compiled.find_hits(index, path.lstrip("/")), negated)
 
     @property
     def is_served(self) -> bool:
         """Whether the client's own configuration starts our server. Raises: DeclinedError."""
-        if self._tables["served"] is None:
+        if self.tables["served"] is None:
             raise DeclinedError("a file that the client writes again and again says so")
-        return self._tables["served"]
+        return self.tables["served"]
 
     def profile(
         self, category: str, operation: str, target: str, arguments: "Json" = None
@@ -86,30 +123,32 @@ class Engine:
         return found
 
     def line(self, text: str, base: str) -> LeanLine:
-        commands = split_line(text, self._tables["shell"])
+        commands = split_line(text, self.tables["shell"])
         if any("git" in programs for _, programs in commands) and is_bare_below(base):
             raise DeclinedError("git would take a folder for a repository")
-        reads = tuple(((), each) for each in named_files(text))
-        return LeanLine(self._words(commands), reads=reads, is_guess=True)
+        said = LeanLine(self._words(commands))
+        said.reads = tuple(("view", (), each) for each in named_files(text))
+        said.is_guess = True
+        return said
 
     def held_line(self, text: str, directory: str) -> LeanLine:
         """A plain line writes nothing for certain, from whatever directory."""
         del directory
         rules = (rule for profile in self._profiles for rule in profile["commands"])
         is_plain = all(program is None for _, program in rules)
-        return LeanLine(self._words(split_line(text, self._tables["shell"], is_held=is_plain)))
+        return LeanLine(self._words(split_line(text, self.tables["shell"], is_held=is_plain)))
 
     def is_outside(self, text: str) -> bool:
         """No program of a plain line that `outside` does not name is outside."""
-        programs, is_wild = self._tables["outside_commands"]
+        programs, is_wild = self.tables["outside_commands"]
         if not programs and not is_wild:
             return False
-        for _, named in split_line(text, self._tables["shell"]):
+        for _, named in split_line(text, self.tables["shell"], is_held=True):
             if is_wild or not programs.isdisjoint([name.casefold() for name in named]):
                 raise DeclinedError("a command that may be left to the client")
         return False
 
-    def _words(self, commands: "list[tuple[str, frozenset[str]]]") -> "list[LeanFinding]":
+    def _words(self, commands: "list[Command]") -> "list[LeanFinding]":
         found: list[LeanFinding] = []
         for profile in self._profiles:
             matched = compiled.find_rules(profile, "shell", "run", "")
@@ -121,45 +160,23 @@ class Engine:
                 found += _said(profile, matched, "shell", "run", f"tool:shell:run {command}")
         return found
 
-    def _hits_of(self, path: str) -> "list[tuple[int, int]]":
+    def _hits_of(self, path: str) -> "list[compiled.Hit]":
         hits = self._hits.get(path)
         if hits is None:
-            hits = self._hits[path] = compiled.find_hits(self._guards[0][0], path)
+            hits = self._hits[path] = compiled.find_hits(self.tables["guards"][0][0], path)
         return hits
-
-
-class Ground:
-    """Where a call is made, by whom, and the policy that holds for it; from compiled tables.
-
-    `today` is YYYY-MM-DD where the user is. Raises: DeclinedError: an agent that is in no table.
-    """
-
-    def __init__(
-        self,
-        tables: "Json",
-        asked: Asked,
-        start: str,
-        today: str,
-        make_engine: "Callable[[Json, tuple[int, ...], Holding | None], Engine]" = Engine,
-    ) -> None:
-        root, home, state = tables["scene"]
-        today = today if tables["scratch"] else ""
-        self.scene = Scene(root, start.rstrip("/") or "/", home, state, today)
-        self.warned: str = tables["warned"]
-        numbers, self.who = _find_identity(tables, asked.agent_type)
-        self.engine = make_engine(tables, numbers, _find_holding(tables, asked.agent_type))
 
 
 def _find_identity(tables: "Json", name: str) -> "tuple[tuple[int, ...], Identity]":
     agents = tables["agents"]
     if name in agents:
         numbers, chain = agents[name]
-        return numbers, Identity(chain[0]["name"], chain, tables["digest"])
+        return numbers, (chain[0]["name"], chain, tables["digest"])
     if _NAME_CHARS.issuperset(name) and look_at(f"{tables['declared']}/{name}") is not None:
         raise DeclinedError("an agent of this plane")
     numbers, chain = agents[""]
     child = {"name": name, "profile": chain[0]["profile"]}
-    return numbers, Identity(name, [child, *chain], tables["digest"])
+    return numbers, (name, [child, *chain], tables["digest"])
 
 
 def _find_holding(tables: "Json", name: str) -> "Holding | None":
@@ -188,3 +205,159 @@ def _pattern_rule(lists: "Json", kind: str, number: int) -> Rule:
     _, _, _, _, _, places = lists
     text, file, line = places[number]
     return (compiled.DENY, text, compiled.source_of(kind), file, line)
+
+
+def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Command]":
+    """Return the commands of a plain line. Raises: DeclinedError.
+
+    `is_held`: in the sandbox, and no rule tells programs apart: then any that starts none is plain.
+    """
+    if len(text) > LINE_CHARS_MAX or not text.isascii() or not text.isprintable():
+        raise DeclinedError("a line that is long, or not printable ASCII")
+    commands: list[Command] = []
+    words: list[str] = []
+    start = end = at = 0
+    has_ended = False
+    while at < len(text):
+        if text[at] == " ":
+            at += 1
+            continue
+        joiner = next((sign for sign in _JOINERS if text.startswith(sign, at)), "")
+        if joiner:
+            commands.append(_command(text[start:end], words, tables, is_held))
+            words, has_ended = [], False
+            at += len(joiner)
+            if text[at : at + 1] not in ("", " "):
+                raise DeclinedError("an operator without a blank behind it")
+            if joiner != ";" and not text[at:].strip():
+                raise DeclinedError("a line that ends in an operator")
+            continue
+        ending = text[at:].partition(" ")[0]
+        if words and ending in _ENDINGS:
+            if not text[end - 1].isalnum() and text[end - 1] not in "'\"/":
+                raise DeclinedError("a redirection behind a sign")
+            has_ended = True
+            at += len(ending)
+            continue
+        if has_ended:
+            raise DeclinedError("words behind a redirection")
+        if not words:
+            start = at
+        word, at = _word(text, at, is_first=not words)
+        words.append(word)
+        end = at
+    if words or not commands:
+        commands.append(_command(text[start:end], words, tables, is_held))
+    return commands
+
+
+def named_files(text: str) -> "list[str]":
+    found: dict[str, None] = {}
+    for word in text.split():
+        plain = word.replace("'", "").replace('"', "")
+        found[plain] = None
+        for sign in "=@:":
+            found[plain.partition(sign)[2]] = None
+        if plain.startswith("-"):
+            found[plain[2:]] = None
+            found[plain[2:].lstrip("@")] = None
+    return [each for each in found if each]
+
+
+def is_bare_below(directory: str) -> bool:
+    """Find whether git takes a folder without `.git` for a repository.
+
+    Threat: an agent writes `HEAD`, `config`, `objects`, `refs`; the configuration names programs.
+    """
+    here = directory.rstrip("/") or "/"
+    while True:
+        if _is_there(f"{here}/.git"):
+            return False
+        if all(_is_there(f"{here}/{name}") for name in _BARE_NAMES):
+            return True
+        if here in ("", "/"):
+            return False
+        here = here.rpartition("/")[0]
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.stat(path)
+    except OSError:
+        return False
+    return True
+
+
+def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
+    made = ""
+    start = at
+    while at < len(text):
+        char = text[at]
+        if char in " ;":
+            break
+        if char in "'\"":
+            close = text.find(char, at + 1)
+            body = text[at + 1 : close]
+            if close < 0 or is_first or (char == '"' and not _NOT_IN_DOUBLE.isdisjoint(body)):
+                raise DeclinedError("quotes that are not plain")
+            made += body
+            at = close + 1
+            continue
+        if char not in _BARE:
+            raise DeclinedError("a character that may mean something to a shell")
+        made += char
+        at += 1
+    if at == start or text[start] == "=":
+        raise DeclinedError("an empty word, or one that may be an operator")
+    return made, at
+
+
+def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Command:
+    if not words or len(words) > WORDS_MAX or not tables[1].isdisjoint(words):
+        raise DeclinedError("no command, a long one, or a word that may be a keyword")
+    if any("[" in word and ("$" in word or "`" in word) for word in words):
+        raise DeclinedError("a word that may be evaluated")
+    _look(words, tables, is_held)
+    # Threat: a program that starts another one: wherever a rule's program is named counts.
+    apart = (sign if sign in _IN_PROGRAM else " " for sign in " ".join(words))
+    parts = [part.rpartition("/")[2] for part in (*words, *"".join(apart).split())]
+    if "paddock" in parts:
+        raise DeclinedError("a word that may be Paddock's own command line")
+    return text, frozenset((*parts, *(part[:3] for part in parts if part[:4] == "git-")))
+
+
+def _look(words: "list[str]", tables: "Json", is_held: bool) -> None:
+    starting, _, changing, nesting = tables
+    program, *rest = words
+    name = program.rpartition("/")[2]
+    is_plain = _IN_PROGRAM.issuperset(program) and program[0] != "-" and name != ""
+    if not is_plain or name in starting or name.startswith(_STARTING):
+        raise DeclinedError("a program that may start another one")
+    if is_held:
+        return
+    if name == "git":
+        _look_at_git(rest)
+    elif name.startswith(("python", "node")):
+        if not _STDIN.isdisjoint(rest) or not rest:
+            raise DeclinedError("an interpreter that may read its input")
+        if name.startswith("python") and rest[0] == "-m" and len(rest) > 1:
+            _look(rest[1:], tables, is_held)
+        elif rest[0].startswith("-"):
+            raise DeclinedError("options of an interpreter")
+    elif any(word.startswith(changing.get(name, ())) for word in words):
+        raise DeclinedError("a program that may write or start what its words name")
+    elif not nesting.get(name, frozenset()).isdisjoint(rest):
+        raise DeclinedError("a program that starts another one")
+
+
+def _look_at_git(rest: "list[str]") -> None:
+    if not rest or rest[0].startswith("-") or rest[0] in _GIT_WRITING:
+        raise DeclinedError("git does more than its words tell here")
+    for word in rest:
+        name = word.partition("=")[0]
+        is_long = name[:2] == "--" and any(
+            each.startswith(name) or name.startswith(each) for each in _GIT_LONG
+        )
+        is_short = word[:1] == "-" != word[1:2] and not {"C", "o", "c", "O"}.isdisjoint(word)
+        if is_long or is_short:
+            raise DeclinedError("an option of git that may name a place")

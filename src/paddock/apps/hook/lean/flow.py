@@ -4,9 +4,15 @@ An answer that lets a call run is given only when the decision is on disk. A cli
 JSON object, built whole, or nothing: output that is not one whole object lets the call run; an
 `allow` skips the user's own prompt, so a warning comes without one; Codex ignores `ask` and runs
 the call.
+
+A command that is confined is changed so that the client's shell has Paddock run it in the sandbox.
+
+Threat: quotes in a command that end the argument in which it stands: what follows them would run
+outside. A property test has both shells read what is made here.
 """
 
 from _json import encode_basestring_ascii as text
+from _json import make_encoder
 
 from paddock.apps.hook.lean import records
 from paddock.apps.hook.lean.asked import (
@@ -17,9 +23,8 @@ from paddock.apps.hook.lean.asked import (
     LeanWanted,
     find_wanted,
 )
-from paddock.apps.hook.lean.engine import Engine, Ground
-from paddock.apps.hook.lean.judging import LeanVerdict, judge
-from paddock.apps.hook.lean.wrap import find_directory, wants_out
+from paddock.apps.hook.lean.engine import Ground, Holding
+from paddock.apps.hook.lean.judging import LeanVerdict, find_places, judge, relative
 from paddock.policy.compiled import ASK, CONFINE, DENY, OTHERWISE
 
 TYPE_CHECKING = False
@@ -73,31 +78,29 @@ def answer(asked: Asked, ground: Ground, base: str, ports: "EventPorts") -> byte
     """Answer an event of somebody in `base`. Raises: ShapeError; what `append` raises."""
     if asked.is_judged:
         return _answer_call(judge_call(asked, ground, base), ground, ports)
-    ports.append(records.event_record(asked, ground.who.agent))
-    hint = ""
-    if asked.event in ("SessionStart", "SubagentStart"):
-        hint = scratch_hint(ground.scene.today)
+    ports.append(records.event_record(asked, ground.who[0]))
+    is_start = asked.event in ("SessionStart", "SubagentStart")
+    hint = scratch_hint(ground.today) if is_start else ""
     return _output(asked.event, [f'"additionalContext":{text(cut(hint))}']) if hint else b""
 
 
 def judge_call(asked: Asked, ground: Ground, base: str) -> LeanJudged:
     """Record nothing. Raises: ShapeError."""
-    scene, engine = ground.scene, ground.engine
     wanted = find_wanted(asked)
     judged = LeanJudged(asked, wanted)
     if asked.tool == SHELL_TOOL:
         judged.wants_out = wants_out(asked)
         if not judged.wants_out:
-            judged.directory = find_directory(asked, scene, engine.holding, base)
-        if judged.directory and wanted.line is not None and engine.is_outside(wanted.line):
+            judged.directory = find_directory(asked, ground, base)
+        if judged.directory and wanted.line is not None and ground.is_outside(wanted.line):
             judged.is_outside, judged.directory = True, ""
-    judged.verdict = judge(asked, wanted, scene, engine, base, judged.directory)
+    judged.verdict = judge(asked, wanted, ground, base, judged.directory)
     return judged
 
 
 def _answer_call(judged: LeanJudged, ground: Ground, ports: "EventPorts") -> bytes:
-    asked, verdict, engine = judged.asked, judged.verdict, ground.engine
-    word = _find_word(judged, engine)
+    asked, verdict = judged.asked, judged.verdict
+    word = _find_word(judged, ground)
     warnings = _due_warnings(judged, ground)
     updated = ""
     if judged.directory and word in ("allow", "ask"):
@@ -123,10 +126,10 @@ def _answer_call(judged: LeanJudged, ground: Ground, ports: "EventPorts") -> byt
         reason = f"{reason}; {STILL_HELD}"
     for _, pattern in verdict.warned if warnings else ():
         records.note_given(ground.warned, asked.session_id, pattern)
-    if warnings and _is_new(ground, asked.session_id, TURNS_OFF):
+    if warnings and records.note_given(ground.warned, asked.session_id, TURNS_OFF):
         warnings = [*warnings, TURNS_OFF]
     notice = ""
-    if updated and word == "allow" and _is_new(ground, _ONCE, CONFINED):
+    if updated and word == "allow" and records.note_given(ground.warned, _ONCE, CONFINED):
         notice = CONFINED
     warned = "\n".join(warnings)
     reason = "\n".join(filter(None, (reason, warned)))
@@ -136,25 +139,14 @@ def _answer_call(judged: LeanJudged, ground: Ground, ports: "EventPorts") -> byt
 
 
 def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -> None:
-    for name, holds in (
-        ("sandboxed", is_held),
-        ("outside", judged.is_outside),
-        ("wants_out", judged.wants_out),
-    ):
-        if holds:
-            record.metadata[name] = True
+    ways = {"sandboxed": is_held, "outside": judged.is_outside, "wants_out": judged.wants_out}
+    record.metadata.update((name, True) for name, holds in ways.items() if holds)
     if judged.verdict.outcome == CONFINE:
         record.metadata["enforcement"] = "full" if is_held else "none"
 
 
-def _is_new(ground: Ground, session_id: str, said: str) -> bool:
-    is_new = not records.was_given(ground.warned, session_id, said)
-    records.note_given(ground.warned, session_id, said)
-    return is_new
-
-
 def _due_warnings(judged: LeanJudged, ground: Ground) -> "list[str]":
-    mode, session = ground.engine.warnings, judged.asked.session_id
+    mode, session = ground.warnings, judged.asked.session_id
     due: dict[str, None] = {}
     told: set[str] = set()
     for path, pattern in judged.verdict.warned if mode != "off" else ():
@@ -167,7 +159,7 @@ def _due_warnings(judged: LeanJudged, ground: Ground) -> "list[str]":
     return list(due)
 
 
-def _find_word(judged: LeanJudged, engine: Engine) -> str:
+def _find_word(judged: LeanJudged, ground: Ground) -> str:
     verdict = judged.verdict
     asks = "deny" if judged.asked.client == "codex" else "ask"
     if verdict.outcome == DENY:
@@ -178,10 +170,10 @@ def _find_word(judged: LeanJudged, engine: Engine) -> str:
         return SILENT if verdict.rank >= OTHERWISE else asks
     if judged.directory:
         return "allow"
-    if verdict.outcome == CONFINE or (judged.wanted.line is not None and engine.shell != "read"):
+    if verdict.outcome == CONFINE or (judged.wanted.line is not None and ground.shell != "read"):
         # What no sandbox holds is nothing to be waved through.
         return SILENT
-    if engine.on_allow == "approve" and verdict.is_granted and not verdict.warned:
+    if ground.on_allow == "approve" and verdict.is_granted and not verdict.warned:
         return "allow"
     return SILENT
 
@@ -194,10 +186,9 @@ def scratch_hint(today: str) -> str:
 
 def scratch_hint_on(ground: Ground) -> str:
     """Return the hint where policy lets scratch work be written; else nothing."""
-    today, engine = ground.scene.today, ground.engine
-    name = f"agent_sandbox/{today}/notes"
-    found = (*engine.denials(name, True, False), *engine.profile("file", "create", name))
-    return "" if any(each.outcome == DENY for each in found) else scratch_hint(today)
+    name = f"agent_sandbox/{ground.today}/notes"
+    found = (*ground.denials(name, True, False), *ground.profile("file", "create", name))
+    return "" if any(each.outcome == DENY for each in found) else scratch_hint(ground.today)
 
 
 def refusal_for(asked: "Asked | None", reason: str, today: str) -> bytes:
@@ -232,7 +223,62 @@ def _output(event: str, parts: "list[str]", message: str = "") -> bytes:
 
 
 def cut(said: str) -> str:
-    missing = len(said) - MESSAGE_CHARS_MAX
-    if missing <= 0:
-        return said
-    return f"{said[:MESSAGE_CHARS_MAX]} ({missing} more characters)"
+    return records.clean(said, MESSAGE_CHARS_MAX)
+
+
+def find_directory(asked: Asked, ground: Ground, base: str) -> str:
+    """Return where it would run; empty for none, or in the background. Raises: ShapeError."""
+    holding = ground.holding
+    if holding is None or asked.input.get("run_in_background"):
+        return ""
+    real, _ = find_places(base, base, ground)[0]
+    return relative(real, holding.workspace)
+
+
+def wants_out(asked: Asked) -> bool:
+    given = asked.input
+    return (
+        given.get("dangerouslyDisableSandbox") not in (None, False)
+        or given.get("with_escalated_permissions") not in (None, False)
+        or given.get("sandbox_permissions") not in (None, "use_default")
+    )
+
+
+def changed_input(asked: Asked, holding: Holding, directory: str, ticket: str = "") -> str:
+    command = asked.input.get("command")
+    if type(command) is not str or "\0" in command:
+        return ""
+    words = [*holding.program, "--plane", holding.root, "--agent", holding.agent]
+    words += ["--directory", directory]
+    limit_ms = asked.input.get("timeout")
+    for name, value in (
+        ("--limit-ms", str(limit_ms) if type(limit_ms) is int and limit_ms > 0 else ""),
+        ("--kind", holding.kind),
+        ("--call", asked.call_id),
+        ("--ticket", ticket),
+    ):
+        if value:
+            words.append(f"{name}={value}")
+    start = " ".join(quote(word) for word in words)
+    changed = dict(asked.input)
+    changed["command"] = changed_line(f'{start} "--shell=$$" -- {quote(command)}')
+    return "".join(_encode(changed, 0))
+
+
+def changed_line(start: str) -> str:
+    return (
+        f"{{ __paddock=$({start} 3>&1 >&4 4>&-); }} 4>&1; __paddock_status=$?; "
+        '[ -z "$__paddock" ] || builtin cd -- "$__paddock"; (exit "$__paddock_status")'
+    )
+
+
+def quote(word: str) -> str:
+    """Quote for bash or zsh: in single quotes nothing but their end means anything."""
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def _refuse(value: object) -> str:
+    raise TypeError(f"a {type(value).__name__} in an input")
+
+
+_encode = make_encoder(None, _refuse, text, None, ":", ",", False, False, False)

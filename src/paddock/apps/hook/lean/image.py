@@ -12,7 +12,7 @@ import posix
 import sys
 
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.places import folded
+from paddock.apps.hook.lean.judging import folded
 from paddock.ledger.format.line import sha256
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from paddock.values.calls import Json
 
-FORMAT = b"paddock hook image 8\n"
+FORMAT = b"paddock hook image 9\n"
 KEY_BYTES = 32
 IMAGE_BYTES_MAX = 8_000_000
 FILE_BYTES_MAX = 2_000_000
@@ -108,19 +108,25 @@ def look_at(path: str, kind: int = NAME) -> "Json":
 
 def _digest_at(path: str, flags: int) -> "Json":
     try:
-        descriptor = posix.open(path, flags)
+        _, content = _read(path, flags, FILE_BYTES_MAX)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as fault:
         return fault.errno
+    return -1 if content is None else sha256(content).digest()
+
+
+def _read(path: str, flags: int, bytes_max: int) -> "tuple[posix.stat_result, bytes | None]":
+    """Raises: OSError."""
+    descriptor = posix.open(path, flags)
     try:
         status = posix.fstat(descriptor)
-        if status.st_mode & _KIND != _REGULAR or status.st_size > FILE_BYTES_MAX:
-            return -1
-        digest = sha256()
-        while piece := posix.read(descriptor, status.st_size + 1):
-            digest.update(piece)
-        return digest.digest()
+        if status.st_mode & _KIND != _REGULAR or status.st_size > bytes_max:
+            return status, None
+        content = b""
+        while piece := posix.read(descriptor, status.st_size + 4096):
+            content += piece
+        return status, content
     finally:
         posix.close(descriptor)
 
@@ -137,21 +143,9 @@ def seal(key: bytes, body: bytes) -> bytes:
 def read_private(path: str, bytes_max: int) -> bytes:
     """Read what nobody but this user can read or write. Raises: DeclinedError."""
     try:
-        descriptor = posix.open(path, _READ | posix.O_NOFOLLOW)
+        status, content = _read(path, _READ | posix.O_NOFOLLOW, bytes_max)
     except OSError:
         raise DeclinedError("a file that the image needs is not there") from None
-    try:
-        status = posix.fstat(descriptor)
-        if (
-            status.st_mode & _KIND != _REGULAR
-            or status.st_uid != posix.geteuid()
-            or status.st_mode & 0o077
-            or status.st_size > bytes_max
-        ):
-            raise DeclinedError("a file that the image needs is not private")
-        content = b""
-        while piece := posix.read(descriptor, status.st_size + 1):
-            content += piece
-        return content
-    finally:
-        posix.close(descriptor)
+    if content is None or status.st_uid != posix.geteuid() or status.st_mode & 0o077:
+        raise DeclinedError("a file that the image needs is not private")
+    return content

@@ -1,4 +1,4 @@
-"""The order in which a call is judged. What policy says comes from an engine.
+"""The order in which a call is judged. What policy says comes from the ground that it is made on.
 
   1. writing outside the project is denied, unless `also_write` names the place;
   2. writing what is protected, generated or secret, or what holds this fence itself, is
@@ -9,42 +9,47 @@
 
 All of it is asked for every path and every command of the call; the strictest answer
 decides, and among equals the first of this list. A warning changes nothing.
+
+A path is judged as it is asked and where links lead, as the kernel would walk it. Where `..` stands
+behind a link there are two places: the kernel goes up from where the link leads, a client and `cd`
+from where it stands. A look, not a hold: a file swapped after the answer is the client's to open.
 """
 
+import posix
+
 from paddock.apps.hook.lean.asked import Asked, DeclinedError, LeanWanted, ShapeError
-from paddock.apps.hook.lean.places import (
-    LeanPlace,
-    Scene,
-    find_places,
-    find_stands,
-    real_path,
-    relative,
-)
 from paddock.policy.compiled import ALLOW, DENY, NOTHING, matches_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from paddock.apps.hook.lean.engine import Engine
+    from paddock.apps.hook.lean.engine import Ground
 
 BOUNDARY, GUARD, PARANOID, ALSO = -3, -2, -1, 3
 """Ranks of findings beside those of a profile: among equally strict ones the lowest decides."""
 
 HARMLESS = frozenset(
-    {
-        *("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"),
-        *("/dev/fd/0", "/dev/fd/1", "/dev/fd/2"),
-    }
+    "/dev/null /dev/stdout /dev/stderr /dev/tty /dev/fd/0 /dev/fd/1 /dev/fd/2".split()
 )
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
-
 
 SERVED = "mcp__paddock__"
 """Before the names of tools that our own server serves, which judges each call itself."""
 _OURS_JUDGES = "Paddock's own server judges it"
 _SERVED_RULE = (ALLOW, f"{SERVED}*", "hook.served", "built-in", 0)
 
+_LINK = 0o120000
+_KIND = 0o170000
+HOPS_MAX = 40
+PATH_CHARS_MAX = 4096
+STOOD_MAX = 16
+"""Directories that a list of `cd` may lead to, as links and `..` are read."""
+
 Rule = tuple[int, str, str, str, int]
 """Outcome, text, source, file and line, which is 0 where it stands in no line."""
+Place = tuple[str, tuple[str, ...]]
+"""The real path, and its names in the project, as asked and as links lead; none outside."""
+Named = tuple[tuple[str, tuple[str, ...], str], ...]
+"""Operations on paths, with the directories that the line changes to before."""
 
 
 class LeanFinding:
@@ -66,39 +71,27 @@ class LeanFinding:
 
 
 class LeanLine:
-    """What an engine says about a line of shell.
+    """What policy says about a line of shell, and the paths of `targets`, `reads` and `patches`."""
 
-    `targets`: the operation, the directories that the line changes to before, and the path;
-    `patches`: the same of patches; `removes`: a program removes or moves what it is given;
-    `reads`: directories and files, `is_guess`: maybe no file.
-    """
+    targets: Named = ()
+    patches: Named = ()
+    reads: Named = ()
+    removes = False
+    """A program removes or moves what it is given."""
+    is_guess = False
+    """What it reads is maybe no file."""
 
-    def __init__(
-        self,
-        findings: "list[LeanFinding]",
-        targets: "tuple[tuple[str, tuple[str, ...], str], ...]" = (),
-        patches: "tuple[tuple[str, tuple[str, ...], str], ...]" = (),
-        removes: bool = False,
-        reads: "tuple[tuple[tuple[str, ...], str], ...]" = (),
-        is_guess: bool = False,
-    ) -> None:
-        self.reads = reads
-        self.is_guess = is_guess
+    def __init__(self, findings: "list[LeanFinding]") -> None:
         self.findings = findings
-        self.targets = targets
-        self.patches = patches
-        self.removes = removes
 
 
-class LeanVerdict:
+class LeanVerdict(LeanFinding):
     """The answer of policy to one call. `warned` are paths with the patterns that warn."""
 
-    outcome = ALLOW
-    rank = NOTHING
-    reason = code = remedy = ""
-    rule: "Rule | None" = None
-
-    def __init__(self, actions: "list[str]", warned: "list[tuple[str, str]]") -> None:
+    def __init__(
+        self, decides: LeanFinding, actions: "list[str]", warned: "list[tuple[str, str]]"
+    ) -> None:
+        vars(self).update(vars(decides))
         self.actions = actions
         self.warned = warned
         self.matched: list[Rule] = []
@@ -109,192 +102,183 @@ class LeanVerdict:
 
 
 class _Judging:
-    def __init__(self, tool: str, scene: Scene, engine: "Engine") -> None:
+    def __init__(self, tool: str, ground: "Ground") -> None:
         self.tool = tool
-        self.scene = scene
-        self.engine = engine
+        self.ground = ground
         self.findings: list[LeanFinding] = []
         self.actions: list[str] = []
         self.warned: list[tuple[str, str]] = []
 
+    def deny(self, rank: int, reason: str, rule: "Rule | None", code: str) -> None:
+        self.findings.append(LeanFinding(DENY, rank, reason, rule, code))
+
     def path(self, operation: str, text: str, base: str, by_command: bool = False) -> None:
         is_write = operation != "view"
-        places = find_places(text, base, self.scene)
-        for place in places:
-            if not place.names:
-                self.outside(operation, place, is_write, by_command)
-        for name in dict.fromkeys(name for place in places for name in place.names):
-            self.inside(operation, name, is_write, by_command)
+        places = find_places(text, base, self.ground)
+        for real, names in places:
+            if not names:
+                self.outside(operation, real, is_write, by_command)
+        for name in dict.fromkeys(name for _, names in places for name in names):
+            self.actions.append(f"tool:file:{operation} {name}")
+            self.closed(name, is_write, by_command)
+            if is_write:
+                self.writing(name)
+            self.findings += self.ground.profile("file", operation, name)
 
-    def outside(self, operation: str, place: LeanPlace, is_write: bool, by_command: bool) -> None:
-        shown = show(place.real)
-        self.actions.append(f"tool:file:{operation} {place.real}")
+    def outside(self, operation: str, real: str, is_write: bool, by_command: bool) -> None:
+        self.actions.append(f"tool:file:{operation} {real}")
         if is_write:
-            is_state = any(relative(place.real, state) for state in self.scene.state)
-            is_open = by_command and is_temporary(place.real, self.scene)
-            if is_state or not (is_open or self.engine.may_write_outside(place.real)):
-                reason = f"Path outside project boundary: {shown}"
-                self.findings.append(LeanFinding(DENY, BOUNDARY, reason, None, "path.escapes_root"))
-        self.secret_outside(place, is_write)
+            is_state = any(relative(real, state) for state in self.ground.state)
+            is_open = by_command and is_temporary(real, self.ground)
+            if is_state or not (is_open or self.ground.may_write_outside(real)):
+                reason = f"Path outside project boundary: {show(real)}"
+                self.deny(BOUNDARY, reason, None, "path.escapes_root")
+        self.secret_outside(real, is_write)
 
-    def secret_outside(self, place: LeanPlace, is_write: bool) -> None:
-        rule = self.engine.find_secret_outside(place.real)
+    def secret_outside(self, real: str, is_write: bool) -> None:
+        rule = self.ground.find_secret_outside(real)
         if rule is not None:
-            reason = _guarded(self.tool, show(place.real), is_write, rule)
-            self.findings.append(LeanFinding(DENY, GUARD, reason, rule, "policy.secret"))
-
-    def inside(self, operation: str, name: str, is_write: bool, by_command: bool) -> None:
-        self.actions.append(f"tool:file:{operation} {name}")
-        self.closed(name, is_write, by_command)
-        if is_write:
-            self.writing(name, show(name))
-        self.findings += self.engine.profile("file", operation, name)
+            self.deny(GUARD, self.guarded(show(real), is_write, rule), rule, "policy.secret")
 
     def closed(self, name: str, is_write: bool, by_command: bool) -> None:
-        for found in self.engine.denials(name, is_write, by_command):
+        for found in self.ground.denials(name, is_write, by_command):
             if found.rule is not None and found.code != "policy.forbidden":
-                found.reason = _guarded(self.tool, show(name), is_write, found.rule)
+                found.reason = self.guarded(show(name), is_write, found.rule)
             self.findings.append(found)
 
-    def writing(self, name: str, shown: str) -> None:
-        engine = self.engine
-        real = f"{self.scene.root}/{name}"
-        if any(relative(real, place) for place in self.scene.state):
+    def writing(self, name: str) -> None:
+        ground, shown = self.ground, show(name)
+        if any(relative(f"{ground.root}/{name}", place) for place in ground.state):
             rule = (DENY, "the installation of the hook", "hook.settings", "built-in", 0)
-            reason = _guarded(self.tool, shown, True, rule)
-            self.findings.append(LeanFinding(DENY, GUARD, reason, rule, "policy.protected"))
-        pattern = engine.find_warning(name)
-        if pattern:
-            self.warned.append((shown, pattern))
-        if engine.paranoid and not engine.is_safe(name):
+            self.deny(GUARD, self.guarded(shown, True, rule), rule, "policy.protected")
+        self.warn(name)
+        if ground.paranoid and not ground.is_safe(name):
             rule = (DENY, "paranoid", "hook.paranoid", "", 0)
             reason = f"Path outside what is safe to write: {shown} (paranoid is on in [hook])"
-            self.findings.append(LeanFinding(DENY, PARANOID, reason, rule, "policy.denied"))
+            self.deny(PARANOID, reason, rule, "policy.denied")
+
+    def warn(self, name: str) -> None:
+        pattern = self.ground.find_warning(name)
+        if pattern:
+            self.warned.append((show(name), pattern))
 
     def line(self, text: str, base: str) -> None:
-        self.actions.append(f"tool:shell:run {text}")
-        said = self.engine.line(text, base)
+        home = self.ground.home
+        said = self.ground.line(text, base)
         self.findings += said.findings
         for operation, directories, target in said.targets:
             if target in HARMLESS:
                 continue
-            stands = find_stands(base, directories, self.scene.home)
+            stands = find_stands(base, directories, home)
             # A program's own path is the kernel's to walk.
             for here in dict.fromkeys(map(real_path, stands)) if directories else stands:
                 self.path(operation, target, here, by_command=True)
                 if said.removes:
                     self.removing(target, here)
-        for directories, name in said.reads:
-            for here in find_stands(base, directories, self.scene.home):
+        for _, directories, name in said.reads:
+            for here in find_stands(base, directories, home):
                 if self.reading(name, here) and said.is_guess:
                     raise DeclinedError("a word may name a file that is secret")
         for operation, directories, path in said.patches:
-            for here in find_stands(base, directories, self.scene.home):
+            for here in find_stands(base, directories, home):
                 self.path(operation, path, here)
 
     def reading(self, text: str, base: str) -> bool:
         try:
-            places = find_places(text, base, self.scene)
+            places = find_places(text, base, self.ground)
         except ShapeError:
             # No program opens it either.
             return False
         count = len(self.findings)
-        for place in places:
-            if not place.names:
-                self.secret_outside(place, False)
-            for name in place.names:
+        for real, names in places:
+            if not names:
+                self.secret_outside(real, False)
+            for name in names:
                 if name != ".":
                     self.closed(name, False, True)
         return len(self.findings) > count
 
     def held_line(self, text: str, directory: str) -> None:
         """Judge a line whose writing the kernel and the judge of changes hold."""
-        self.actions.append(f"tool:shell:run {text}")
-        said = self.engine.held_line(text, directory)
+        said = self.ground.held_line(text, directory)
         self.findings += said.findings
         for operation, _, path in said.targets:
             self.actions.append(f"tool:file:{operation} {path}")
-            pattern = self.engine.find_warning(path)
-            if pattern:
-                self.warned.append((show(path), pattern))
+            self.warn(path)
 
     def removing(self, target: str, base: str) -> None:
-        for place in find_places(target, base, self.scene):
-            if not relative(self.scene.root, place.real):
-                continue
-            rule = (DENY, ".", "hook.root", "built-in", 0)
-            tool, shown = show(self.tool), show(place.real)
-            reason = (
-                f"Protected path: {shown} cannot be modified via {tool}: the command could "
-                "remove anything in the project; name the files or folders that are to go"
-            )
-            self.findings.append(LeanFinding(DENY, GUARD, reason, rule, "policy.protected"))
+        root = self.ground.root
+        for real, _ in find_places(target, base, self.ground):
+            if relative(root, real):
+                reason = (
+                    f"Protected path: {show(real)} cannot be modified via {show(self.tool)}: the "
+                    "command could remove anything in the project; name the files or folders that "
+                    "are to go"
+                )
+                rule = (DENY, ".", "hook.root", "built-in", 0)
+                self.deny(GUARD, reason, rule, "policy.protected")
 
+    def guarded(self, shown: str, is_write: bool, rule: Rule) -> str:
+        _, text, source, file, line = rule
+        where = f'"{show(text)}" in {source}, {file}' + (f":{line}" if line else "")
+        lifting = _lifting(shown, text, source)
+        if lifting:
+            where += f'; a person lifts it by "{lifting}" as the last of {source[6:]} in [paths]'
+        tool = show(self.tool)
+        if is_write:
+            return f"Protected path: {shown} cannot be modified via {tool}. Rule: {where}"
+        return f"Secret path: {shown} cannot be read via {tool}. Rule: {where}"
 
-def is_temporary(real: str, scene: Scene) -> bool:
-    for place in TEMPORARY:
-        folder = f"{place}/{relative(real, place).partition('/')[0]}"
-        if relative(real, place) not in ("", "."):
-            return not relative(scene.root, folder) and not relative(scene.home, folder)
-    return False
+    def verdict(self) -> LeanVerdict:
+        if not self.findings:
+            said = LeanFinding(ALLOW, NOTHING, "outside the project, and not ours to grant")
+            return LeanVerdict(said, self.actions, self.warned)
+        # Of equals the first.
+        decides = max(self.findings, key=lambda found: (found.outcome, -found.rank))
+        verdict = LeanVerdict(decides, self.actions, self.warned)
+        rules = (found.rule for found in self.findings if found.rule is not None)
+        verdict.matched = list(dict.fromkeys(rules))
+        if verdict.outcome == DENY:
+            verdict.code = verdict.code or "policy.denied"
+            verdict.warned = []
+        return verdict
 
 
 def judge(
-    asked: Asked, wanted: LeanWanted, scene: Scene, engine: "Engine", base: str, directory: str = ""
+    asked: Asked, wanted: LeanWanted, ground: "Ground", base: str, directory: str = ""
 ) -> LeanVerdict:
     """Judge one call for someone in `base`; `directory`: where it runs, if in the sandbox.
 
     Total but for ShapeError: a path that is none.
     """
-    judging = _Judging(asked.tool, scene, engine)
+    judging = _Judging(asked.tool, ground)
     for operation, text in wanted.paths:
         judging.path(operation, text, base)
-    if wanted.line is not None and directory:
-        judging.held_line(wanted.line, directory)
-    elif wanted.line is not None:
-        judging.line(wanted.line, base)
+    if wanted.line is not None:
+        judging.actions.append(f"tool:shell:run {wanted.line}")
+        if directory:
+            judging.held_line(wanted.line, directory)
+        else:
+            judging.line(wanted.line, base)
     if wanted.name is not None:
         category, operation, target = wanted.name
         judging.actions.append(f"tool:{category}:{operation} {target}".rstrip())
-        if target.startswith(SERVED) and engine.is_served:
+        if target.startswith(SERVED) and ground.is_served:
             judging.findings.append(LeanFinding(ALLOW, ALSO, _OURS_JUDGES, _SERVED_RULE))
         else:
-            judging.findings += engine.profile(category, operation, target, asked.input)
+            judging.findings += ground.profile(category, operation, target, asked.input)
     if not judging.actions:
         raise ShapeError("the call does nothing that could be judged")
-    return _decided(judging)
+    return judging.verdict()
 
 
-def _decided(judging: _Judging) -> LeanVerdict:
-    verdict = LeanVerdict(judging.actions, judging.warned)
-    findings = judging.findings
-    if not findings:
-        verdict.reason = "outside the project, and not ours to grant"
-        return verdict
-    deciding = findings[0]
-    for found in findings:
-        if (found.outcome, -found.rank) > (deciding.outcome, -deciding.rank):
-            deciding = found
-    rules = (found.rule for found in findings if found.rule is not None)
-    verdict.matched = list(dict.fromkeys(rules))
-    verdict.outcome, verdict.rank = deciding.outcome, deciding.rank
-    verdict.reason, verdict.rule, verdict.code = deciding.reason, deciding.rule, deciding.code
-    verdict.remedy = deciding.remedy
-    if deciding.outcome == DENY:
-        verdict.code = verdict.code or "policy.denied"
-        verdict.warned = []
-    return verdict
-
-
-def _guarded(tool: str, shown: str, is_write: bool, rule: Rule) -> str:
-    _, text, source, file, line = rule
-    where = f'"{show(text)}" in {source}, {file}' + (f":{line}" if line else "")
-    lifting = _lifting(shown, text, source)
-    if lifting:
-        where += f'; a person lifts it by "{lifting}" as the last of {source[6:]} in [paths]'
-    if is_write:
-        return f"Protected path: {shown} cannot be modified via {show(tool)}. Rule: {where}"
-    return f"Secret path: {shown} cannot be read via {show(tool)}. Rule: {where}"
+def is_temporary(real: str, ground: "Ground") -> bool:
+    for place in TEMPORARY:
+        name = relative(real, place)
+        if name not in ("", "."):
+            folder = f"{place}/{name.partition('/')[0]}"
+            return not relative(ground.root, folder) and not relative(ground.home, folder)
+    return False
 
 
 def _lifting(shown: str, text: str, source: str) -> str:
@@ -314,3 +298,137 @@ def show(text: str) -> str:
         c if c.isprintable() else f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}"
         for c in text
     )
+
+
+def find_places(text: str, base: str, ground: "Ground") -> list[Place]:
+    """Return every place that `text` may come to: the kernel's, and where `..` is folded by text.
+
+    Threat: `link/../../../x`, which stays inside for one reader and leaves for the other.
+    Raises: ShapeError: empty, NUL, too long, `~name`.
+    """
+    path = absolute(text, base, ground.home)
+    places = [_place(path, ground)]
+    if "/.." in path:
+        by_text = _place(folded(path), ground)
+        places += [by_text] * (by_text[0] != places[0][0])
+    return places
+
+
+def find_stands(base: str, directories: "tuple[str, ...]", home: str) -> "tuple[str, ...]":
+    """Return where a shell may stand after `cd` to these directories, in order. Raises: ShapeError.
+
+    `cd` folds `..` by text, and with `-P`, or where that leads nowhere, goes as the kernel.
+    """
+    stands = (base,)
+    for directory in directories:
+        paths = [absolute(directory, stand, home) for stand in stands]
+        both = (each for path in paths for each in (folded(path), real_path(path)))
+        stands = tuple(dict.fromkeys(both))
+        if len(stands) > STOOD_MAX:
+            raise ShapeError(f"the line may lead to more than {STOOD_MAX} directories")
+    return stands
+
+
+def _place(path: str, ground: "Ground") -> Place:
+    real = real_path(path, ground.root)
+    inside = relative(real, ground.root) or _relative_by_identity(real, ground.root)
+    if not inside:
+        return real, ()
+    by_name = folded(path)
+    asked = relative(by_name, ground.root) or relative(by_name, ground.given_root)
+    return real, ((asked, inside) if asked and asked != inside else (inside,))
+
+
+def absolute(text: str, base: str, home: str) -> str:
+    if not text or "\0" in text or len(text) > PATH_CHARS_MAX:
+        raise ShapeError("a path is empty, too long or holds a NUL")
+    if text[0] == "/":
+        return text
+    if text[0] == "~":
+        if text == "~" or text.startswith("~/"):
+            return home + text[1:]
+        raise ShapeError("a path begins with ~name, somebody's home")
+    return f"{base}/{text}"
+
+
+def folded(path: str) -> str:
+    if "//" not in path and "/." not in path and path[-1] != "/":
+        return path
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if parts:
+                parts.pop()
+        elif part and part != ".":
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def relative(path: str, root: str) -> str:
+    """Return the path below `root`, `.` for the root itself, nothing where it is not inside."""
+    if path == root:
+        return "."
+    # Threat: a sibling whose name begins alike (/root-evil beside /root).
+    base = root if root == "/" else root + "/"
+    return path[len(base) :] if path.startswith(base) else ""
+
+
+def real_path(path: str, known: str = "/") -> str:
+    """Follow links, behind something missing the text; `known` is real. Raises: ShapeError."""
+    real, rest = "", path
+    if known != "/" and path.startswith(known + "/"):
+        real, rest = known, path[len(known) :]
+    pending = rest.split("/")
+    pending.reverse()
+    hops = 0
+    while pending:
+        part = pending.pop()
+        if not part or part == ".":
+            continue
+        if part == "..":
+            real = real.rpartition("/")[0]
+            continue
+        here = f"{real}/{part}"
+        try:
+            is_link = posix.lstat(here).st_mode & _KIND == _LINK
+            target = posix.readlink(here) if is_link else ""
+        except (OSError, ValueError):
+            # Missing, or nothing that we could look at: then the client cannot either.
+            real = here
+            continue
+        if not is_link:
+            real = here
+            continue
+        hops += 1
+        if hops > HOPS_MAX:
+            raise ShapeError(f"a path passes more than {HOPS_MAX} links")
+        if target.startswith("/"):
+            real = ""
+        parts = target.split("/")
+        parts.reverse()
+        pending += parts
+    return real or "/"
+
+
+def _relative_by_identity(real: str, root: str) -> str:
+    """As `relative`, by identity: a bind mount or letter case must not hide the root."""
+    wanted = _identity(root)
+    if wanted is None:
+        return ""
+    rest: list[str] = []
+    here = real
+    while here:
+        if _identity(here) == wanted:
+            rest.reverse()
+            return "/".join(rest) or "."
+        here, _, name = here.rpartition("/")
+        rest.append(name)
+    return ""
+
+
+def _identity(path: str) -> "tuple[int, int] | None":
+    try:
+        status = posix.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino

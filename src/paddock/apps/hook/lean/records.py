@@ -10,16 +10,15 @@ from paddock.policy.compiled import WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from paddock.apps.hook.lean.engine import Identity
     from paddock.values.calls import Json
 
 HOOK_DECISION = "HOOK_DECISION"
 HOOK_EVENT = "HOOK_EVENT"
 
 KEPT_ARGUMENTS = frozenset(
-    {
-        *("file_path", "notebook_path", "path", "command", "description", "pattern"),
-        *("subagent_type", "edit_mode", "cell_id"),
-    }
+    "file_path notebook_path path command description pattern subagent_type edit_mode "
+    "cell_id".split()
 )
 TEXT_CHARS_MAX = 4096
 NAME_CHARS_MAX = 200
@@ -28,13 +27,6 @@ ARGUMENTS_MAX = 100
 ACTIONS_MAX = 200
 SALT_BYTES = 16
 _FLAGS = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW
-
-
-class Identity:
-    def __init__(self, agent: str, chain: "list[Json]", policy_digest: str) -> None:
-        self.agent = agent
-        self.chain = chain
-        self.policy_digest = policy_digest
 
 
 class LeanRecord:
@@ -70,17 +62,18 @@ def encode_record(record: LeanRecord, random: bytes, seconds: float) -> bytes:
 def decision_record(
     asked: Asked,
     verdict: LeanVerdict,
-    word: str,
+    answer: str,
     warnings: "list[str]",
-    who: Identity,
+    who: "Identity",
 ) -> LeanRecord:
     rule = verdict.rule
+    agent, chain, policy_digest = who
     metadata: dict[str, Json] = {
         "tool": clean(asked.tool, NAME_CHARS_MAX),
         "arguments": kept_arguments(asked),
         "actions": kept_actions(verdict.actions),
         "client": asked.client,
-        "answer": word,
+        "answer": answer,
     }
     if asked.agent_id:
         metadata["agent_id"] = clean(asked.agent_id, NAME_CHARS_MAX)
@@ -96,11 +89,10 @@ def decision_record(
     metadata["outcome"] = WORDS[verdict.outcome]
     metadata["rule"] = None if rule is None else _place_json(rule)
     metadata["source"] = "no rule" if rule is None else rule[2]
-    metadata["policy_digest"] = who.policy_digest
-    metadata["agents"] = who.chain
-    return LeanRecord(
-        HOOK_DECISION, asked, who.agent, WORDS[verdict.outcome], verdict.reason, metadata
-    )
+    metadata["policy_digest"] = policy_digest
+    metadata["agents"] = chain
+    word = WORDS[verdict.outcome]
+    return LeanRecord(HOOK_DECISION, asked, agent, word, verdict.reason, metadata)
 
 
 def event_record(asked: Asked, agent: str) -> LeanRecord:
@@ -141,22 +133,12 @@ def kept_arguments(asked: Asked) -> "dict[str, Json]":
         if len(kept) >= ARGUMENTS_MAX:
             kept["…"] = f"{len(asked.input) - ARGUMENTS_MAX} more arguments"
             break
-        shown = clean(name, NAME_CHARS_MAX)
-        if (
-            value is None
-            or type(value) is bool
-            or (type(value) is int and abs(value) < 1 << 53)
-            or (
-                type(value) is str
-                and is_known
-                and name in KEPT_ARGUMENTS
-                and len(value) <= TEXT_CHARS_MAX
-                and is_plain(value)
-            )
-        ):
-            kept[shown] = value
-        else:
-            kept[shown] = digest_of(value)
+        is_number = type(value) is int and abs(value) < 1 << 53
+        is_text = type(value) is str and is_known and name in KEPT_ARGUMENTS
+        if type(value) is str:
+            is_text = is_text and len(value) <= TEXT_CHARS_MAX and is_plain(value)
+        is_kept = value is None or type(value) is bool or is_number or is_text
+        kept[clean(name, NAME_CHARS_MAX)] = value if is_kept else digest_of(value)
     return kept
 
 
@@ -200,23 +182,17 @@ def was_given(directory: str, session_id: str, said: str) -> bool:
     return session_id != ""
 
 
-def note_given(directory: str, session_id: str, said: str) -> None:
-    """Note by an empty file that a session was told this.
+def note_given(directory: str, session_id: str, said: str) -> bool:
+    """Note by an empty file that a session is told this; return whether it was not told yet.
 
     Where none can be made, it is told once more: too often is safe.
     """
-    if not session_id:
-        return
-    for is_there in (True, False):
-        try:
-            if not is_there:
-                posix.mkdir(directory, 0o700)
+    try:
+        if session_id:
             posix.close(posix.open(_mark_path(directory, session_id, said), _FLAGS, 0o600))
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return
-        return
+    except OSError as fault:
+        return type(fault) is not FileExistsError
+    return True
 
 
 def _mark_path(directory: str, session_id: str, said: str) -> str:

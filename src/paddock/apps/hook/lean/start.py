@@ -1,8 +1,7 @@
 """The process of one hook call: input, answer, and refusal of whatever goes wrong.
 
-On the path is only the interpreter's library; the lean modules are imported past the faces of
-their folders, which would bring others. A call that cannot be decided is refused by JSON, else by
-status 2 with one line that names the repair.
+On the path is only the interpreter's library. A call that cannot be decided is refused by JSON,
+else by status 2 with one line that names the repair.
 """
 
 import gc
@@ -20,11 +19,6 @@ ANSWER_TIMEOUT_S = 25
 RECORD_TIMEOUT_S = 5
 """For putting a call on record that was stopped; a client waits long enough for both."""
 INPUT_BYTES_MAX = 64_000_000
-_NAME = "paddock.apps.hook.lean"
-_PACKAGES = (
-    *("paddock", "paddock.apps", "paddock.apps.hook", _NAME),
-    *("paddock.ledger", "paddock.ledger.format", "paddock.policy"),
-)
 
 _STOPPING = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT, _signal.SIGALRM)
 _READ_BYTES = 1 << 16
@@ -85,10 +79,9 @@ def _answer() -> bytes:
 
 def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes | None, bool]":
     """Return the answer, None where it is left to the full path; and whether there is an image."""
-    for name in _PACKAGES:
-        package = type(sys)(name)
-        package.__path__ = [_PACKAGE + name[7:].replace(".", "/")]
-        sys.modules[name] = package
+    # Past its face, which brings others.
+    package = sys.modules["paddock"] = type(sys)("paddock")
+    package.__path__ = [_PACKAGE]
     from paddock.apps.hook.lean.asked import DeclinedError, ShapeError
     from paddock.apps.hook.lean.door import Attempt
 
@@ -127,15 +120,10 @@ def _full(data: bytes, client: str, variables: "dict[str, str]", has_image: bool
 
 
 def _read() -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while size <= INPUT_BYTES_MAX:
-        part = posix.read(_STDIN, _READ_BYTES)
-        if not part:
-            break
-        parts.append(part)
-        size += len(part)
-    return b"".join(parts)
+    data = bytearray()
+    while len(data) <= INPUT_BYTES_MAX and (part := posix.read(_STDIN, _READ_BYTES)):
+        data += part
+    return bytes(data)
 
 
 def _write(answer: bytes) -> None:

@@ -76,23 +76,24 @@ def timeout_of(event: str) -> int:
     return SESSION_END_TIMEOUT_S if event == "SessionEnd" else TIMEOUT_S
 
 
-def installed(text: str, file: str, program: Program) -> str:
+def installed(text: str | None, file: str, program: Program) -> str:
     """Put our entries in for older ones. Raises: ConfigError: no settings, or another `hooks`."""
-    text = uninstalled(text, file) if not is_installed(text, file, program) else text
-    if find_ours(text, parse_text(text, file)):
+    text = MADE if text is None else text
+    if is_installed(text, file, program):
         return text
-    top = _top(text, file)
+    text = uninstalled(text, file)
+    top = _object(parse_text(text, file), file, "the settings are")
     if top.find("hooks") is None:
         hooks = {event: [entry_for(event, program)] for event in EVENTS}
         return with_member(text, top, "hooks", hooks)
     for event in EVENTS:
-        hooks_node = _hooks(text, file)
+        hooks_node = _object(parse_text(text, file).find("hooks"), file, "hooks is")
         array = hooks_node.find(event)
         entry = entry_for(event, program)
         if array is None:
             text = with_member(text, hooks_node, event, [entry])
         elif array.kind != "array":
-            raise _strange(file, f"hooks.{event} is no array")
+            raise _not_ours_to_mend(file, f"hooks.{event} is no array")
         else:
             text = with_item(text, array, entry)
     return text
@@ -123,17 +124,22 @@ def is_installed(text: str, file: str, program: Program) -> bool:
     )
 
 
-def switch_in(text: str, file: str) -> bool | None:
-    """Read whether no hook runs; None if neither is said. Raises: ConfigError."""
-    value = value_at(text, parse_text(text, file).find("disableAllHooks"))
+def truth_at(text: str, file: str, names: tuple[str, ...]) -> bool | None:
+    """Return what a switch says; None where it says nothing. Raises: ConfigError."""
+    node: Node | None = parse_text(text, file)
+    for name in names:
+        node = None if node is None else node.find(name)
+    value = value_at(text, node)
     return value if isinstance(value, bool) else None
 
 
-def sandbox_in(text: str, file: str) -> bool | None:
-    """Read the client's own sandbox; None if they do not say. Raises: ConfigError."""
-    sandbox = parse_text(text, file).find("sandbox")
-    value = None if sandbox is None else value_at(text, sandbox.find("enabled"))
-    return value if isinstance(value, bool) else None
+def has_ours(text: str, file: str) -> bool:
+    return bool(find_ours(text, parse_text(text, file)))
+
+
+def is_made(text: str, left: str) -> bool:
+    """Return whether nothing is `left` of settings that were made for us."""
+    return left == MADE != text
 
 
 def find_ours(text: str, top: Node) -> list[Way]:
@@ -142,47 +148,30 @@ def find_ours(text: str, top: Node) -> list[Way]:
     for member in hooks.members if hooks is not None else ():
         for place, group in enumerate(member.node.items):
             commands = group.find("hooks")
-            if commands is None:
-                continue
-            own = [
-                index
-                for index, command in enumerate(commands.items)
-                if any(said.endswith(LAUNCHER) for said in _texts(text, command))
-            ]
+            items = () if commands is None else commands.items
+            own = [index for index, each in enumerate(items) if _names_us(text, each)]
             way: Way = ("hooks", member.name, place)
-            if own and len(own) == len(commands.items):
-                found.append(way)
-            else:
-                found += [(*way, "hooks", index) for index in own]
+            is_whole = bool(own) and len(own) == len(items)
+            found += [way] if is_whole else [(*way, "hooks", index) for index in own]
     return found
 
 
-def _texts(text: str, command: Node) -> set[str]:
-    found: set[str] = set()
-    said = text_at(text, command.find("command"))
-    if said is not None:
-        found.update((said, *(word.strip("'\"") for word in said.split())))
+def _names_us(text: str, command: Node) -> bool:
+    said = text_at(text, command.find("command")) or ""
     arguments = command.find("args")
-    for item in arguments.items if arguments is not None else ():
-        argument = text_at(text, item)
-        if argument is not None:
-            found.add(argument)
-    return found
+    items = () if arguments is None else arguments.items
+    words = (said, *(word.strip("'\"") for word in said.split()))
+    return any(
+        each is not None and each.endswith(LAUNCHER)
+        for each in (*words, *(text_at(text, item) for item in items))
+    )
 
 
-def _top(text: str, file: str) -> Node:
-    top = parse_text(text, file)
-    if top.kind != "object":
-        raise _strange(file, "the settings are no object")
-    return top
+def _object(node: Node | None, file: str, what: str) -> Node:
+    if node is None or node.kind != "object":
+        raise _not_ours_to_mend(file, f"{what} no object")
+    return node
 
 
-def _hooks(text: str, file: str) -> Node:
-    hooks = _top(text, file).find("hooks")
-    if hooks is None or hooks.kind != "object":
-        raise _strange(file, "hooks is no object")
-    return hooks
-
-
-def _strange(file: str, what: str) -> ConfigError:
+def _not_ours_to_mend(file: str, what: str) -> ConfigError:
     return ConfigError(what, where=file, hint="mend the file first; nothing was changed")

@@ -100,19 +100,21 @@ def uninstalled(text: str, file: str) -> str:
     return left
 
 
-def is_installed(text: str, program: Program) -> bool:
+def is_installed(text: str, file: str, program: Program) -> bool:
+    del file
     found = _BLOCK.search(text)
-    return found is not None and found[0].lstrip("\n") in [
-        block(program, begin) for begin in _BEGINS
-    ]
+    blocks = [block(program, begin) for begin in _BEGINS]
+    return found is not None and found[0].lstrip("\n") in blocks
 
 
-def is_made(text: str) -> bool:
+def is_made(text: str, left: str = "") -> bool:
+    """Return whether nothing is `left` of a configuration that was made for us."""
     found = _BLOCK.search(text)
-    return found is not None and found[0].startswith(f"{_BEGIN_OF_NEW_FILE}\n")
+    return not left and found is not None and found[0].startswith(f"{_BEGIN_OF_NEW_FILE}\n")
 
 
-def has_ours(text: str) -> bool:
+def has_ours(text: str, file: str) -> bool:
+    del file
     return _BLOCK.search(text) is not None and LAUNCHER in text
 
 

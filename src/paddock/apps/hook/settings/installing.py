@@ -12,7 +12,6 @@ from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import Program
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.clients import CODEX, ClientFile, ClientFileEdit, read_client_file
-from paddock.text.json import parse_text
 from paddock.values.calls import Json
 
 Client = Literal["claude", "codex"]
@@ -26,6 +25,7 @@ SCOPES_OF: Final[Mapping[Client, tuple[Scope, ...]]] = {
     "claude": SCOPES,
     "codex": ("project", "user"),
 }
+_FORMS: Final = {"claude": claude, "codex": codex}
 
 
 class Places(Struct, frozen=True):
@@ -76,71 +76,45 @@ def own_program() -> Program:
 
 def standing_in(places: Places, client: Client, scope: Scope) -> InstallState:
     """Look into one file. Raises: UsageError: the client has none of that scope; HostError."""
-    path, program = places.path(client, scope), own_program()
+    path, program, form = places.path(client, scope), own_program(), _FORMS[client]
     try:
-        file = read_client_file(path, follows=scope == "user")
-        is_there = _has_ours(file, client)
-        is_new = is_there and _is_installed(file, client, program)
+        file = _read(path, scope)
+        is_there = file.content is not None and form.has_ours(file.text, str(path))
+        is_new = is_there and form.is_installed(file.text, str(path), program)
     except (ConfigError, HostError) as error:
         return InstallState(client, scope, path, "broken", error.message, is_there=False)
-    if not is_there:
-        return InstallState(client, scope, path, "absent", "", is_there=False)
-    off = _why_off(places) if client == "claude" else ""
-    if off:
-        return InstallState(client, scope, path, "broken", off, is_there=True)
-    if is_new:
-        return InstallState(client, scope, path, "installed", "", is_there=True)
-    why = "it differs from what would be put in now"
-    return InstallState(client, scope, path, "stale", why, is_there=True)
+    off = _why_off(places) if is_there and client == "claude" else ""
+    state: State = (
+        "absent" if not is_there else "broken" if off else "installed" if is_new else "stale"
+    )
+    why = "it differs from what would be put in now" if state == "stale" else off
+    return InstallState(client, scope, path, state, why, is_there)
 
 
 def plan_install(path: Path, client: Client, scope: Scope) -> ClientFileEdit:
     """Put our entries in. Raises: ConfigError, HostError."""
-    file, program = read_client_file(path, follows=scope == "user"), own_program()
-    if _is_installed(file, client, program):
+    file, program, form = _read(path, scope), own_program(), _FORMS[client]
+    text = None if file.content is None else file.text
+    if text is not None and form.is_installed(text, str(path), program):
         return ClientFileEdit(file, file.content)
-    if client == "claude":
-        text = file.text if file.content is not None else claude.MADE
-        content = claude.installed(text, str(path), program)
-    else:
-        content = codex.installed(
-            file.text if file.content is not None else None, str(path), program
-        )
-    return ClientFileEdit(file, content.encode("utf-8"))
+    return ClientFileEdit(file, form.installed(text, str(path), program).encode("utf-8"))
 
 
 def plan_uninstall(path: Path, client: Client, scope: Scope) -> ClientFileEdit:
     """Take our entries out; a file that we made goes. Raises: ConfigError."""
-    file = read_client_file(path, follows=scope == "user")
+    file, form = _read(path, scope), _FORMS[client]
     if file.content is None:
         return ClientFileEdit(file, None)
-    if client == "claude":
-        content = claude.uninstalled(file.text, str(path))
-        is_made = content == claude.MADE and content != file.text
-    else:
-        content = codex.uninstalled(file.text, str(path))
-        is_made = not content and codex.is_made(file.text)
-    return ClientFileEdit(file, None if is_made else content.encode("utf-8"))
+    left = form.uninstalled(file.text, str(path))
+    return ClientFileEdit(file, None if form.is_made(file.text, left) else left.encode("utf-8"))
 
 
-def _has_ours(file: ClientFile, client: Client) -> bool:
-    if file.content is None:
-        return False
-    if client == "claude":
-        return bool(claude.find_ours(file.text, parse_text(file.text, str(file.path))))
-    return codex.has_ours(file.text)
+def _read(path: Path, scope: Scope) -> ClientFile:
+    return read_client_file(path, follows=scope == "user")
 
 
 def _why_off(places: Places) -> str:
     """Threat: one line in a file that nobody commits takes the fence away for one person."""
     files = claude.settings_files(places.root, places.home, places.variables)
     on = "disableAllHooks is true in {}: no hook of this client runs"
-    return why_switched(files, claude.switch_in, "switches hooks off", on, follows=False)
-
-
-def _is_installed(file: ClientFile, client: Client, program: Program) -> bool:
-    if file.content is None:
-        return False
-    if client == "claude":
-        return claude.is_installed(file.text, str(file.path), program)
-    return codex.is_installed(file.text, program)
+    return why_switched(files, ("disableAllHooks",), "switches hooks off", on, follows=False)
