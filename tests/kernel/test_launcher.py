@@ -254,7 +254,7 @@ def test_a_sandbox_is_made_ahead_and_found_by_the_next_command(room: Room):
     with room.launcher.open_stage(plan, room.fd) as stage:
         room.launcher.run(room.request("/bin/sh", "-c", ":"), stage)
 
-    made = room.launcher._spare
+    (made,) = room.launcher._spares
     with room.launcher.open_stage(plan, room.fd) as stage:
         assert stage is made
         end = room.launcher.run(room.request("/bin/sh", "-c", "echo next"), stage)

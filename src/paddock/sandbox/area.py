@@ -13,14 +13,14 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
-from hashlib import sha256
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from paddock.errors import SandboxUnavailableError
+from paddock.errors import HostError, SandboxUnavailableError
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.git.index import LINK_MODE, SUBMODULE_MODE
@@ -115,15 +115,6 @@ _OPAQUE: Final = "user.overlay.opaque"
 """On a directory: nothing of the layers below is seen in it."""
 
 
-class Overlaid(Struct, frozen=True):
-    files: Mapping[str, bytes]
-    digest: str
-    modified_ns: int = 0
-
-
-NOTHING_SHOWN: Final = Overlaid({}, "")
-
-
 class StagingArea:
     def __init__(self, home: Path) -> None:
         """`home` is ours and no agent reaches it. Raises: HostError."""
@@ -139,54 +130,42 @@ class StagingArea:
         self.fd = self._claim.fd
         self.path = f"{os.fspath(home)}/{self._claim.name}"
         self._lock = threading.Lock()
-        self._hidden: dict[str, str] = {}
-        self._users: dict[str, int] = {}
-        self._newest = ""
+        self._layers: dict[_Layer, str] = {}
+        """What was made, by what it is; what was asked for last, last."""
+        self._users: Counter[str] = Counter()
 
-    def hide(
-        self,
-        workspace: int,
-        names: Collection[str],
-        shown: Sequence[ShownFile] = (),
-        laid: Overlaid = NOTHING_SHOWN,
-    ) -> str:
+    def hide(self, workspace: int, names: Collection[str], shown: Sequence[ShownFile] = ()) -> str:
         """Make a directory of whiteouts for workspace-relative names; return its name in the area.
 
         The same are made once, for as long as their parents look the same; no mount, however many.
-        It stays until `let_go`, once for each call. What is `shown` stands there instead of a
-        whiteout; what is `laid`, whatever is there. Raises: SandboxUnavailableError without
-        whiteouts, ConfinementError without a user who could be a command.
+        It stays until `let_go`, once for each call. What is `shown` stands there, instead of a
+        whiteout or of what is there. Raises: SandboxUnavailableError without whiteouts,
+        ConfinementError without a user who could be a command.
         """
-        if not names and not laid.files:
+        if not names and not shown:
             return ""
-        parents = _parents(workspace, names, laid.files)
-        wanted = sorted(name for name in names if (os.path.dirname(name) or ".") in parents)
-        layer = _Layer.plan(workspace, wanted, parents, shown, laid)
-        digest = layer.digest()
+        with host_error("the directories of a workspace cannot be looked at"):
+            layer = _Layer.plan(workspace, names, shown)
         with self._lock:
-            name = self._hidden.get(digest) or self._make_hidden(digest, layer)
+            name = self._layers[layer] = self._layers.pop(layer, "") or self._make(layer)
             self._users[name] += 1
-            self._newest = name
         return name
 
-    def hold(self, hidden: str) -> None:
-        if hidden:
-            with self._lock:
-                self._users[hidden] += 1
+    def hold(self, *layers: str) -> None:
+        with self._lock:
+            self._users.update(filter(None, layers))
 
-    def let_go(self, hidden: str) -> None:
-        if hidden:
-            with self._lock:
-                self._users[hidden] -= 1
+    def let_go(self, *layers: str) -> None:
+        with self._lock:
+            self._users.subtract(filter(None, layers))
 
     def take_unused(self) -> list[str]:
         with self._lock:
-            unused = [name for name, users in self._users.items() if users == 0]
-            unused = [name for name in unused if name != self._newest]
-            self._hidden = {key: name for key, name in self._hidden.items() if name not in unused}
-            for name in unused:
-                del self._users[name]
-        return unused
+            known = list(self._layers.items())[:-1]
+            unused = {layer: name for layer, name in known if not self._users[name]}
+            for layer, name in unused.items():
+                del self._layers[layer], self._users[name]
+        return list(unused.values())
 
     def close(self) -> None:
         self._claim.release()
@@ -197,7 +176,7 @@ class StagingArea:
         self._claim.forget()
         os.close(self._home)
 
-    def _make_hidden(self, digest: str, layer: "_Layer") -> str:
+    def _make(self, layer: "_Layer") -> str:
         # Another name each time: one that looked the same may be about to be removed.
         name = HIDDEN_PREFIX.decode("ascii") + secrets.token_hex(8)
         try:
@@ -211,66 +190,78 @@ class StagingArea:
                 f"names cannot be hidden from commands: {os.strerror(error.errno or 0)}",
                 hint="keep the plane on ext4, xfs, btrfs or tmpfs",
             ) from error
-        self._hidden[digest] = name
-        self._users[name] = 0
         return name
 
 
-class _Layer(Struct, frozen=True):
-    whiteouts: Sequence[str]
-    parents: Mapping[str, os.stat_result]
-    """What is merged with the directory below; parents before children."""
-    opaque: Mapping[str, os.stat_result]
-    files: Sequence[ShownFile]
-    """Links last: nothing is ever made through one."""
-    laid: Overlaid
+_Directories = tuple[tuple[str, "_DirectoryLook"], ...]
+
+
+class _DirectoryLook(Struct, frozen=True):
+    mode: int
+    user: int
+    group: int
+    modified_ns: int
 
     @classmethod
-    def plan(
-        cls,
-        workspace: int,
-        wanted: Sequence[str],
-        parents: Mapping[str, os.stat_result],
-        shown: Sequence[ShownFile],
-        laid: Overlaid,
-    ) -> "_Layer":
-        names = frozenset(wanted)
-        opaque: dict[str, os.stat_result] = {}
-        files: list[ShownFile] = []
-        for each in sorted(shown, key=lambda each: (each.mode == LINK_MODE, each.path)):
-            above = directories_above(each.path)
-            closed = next((path for path in (*above, each.path) if path in names), None)
-            if closed is None:
-                continue
-            inside = [path for path in above if path not in parents]
-            inside += [each.path] if each.mode == SUBMODULE_MODE else []
-            for path in inside:
-                # Gone by now, or a file: then it looks like what holds it.
-                opaque[path] = _look_of(workspace, path) or parents["."]
-            if each.mode != SUBMODULE_MODE:
-                files.append(each)
-        replaced = {each.path for each in files} | opaque.keys()
-        whiteouts = [name for name in wanted if name not in replaced]
-        return cls(whiteouts, parents, opaque, files, laid)
+    def of(cls, workspace: int, path: str) -> "_DirectoryLook | None":
+        try:
+            found = os.stat(path, dir_fd=workspace, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if not stat.S_ISDIR(found.st_mode):
+            return None
+        return cls(found.st_mode, found.st_uid, found.st_gid, found.st_mtime_ns)
 
-    @property
-    def _looks(self) -> Mapping[str, os.stat_result]:
-        return {**self.parents, **self.opaque}
+    def give(self, root: int, path: str) -> None:
+        if os.geteuid() == 0:
+            os.chown(path, inside_id(self.user), inside_id(self.group), dir_fd=root)
+        # With the setgid bit: without it the command would seem to have taken it away.
+        os.chmod(path, self.mode & 0o3777, dir_fd=root)
+        os.utime(path, ns=(self.modified_ns, self.modified_ns), dir_fd=root)
 
-    def digest(self) -> str:
-        looks = [
-            f"{path}\0{look.st_mode}\0{look.st_uid}\0{look.st_gid}\0{look.st_mtime_ns}"
-            for path, look in self._looks.items()
-        ]
-        contents = [
-            f"{each.path}\0{each.mode}\0{each.modified_ns}\0{sha256(each.content).hexdigest()}"
-            for each in self.files
-        ]
-        text = "\0\0".join([*self.whiteouts, "", *looks, "", *contents, self.laid.digest])
-        return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+class _Layer(Struct, frozen=True):
+    whiteouts: tuple[str, ...]
+    directories: _Directories
+    """Parents before children."""
+    opaque: frozenset[str]
+    """Those of them that are not merged with the directory below."""
+    files: tuple[ShownFile, ...]
+    """Links last: nothing is ever made through one."""
+
+    @classmethod
+    def plan(cls, workspace: int, names: Iterable[str], shown: Iterable[ShownFile]) -> "_Layer":
+        root = _DirectoryLook.of(workspace, ".")
+        if root is None:
+            raise HostError("the workspace is gone")
+        looks, closed = {".": root}, set[str]()
+        for name in sorted(names):
+            above = directories_above(name)
+            for path in above:
+                if path not in looks and (look := _DirectoryLook.of(workspace, path)) is not None:
+                    looks[path] = look
+            # Else its parent is gone by now, and it with that.
+            if not above or above[-1] in looks:
+                closed.add(name)
+        opaque: set[str] = set()
+        files = sorted(shown, key=lambda each: (each.mode == LINK_MODE, each.path))
+        for each in files:
+            above, is_closed = ".", False
+            inside = [each.path] if each.mode == SUBMODULE_MODE else []
+            for path in (*directories_above(each.path), *inside):
+                is_closed = is_closed or path in closed
+                if path not in looks:
+                    # Where it is gone, or a file, it looks like what holds it.
+                    looks[path] = _DirectoryLook.of(workspace, path) or looks[above]
+                    opaque |= {path} if is_closed else set()
+                above = path
+        files = [each for each in files if each.mode != SUBMODULE_MODE]
+        replaced = opaque.union(each.path for each in files)
+        whiteouts = tuple(sorted(closed - replaced))
+        return cls(whiteouts, tuple(looks.items()), frozenset(opaque), tuple(files))
 
     def build(self, root: int) -> None:
-        looks = self._looks
+        looks = dict(self.directories)
         for path in looks:
             if path != ".":
                 os.mkdir(path, 0o700, dir_fd=root)
@@ -279,24 +270,22 @@ class _Layer(Struct, frozen=True):
                 os.setxattr(fd, _OPAQUE, b"y")
         for path in self.whiteouts:
             os.mknod(path, stat.S_IFCHR, _WHITEOUT, dir_fd=root)
-        laid = (
-            ShownFile(path, 0o100644, content, self.laid.modified_ns, is_faithful=True)
-            for path, content in self.laid.files.items()
-        )
-        for each in (*self.files, *laid):
+        for each in self.files:
             # A name that is a directory for another entry: git has only one of them, too.
             with contextlib.suppress(FileExistsError, NotADirectoryError):
-                holder = os.path.dirname(each.path) or "."
-                _write_shown(root, each, looks[holder])
+                _write_shown(root, each, looks[os.path.dirname(each.path) or "."])
         # The uppermost layer that has a directory says how it looks: as the real one does.
-        for path in reversed(list(looks)):
-            _look_like(root, path, looks[path])
+        for path, look in reversed(self.directories):
+            look.give(root, path)
 
 
 def lay_over(
     laid: Laid, closed: Collection[str], root: int
 ) -> tuple[list[str], tuple[ShownFile, ...]]:
-    """The names that these files stand in for, and the files; what is closed now stays closed."""
+    """The names that these files stand in for, and the files; what is closed now stays closed.
+
+    Raises: OSError.
+    """
     now, hidden = time.time_ns(), frozenset(closed)
     seen = {path: file for path, file in laid.items() if hidden.isdisjoint(_way(path))}
     files = tuple(
@@ -306,7 +295,10 @@ def lay_over(
     )
     # The uppermost name on the way in whose place there is no directory.
     names = {
-        next((above for above in directories_above(path) if _look_of(root, above) is None), path)
+        next(
+            (above for above in directories_above(path) if _DirectoryLook.of(root, above) is None),
+            path,
+        )
         for path in seen
     }
     return sorted(name for name in names if names.isdisjoint(directories_above(name))), files
@@ -316,15 +308,7 @@ def _way(path: str) -> tuple[str, ...]:
     return (*directories_above(path), path)
 
 
-def _look_of(workspace: int, path: str) -> os.stat_result | None:
-    try:
-        look = os.stat(path, dir_fd=workspace, follow_symlinks=False)
-    except OSError:
-        return None
-    return look if stat.S_ISDIR(look.st_mode) else None
-
-
-def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
+def _write_shown(root: int, file: ShownFile, holder: _DirectoryLook) -> None:
     if file.mode == LINK_MODE:
         os.symlink(file.content, os.fsencode(file.path), dir_fd=root)
     else:
@@ -333,7 +317,7 @@ def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
             made.write(file.content)
         os.chmod(file.path, file.mode & 0o777, dir_fd=root)
     if os.geteuid() == 0:
-        owner, group = inside_id(holder.st_uid), inside_id(holder.st_gid)
+        owner, group = inside_id(holder.user), inside_id(holder.group)
         os.chown(file.path, owner, group, dir_fd=root, follow_symlinks=False)
     times = (file.modified_ns, file.modified_ns)
     os.utime(file.path, ns=times, dir_fd=root, follow_symlinks=False)
@@ -349,32 +333,3 @@ def has_command_users() -> bool:
     ranges = [tuple(map(int, row.split())) for row in rows]
     last = HOST_IDS_FIRST + HOST_IDS_COUNT
     return any(first <= HOST_IDS_FIRST and last <= first + count for first, _, count in ranges)
-
-
-def _parents(
-    workspace: int, names: Collection[str], shown: Collection[str] = ()
-) -> dict[str, os.stat_result]:
-    found = {".": os.stat(".", dir_fd=workspace)}
-    for name in shown:
-        above = "."
-        for path in directories_above(name):
-            if path not in found:
-                found[path] = found[above]
-            above = path
-    for name in names:
-        for path in directories_above(name):
-            if path in found:
-                continue
-            try:
-                found[path] = os.stat(path, dir_fd=workspace, follow_symlinks=False)
-            except (FileNotFoundError, NotADirectoryError):
-                break
-    return found
-
-
-def _look_like(root: int, path: str, look: os.stat_result) -> None:
-    if os.geteuid() == 0:
-        os.chown(path, inside_id(look.st_uid), inside_id(look.st_gid), dir_fd=root)
-    # With the setgid bit: without it the command would seem to have taken it away.
-    os.chmod(path, look.st_mode & 0o3777, dir_fd=root)
-    os.utime(path, ns=(look.st_atime_ns, look.st_mtime_ns), dir_fd=root)

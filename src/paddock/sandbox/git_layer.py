@@ -14,7 +14,6 @@ import stat
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from hashlib import sha256
 from typing import Final
 
 from msgspec import Struct, field
@@ -22,7 +21,6 @@ from msgspec.structs import replace
 
 from paddock.errors import ProtectedPathError
 from paddock.pattern import lazy_pattern
-from paddock.sandbox.area import NOTHING_SHOWN, Overlaid
 from paddock.sandbox.changes.differences import (
     CommandDifferences,
     Difference,
@@ -185,7 +183,7 @@ class GitRoom:
     def __init__(self, judge: NameJudge) -> None:
         self._judge = judge
         self._index = NameIndex(_Below(judge))
-        self._last: tuple[FileIdentity, Overlaid] | None = None
+        self._last: tuple[FileIdentity, tuple[ShownFile, ...]] | None = None
 
     def open(self, plan: SandboxPlan) -> OpenedGit | None:
         """Hold it if it is still so; None without one. Raises: SandboxUnavailableError, OSError."""
@@ -210,7 +208,7 @@ class GitRoom:
         pointer = ()
         if outside.pointer:
             pointer = outside.pointer, f"{outside.common}/{outside.own}".rstrip("/")
-        layer = GitLayer(fd, outside.common, survey.closed, NOTHING_SHOWN, pointer)
+        layer = GitLayer(fd, outside.common, survey.closed, (), pointer)
         directories = {_below(path): known for path, known in survey.directories.items()}
         opened = OpenedGit(outside, held.beside, layer, directories)
         if not outside.folder:
@@ -218,18 +216,20 @@ class GitRoom:
         identity, shown = self._show(opened)
         return replace(opened, layer=replace(layer, shown=shown), shown=identity)
 
-    def _show(self, git: OpenedGit) -> tuple[FileIdentity, Overlaid]:
+    def _show(self, git: OpenedGit) -> tuple[FileIdentity, tuple[ShownFile, ...]]:
         """Show a folder its index. Raises: ValueError: git cannot do that."""
         last, identity, outside = self._last, git.index.identity(), git.outside
         if last is not None and last[0] == identity:
             return last
-        pattern = sparse_pattern(outside.folder)
-        files = {outside.beside_index(SPARSE_NAME): pattern}
+        files = {outside.beside_index(SPARSE_NAME): sparse_pattern(outside.folder)}
         if identity:
             content, size = git.index.read("index") or b"", find_hash_bytes(git.beside.fd, ".")
             files[outside.index] = show_folder(content, size, outside.folder)
-        digest = sha256(repr(identity).encode() + pattern).hexdigest()
-        self._last = identity, Overlaid(files, digest, _modified_ns(identity))
+        shown = (
+            ShownFile(path, 0o100644, content, _modified_ns(identity), is_faithful=True)
+            for path, content in files.items()
+        )
+        self._last = identity, tuple(shown)
         return self._last
 
 

@@ -33,7 +33,8 @@ from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.differences import CommandGround
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
-from paddock.sandbox.conversation import ConfinementError, NetworkGround, Observed
+from paddock.sandbox.connections import NetworkGround
+from paddock.sandbox.conversation import ConfinementError, Observed
 from paddock.sandbox.git_layer import GitRoom, TrackedView
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts, directories_above
@@ -414,7 +415,8 @@ class SandboxShell:
                 closed, directories = closed | git.closed, {**directories, **git.directories}
             view = self._tracked.look(launcher, plan, root_fd, git)
             layer = None if git is None else git.layer
-            names, laid = lay_over(request.laid, survey.closed, root_fd)
+            with host_error("the directories of a workspace cannot be looked at"):
+                names, laid = lay_over(request.laid, survey.closed, root_fd)
             over = replace(plan, hidden=(*plan.hidden, *names)) if names else plan
             stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer, space)
             undo.callback(close_stage, stage)

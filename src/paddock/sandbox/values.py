@@ -123,7 +123,6 @@ class Captured(Struct, frozen=True):
     head: bytes
     tail: bytes
     total_bytes: int
-    spooled_bytes: int = 0
 
     @property
     def missing_bytes(self) -> int:
