@@ -18,6 +18,7 @@ from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.landlock import HeldEnd, run_landlocked
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, GitConfig
+from paddock.values.calls import NEVER
 from tests.support.landlocked import CHAIN, plan_for
 from tests.support.sandboxes import usual
 from tests.support.shells import wait_until
@@ -41,7 +42,7 @@ class Shell:
         *argv: str,
         timeout_s: float = 20.0,
         cwd: str = ".",
-        cancel=None,
+        cancel=NEVER,
         stdin: bytes = b"",
         on_output=None,
         **limits,

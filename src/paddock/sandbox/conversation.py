@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -22,7 +23,7 @@ from paddock.sandbox.inside.protocol import CommandReport, Start
 from paddock.sandbox.streams import Capture, Spool
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, OnOutput, Progress
 from paddock.storage.atomic import held_open, host_error
-from paddock.values.calls import Cancel
+from paddock.values.calls import NEVER, Cancel
 
 if TYPE_CHECKING:
     from paddock.network.decisions import NetworkTerms, Witness
@@ -47,7 +48,7 @@ class Observed(Struct, frozen=True):
     spools: tuple[Spool | None, Spool | None] = (None, None)
     """Of its output, and of its errors."""
     progress: Progress | None = None
-    cancel: Cancel | None = None
+    cancel: Cancel = NEVER
     on_output: OnOutput | None = None
     network: "NetworkTerms | None" = None
     """For a plan whose network is `policy`."""
@@ -143,35 +144,30 @@ class CommandConversation:
         self._network = network
         self._granted_s = 0.0
         most = request.output_bytes_max
-        with contextlib.ExitStack() as undo:
-            out, out_end = _pipe(undo, user)
-            error, error_end = _pipe(undo, user)
-            self._stdout = Capture(out, most, observed.spools[0])
-            self._stderr = Capture(error, most, observed.spools[1])
-            self._sources: dict[int, Capture] = {out: self._stdout, error: self._stderr}
-            given = _input(request.stdin) if isinstance(request.stdin, bytes) else request.stdin
-            with held_open(given):
-                _send(control, order, given, out_end, error_end)
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as sent:
+            out, error = (_pipe(undo, sent, user) for _ in range(2))
+            self._stdout = Capture(out[0], most, observed.spools[0])
+            self._stderr = Capture(error[0], most, observed.spools[1])
+            self._sources: dict[int, Capture] = {out[0]: self._stdout, error[0]: self._stderr}
+            given = request.stdin if isinstance(request.stdin, int) else _input(request.stdin)
+            sent.callback(os.close, given)
+            _send(control, order, given, out[1], error[1])
             undo.pop_all()
-        os.close(out_end)
-        os.close(error_end)
 
     def hold(self) -> CommandEnd:
         """Listen to the end. Raises: SandboxUnavailableError, HostError, what a listener raises."""
-        cancel, on_output = self._observed.cancel, self._observed.on_output
-        if on_output is not None:
-            self._stdout.listener = lambda chunk: self._pass_on(on_output, "stdout", chunk)
-            self._stderr.listener = lambda chunk: self._pass_on(on_output, "stderr", chunk)
-        if self._observed.on_begun is not None:
-            self._observed.on_begun()
-        wish = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        undo = cancel.on_cancel(lambda: os.eventfd_write(wish, 1)) if cancel is not None else None
-        try:
-            self._listen(wish)
-        finally:
-            if undo is not None:
+        observed = self._observed
+        if observed.on_output is not None:
+            self._stdout.listener = partial(self._pass_on, observed.on_output, "stdout")
+            self._stderr.listener = partial(self._pass_on, observed.on_output, "stderr")
+        if observed.on_begun is not None:
+            observed.on_begun()
+        with held_open(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)) as wish:
+            undo = observed.cancel.on_cancel(lambda: os.eventfd_write(wish, 1))
+            try:
+                self._listen(wish)
+            finally:
                 undo()
-            os.close(wish)
         return self._end()
 
     def close(self) -> None:
@@ -179,12 +175,10 @@ class CommandConversation:
             source.close()
 
     def _listen(self, wish: int) -> None:
-        progress = self._observed.progress
-        control = self._control.fileno()
+        progress, control = self._observed.progress, self._control.fileno()
         self._events.register(wish, select.POLLIN)
-        self._waiting = {control, *self._sources}
-        for fd in self._waiting:
-            self._events.register(fd, select.POLLIN)
+        for fd in (control, *self._sources):
+            self._hear_from(fd)
         told = self._began
         heard = float("inf")
         while self._waiting:
@@ -224,9 +218,14 @@ class CommandConversation:
                 # It has ended, and needs none.
                 self._control.send(b"%d" % (more_s * 1000))
 
+    def _hear_from(self, fd: int) -> None:
+        self._events.register(fd, select.POLLIN)
+        self._waiting.add(fd)
+
     def _forget(self, fd: int) -> None:
-        self._events.unregister(fd)
-        self._waiting.discard(fd)
+        if fd in self._waiting:
+            self._events.unregister(fd)
+            self._waiting.remove(fd)
 
     def _pass_on(
         self, on_output: OnOutput, name: Literal["stdout", "stderr"], chunk: bytes
@@ -257,13 +256,11 @@ class CommandConversation:
     def _attach(self, terminal: int) -> None:
         """Hear the terminal in place of the pipe."""
         pipe = self._stdout.fileno()
-        if pipe in self._waiting:
-            self._forget(pipe)
+        self._forget(pipe)
         self._sources[terminal] = self._sources.pop(pipe)
         self._stdout.turn_to(terminal)
         os.set_blocking(terminal, False)
-        self._waiting.add(terminal)
-        self._events.register(terminal, select.POLLIN)
+        self._hear_from(terminal)
         if self._observed.on_terminal is not None:
             self._observed.on_terminal(terminal)
 
@@ -290,17 +287,19 @@ class CommandConversation:
         )
 
 
-def _pipe(undo: contextlib.ExitStack, user: tuple[int, int] | None) -> tuple[int, int]:
-    ours, theirs = os.pipe()
-    for end in (ours, theirs):
-        undo.callback(os.close, end)
+def _pipe(
+    ours: contextlib.ExitStack, theirs: contextlib.ExitStack, user: tuple[int, int] | None
+) -> tuple[int, int]:
+    out, into = os.pipe()
+    ours.callback(os.close, out)
+    theirs.callback(os.close, into)
     if user is not None:
         # By its name, /dev/stderr, a pipe is opened anew: by its owner alone.
-        os.fchown(theirs, *user)
+        os.fchown(into, *user)
     # Threat: who may open the pipe may read it too, between our poll and our read. A read
     # that waited would hear no wish to stop.
-    os.set_blocking(ours, False)
-    return ours, theirs
+    os.set_blocking(out, False)
+    return out, into
 
 
 def _input(content: bytes) -> int:

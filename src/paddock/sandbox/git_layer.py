@@ -319,6 +319,9 @@ class ShownNames(Struct, frozen=True):
     differing: tuple[str, ...]
 
 
+NOTHING_SHOWN: Final = ShownNames((), ())
+
+
 class TrackedFiles(Struct, frozen=True):
     files: Mapping[str, ShownFile]
     tracked: Tracked

@@ -236,7 +236,7 @@ class HeldCommand:
     ) -> None:
         """Take the command over; `told`: its outcome before an answer. Raises: HostError."""
         self._shown, refused = command.show(command.settle(grants_asks=True))
-        heading = question_heading(request_of(prepared), command.end, refused)
+        heading = question_heading(prepared, command.end, refused)
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
         self._command = command
         self._prepared, self._fence = prepared, fence

@@ -3,7 +3,7 @@
 import re
 import shlex
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -16,13 +16,11 @@ from paddock.policy.profiles import written_path
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.changes.commit import Committed
 from paddock.sandbox.changes.settling import written_bytes
-from paddock.sandbox.git_layer import ShownNames
+from paddock.sandbox.git_layer import NOTHING_SHOWN, ShownNames
 from paddock.sandbox.streams import Streams
 from paddock.sandbox.values import (
     CommandEnd,
-    CommandRequest,
     Ending,
-    Enforced,
     PreparedLine,
     RefusedChange,
     ShellOutcome,
@@ -48,37 +46,32 @@ _CLONE_COPIES: Final = (
     "in a sandbox a hard link to a file of the workspace is a copy: use git clone --no-hardlinks"
 )
 
-
-UNSIGNED: Final = (
+_UNSIGNED: Final = (
     "commits and tags made in a sandbox are not signed, although this repository's are outside: the"
     " key stays there"
 )
 
 
 def tell(
-    request: CommandRequest,
-    end: CommandEnd,
-    streams: Streams,
-    enforced: Enforced,
-    remarks: tuple[str, ...] = (),
+    prepared: PreparedLine, end: CommandEnd, streams: Streams, notes: Iterable[str] = ()
 ) -> ShellOutcome:
     stdout, stderr = streams
-    last = _last_words(end, request)
-    notes = list(remarks)
+    last = _last_words(end, prepared)
+    notes = list(notes)
     if end.survivors:
         notes.append(f"{end.survivors} background processes were ended with the command")
     if _NOT_LINKED in stderr.text:
         notes.append(_CLONE_COPIES)
     if end.exit_code:
-        notes += dict.fromkeys(_limits_met(stderr.text, request.plan.limits))
+        notes += dict.fromkeys(_limits_met(stderr.text, prepared.plan.limits))
     return ShellOutcome(
-        shell=request.argv[0].rpartition("/")[2],
+        shell=prepared.interpreter.rpartition("/")[2],
         ending=end.ending,
         exit_code=end.exit_code,
         stdout=stdout,
         stderr=with_line(stderr, last) if last else stderr,
         duration_s=end.duration_s,
-        enforced=enforced,
+        enforced=prepared.enforced,
         notes=tuple(notes),
         network=end.network,
     )
@@ -116,26 +109,11 @@ def _limits_met(text: str, limits: ShellLimits) -> Iterator[str]:
             yield f"a command may have at most {met}: [shell] limits"
 
 
-def with_shown(outcome: ShellOutcome, shown: ShownNames, *, is_first: bool) -> ShellOutcome:
-    notes: list[str] = []
-    if is_first and shown.names:
-        notes.append(
-            f"policy closes {name_some(shown.names)}, and git tracks that: git's objects give the"
-            " content to every command"
-        )
-    if shown.differing:
-        notes.append(
-            f"shown as git's index has it, while the working copy differs and stays closed:"
-            f" {name_some(shown.differing)}"
-        )
-    return replace(outcome, notes=(*outcome.notes, *notes), shown_from_git=shown.differing)
-
-
 def question_heading(
-    request: CommandRequest, end: CommandEnd, refused: Sequence[RefusedChange]
+    prepared: PreparedLine, end: CommandEnd, refused: Sequence[RefusedChange]
 ) -> str:
     rows: list[str] = []
-    last = _last_words(end, request)
+    last = _last_words(end, prepared)
     if last:
         rows.append(f"[{last}: what it changed may be half done]")
     elif end.exit_code != 0:
@@ -148,18 +126,19 @@ def question_heading(
     return "".join(f"{row}\n" for row in rows)
 
 
-def _last_words(end: CommandEnd, request: CommandRequest) -> str:
+def _last_words(end: CommandEnd, prepared: PreparedLine) -> str:
+    limits = prepared.plan.limits
     if end.ending is Ending.TIMED_OUT:
-        return f"Command timed out after {request.timeout_s:g} seconds"
+        return f"Command timed out after {prepared.line.timeout_s} seconds"
     if end.ending is Ending.MEMORY:
-        return f"Command used more than {request.plan.limits.memory_mb} MB of memory and was ended"
+        return f"Command used more than {limits.memory_mb} MB of memory and was ended"
     if end.ending is Ending.FAILED:
         return f"Command could not be started: {show_name(end.reason)}"
-    if end.exit_code == _CPU_EXIT and request.plan.limits.cpu_s:
-        most = request.plan.limits.cpu_s
-        return f"Command used more than {most} s of processor time and was ended: [shell] limits"
+    if end.exit_code == _CPU_EXIT and limits.cpu_s:
+        cpu_s = limits.cpu_s
+        return f"Command used more than {cpu_s} s of processor time and was ended: [shell] limits"
     if end.exit_code == _FILE_EXIT:
-        most = request.plan.limits.file_mb
+        most = limits.file_mb
         return f"Command wrote a file of more than {most} MB and was ended: [shell] limits"
     return "Command was cancelled" if end.ending is Ending.CANCELLED else ""
 
@@ -178,6 +157,7 @@ def with_line(stream: Stream, line: str) -> Stream:
 # without a way, and names that policy hides. Threat: a command that prints such a name, to
 # learn whether it stands there. Policy alone is asked, which says the same of names that do not.
 
+_GIT: Final = lazy_pattern(r"\bgit\b")
 _MEANT: Final = "paddock: this is policy, and no fault to work around"
 _MISSED: Final = lazy_pattern(
     r"no such file or directory|permission denied|ENOENT|EACCES", re.IGNORECASE
@@ -199,7 +179,30 @@ class FenceWords:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._lock = threading.Lock()
-        self._explained: set[tuple[str, str]] = set()
+        self._said: set[tuple[str, ...]] = set()
+
+    def is_first(self, *word: str) -> bool:
+        """Decide whether something is to be said that a session hears only once."""
+        with self._lock:
+            is_first = word not in self._said
+            self._said.add(word)
+        return is_first
+
+    def notes(self, prepared: PreparedLine, shown: ShownNames = NOTHING_SHOWN) -> Iterator[str]:
+        """Yield what is to be known of git in this session, once, and of this line."""
+        is_signing = prepared.plan.git_config.is_signing and _GIT.search(prepared.line.text)
+        if is_signing and self.is_first("unsigned"):
+            yield _UNSIGNED
+        if shown.names and self.is_first("shown"):
+            yield (
+                f"policy closes {name_some(shown.names)}, and git tracks that: git's objects give"
+                " the content to every command"
+            )
+        if shown.differing:
+            yield (
+                f"shown as git's index has it, while the working copy differs and stays closed:"
+                f" {name_some(shown.differing)}"
+            )
 
     def added(self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd) -> ShellOutcome:
         if outcome.exit_code == 0 or end.ending is Ending.CANCELLED:
@@ -207,26 +210,20 @@ class FenceWords:
         causes = list(self._causes(outcome, prepared, end))
         if not causes:
             return outcome
-        lines = self._lines(causes)
+        first = next((each for each in causes if self.is_first(each.word, each.rule)), None)
+        words = ", ".join(dict.fromkeys(each.word for each in causes if each is not first))
+        lines: tuple[str, ...] = (f"paddock: policy again: {words}",)
+        if first is not None:
+            also = f"; also: {words}" if words else ""
+            lines = (
+                f"paddock: policy refused {first.what}{also}",
+                _MEANT,
+                f"paddock: a person can change it: {first.remedy}",
+            )
         stderr = outcome.stderr
         for line in lines:
             stderr = with_line(stderr, line)
         return replace(outcome, stderr=stderr, fence=lines)
-
-    def _lines(self, causes: list[_Cause]) -> tuple[str, ...]:
-        with self._lock:
-            news = [each for each in causes if (each.word, each.rule) not in self._explained]
-            self._explained.update((each.word, each.rule) for each in news[:1])
-        words = ", ".join(dict.fromkeys(each.word for each in causes if each not in news[:1]))
-        if not news:
-            return (f"paddock: policy again: {words}",)
-        first = news[0]
-        also = f"; also: {words}" if words else ""
-        return (
-            f"paddock: policy refused {first.what}{also}",
-            _MEANT,
-            f"paddock: a person can change it: {first.remedy}",
-        )
 
     def _causes(
         self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd
