@@ -53,7 +53,6 @@ class Step(Enum):
     IDENTITY_MAP = "identity-mapped mounts"
     SECCOMP = "a seccomp filter"
     LANDLOCK = "Landlock"
-    NOT_ROOT = "a user other than root"
 
 
 class Symptom(Struct, frozen=True):
@@ -95,11 +94,6 @@ def explain(symptom: Symptom, host: HostSwitches) -> RemedyExplanation:
         return RemedyExplanation(
             _what_failed(symptom),
             "a kernel with CONFIG_SECCOMP_FILTER, and no filter that forbids it",
-        )
-    if symptom.step is Step.NOT_ROOT:
-        return RemedyExplanation(
-            symptom.detail or "started by root, and no other user can take over the workspace",
-            "start paddock as the user who owns the workspace",
         )
     return _mount(symptom)
 
@@ -405,13 +399,7 @@ def _request(
     workspace: str, ground: CanaryGround, hidden: tuple[str, ...], script: str
 ) -> CommandRequest:
     outside = f"{os.path.dirname(workspace)}/outside"
-    argv = ("/bin/sh", "-c", script, "canary", outside)
-    plan = _plan(workspace, ground, hidden)
-    return CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES)
-
-
-def _plan(workspace: str, ground: CanaryGround, hidden: tuple[str, ...]) -> SandboxPlan:
-    return SandboxPlan(
+    plan = SandboxPlan(
         workspace=workspace,
         readable=ground.readable,
         writable=(),
@@ -425,6 +413,8 @@ def _plan(workspace: str, ground: CanaryGround, hidden: tuple[str, ...]) -> Sand
         policy_digest="",
         links=ground.links,
     )
+    argv = ("/bin/sh", "-c", script, "canary", outside)
+    return CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES)
 
 
 def _judge_end(end: CommandEnd) -> str:
