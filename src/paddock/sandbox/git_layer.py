@@ -12,7 +12,7 @@ import re
 import secrets
 import stat
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final
 
@@ -279,8 +279,6 @@ _FILE_BYTES_MAX: Final = 4_000_000
 _ALL_BYTES_MAX: Final = 16_000_000
 _NAMES_MAX: Final = 2_000
 """What is not shown for these limits is shown as an empty file."""
-_ARGUMENT_BYTES_MAX: Final = 100_000
-"""An argument has at most 128 KiB (execve(2), MAX_ARG_STRLEN)."""
 _OUTPUT_BYTES_MAX: Final = 4 * _ALL_BYTES_MAX
 _TIMEOUT_S: Final = 30.0
 _CONTENTS_KEPT: Final = 4 * _NAMES_MAX
@@ -294,22 +292,23 @@ _PREAMBLE: Final = """\
 export GIT_NO_LAZY_FETCH=1 GIT_NO_REPLACE_OBJECTS=1 GIT_OPTIONAL_LOCKS=0
 git() { command git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c protocol.allow=never \\
   --no-pager "$@"; }
-mark=$1 paths=$2 plain=$3 converted=$4
+mark=$1 names=$TMPDIR/names
+cat >"$names"
 """
+"""Each name comes as `OBJECT PATH`; with `+` before it where the object is to be converted."""
 _LOOK: Final = (
     _PREAMBLE
     + """\
-printf '%s' "$plain" | git cat-file --batch-check='%(objecttype) %(objectsize)'
+cut -d' ' -f1 "$names" | git cat-file --batch-check='%(objecttype) %(objectsize)'
 printf '%s\\n' "$mark"
-printf '%s' "$paths" | tr '\\n' '\\0' | git check-attr -z --stdin \\
-  filter working-tree-encoding
+cut -d' ' -f2- "$names" | tr '\\n' '\\0' | git check-attr -z --stdin filter working-tree-encoding
 """
 )
 _READ: Final = (
     _PREAMBLE
     + """\
-printf '%s' "$plain" | git cat-file --batch="$mark %(objectsize)"
-printf '%s' "$converted" | git cat-file --filters --batch="$mark %(objectsize)"
+sed 's/^+//' "$names" | cut -d' ' -f1 | git cat-file --batch="$mark %(objectsize)"
+sed -n 's/^+//p' "$names" | git cat-file --filters --batch="$mark %(objectsize)"
 """
 )
 
@@ -386,10 +385,10 @@ class _Place(Struct, frozen=True):
         """Return what git has before a path of this work tree, to ask for its content."""
         return self.git.index.above if self.git is not None and repository == "." else ""
 
-    def run(self, argv: Sequence[str], cwd: str) -> bytes:
+    def run(self, argv: tuple[str, ...], cwd: str, stdin: str) -> bytes:
         """Return what it printed; nothing where that is too much, or not all of it."""
-        layer = None if self.git is None else self.git.layer
-        request = CommandRequest(self.plan, tuple(argv), cwd, _TIMEOUT_S, _OUTPUT_BYTES_MAX)
+        layer, given = None if self.git is None else self.git.layer, os.fsencode(stdin)
+        request = CommandRequest(self.plan, argv, cwd, _TIMEOUT_S, _OUTPUT_BYTES_MAX, given)
         with self.launcher.open_stage(self.plan, self.root_fd, git=layer) as stage:
             end = self.launcher.run(request, stage)
         if end.ending is not Ending.EXITED or end.stdout.missing_bytes:
@@ -418,50 +417,45 @@ class _Asking(Struct, frozen=True):
     repository: str
 
     def ask(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
-        found: dict[str, _Content] = {}
         left_bytes = _ALL_BYTES_MAX
-        for batch in _batches(names):
-            looked = self._look(batch)
-            wanted: list[tuple[TrackedName, _Look]] = []
-            for each, look in looked:
-                if look.size_bytes <= min(_FILE_BYTES_MAX, left_bytes):
-                    left_bytes -= look.size_bytes
-                    wanted.append((each, look))
-            found |= self._read(wanted)
-        return found
+        wanted: list[tuple[TrackedName, _Look]] = []
+        for each, look in self._look(names):
+            if look.size_bytes <= min(_FILE_BYTES_MAX, left_bytes):
+                left_bytes -= look.size_bytes
+                wanted.append((each, look))
+        return self._read(wanted) if wanted else {}
 
-    def _look(self, batch: Sequence[TrackedName]) -> "list[tuple[TrackedName, _Look]]":
+    def _look(self, names: Sequence[TrackedName]) -> "Iterator[tuple[TrackedName, _Look]]":
         mark = secrets.token_hex(16)
-        said = self._said(_LOOK, mark, batch, batch, ())
-        parts = said.split(f"{mark}\n".encode())
-        if len(parts) != 2:
-            return []
-        attributes = _attributes(parts[1])
-        found: list[tuple[TrackedName, _Look]] = []
-        for each, row in zip(batch, parts[0].splitlines(), strict=False):
+        said = self._said(_LOOK, mark, (f"{each.object_id} {self._inner(each)}" for each in names))
+        objects, is_whole, attributes = said.partition(f"{mark}\n".encode())
+        if not is_whole:
+            return
+        named = _attributes(attributes)
+        for each, row in zip(names, objects.splitlines(), strict=False):
             kind, _, size = row.partition(b" ")
-            if kind != b"blob" or not size.isdigit():
-                continue
-            said_of = attributes.get(self._inner(each), {})
-            filtered, encoded = (
-                said_of.get(name, "unset") not in _UNSET
-                for name in ("filter", "working-tree-encoding")
-            )
-            has_filter = filtered and each.mode != LINK_MODE
-            found.append((each, _Look(int(size), encoded, has_filter)))
-        return found
+            if kind == b"blob" and size.isdigit():
+                is_set = (
+                    named.get((self._inner(each), name), "unset") not in _UNSET
+                    for name in ("filter", "working-tree-encoding")
+                )
+                filtered, encoded = is_set
+                yield each, _Look(int(size), encoded, filtered and each.mode != LINK_MODE)
 
     def _read(self, wanted: "Sequence[tuple[TrackedName, _Look]]") -> dict[str, _Content]:
-        if not wanted:
-            return {}
-        converted = [
-            each for each, look in wanted if not look.has_filter and each.mode != LINK_MODE
-        ]
+        above = self.place.above(self.repository)
+        converted: list[str] = []
+        lines: list[str] = []
+        for each, look in wanted:
+            is_converted = not look.has_filter and each.mode != LINK_MODE
+            converted += [each.path] if is_converted else []
+            sign = "+" if is_converted else ""
+            lines.append(f"{sign}{each.object_id} {above}{self._inner(each)}")
         mark = secrets.token_hex(16)
-        said = self._said(_READ, mark, (), [each for each, _ in wanted], converted)
+        said = self._said(_READ, mark, lines)
         # Nothing that was there before can hold the mark.
         rows = [row.removesuffix(b"\n") for row in re.split(rf"{mark} \d+\n".encode(), said)[1:]]
-        made = {each.path: row for each, row in zip(converted, rows[len(wanted) :], strict=False)}
+        made = dict(zip(converted, rows[len(wanted) :], strict=False))
         return {
             each.path: _Content(
                 _checked_out(each, look, row, made.get(each.path, row)),
@@ -470,27 +464,12 @@ class _Asking(Struct, frozen=True):
             for (each, look), row in zip(wanted, rows, strict=False)
         }
 
-    def _said(
-        self,
-        script: str,
-        mark: str,
-        paths: Sequence[TrackedName],
-        plain: Sequence[TrackedName],
-        converted: Sequence[TrackedName],
-    ) -> bytes:
-        above = self.place.above(self.repository)
-        argv = (
-            *("/bin/sh", "-c", script, "sh", mark),
-            "".join(f"{self._inner(each)}\n" for each in paths),
-            "".join(f"{each.object_id}\n" for each in plain),
-            "".join(f"{each.object_id} {above}{self._inner(each)}\n" for each in converted),
-        )
-        return self.place.run(argv, self.repository)
+    def _said(self, script: str, mark: str, lines: Iterable[str]) -> bytes:
+        names = "".join(f"{line}\n" for line in lines)
+        return self.place.run(("/bin/sh", "-c", script, "sh", mark), self.repository, names)
 
     def _inner(self, name: TrackedName) -> str:
-        if self.repository == ".":
-            return name.path
-        return name.path[len(self.repository) + 1 :]
+        return name.path if self.repository == "." else name.path[len(self.repository) + 1 :]
 
 
 class _Look(Struct, frozen=True):
@@ -505,25 +484,10 @@ def _checked_out(name: TrackedName, look: _Look, plain: bytes, converted: bytes)
     return plain if is_plain and not look.is_encoded else converted
 
 
-def _batches(names: Sequence[TrackedName]) -> list[list[TrackedName]]:
-    batches: list[list[TrackedName]] = [[]]
-    room = _ARGUMENT_BYTES_MAX
-    for each in names:
-        size = len(os.fsencode(each.path)) + len(each.object_id) + 2
-        if size > room:
-            batches.append([])
-            room = _ARGUMENT_BYTES_MAX
-        batches[-1].append(each)
-        room -= size
-    return batches
-
-
-def _attributes(said: bytes) -> dict[str, dict[str, str]]:
+def _attributes(said: bytes) -> dict[tuple[str, str], str]:
     fields = [os.fsdecode(field) for field in said.split(b"\0")]
-    found: dict[str, dict[str, str]] = {}
-    for path, name, value in zip(fields[0::3], fields[1::3], fields[2::3], strict=False):
-        found.setdefault(path, {})[name] = value
-    return found
+    rows = zip(fields[0::3], fields[1::3], fields[2::3], strict=False)
+    return {(path, name): value for path, name, value in rows}
 
 
 def _shown(name: TrackedName, content: _Content) -> ShownFile:

@@ -21,7 +21,6 @@ from paddock.policy.settings import SYSTEM_READ, Git, ShellLimits
 from paddock.sandbox.git_config import find_distrust, git_json, take_git
 from paddock.sandbox.host.host_facts import (
     SYSTEM_PATHS,
-    Carving,
     GitOutside,
     HostFacts,
     LeftOut,
@@ -301,15 +300,22 @@ class _Making(Struct):
         for place in self.facts.closed:
             if is_below(path, place.path):
                 self.left_out.append(LeftOut(path, f"it lies in {place.what}"))
-        listings = {listing.directory: listing for listing in self.facts.listings}
-        carving = Carving(listings, self.holes)
-        carving.carve(path)
-        self.used_links += carving.links
-        self.left_out += [
-            LeftOut(each, "it holds a place that is closed, or the workspace, and was not listed")
-            for each in carving.unknown
-        ]
-        return carving.left
+        return self._carved(path)
+
+    def _carved(self, place: str) -> list[str]:
+        if is_covered(place, self.holes):
+            return []
+        if not any(is_below(hole, place) for hole in self.holes):
+            return [place]
+        listing = next((each for each in self.facts.listings if each.directory == place), None)
+        if listing is None:
+            # Threat: what is not known cannot be cut out, so nothing of it is shown.
+            why = "it holds a place that is closed, or the workspace, and was not listed"
+            self.left_out.append(LeftOut(place, why))
+            return []
+        self.used_links += listing.links
+        below = (f"{place.rstrip('/')}/{name}" for name in listing.names)
+        return [each for path in below for each in self._carved(path)]
 
     def _distrust(self, paths: tuple[str, ...]) -> str:
         home = self.facts.home

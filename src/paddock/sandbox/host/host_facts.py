@@ -6,9 +6,9 @@ says, and `links` are those that lead from one to the other.
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError
@@ -165,29 +165,6 @@ def shared(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
     both = [path for path in ours if is_covered(path, theirs)]
     both += [path for path in theirs if is_covered(path, ours)]
     return topmost(both)
-
-
-class Carving(Struct):
-    listings: Mapping[str, HostListing]
-    holes: tuple[str, ...]
-    left: list[str] = field(default_factory=list[str])
-    links: list[Link] = field(default_factory=list[Link])
-    unknown: list[str] = field(default_factory=list[str])
-
-    def carve(self, place: str) -> None:
-        if is_covered(place, self.holes):
-            return
-        if not any(is_below(hole, place) for hole in self.holes):
-            self.left.append(place)
-            return
-        listing = self.listings.get(place)
-        if listing is None:
-            # Threat: what is not known cannot be cut out, so nothing of it is shown.
-            self.unknown.append(place)
-            return
-        self.links += listing.links
-        for name in listing.names:
-            self.carve(f"{place.rstrip('/')}/{name}")
 
 
 # `Resolver` opens nothing for an agent: these are the operator's own directories, looked
