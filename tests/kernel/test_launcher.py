@@ -15,9 +15,8 @@ from paddock.kernel import mounts, processes
 from paddock.sandbox.area import StagingArea
 from paddock.sandbox.backends import examine_host
 from paddock.sandbox.canary import CanaryGround, gaps_over, try_stage, try_workspace
-from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.values import BackendVerdict, Ending, Enforcement
+from paddock.sandbox.values import BackendVerdict, ConfinementError, Ending, Enforcement
 from tests.support.disks import mounted_tmpfs
 from tests.support.repository import ROOT
 from tests.support.sandboxes import PYTHON, Room, a_room, said, system_places

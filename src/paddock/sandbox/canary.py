@@ -22,7 +22,6 @@ from paddock.policy.engine import load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
 from paddock.sandbox.area import claimed, has_command_users
 from paddock.sandbox.changes.upper import host_owner, read_changes
-from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import Resolver, is_covered, topmost
@@ -33,6 +32,7 @@ from paddock.sandbox.values import (
     BackendVerdict,
     CommandEnd,
     CommandRequest,
+    ConfinementError,
     Ending,
     Enforcement,
     SandboxPlan,

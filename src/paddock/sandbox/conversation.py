@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
-from paddock.errors import HostError, SandboxUnavailableError
-from paddock.sandbox.caches import cache_variables
+from paddock.errors import HostError
+from paddock.sandbox.area import cache_variables
 from paddock.sandbox.inside import protocol
 from paddock.sandbox.inside.protocol import CommandReport, Start
 from paddock.sandbox.streams import Capture, Spool
-from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, OnOutput, Progress
+from paddock.sandbox.values import (
+    CommandEnd,
+    CommandRequest,
+    ConfinementError,
+    Ending,
+    OnOutput,
+    Progress,
+)
 from paddock.storage.atomic import held_open, host_error
 from paddock.values.calls import NEVER, Cancel
 
@@ -88,18 +95,6 @@ def await_end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-class ConfinementError(SandboxUnavailableError):
-    """The sandbox could not be made: `step` and the errno `number` say where it stopped."""
-
-    def __init__(self, step: str, number: int) -> None:
-        super().__init__(
-            f"the sandbox cannot be made here: {step}: {os.strerror(number)}",
-            hint="paddock doctor says why, and what to do",
-        )
-        self.step = step
-        self.number = number
 
 
 def receive_served(control: socket.socket, count: int) -> list[int]:

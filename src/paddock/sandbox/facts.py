@@ -10,9 +10,8 @@ from msgspec import Struct
 from paddock.plane.agents import AgentStore
 from paddock.plane.environment import real_path
 from paddock.policy.engine import Policy
-from paddock.sandbox.caches import DOWNLOADS, FOLDER, Caches
-from paddock.sandbox.host.git_outside import find_git_outside
-from paddock.sandbox.host.git_settings import GitLook
+from paddock.sandbox.area import DOWNLOADS, FOLDER, Caches
+from paddock.sandbox.host.git import GitLook, find_git_outside
 from paddock.sandbox.host.host_facts import (
     Closed,
     HostFacts,

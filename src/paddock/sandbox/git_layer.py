@@ -48,7 +48,7 @@ from paddock.sandbox.git.tracked import (
     stamp_of,
 )
 from paddock.sandbox.hidden import KnownDirectory, NameIndex
-from paddock.sandbox.host.git_outside import GIT, HeldGit, open_git_outside
+from paddock.sandbox.host.git import GIT, HeldGit, open_git_outside
 from paddock.sandbox.host.host_facts import GitOutside, directories_above
 from paddock.sandbox.launcher import GitLayer, Launcher, StageDirectories
 from paddock.sandbox.plan import Closing, NameJudge, contained

@@ -24,16 +24,15 @@ from paddock.errors import (
 )
 from paddock.policy.decide import names_line, shell_for
 from paddock.policy.settings import covers
-from paddock.sandbox.area import lay_over
+from paddock.sandbox.area import Caches, lay_over
 from paddock.sandbox.backends import Attempt, Backends, attempt_here
-from paddock.sandbox.caches import Caches
 from paddock.sandbox.canary import STAGE, gaps_over
 from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.differences import CommandGround
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.connections import NetworkGround
-from paddock.sandbox.conversation import ConfinementError, Observed
+from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git_layer import GitRoom, TrackedView
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts, directories_above
@@ -55,20 +54,23 @@ from paddock.sandbox.sessions.sessions import PROGRAM, Means, Sessions
 from paddock.sandbox.sessions.space import SharedSpace
 from paddock.sandbox.sessions.view import LiveView, OpenedStage
 from paddock.sandbox.staged import (
+    FenceWords,
     HeldCommand,
     Ran,
     StagedCommand,
     close_stage,
     host_failures,
     request_of,
+    tell,
+    with_kept,
 )
 from paddock.sandbox.streams import Spooling, Streams
-from paddock.sandbox.telling import FenceWords, tell, with_kept
 from paddock.sandbox.values import (
     RUNNING,
     UNWATCHED,
     CommandRequest,
     CommandWatch,
+    ConfinementError,
     Ending,
     PreparedLine,
     Progress,

@@ -31,7 +31,7 @@ from paddock.policy.decide import shell_for
 from paddock.policy.questions.lint import TRACKED_HINT, describe_tracked, find_tracked_secrets
 from paddock.policy.settings import EnforcementMode, ShellSettings
 from paddock.sandbox import backends
-from paddock.sandbox.caches import FOLDER, Caches
+from paddock.sandbox.area import FOLDER, Caches
 from paddock.sandbox.facts import FactsWanted, collect_facts
 from paddock.sandbox.git.tracked import list_tracked
 from paddock.sandbox.hidden import NameIndex
