@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from paddock.assembly.opening import open_project
 from paddock.plane.environment import read_environment
-from paddock.sandbox.facts import FactsWanted, collect_facts
+from paddock.sandbox.facts import collect_facts
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.landlock import run_landlocked
 from paddock.sandbox.launcher import Launcher
@@ -86,7 +86,7 @@ def next_command(
     project = open_project(house.root, read_environment(house.all_variables))
     record = project.agents.read("main")
     policy, chain = project.policy_for(record), (record.agent,)
-    facts = collect_facts(FactsWanted(policy, project.agents, "main", house.all_variables))
+    facts = collect_facts(policy, project.agents, "main", house.all_variables)
     plan = compile_plan(policy, chain, facts).plan
     meanwhile()
     request = CommandRequest(plan, ("/bin/sh", "-c", line), ".", 60.0, 100_000)

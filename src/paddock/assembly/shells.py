@@ -156,13 +156,11 @@ class LazyShell:
             self._call("shell_stop", {"process": process})
 
     def _look_at_host(self) -> "HostFacts":
-        from paddock.sandbox.facts import FactsWanted, collect_facts  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.facts import collect_facts  # noqa: PLC0415 - late on purpose
 
         ground = self._ground
         variables = dict(ground.project.environment.variables)
-        facts = collect_facts(
-            FactsWanted(ground.policy, ground.project.agents, ground.agent, variables)
-        )
+        facts = collect_facts(ground.policy, ground.project.agents, ground.agent, variables)
         if ground.server is None:
             return facts
         from paddock.gateway.confine import server_facts  # noqa: PLC0415 - few have one

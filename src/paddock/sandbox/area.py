@@ -372,30 +372,17 @@ class Caches(Struct, frozen=True):
             self._look()
 
     def size_bytes(self) -> int:
-        try:
-            fd = os.open(self.tree, DIRECTORY)
-        except FileNotFoundError:
-            return 0
-        except OSError:
-            return limits.shell_cache_bytes_max + 1
-        with held_open(fd):
-            return _size(fd, _DEPTH_MAX, limits.shell_cache_bytes_max)
+        return _size_at(None, self.tree, _DEPTH_MAX, limits.shell_cache_bytes_max)
 
     def clear(self) -> bool:
         """Begin anew; False where a command uses it now. Raises: HostError."""
         if not self.folder.exists():
             return True
-        with try_locked(self.folder) as is_ours:
+        with try_locked(self.folder) as is_ours, host_errors("clearing", self.folder):
             if is_ours:
-                self._remove()
+                with held_open(os.open(self.folder, DIRECTORY)) as fd:
+                    remove_tree(fd, _TREE)
         return is_ours
-
-    def _remove(self) -> None:
-        with (
-            host_errors("clearing", self.folder),
-            held_open(os.open(self.folder, DIRECTORY)) as fd,
-        ):
-            remove_tree(fd, _TREE)
 
     def _make(self) -> None:
         """As root, give it to the user that root is in a sandbox: to nobody here."""
@@ -439,14 +426,14 @@ def _size(directory: int, depth: int, room: int) -> int:
         except FileNotFoundError:
             continue
         total += found.st_blocks * 512
-        if stat.S_ISDIR(found.st_mode):
-            total += _size_of_child(directory, name, depth, room - total)
+        if stat.S_ISDIR(found.st_mode) and total <= room:
+            total += _size_at(directory, name, depth - 1, room - total)
         if total > room:
-            return total
+            break
     return total
 
 
-def _size_of_child(directory: int, name: str, depth: int, room: int) -> int:
+def _size_at(directory: int | None, name: str | Path, depth: int, room: int) -> int:
     try:
         fd = os.open(name, DIRECTORY, dir_fd=directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -454,7 +441,7 @@ def _size_of_child(directory: int, name: str, depth: int, room: int) -> int:
     except OSError:
         return room + 1
     with held_open(fd):
-        return _size(fd, depth - 1, room) if depth else room + 1
+        return _size(fd, depth, room) if depth else room + 1
 
 
 DOWNLOADS: Final = ("go/pkg/mod/cache/download", ".gradle/caches/modules-2", ".m2/repository")

@@ -73,19 +73,21 @@ NOBODY: Final = Observed()
 def start_inside(
     program: str, arguments: list[str], fds: tuple[int, ...], errors: int
 ) -> subprocess.Popen[bytes]:
+    """Raises: HostError."""
     # Isolated, without site: nothing of the user's and nothing slow is loaded. Never
     # preexec_fn, which copies this whole process and may deadlock in a threaded one.
-    path = Path(__file__).with_name("inside") / program
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", path, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=errors,
-        pass_fds=fds,
-        cwd="/",
-        env={},
-        start_new_session=True,
-    )
+    path = Path(__file__).with_name("inside") / f"{program}.py"
+    with host_error(f"the sandbox's {program} cannot be started", sys.executable):
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", path, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            pass_fds=fds,
+            cwd="/",
+            env={},
+            start_new_session=True,
+        )
 
 
 def await_end(process: subprocess.Popen[bytes]) -> None:

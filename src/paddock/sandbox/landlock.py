@@ -13,7 +13,6 @@ import os
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from paddock.errors import HostError, SandboxUnavailableError
+from paddock.errors import SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
 from paddock.sandbox.area import claimed
@@ -301,11 +300,16 @@ def _keep(
     identity: tuple[int, int] | None,
 ) -> CommandEnd:
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with control, theirs:
-        uid, gid = identity or (-1, -1)
+    with control, theirs, held_open(os.memfd_create("filter", os.MFD_CLOEXEC)) as program:
+        fds: tuple[int, ...] = (theirs.fileno(),)
+        if held is not None:
+            os.write(program, held.program)
+            fds = (*fds, held.ruleset_fd, program)
         most = request.plan.limits
-        numbers = (uid, gid, most.processes, most.memory_mb, most.file_mb, most.cpu_s)
-        keeper = _start(held, theirs, [*map(str, numbers), scratch])
+        limits = most.processes, most.memory_mb, most.file_mb, most.cpu_s
+        numbers = [str(fd) for fd in fds] + ([UNHELD, UNHELD] if held is None else [])
+        terms = [str(number) for number in (*(identity or (-1, -1)), *limits)]
+        keeper = start_inside("keeper", [*numbers, *terms, scratch], fds, subprocess.DEVNULL)
         theirs.close()
         try:
             talk = CommandConversation(control, request, observed, identity)
@@ -314,25 +318,6 @@ def _keep(
         finally:
             control.close()
             await_end(keeper)
-
-
-def _start(
-    held: LandlockConfinement | None, theirs: socket.socket, terms: list[str]
-) -> subprocess.Popen[bytes]:
-    with held_open(os.memfd_create("filter", os.MFD_CLOEXEC)) as program:
-        fds: tuple[int, ...] = (theirs.fileno(),)
-        numbers = [str(theirs.fileno()), UNHELD, UNHELD]
-        if held is not None:
-            os.write(program, held.program)
-            fds = (theirs.fileno(), held.ruleset_fd, program)
-            numbers = [str(fd) for fd in fds]
-        try:
-            return start_inside("keeper.py", [*numbers, *terms], fds, subprocess.DEVNULL)
-        except OSError as error:
-            raise HostError(
-                f"the keeper of a command cannot be started: {os.strerror(error.errno or 0)}",
-                where=sys.executable,
-            ) from error
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import os
 import secrets
 import socket
 import stat
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
@@ -65,20 +64,16 @@ class RunningLauncher:
         self._stages = 0
         self._is_stopped = False
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        try:
+        with contextlib.ExitStack() as undo, host_error("no launcher for commands", str(staging)):
+            undo.callback(self.area.close)
             self._said = os.open("said", flags, 0o600, dir_fd=self.area.fd)
+            undo.callback(os.close, self._said)
             self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        except OSError as error:
-            self.area.close()
-            raise _no_launcher(error) from error
-        try:
-            arguments = [str(theirs.fileno()), str(self.owner)]
-            self._process = start_inside("main.py", arguments, (theirs.fileno(),), self._said)
-        except OSError as error:
-            self._let_go()
-            raise _no_launcher(error) from error
-        finally:
-            theirs.close()
+            undo.callback(self._door.close)
+            with theirs:
+                arguments = [str(theirs.fileno()), str(self.owner)]
+                self._process = start_inside("main", arguments, (theirs.fileno(),), self._said)
+            undo.pop_all()
         _ours.add(self)
 
     def is_alive(self) -> bool:
@@ -121,14 +116,12 @@ class RunningLauncher:
         try:
             socket.send_fds(self._door, [what], fds)
         except OSError as error:
+            size = os.fstat(self._said).st_size
+            said = os.pread(self._said, _SAID_BYTES_MAX, max(0, size - _SAID_BYTES_MAX))
             raise HostError(
-                f"the launcher has ended: {os.strerror(error.errno or 0)}", hint=self.last_words()
+                f"the launcher has ended: {os.strerror(error.errno or 0)}",
+                hint=said.decode("utf-8", "replace").strip(),
             ) from error
-
-    def last_words(self) -> str:
-        size = os.fstat(self._said).st_size
-        said = os.pread(self._said, _SAID_BYTES_MAX, max(0, size - _SAID_BYTES_MAX))
-        return said.decode("utf-8", "replace").strip()
 
     def stop(self) -> None:
         """Wait until it is gone. The last stage, which may be read yet, takes the rest along."""
@@ -156,11 +149,6 @@ class RunningLauncher:
         self._door.close()
         os.close(self._said)
         self.area.close()
-
-
-def _no_launcher(error: OSError) -> HostError:
-    said = f"the launcher cannot be started: {os.strerror(error.errno or 0)}"
-    return HostError(said, where=sys.executable)
 
 
 _ours: "weakref.WeakSet[RunningLauncher]" = weakref.WeakSet()
@@ -231,16 +219,12 @@ class StageDirectories(Struct, eq=False):
 
     def _open(self, names: tuple[bytes, bytes]) -> tuple[int, int]:
         name, area = f"{self.name}/{os.fsdecode(names[0])}", self.running.area.fd
-        try:
+        with host_error("the upper layer cannot be read", self.path):
             mode = stat.S_IMODE(os.stat(name, dir_fd=area, follow_symlinks=False).st_mode)
             if mode & stat.S_IRWXU != stat.S_IRWXU:
                 # A command that closed its root shut out us as well, unless we are root.
                 os.chmod(name, mode | stat.S_IRWXU, dir_fd=area)
             return os.open(name, DIRECTORY, dir_fd=area), mode
-        except OSError as error:
-            raise HostError(
-                f"the upper layer cannot be read: {os.strerror(error.errno or 0)}", where=self.path
-            ) from error
 
     def close(self) -> None:
         if self.workspace_fd < 0:
