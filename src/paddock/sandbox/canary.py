@@ -25,7 +25,7 @@ from paddock.sandbox.changes.upper import host_owner, read_changes
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import Resolver, is_covered, topmost
-from paddock.sandbox.landlock import LANDLOCK, HeldEnd, run_landlocked
+from paddock.sandbox.landlock import LANDLOCK, enforced_by_landlock, run_in_place
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import (
@@ -34,6 +34,7 @@ from paddock.sandbox.values import (
     CommandRequest,
     ConfinementError,
     Ending,
+    Enforced,
     Enforcement,
     SandboxPlan,
 )
@@ -280,12 +281,11 @@ def try_landlock(ground: CanaryGround) -> BackendVerdict:
         names = ("open/kept", ".env", "site.pem")
         with _cage(place, "paddock-canary-", names) as cage:
             _give_away(cage)
-            held = _hold_by_landlock(cage, ground)
-            said = _judge_landlocked(cage, held.end)
+            said, enforced = _hold_by_landlock(cage, ground)
     except (PaddockError, OSError) as error:
         return _why(LANDLOCK, error)
     as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
-    gaps = (*as_root, *held.enforced.gaps)
+    gaps = (*as_root, *enforced.gaps)
     return _broken(LANDLOCK, said) if said else BackendVerdict(LANDLOCK, Enforcement.PARTIAL, gaps)
 
 
@@ -386,13 +386,14 @@ def _hold_in_stage(launcher: Launcher, cage: Path, ground: CanaryGround) -> str:
             return _judge_end(end) or _judge_layers(upper, fd, cage)
 
 
-def _hold_by_landlock(cage: Path, ground: CanaryGround) -> HeldEnd:
+def _hold_by_landlock(cage: Path, ground: CanaryGround) -> tuple[str, Enforced]:
     workspace = cage / "workspace"
     request = _request(os.fspath(workspace), ground, (".env",), _LANDLOCK_SCRIPT)
     policy = load_policy(None)
     read, write = (NameIndex(judge(policy, _CHAIN)) for judge in (ReadJudge, WriteJudge))
     with held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
-        return run_landlocked(request, fd, read, write)
+        end = run_in_place(request, fd, (read, write))
+    return _judge_landlocked(cage, end), enforced_by_landlock(request.plan)
 
 
 def _request(

@@ -54,7 +54,7 @@ from paddock.sandbox.launcher import GitLayer, Launcher, StageDirectories
 from paddock.sandbox.plan import Closing, NameJudge, contained
 from paddock.sandbox.values import CommandRequest, Ending, RefusedChange, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open, host_error
-from paddock.text.show import quote
+from paddock.text.show import name_some
 from paddock.workspace.workspace import Beside, detect_resolution
 
 _LEADS_OUT: Final = "it leads to the repository of the workspace, which stands outside, and stays"
@@ -63,7 +63,7 @@ _UNREADABLE: Final = "is no index that can be put together with the files outsid
 _OBJECT: Final = lazy_pattern(r"\.git/objects/[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})")
 _REWRITTEN: Final = (ChangeKind.MODIFIED, ChangeKind.MODE)
 _INDEX_BYTES_MAX: Final = 256_000_000
-_NAMED_MAX: Final = 5
+
 _TWO: Final = (
     "a repository was made in the workspace: what the same command did to the repository"
     " around it is not kept"
@@ -137,7 +137,7 @@ class OpenedGit(Struct, frozen=True):
             except ValueError:
                 return _UNREADABLE
             if landing.changed:
-                return _changes_outside(landing.changed)
+                return f"changes files outside the workspace: {name_some(landing.changed)}"
             file.seek(0)
             file.truncate()
             file.write(landing.content)
@@ -195,11 +195,11 @@ class GitRoom:
             return None
         with ExitStack() as undo:
             undo.callback(held.close)
-            with suppress(FileNotFoundError, ValueError):
-                opened = self._opened(held) if held.outside == outside else None
-                if opened is not None:
+            if held.outside == outside:
+                with suppress(FileNotFoundError, ValueError):
+                    opened = self._opened(held)
                     undo.pop_all()
-                return opened
+                    return opened
         return None
 
     def _opened(self, held: HeldGit) -> OpenedGit:
@@ -246,12 +246,6 @@ def _below(path: str) -> str:
 
 def _modified_ns(identity: FileIdentity) -> int:
     return identity[3] if identity else 0
-
-
-def _changes_outside(changed: tuple[str, ...]) -> str:
-    shown = ", ".join(quote(path) for path in changed[:_NAMED_MAX])
-    more = f" and {len(changed) - _NAMED_MAX} more" if len(changed) > _NAMED_MAX else ""
-    return f"changes files outside the workspace: {shown}{more}"
 
 
 def _refused(why: str) -> tuple[RefusedChange, ...]:
@@ -349,24 +343,29 @@ class TrackedView:
             tracked = self._names.find(root_fd, plan.workspace, plan.hidden, outside)
             if not tracked.names:
                 return TrackedFiles({}, tracked)
-            place = _Place(launcher, replace(contained(plan), network="none"), root_fd, git)
+            place = launcher, replace(contained(plan), network="none"), root_fd, git
             shown = self._show(tracked.names, place)
         return TrackedFiles({each.path: each for each in shown}, tracked)
 
-    def _show(self, names: Sequence[TrackedName], place: "_Place") -> list[ShownFile]:
+    def _show(
+        self,
+        names: Sequence[TrackedName],
+        place: tuple[Launcher, SandboxPlan, int, OpenedGit | None],
+    ) -> list[ShownFile]:
         found: dict[str, _Content] = {}
         by_repository: dict[str, list[TrackedName]] = {}
         for each in names[:_NAMES_MAX]:
             if each.mode != SUBMODULE_MODE:
                 by_repository.setdefault(each.repository, []).append(each)
         for repository, tracked in by_repository.items():
+            asking = _Asking(*place, repository)
             keys = {
-                each.path: (each.object_id, each.size_bytes, *place.stamps(repository, each.path))
+                each.path: (each.object_id, each.size_bytes, *asking.stamps(each.path))
                 for each in tracked
             }
             unknown = [each for each in tracked if keys[each.path] not in self._known]
             if unknown:
-                asked = _Asking(place, repository).ask(unknown)
+                asked = asking.ask(unknown)
                 if len(self._known) > _CONTENTS_KEPT:
                     self._known.clear()
                 self._known |= {keys[each.path]: asked.get(each.path, _EMPTY) for each in unknown}
@@ -374,30 +373,31 @@ class TrackedView:
         return [_shown(each, found.get(each.path, _EMPTY)) for each in names]
 
 
-class _Place(Struct, frozen=True):
+class _Asking(Struct, frozen=True):
+    """Asks git in one repository of the workspace."""
+
     launcher: Launcher
     plan: SandboxPlan
     root_fd: int
     git: OpenedGit | None
+    repository: str
     _stamps: dict[str, FileIdentity] = field(default_factory=dict[str, FileIdentity])
 
-    def above(self, repository: str) -> str:
-        """Return what git has before a path of this work tree, to ask for its content."""
-        return self.git.index.above if self.git is not None and repository == "." else ""
-
-    def run(self, argv: tuple[str, ...], cwd: str, stdin: str) -> bytes:
+    def _said(self, script: str, mark: str, lines: Iterable[str]) -> bytes:
         """Return what it printed; nothing where that is too much, or not all of it."""
-        layer, given = None if self.git is None else self.git.layer, os.fsencode(stdin)
-        request = CommandRequest(self.plan, argv, cwd, _TIMEOUT_S, _OUTPUT_BYTES_MAX, given)
+        layer = None if self.git is None else self.git.layer
+        argv, names = ("/bin/sh", "-c", script, "sh", mark), "".join(f"{line}\n" for line in lines)
+        terms = argv, self.repository, _TIMEOUT_S, _OUTPUT_BYTES_MAX, os.fsencode(names)
+        request = CommandRequest(self.plan, *terms)
         with self.launcher.open_stage(self.plan, self.root_fd, git=layer) as stage:
             end = self.launcher.run(request, stage)
         if end.ending is not Ending.EXITED or end.stdout.missing_bytes:
             return b""
         return end.stdout.head + end.stdout.tail
 
-    def stamps(self, repository: str, path: str) -> tuple[object, ...]:
+    def stamps(self, path: str) -> tuple[object, ...]:
         """Stat the files by which git decides how a path is converted."""
-        prefix = "" if repository == "." else f"{repository}/"
+        prefix = "" if self.repository == "." else f"{self.repository}/"
         folders = ("", *(f"{each}/" for each in directories_above(path[len(prefix) :])))
         names = [f"{folder}.gitattributes" for folder in folders]
         names += [".git", ".git/config", ".git/info/attributes"]
@@ -410,11 +410,6 @@ class _Place(Struct, frozen=True):
             inner = name.removeprefix(".git/") if is_outside else name
             self._stamps[name] = stamp_of(fd, inner)
         return self._stamps[name]
-
-
-class _Asking(Struct, frozen=True):
-    place: _Place
-    repository: str
 
     def ask(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
         left_bytes = _ALL_BYTES_MAX
@@ -443,7 +438,8 @@ class _Asking(Struct, frozen=True):
                 yield each, _Look(int(size), encoded, filtered and each.mode != LINK_MODE)
 
     def _read(self, wanted: "Sequence[tuple[TrackedName, _Look]]") -> dict[str, _Content]:
-        above = self.place.above(self.repository)
+        # What git has before a path of this work tree.
+        above = self.git.index.above if self.git is not None and self.repository == "." else ""
         converted: list[str] = []
         lines: list[str] = []
         for each, look in wanted:
@@ -463,10 +459,6 @@ class _Asking(Struct, frozen=True):
             )
             for (each, look), row in zip(wanted, rows, strict=False)
         }
-
-    def _said(self, script: str, mark: str, lines: Iterable[str]) -> bytes:
-        names = "".join(f"{line}\n" for line in lines)
-        return self.place.run(("/bin/sh", "-c", script, "sh", mark), self.repository, names)
 
     def _inner(self, name: TrackedName) -> str:
         return name.path if self.repository == "." else name.path[len(self.repository) + 1 :]

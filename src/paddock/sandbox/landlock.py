@@ -68,7 +68,6 @@ _PROBE: Final = "new-name"
 class LandlockConfinement(Struct, frozen=True):
     ruleset_fd: int
     program: bytes
-    enforced: Enforced
 
 
 @contextmanager
@@ -99,8 +98,7 @@ def confine(
         for index, rights in ((read, kernel.EXECUTE | kernel.READ_FILE), (write, _CHANGE)):
             for path in tree.open_places(index):
                 rules.allow_below(tree, path, rights)
-        enforced = Enforced(LANDLOCK, Enforcement.PARTIAL, gaps(plan, abi))
-        yield LandlockConfinement(ruleset_fd, program, enforced)
+        yield LandlockConfinement(ruleset_fd, program)
 
 
 def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
@@ -111,6 +109,10 @@ def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
             rules.allow_below(host, path.strip("/") or ".", _READ)
         for path in plan.writable:
             rules.allow_below(host, path.strip("/") or ".", _READ | _CHANGE)
+
+
+def enforced_by_landlock(plan: SandboxPlan) -> Enforced:
+    return Enforced(LANDLOCK, Enforcement.PARTIAL, gaps(plan, kernel.landlock_abi()))
 
 
 def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
@@ -250,46 +252,26 @@ class _Tree(Struct, frozen=True):
 _PREFIX: Final = "paddock-command-"
 
 
-class HeldEnd(Struct, frozen=True):
-    end: CommandEnd
-    enforced: Enforced
-
-
-def run_landlocked(
+def run_in_place(
     request: CommandRequest,
     workspace_fd: int,
-    read: NameIndex,
-    write: NameIndex,
+    closed: tuple[NameIndex, NameIndex] | None,
     observed: Observed = NOBODY,
-) -> HeldEnd:
+) -> CommandEnd:
     """Run one command on the workspace itself, to its end and that of all it started.
 
-    Raises: SandboxUnavailableError: no Landlock, or it would have to be root; HostError: the keeper
-    failed; ValueError: a NUL in an argument.
+    `closed`: to reading and to writing, for Landlock to hold it to. Without them nothing holds it,
+    which only the operator's policy allows: it is still not root, gains no privileges, has its
+    limits, and nothing of it is left. Raises: SandboxUnavailableError: no Landlock, or it would
+    have to be root; HostError: the keeper failed; ValueError: a NUL in an argument.
     """
-    identity = _identity(workspace_fd)
-    with (
-        _scratch(request.plan, identity) as scratch,
-        confine(request.plan, workspace_fd, scratch, read, write) as held,
-    ):
-        return HeldEnd(_keep(request, held, scratch, observed, identity), held.enforced)
-
-
-def run_unheld(
-    request: CommandRequest, workspace_fd: int, enforced: Enforced, observed: Observed = NOBODY
-) -> HeldEnd:
-    """As `run_landlocked`, but only the operator's policy lets nothing hold it: `enforced` says so.
-
-    It is still not root, gains no privileges, has its limits, and nothing of it is left.
-    """
-    identity = _identity(workspace_fd)
-    with _scratch(request.plan, identity) as scratch:
-        return HeldEnd(_keep(request, None, scratch, observed, identity), enforced)
-
-
-def _identity(workspace_fd: int) -> tuple[int, int] | None:
     owner = os.fstat(workspace_fd)
-    return identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
+    identity = identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
+    with _scratch(request.plan, identity) as scratch, contextlib.ExitStack() as confined:
+        held = None
+        if closed is not None:
+            held = confined.enter_context(confine(request.plan, workspace_fd, scratch, *closed))
+        return _keep(request, held, scratch, observed, identity)
 
 
 def _keep(

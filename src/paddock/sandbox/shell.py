@@ -37,7 +37,7 @@ from paddock.sandbox.git_layer import GitRoom, TrackedView
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts, directories_above
 from paddock.sandbox.inside.protocol import ENDED_IN
-from paddock.sandbox.landlock import LANDLOCK, run_landlocked, run_unheld
+from paddock.sandbox.landlock import LANDLOCK, enforced_by_landlock, run_in_place
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import (
     SH,
@@ -343,16 +343,15 @@ class SandboxShell:
         ground = self._ground
         with host_failures(), closing(self._spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
-            request, fd = request_of(prepared), ground.place.workspace.root_fd
-            if prepared.enforced.backend == LANDLOCK:
-                read, write = self._read_index, self._write_index
-                held = run_landlocked(request, fd, read, write, observed)
-            else:
-                held = run_unheld(request, fd, prepared.enforced, observed)
-            streams = spooling.streams(held.end)
-            outcome = tell(prepared, held.end, streams, self._fence.notes(prepared))
-        outcome = replace(outcome, is_staged=False, enforced=held.enforced)
-        return self._fence.added(outcome, prepared, held.end)
+            fd, enforced, closed = ground.place.workspace.root_fd, prepared.enforced, None
+            if enforced.backend == LANDLOCK:
+                enforced = enforced_by_landlock(prepared.plan)
+                closed = self._read_index, self._write_index
+            end = run_in_place(request_of(prepared), fd, closed, observed)
+            streams = spooling.streams(end)
+            outcome = tell(prepared, end, streams, self._fence.notes(prepared))
+        outcome = replace(outcome, is_staged=False, enforced=enforced)
+        return self._fence.added(outcome, prepared, end)
 
     def _run_in_stage(
         self,
