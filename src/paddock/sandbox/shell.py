@@ -58,7 +58,6 @@ from paddock.sandbox.staged import (
     HeldCommand,
     Ran,
     StagedCommand,
-    close_stage,
     host_failures,
     request_of,
     tell,
@@ -399,7 +398,7 @@ class SandboxShell:
                 names, laid = lay_over(request.laid, survey.closed, root_fd)
             over = replace(plan, hidden=(*plan.hidden, *names)) if names else plan
             stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer, space)
-            undo.callback(close_stage, stage)
+            undo.callback(stage.close)
             with host_error("no place for commands", str(self._ground.staging)):
                 started_ns = self._moments.get().now(root_fd)
             if not view.tracked.is_current():

@@ -384,17 +384,16 @@ class StagedCommand:
             if ran.git is not None:
                 self._join(ran.git, upper_fd, held)
             tree = self._place.workspace
-            self._layers: OpenLayers | None = OpenLayers(upper_fd, tree.root_fd, tree.resolution)
-            self._differences = self._look(self._layers)
-            self._held = held.pop_all()
+            self._layers = OpenLayers(upper_fd, tree.root_fd, tree.resolution)
+            self._differences = self._look()
+            self._held = ExitStack()
+            self._held.callback(ran.stage.close)
+            if ran.git is not None:
+                self._held.callback(ran.git.close)
+            self._held.enter_context(held.pop_all())
 
     def close(self) -> None:
-        if self._layers is not None:
-            self._layers = None
-            self._held.close()
-            if self._ran.git is not None:
-                self._ran.git.close()
-        close_stage(self._ran.stage)
+        self._held.close()
 
     def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
         stage = self._ran.stage
@@ -409,17 +408,17 @@ class StagedCommand:
             workspace = held.enter_context(self._place.workspace.with_beside(git.beside))
             self._place = replace(self._place, workspace=workspace)
 
-    def _look(self, layers: OpenLayers) -> CommandDifferences:
-        layer = read_changes(layers.upper_fd, layers.lower_fd, self._beside)
+    def _look(self) -> CommandDifferences:
+        layer = read_changes(self._layers.upper_fd, self._layers.lower_fd, self._beside)
         self._standing = layer.standing
-        found = find_differences(layer, layers, self._ran.ground)
+        found = find_differences(layer, self._layers, self._ran.ground)
         if self._ran.git is not None and self._beside is not None:
             found = self._ran.git.settle(found, self._ran.ground.started_ns, self._index_problem)
         return replace(found, root_mode=self._ran.stage.new_mode)
 
     @property
     def shown(self) -> ShownNames:
-        return differing(self._ran.ground.shown, self._layer())
+        return differing(self._ran.ground.shown, self._layers)
 
     @property
     def count(self) -> int:
@@ -431,20 +430,20 @@ class StagedCommand:
         return frozenset(each.change.path for each in self._differences.found)
 
     def look_again(self) -> None:
-        self._differences = self._look(self._layer())
+        self._differences = self._look()
 
     def show(self, settled: tuple[Settled, ...]) -> tuple[ShownDiff, tuple[RefusedChange, ...]]:
         hidden = self._ran.request.plan.hidden
-        return show_settled(settled, self._layer(), hidden), self._refusals(settled)
+        return show_settled(settled, self._layers, hidden), self._refusals(settled)
 
     def settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
         bench = self._ran.bench
         if self._ran.git is not None and self._beside is not None:
             bench = replace(bench, git_outside=self._ran.git.outside)
-        return settle(self._differences, self._layer(), bench, grants_asks=grants_asks)
+        return settle(self._differences, self._layers, bench, grants_asks=grants_asks)
 
     def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
-        return find_excess(settled, self._layer(), self._place.policy.guards, most)
+        return find_excess(settled, self._layers, self._place.policy.guards, most)
 
     def commit(self, settled: tuple[Settled, ...]) -> Committed:
         """Bring all that is allowed into the workspace, or nothing; raises as `commit_settled`."""
@@ -454,9 +453,9 @@ class StagedCommand:
         conflict = describe_conflict(self._differences, settled)
         committed = Committed(conflict=conflict)
         if not conflict:
-            above = find_above(settled, self._layer(), self._standing)
+            above = find_above(settled, self._layers, self._standing)
             git = self._ran.bench.git
-            committed = commit_settled(settled, self._layer(), self._place, git, above)
+            committed = commit_settled(settled, self._layers, self._place, git, above)
             self._ran.on_landed(each.path.relative for each in committed.changed)
         if committed.conflict:
             refused = all_refused(settled, refused, committed.conflict)
@@ -470,8 +469,8 @@ class StagedCommand:
                 conflict or _OVER,
                 hint="run it again" if conflict else "split the command into smaller ones",
             )
-        phases = phases_of(settled, self._layer(), self._place.policy)
-        above = find_above(settled, self._layer(), self._standing)
+        phases = phases_of(settled, self._layers, self._place.policy)
+        above = find_above(settled, self._layers, self._standing)
         store = self._place.history.store
         return park_set(phases, store, name, above, self._refusals(settled))
 
@@ -486,11 +485,6 @@ class StagedCommand:
         hidden, shown = self._ran.request.plan.hidden, self._ran.ground.shown
         besides = (*self._refused, *refused_besides(self._differences))
         return (*refusals_of(settled, hidden, shown), *besides)
-
-    def _layer(self) -> OpenLayers:
-        if self._layers is None:
-            raise AssertionError("a command that was let go")
-        return self._layers
 
 
 class HeldCommand:
@@ -566,11 +560,3 @@ def host_failures() -> Generator[None]:
             f"the sandbox failed: {error.message}",
             hint="nothing was changed; try again, and see: paddock doctor",
         ) from error
-
-
-def close_stage(stage: StageDirectories | CopiedLayer) -> None:
-    try:
-        stage.close()
-    except HostError:
-        # The launcher is gone, and the next one sweeps what it left.
-        return

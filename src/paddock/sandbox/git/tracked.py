@@ -38,7 +38,7 @@ from paddock.sandbox.git.objects import (
     TreeReader,
     unknown_names,
 )
-from paddock.sandbox.host.host_facts import directories_above, find_content
+from paddock.sandbox.host.host_facts import directories_above, find_content, find_look
 from paddock.storage.atomic import held_open
 from paddock.workspace.workspace import PASS, PASS_DIRECTORY, Resolution, detect_resolution
 
@@ -146,7 +146,7 @@ class TrackedNames:
         folders = frozenset(
             inner
             for inner, name in inside.items()
-            if (found := _look_at(root_fd, name)) and stat.S_ISDIR(found.st_mode)
+            if (found := find_look(root_fd, name)) and stat.S_ISDIR(found.st_mode)
         )
         files = frozenset(inside)
         return _Read(identity, names, find_indexed(place, files, folders))
@@ -228,7 +228,7 @@ def _standing(
             continue
         inner = os.fsdecode(path).removeprefix(place.above)
         name = inner if place.repository == "." else f"{place.repository}/{inner}"
-        look = _look_at(root_fd, name)
+        look = find_look(root_fd, name)
         if look is None or entry.mode not in _MODES:
             continue
         if stat.S_ISDIR(look.st_mode) is (entry.mode == SUBMODULE_MODE):
@@ -243,15 +243,8 @@ def _standing(
             )
 
 
-def _look_at(root_fd: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=root_fd, follow_symlinks=False)
-    except OSError:
-        return None
-
-
 def stamp_of(root_fd: int, name: str) -> FileIdentity:
-    look = _look_at(root_fd, name)
+    look = find_look(root_fd, name)
     return () if look is None else identity_of_look(look)
 
 

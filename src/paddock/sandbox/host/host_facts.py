@@ -221,6 +221,14 @@ class Resolver:
         return self._texts[path]
 
 
+def find_look(root_fd: int, path: str) -> os.stat_result | None:
+    """Return what stands there, no link followed; None where nothing can be looked at."""
+    try:
+        return os.stat(path, dir_fd=root_fd, follow_symlinks=False)
+    except OSError:
+        return None
+
+
 def read_content(
     root_fd: int, path: str, bytes_max: int, resolution: Resolution | None = None
 ) -> bytes | None:
