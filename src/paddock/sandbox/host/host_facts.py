@@ -131,6 +131,10 @@ def is_below(path: str, place: str) -> bool:
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 
+def overlaps(path: str, place: str) -> bool:
+    return is_below(path, place) or is_below(place, path)
+
+
 def is_covered(path: str, places: Iterable[str]) -> bool:
     return any(is_below(path, place) for place in places)
 
