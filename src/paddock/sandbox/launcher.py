@@ -176,6 +176,7 @@ class Recipe(Struct, frozen=True):
     git_mode: int
     layers: tuple[str, str]
     """Names in the area of what lies over the workspace and over its git directory."""
+    session: str
 
 
 class StageDirectories(Struct, eq=False):
@@ -295,12 +296,13 @@ class Launcher:
                 git_shown = running.area.hide(git.fd, git.hidden, git.shown) if git else ""
                 undo.callback(running.area.let_go, git_shown)
                 layers = hidden, git_shown
-                base = _encode(plan, git, running.area.path, layers, session)
+                base = _encode(plan, git, running.area.path, layers)
                 root = os.fstat(workspace_fd)
                 found = root if git is None else os.fstat(git.fd)
                 places = (_identity(root), _identity(found), *_places(plan))
                 mode, git_mode = (each.st_mode & ROOT_MODE for each in (root, found))
-                recipe = Recipe(base, places, mode, git_mode, layers)
+                shared = "" if session is None else session.name
+                recipe = Recipe(base, places, mode, git_mode, layers, shared)
                 for spare in self._spares:
                     if spare.recipe == recipe:
                         self._spares.remove(spare)
@@ -429,7 +431,6 @@ def _encode(
     git: GitLayer | None,
     area: str,
     layers: tuple[str, str],
-    session: SharedSpace | None,
 ) -> bytes:
     """Encode for the launcher. Raises: SandboxUnavailableError where no overlay can be."""
     if plan.workspace == "/":
@@ -464,8 +465,6 @@ def _encode(
         authorities=plan.authorities.encode("ascii"),
         literals=[encode(text) for text in plan.literals] if plan.network == "policy" else [],
         sockets=int(plan.unix_sockets and not _is_listened_in(plan.readable)),
-        session=b"" if session is None else encode(f"{area}/{session.name}"),
-        joins=int(session is not None and bool(session.spaces)),
     ).encode()
 
 
@@ -509,7 +508,11 @@ def _make(
     name = f"stage-{secrets.token_hex(8)}"
     base = Base.decode(recipe.base)
     base.stage = os.fsencode(f"{running.area.path}/{name}")
-    joined = session.spaces[:2] if session is not None else ()
+    joined: tuple[int, ...] = ()
+    if session is not None:
+        joined = session.spaces[:2]
+        base.session = os.fsencode(f"{running.area.path}/{session.name}")
+        base.joins = int(bool(joined))
     with (
         host_error("a sandbox cannot be asked for"),
         contextlib.ExitStack() as undo,
