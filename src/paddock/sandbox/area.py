@@ -59,18 +59,15 @@ class Claim:
 
     def release(self) -> None:
         with contextlib.suppress(OSError):
-            self._remove()
+            # The lock is held to the end, so nobody takes what is half removed for a dead one's.
+            for name in os.listdir(self.fd):
+                remove_tree(self.fd, name)
+            os.rmdir(self.name, dir_fd=self._parent)
         self.forget()
 
     def forget(self) -> None:
         """Remove nothing: in a child of the process whose it is."""
         os.close(self.fd)
-
-    def _remove(self) -> None:
-        # The lock is held to the end, so nobody takes what is half removed for a dead one's.
-        for name in os.listdir(self.fd):
-            remove_tree(self.fd, name)
-        os.rmdir(self.name, dir_fd=self._parent)
 
 
 def claim(parent: int, prefix: str) -> Claim:
@@ -368,8 +365,11 @@ class Caches(Struct, frozen=True):
         self._make()
         with locked(self.folder, SHARED):
             yield
-        if time.monotonic() - began_s > _LONG_S or self._was_looked_at() > _LOOKED_S:
-            self._look()
+        if time.monotonic() - began_s <= _LONG_S and not self._is_look_due():
+            return
+        with contextlib.suppress(OSError, HostError):
+            if self.size_bytes() <= limits.shell_cache_bytes_max or self.clear():
+                (self.folder / _LOOKED).touch(mode=0o600)
 
     def size_bytes(self) -> int:
         return _size_at(None, self.tree, _DEPTH_MAX, limits.shell_cache_bytes_max)
@@ -398,16 +398,11 @@ class Caches(Struct, frozen=True):
             if owner == HOST_IDS_FIRST:
                 os.chown(tree, owner, owner, follow_symlinks=False)
 
-    def _was_looked_at(self) -> float:
+    def _is_look_due(self) -> bool:
         try:
-            return time.time() - (self.folder / _LOOKED).stat().st_mtime
+            return time.time() - (self.folder / _LOOKED).stat().st_mtime > _LOOKED_S
         except OSError:
-            return float("inf")
-
-    def _look(self) -> None:
-        with contextlib.suppress(OSError, HostError):
-            if self.size_bytes() <= limits.shell_cache_bytes_max or self.clear():
-                (self.folder / _LOOKED).touch(mode=0o600)
+            return True
 
 
 def _size(directory: int, depth: int, room: int) -> int:

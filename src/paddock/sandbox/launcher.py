@@ -412,9 +412,8 @@ class Launcher:
     def _prepare_next(self, used: StageDirectories) -> None:
         with self._lock:
             running = used.running
-            if running is not self._running or used.recipe in [
-                each.recipe for each in self._spares
-            ]:
+            is_made = any(each.recipe == used.recipe for each in self._spares)
+            if is_made or running is not self._running:
                 return
             old, self._spares = self._spares, []
             running.area.hold(*used.recipe.layers)
@@ -426,12 +425,7 @@ class Launcher:
             spare.close()
 
 
-def _encode(
-    plan: SandboxPlan,
-    git: GitLayer | None,
-    area: str,
-    layers: tuple[str, str],
-) -> bytes:
+def _encode(plan: SandboxPlan, git: GitLayer | None, area: str, layers: tuple[str, str]) -> bytes:
     """Encode for the launcher. Raises: SandboxUnavailableError where no overlay can be."""
     if plan.workspace == "/":
         raise SandboxUnavailableError(
