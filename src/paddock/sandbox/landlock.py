@@ -39,7 +39,7 @@ from paddock.sandbox.inside.protocol import UNHELD
 from paddock.sandbox.plan import Closing
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
 from paddock.storage.atomic import held_open, host_error
-from paddock.workspace.workspace import PASS, READ_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.workspace import PASS, READ_DIRECTORY, detect_resolution
 
 LANDLOCK: Final = "landlock"
 
@@ -91,24 +91,22 @@ def confine(
             rules.allow_host(path, kernel.READ_FILE | kernel.WRITE_FILE)
         rules.allow_host(scratch, _READ | _CHANGE)
         _allow_real(rules, plan)
-        tree = _Tree(root_fd, detect_resolution())
         # Names are shown everywhere: a right to list that stops at a hidden directory
         # would have to be missing from every directory above it.
-        rules.allow_below(tree, ".", kernel.READ_DIR)
+        rules.allow_below(root_fd, ".", kernel.READ_DIR)
         for index, rights in ((read, kernel.EXECUTE | kernel.READ_FILE), (write, _CHANGE)):
-            for path in tree.open_places(index):
-                rules.allow_below(tree, path, rights)
+            for path in _open_places(root_fd, index):
+                rules.allow_below(root_fd, path, rights)
         yield LandlockConfinement(ruleset_fd, program)
 
 
 def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
     """Threat: who may write above a place has exchanged a directory for a link since."""
     with held_open(os.open("/", PASS)) as slash:
-        host = _Tree(slash, detect_resolution())
         for path in plan.readable:
-            rules.allow_below(host, path.strip("/") or ".", _READ)
+            rules.allow_below(slash, path.strip("/") or ".", _READ)
         for path in plan.writable:
-            rules.allow_below(host, path.strip("/") or ".", _READ | _CHANGE)
+            rules.allow_below(slash, path.strip("/") or ".", _READ | _CHANGE)
 
 
 def enforced_by_landlock(plan: SandboxPlan) -> Enforced:
@@ -178,10 +176,13 @@ class _Rules(Struct):
             return
         self._allow(fd, rights)
 
-    def allow_below(self, tree: "_Tree", path: str, rights: int) -> None:
-        fd = tree.pass_to(path)
-        if fd is not None:
-            self._allow(fd, rights)
+    def allow_below(self, root_fd: int, path: str, rights: int) -> None:
+        """Allow it for what no link leads to."""
+        try:
+            fd = detect_resolution().open(root_fd, path, PASS)
+        except OSError:
+            return
+        self._allow(fd, rights)
 
     def _allow(self, fd: int, rights: int) -> None:
         self.count += 1
@@ -198,51 +199,42 @@ class _Rules(Struct):
                 kernel.allow_path(self.fd, fd, rights)
 
 
-class _Tree(Struct, frozen=True):
-    root_fd: int
-    resolution: Resolution
-
-    def pass_to(self, path: str) -> int | None:
-        try:
-            return self.resolution.open(self.root_fd, path, PASS)
-        except OSError:
-            return None
-
-    def open_places(self, index: NameIndex) -> Iterator[str]:
-        closed, judge = frozenset(index.find(self.root_fd)), index.judge
-        above = {parent for path in closed for parent in (".", *directories_above(path))}
-        waiting = ["."]
-        while waiting:
-            directory = waiting.pop()
-            new = _PROBE if directory == "." else f"{directory}/{_PROBE}"
-            may_grow = judge.judge(new, is_directory=False) is Closing.OPEN
-            if may_grow and directory not in above:
-                yield directory
+def _open_places(root_fd: int, index: NameIndex) -> Iterator[str]:
+    closed, judge = frozenset(index.find(root_fd)), index.judge
+    above = {parent for path in closed for parent in (".", *directories_above(path))}
+    waiting = ["."]
+    while waiting:
+        directory = waiting.pop()
+        new = _PROBE if directory == "." else f"{directory}/{_PROBE}"
+        may_grow = judge.judge(new, is_directory=False) is Closing.OPEN
+        if may_grow and directory not in above:
+            yield directory
+            continue
+        for path, is_directory in _entries(root_fd, directory):
+            is_closed = path in closed
+            if is_closed and judge.judge(path, is_directory) is Closing.SEALED:
                 continue
-            for path, is_directory in self._entries(directory):
-                is_closed = path in closed
-                if is_closed and judge.judge(path, is_directory) is Closing.SEALED:
-                    continue
-                if is_directory:
-                    waiting.append(path)
-                elif not is_closed:
-                    yield path
+            if is_directory:
+                waiting.append(path)
+            elif not is_closed:
+                yield path
 
-    def _entries(self, directory: str) -> list[tuple[str, bool]]:
-        """Leave out links: they have no rights, and their targets have their own."""
-        try:
-            fd = self.resolution.open(self.root_fd, directory, READ_DIRECTORY)
-        except OSError as failure:
-            if directory == "." and failure.errno != errno.ENOENT:
-                raise
-            return []
-        prefix = "" if directory == "." else f"{directory}/"
-        with held_open(fd), os.scandir(fd) as entries:
-            return [
-                (prefix + entry.name, entry.is_dir(follow_symlinks=False))
-                for entry in entries
-                if not entry.is_symlink()
-            ]
+
+def _entries(root_fd: int, directory: str) -> list[tuple[str, bool]]:
+    """Leave out links: they have no rights, and their targets have their own."""
+    try:
+        fd = detect_resolution().open(root_fd, directory, READ_DIRECTORY)
+    except OSError as failure:
+        if directory == "." and failure.errno != errno.ENOENT:
+            raise
+        return []
+    prefix = "" if directory == "." else f"{directory}/"
+    with held_open(fd), os.scandir(fd) as entries:
+        return [
+            (prefix + entry.name, entry.is_dir(follow_symlinks=False))
+            for entry in entries
+            if not entry.is_symlink()
+        ]
 
 
 # A keeper costs an interpreter's start (some 20 ms), which a host that closes user
