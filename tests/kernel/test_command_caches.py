@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.sandbox.caches import Caches
+from paddock.sandbox.area import Caches
 from paddock.sandbox.inside.protocol import HOST_IDS_FIRST
 from tests.support.shells import OPEN, Terminal, Yard, a_terminal, hide
 

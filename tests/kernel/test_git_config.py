@@ -668,7 +668,7 @@ def held(tmp_path: Path):
     ],
 )
 def test_under_landlock_the_same_configuration_holds(held: Shell, line: str, status: int, said):
-    end = held.line(line).end
+    end = held.line(line)
 
     assert (end.exit_code, end.stdout.head) == (status, said), end
     if status == 1:

@@ -15,9 +15,8 @@ from paddock.kernel import mounts, processes
 from paddock.sandbox.area import StagingArea
 from paddock.sandbox.backends import examine_host
 from paddock.sandbox.canary import CanaryGround, gaps_over, try_stage, try_workspace
-from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.values import BackendVerdict, Ending, Enforcement
+from paddock.sandbox.values import BackendVerdict, ConfinementError, Ending, Enforcement
 from tests.support.disks import mounted_tmpfs
 from tests.support.repository import ROOT
 from tests.support.sandboxes import PYTHON, Room, a_room, said, system_places
@@ -254,7 +253,7 @@ def test_a_sandbox_is_made_ahead_and_found_by_the_next_command(room: Room):
     with room.launcher.open_stage(plan, room.fd) as stage:
         room.launcher.run(room.request("/bin/sh", "-c", ":"), stage)
 
-    made = room.launcher._spare
+    (made,) = room.launcher._spares
     with room.launcher.open_stage(plan, room.fd) as stage:
         assert stage is made
         end = room.launcher.run(room.request("/bin/sh", "-c", "echo next"), stage)

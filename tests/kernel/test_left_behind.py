@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from paddock.assembly.opening import open_project
 from paddock.plane.environment import read_environment
-from paddock.sandbox.facts import FactsWanted, collect_facts
+from paddock.sandbox.facts import collect_facts
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.landlock import run_landlocked
+from paddock.sandbox.landlock import run_in_place
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import ReadJudge, WriteJudge, compile_plan
 from paddock.sandbox.values import CommandEnd, CommandRequest
@@ -86,7 +86,7 @@ def next_command(
     project = open_project(house.root, read_environment(house.all_variables))
     record = project.agents.read("main")
     policy, chain = project.policy_for(record), (record.agent,)
-    facts = collect_facts(FactsWanted(policy, project.agents, "main", house.all_variables))
+    facts = collect_facts(policy, project.agents, "main", house.all_variables)
     plan = compile_plan(policy, chain, facts).plan
     meanwhile()
     request = CommandRequest(plan, ("/bin/sh", "-c", line), ".", 60.0, 100_000)
@@ -96,7 +96,7 @@ def next_command(
             with Launcher(house.base / "staging") as launcher, launcher.open_stage(plan, fd) as at:
                 return launcher.run(request, at)
         read, write = NameIndex(ReadJudge(policy, chain)), NameIndex(WriteJudge(policy, chain))
-        return run_landlocked(replace(request, plan=plan), fd, read, write).end
+        return run_in_place(replace(request, plan=plan), fd, (read, write))
     finally:
         os.close(fd)
 

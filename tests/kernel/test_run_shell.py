@@ -26,7 +26,7 @@ from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller
 from paddock.runtime.runtime import Runtime
 from paddock.sandbox.changes.commit import CommitPlace
-from paddock.sandbox.facts import FactsWanted, collect_facts
+from paddock.sandbox.facts import collect_facts
 from paddock.sandbox.shell import SandboxGround, SandboxShell
 from paddock.sandbox.values import BackendVerdict, Enforcement
 from paddock.testing.memory_ledger import MemoryLedger
@@ -607,7 +607,6 @@ def opened_where(yard: Yard, *verdicts: BackendVerdict) -> Generator[Terminal, N
     project = open_project(yard.root, read_environment(yard.all_variables))
     record = project.agents.read("main")
     chain, policy = (record.agent,), project.policy_for(record)
-    asking = FactsWanted(policy, project.agents, "main", yard.all_variables)
     judge, registry = PolicyJudge(policy, chain), Registry(all_tools())
     with (
         closing(open_history(project)) as history,
@@ -617,7 +616,7 @@ def opened_where(yard: Yard, *verdicts: BackendVerdict) -> Generator[Terminal, N
         ground = SandboxGround(
             chain,
             CommitPlace(workspace, history, lambda: journal, policy),
-            lambda: collect_facts(asking),
+            lambda: collect_facts(policy, project.agents, "main", yard.all_variables),
             yard.base / "staging",
             attempt=lambda: verdicts,
         )

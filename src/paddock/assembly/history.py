@@ -167,7 +167,7 @@ def open_workspace_of(
 
 @contextmanager
 def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspace]:
-    from paddock.sandbox.host.git_outside import open_git_outside  # noqa: PLC0415 - for commands alone
+    from paddock.sandbox.host.git import open_git_outside  # noqa: PLC0415 - for commands alone
 
     with open_workspace_of(record, keeper) as workspace:
         held = open_git_outside(workspace.real_root)

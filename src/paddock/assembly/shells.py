@@ -33,7 +33,7 @@ from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
     from paddock.network.egress import Egress
-    from paddock.sandbox.conversation import NetworkSecrets
+    from paddock.sandbox.connections import NetworkSecrets
     from paddock.sandbox.host.host_facts import HostFacts
     from paddock.sandbox.shell import SandboxShell
     from paddock.sandbox.values import Progress
@@ -112,8 +112,8 @@ class LazyShell:
 
     def _make(self) -> "SandboxShell":
         from paddock.sandbox.changes.commit import CommitPlace  # noqa: PLC0415 - late on purpose
-        from paddock.sandbox.conversation import NetworkGround  # noqa: PLC0415 - late on purpose
-        from paddock.sandbox.host.known_hosts import (  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.connections import (  # noqa: PLC0415 - late on purpose
+            NetworkGround,
             read_known_hosts,
         )
         from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
@@ -156,13 +156,11 @@ class LazyShell:
             self._call("shell_stop", {"process": process})
 
     def _look_at_host(self) -> "HostFacts":
-        from paddock.sandbox.facts import FactsWanted, collect_facts  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.facts import collect_facts  # noqa: PLC0415 - late on purpose
 
         ground = self._ground
         variables = dict(ground.project.environment.variables)
-        facts = collect_facts(
-            FactsWanted(ground.policy, ground.project.agents, ground.agent, variables)
-        )
+        facts = collect_facts(ground.policy, ground.project.agents, ground.agent, variables)
         if ground.server is None:
             return facts
         from paddock.gateway.confine import server_facts  # noqa: PLC0415 - few have one
@@ -209,7 +207,7 @@ def _indexes(project: Project) -> dict[str, str]:
 def _network_secrets(policy: Policy, environment: Environment) -> "NetworkSecrets":
     from paddock.network.credentials import read_all  # noqa: PLC0415 - few commands need it
     from paddock.network.requests import Authority  # noqa: PLC0415 - the same
-    from paddock.sandbox.conversation import NetworkSecrets  # noqa: PLC0415 - the same
+    from paddock.sandbox.connections import NetworkSecrets  # noqa: PLC0415 - the same
 
     authority = Authority(datetime.now(UTC))
     settings, variables = policy.settings.credentials, dict(environment.variables)

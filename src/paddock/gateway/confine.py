@@ -25,7 +25,7 @@ from paddock.policy.settings import (
     ShellChanges,
     ShellSettings,
 )
-from paddock.sandbox.caches import Caches
+from paddock.sandbox.area import Caches
 from paddock.sandbox.host.host_facts import Closed, HostFacts
 from paddock.sandbox.sessions.process import Process
 from paddock.sandbox.shell import SandboxShell

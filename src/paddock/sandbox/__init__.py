@@ -6,14 +6,15 @@
     git_config git_layer      what a command has of git on the host; tracked closed files
     backends canary           what works here, by trying, and what to do where it does not
     launcher                  the backend that stages, with overlays
-    area caches               directories that go away with whoever made them; one that stays
+    area                      directories that go away with whoever made them; caches, that stay
     landlock                  the backend for hosts without user namespaces
     inside/                   what runs in the sandbox, alone with kernel/
-    conversation              a command from its start to its end
+    conversation streams      a command from its start to its end, and its output
+    connections               what a command that connects needs: ways out, keys, credentials
     changes/ git/             what it changed: judged, settled, committed, kept
-    staged                    a command that has run, until its changes land or are let go
+    staged                    a command that has run, until its changes land; what is told of it
     sessions/                 what one command leaves to the next; commands that go on running
-    streams telling shell     its output; what is told of it; one agent's shell
+    shell                     one agent's shell
 
 The command is anybody's and runs with the user's rights until the kernel says otherwise. Each
 module names its dangers under `# Threat:`; what is not covered is in docs/threat-model.md.

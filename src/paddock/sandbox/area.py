@@ -1,9 +1,13 @@
-"""The staging area: where the layers of sandboxes lie, and how they go away again.
+"""Directories of ours that commands write: the staging area, and a workspace's caches.
 
-One directory for each launcher, claimed while it lives; the next sweeps what a dead one left.
-Nothing in here is believed to be harmless: it was written by commands.
+One area for each launcher, claimed while it lives; the next sweeps what a dead one left. Caches are
+kept in the plane, one directory for each workspace, that no host reads:
 
-Claims: directories of ours with a lock, swept once nobody holds it.
+    caches/DIGEST/          ours: its lock, and when it was last looked at
+    caches/DIGEST/tree/     what commands see as ~/.cache, written directly, not staged
+
+Nothing in either is believed to be harmless. Claims: directories of ours with a lock, swept once
+nobody holds it.
 """
 
 import contextlib
@@ -13,16 +17,17 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from paddock.errors import SandboxUnavailableError
+from paddock import limits
+from paddock.errors import HostError, SandboxUnavailableError
 from paddock.pattern import lazy_pattern
-from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.git.index import LINK_MODE, SUBMODULE_MODE
 from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.inside.protocol import (
@@ -32,10 +37,10 @@ from paddock.sandbox.inside.protocol import (
     inside_id,
     remove_tree,
 )
-from paddock.sandbox.values import Laid, ShownFile
-from paddock.storage.atomic import held_open, host_error
+from paddock.sandbox.values import ConfinementError, Laid, ShownFile
+from paddock.storage.atomic import held_open, host_error, host_errors
 from paddock.storage.disk import DIRECTORY
-from paddock.storage.locks import open_locked
+from paddock.storage.locks import SHARED, locked, open_locked, try_locked
 
 # The lock is flock(2) on the directory itself: the kernel lets it go with the process. Whoever is
 # taken for dead between making and locking finds his directory gone, and makes another.
@@ -54,18 +59,15 @@ class Claim:
 
     def release(self) -> None:
         with contextlib.suppress(OSError):
-            self._remove()
+            # The lock is held to the end, so nobody takes what is half removed for a dead one's.
+            for name in os.listdir(self.fd):
+                remove_tree(self.fd, name)
+            os.rmdir(self.name, dir_fd=self._parent)
         self.forget()
 
     def forget(self) -> None:
         """Remove nothing: in a child of the process whose it is."""
         os.close(self.fd)
-
-    def _remove(self) -> None:
-        # The lock is held to the end, so nobody takes what is half removed for a dead one's.
-        for name in os.listdir(self.fd):
-            remove_tree(self.fd, name)
-        os.rmdir(self.name, dir_fd=self._parent)
 
 
 def claim(parent: int, prefix: str) -> Claim:
@@ -115,15 +117,6 @@ _OPAQUE: Final = "user.overlay.opaque"
 """On a directory: nothing of the layers below is seen in it."""
 
 
-class Overlaid(Struct, frozen=True):
-    files: Mapping[str, bytes]
-    digest: str
-    modified_ns: int = 0
-
-
-NOTHING_SHOWN: Final = Overlaid({}, "")
-
-
 class StagingArea:
     def __init__(self, home: Path) -> None:
         """`home` is ours and no agent reaches it. Raises: HostError."""
@@ -139,54 +132,42 @@ class StagingArea:
         self.fd = self._claim.fd
         self.path = f"{os.fspath(home)}/{self._claim.name}"
         self._lock = threading.Lock()
-        self._hidden: dict[str, str] = {}
-        self._users: dict[str, int] = {}
-        self._newest = ""
+        self._layers: dict[_Layer, str] = {}
+        """What was made, by what it is; what was asked for last, last."""
+        self._users: Counter[str] = Counter()
 
-    def hide(
-        self,
-        workspace: int,
-        names: Collection[str],
-        shown: Sequence[ShownFile] = (),
-        laid: Overlaid = NOTHING_SHOWN,
-    ) -> str:
+    def hide(self, workspace: int, names: Collection[str], shown: Sequence[ShownFile] = ()) -> str:
         """Make a directory of whiteouts for workspace-relative names; return its name in the area.
 
         The same are made once, for as long as their parents look the same; no mount, however many.
-        It stays until `let_go`, once for each call. What is `shown` stands there instead of a
-        whiteout; what is `laid`, whatever is there. Raises: SandboxUnavailableError without
-        whiteouts, ConfinementError without a user who could be a command.
+        It stays until `let_go`, once for each call. What is `shown` stands there, instead of a
+        whiteout or of what is there. Raises: SandboxUnavailableError without whiteouts,
+        ConfinementError without a user who could be a command.
         """
-        if not names and not laid.files:
+        if not names and not shown:
             return ""
-        parents = _parents(workspace, names, laid.files)
-        wanted = sorted(name for name in names if (os.path.dirname(name) or ".") in parents)
-        layer = _Layer.plan(workspace, wanted, parents, shown, laid)
-        digest = layer.digest()
+        with host_error("the directories of a workspace cannot be looked at"):
+            layer = _Layer.plan(workspace, names, shown)
         with self._lock:
-            name = self._hidden.get(digest) or self._make_hidden(digest, layer)
+            name = self._layers[layer] = self._layers.pop(layer, "") or self._make(layer)
             self._users[name] += 1
-            self._newest = name
         return name
 
-    def hold(self, hidden: str) -> None:
-        if hidden:
-            with self._lock:
-                self._users[hidden] += 1
+    def hold(self, *layers: str) -> None:
+        with self._lock:
+            self._users.update(filter(None, layers))
 
-    def let_go(self, hidden: str) -> None:
-        if hidden:
-            with self._lock:
-                self._users[hidden] -= 1
+    def let_go(self, *layers: str) -> None:
+        with self._lock:
+            self._users.subtract(filter(None, layers))
 
     def take_unused(self) -> list[str]:
         with self._lock:
-            unused = [name for name, users in self._users.items() if users == 0]
-            unused = [name for name in unused if name != self._newest]
-            self._hidden = {key: name for key, name in self._hidden.items() if name not in unused}
-            for name in unused:
-                del self._users[name]
-        return unused
+            known = list(self._layers.items())[:-1]
+            unused = {layer: name for layer, name in known if not self._users[name]}
+            for layer, name in unused.items():
+                del self._layers[layer], self._users[name]
+        return list(unused.values())
 
     def close(self) -> None:
         self._claim.release()
@@ -197,7 +178,7 @@ class StagingArea:
         self._claim.forget()
         os.close(self._home)
 
-    def _make_hidden(self, digest: str, layer: "_Layer") -> str:
+    def _make(self, layer: "_Layer") -> str:
         # Another name each time: one that looked the same may be about to be removed.
         name = HIDDEN_PREFIX.decode("ascii") + secrets.token_hex(8)
         try:
@@ -211,66 +192,78 @@ class StagingArea:
                 f"names cannot be hidden from commands: {os.strerror(error.errno or 0)}",
                 hint="keep the plane on ext4, xfs, btrfs or tmpfs",
             ) from error
-        self._hidden[digest] = name
-        self._users[name] = 0
         return name
 
 
-class _Layer(Struct, frozen=True):
-    whiteouts: Sequence[str]
-    parents: Mapping[str, os.stat_result]
-    """What is merged with the directory below; parents before children."""
-    opaque: Mapping[str, os.stat_result]
-    files: Sequence[ShownFile]
-    """Links last: nothing is ever made through one."""
-    laid: Overlaid
+_Directories = tuple[tuple[str, "_DirectoryLook"], ...]
+
+
+class _DirectoryLook(Struct, frozen=True):
+    mode: int
+    user: int
+    group: int
+    modified_ns: int
 
     @classmethod
-    def plan(
-        cls,
-        workspace: int,
-        wanted: Sequence[str],
-        parents: Mapping[str, os.stat_result],
-        shown: Sequence[ShownFile],
-        laid: Overlaid,
-    ) -> "_Layer":
-        names = frozenset(wanted)
-        opaque: dict[str, os.stat_result] = {}
-        files: list[ShownFile] = []
-        for each in sorted(shown, key=lambda each: (each.mode == LINK_MODE, each.path)):
-            above = directories_above(each.path)
-            closed = next((path for path in (*above, each.path) if path in names), None)
-            if closed is None:
-                continue
-            inside = [path for path in above if path not in parents]
-            inside += [each.path] if each.mode == SUBMODULE_MODE else []
-            for path in inside:
-                # Gone by now, or a file: then it looks like what holds it.
-                opaque[path] = _look_of(workspace, path) or parents["."]
-            if each.mode != SUBMODULE_MODE:
-                files.append(each)
-        replaced = {each.path for each in files} | opaque.keys()
-        whiteouts = [name for name in wanted if name not in replaced]
-        return cls(whiteouts, parents, opaque, files, laid)
+    def of(cls, workspace: int, path: str) -> "_DirectoryLook | None":
+        try:
+            found = os.stat(path, dir_fd=workspace, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if not stat.S_ISDIR(found.st_mode):
+            return None
+        return cls(found.st_mode, found.st_uid, found.st_gid, found.st_mtime_ns)
 
-    @property
-    def _looks(self) -> Mapping[str, os.stat_result]:
-        return {**self.parents, **self.opaque}
+    def give(self, root: int, path: str) -> None:
+        if os.geteuid() == 0:
+            os.chown(path, inside_id(self.user), inside_id(self.group), dir_fd=root)
+        # With the setgid bit: without it the command would seem to have taken it away.
+        os.chmod(path, self.mode & 0o3777, dir_fd=root)
+        os.utime(path, ns=(self.modified_ns, self.modified_ns), dir_fd=root)
 
-    def digest(self) -> str:
-        looks = [
-            f"{path}\0{look.st_mode}\0{look.st_uid}\0{look.st_gid}\0{look.st_mtime_ns}"
-            for path, look in self._looks.items()
-        ]
-        contents = [
-            f"{each.path}\0{each.mode}\0{each.modified_ns}\0{sha256(each.content).hexdigest()}"
-            for each in self.files
-        ]
-        text = "\0\0".join([*self.whiteouts, "", *looks, "", *contents, self.laid.digest])
-        return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+class _Layer(Struct, frozen=True):
+    whiteouts: tuple[str, ...]
+    directories: _Directories
+    """Parents before children."""
+    opaque: frozenset[str]
+    """Those of them that are not merged with the directory below."""
+    files: tuple[ShownFile, ...]
+    """Links last: nothing is ever made through one."""
+
+    @classmethod
+    def plan(cls, workspace: int, names: Iterable[str], shown: Iterable[ShownFile]) -> "_Layer":
+        root = _DirectoryLook.of(workspace, ".")
+        if root is None:
+            raise HostError("the workspace is gone")
+        looks, closed = {".": root}, set[str]()
+        for name in sorted(names):
+            above = directories_above(name)
+            for path in above:
+                if path not in looks and (look := _DirectoryLook.of(workspace, path)) is not None:
+                    looks[path] = look
+            # Else its parent is gone by now, and it with that.
+            if not above or above[-1] in looks:
+                closed.add(name)
+        opaque: set[str] = set()
+        files = sorted(shown, key=lambda each: (each.mode == LINK_MODE, each.path))
+        for each in files:
+            above, is_closed = ".", False
+            inside = [each.path] if each.mode == SUBMODULE_MODE else []
+            for path in (*directories_above(each.path), *inside):
+                is_closed = is_closed or path in closed
+                if path not in looks:
+                    # Where it is gone, or a file, it looks like what holds it.
+                    looks[path] = _DirectoryLook.of(workspace, path) or looks[above]
+                    opaque |= {path} if is_closed else set()
+                above = path
+        files = [each for each in files if each.mode != SUBMODULE_MODE]
+        replaced = opaque.union(each.path for each in files)
+        whiteouts = tuple(sorted(closed - replaced))
+        return cls(whiteouts, tuple(looks.items()), frozenset(opaque), tuple(files))
 
     def build(self, root: int) -> None:
-        looks = self._looks
+        looks = dict(self.directories)
         for path in looks:
             if path != ".":
                 os.mkdir(path, 0o700, dir_fd=root)
@@ -279,24 +272,22 @@ class _Layer(Struct, frozen=True):
                 os.setxattr(fd, _OPAQUE, b"y")
         for path in self.whiteouts:
             os.mknod(path, stat.S_IFCHR, _WHITEOUT, dir_fd=root)
-        laid = (
-            ShownFile(path, 0o100644, content, self.laid.modified_ns, is_faithful=True)
-            for path, content in self.laid.files.items()
-        )
-        for each in (*self.files, *laid):
+        for each in self.files:
             # A name that is a directory for another entry: git has only one of them, too.
             with contextlib.suppress(FileExistsError, NotADirectoryError):
-                holder = os.path.dirname(each.path) or "."
-                _write_shown(root, each, looks[holder])
+                _write_shown(root, each, looks[os.path.dirname(each.path) or "."])
         # The uppermost layer that has a directory says how it looks: as the real one does.
-        for path in reversed(list(looks)):
-            _look_like(root, path, looks[path])
+        for path, look in reversed(self.directories):
+            look.give(root, path)
 
 
 def lay_over(
     laid: Laid, closed: Collection[str], root: int
 ) -> tuple[list[str], tuple[ShownFile, ...]]:
-    """The names that these files stand in for, and the files; what is closed now stays closed."""
+    """The names that these files stand in for, and the files; what is closed now stays closed.
+
+    Raises: OSError.
+    """
     now, hidden = time.time_ns(), frozenset(closed)
     seen = {path: file for path, file in laid.items() if hidden.isdisjoint(_way(path))}
     files = tuple(
@@ -306,7 +297,10 @@ def lay_over(
     )
     # The uppermost name on the way in whose place there is no directory.
     names = {
-        next((above for above in directories_above(path) if _look_of(root, above) is None), path)
+        next(
+            (above for above in directories_above(path) if _DirectoryLook.of(root, above) is None),
+            path,
+        )
         for path in seen
     }
     return sorted(name for name in names if names.isdisjoint(directories_above(name))), files
@@ -316,15 +310,7 @@ def _way(path: str) -> tuple[str, ...]:
     return (*directories_above(path), path)
 
 
-def _look_of(workspace: int, path: str) -> os.stat_result | None:
-    try:
-        look = os.stat(path, dir_fd=workspace, follow_symlinks=False)
-    except OSError:
-        return None
-    return look if stat.S_ISDIR(look.st_mode) else None
-
-
-def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
+def _write_shown(root: int, file: ShownFile, holder: _DirectoryLook) -> None:
     if file.mode == LINK_MODE:
         os.symlink(file.content, os.fsencode(file.path), dir_fd=root)
     else:
@@ -333,7 +319,7 @@ def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
             made.write(file.content)
         os.chmod(file.path, file.mode & 0o777, dir_fd=root)
     if os.geteuid() == 0:
-        owner, group = inside_id(holder.st_uid), inside_id(holder.st_gid)
+        owner, group = inside_id(holder.user), inside_id(holder.group)
         os.chown(file.path, owner, group, dir_fd=root, follow_symlinks=False)
     times = (file.modified_ns, file.modified_ns)
     os.utime(file.path, ns=times, dir_fd=root, follow_symlinks=False)
@@ -351,30 +337,131 @@ def has_command_users() -> bool:
     return any(first <= HOST_IDS_FIRST and last <= first + count for first, _, count in ranges)
 
 
-def _parents(
-    workspace: int, names: Collection[str], shown: Collection[str] = ()
-) -> dict[str, os.stat_result]:
-    found = {".": os.stat(".", dir_fd=workspace)}
-    for name in shown:
-        above = "."
-        for path in directories_above(name):
-            if path not in found:
-                found[path] = found[above]
-            above = path
+FOLDER: Final = "caches"
+_TREE: Final = "tree"
+_LOOKED: Final = "looked"
+_LOOKED_S: Final = 3600.0
+"""Between two looks at how large it is, but for a command that took its time."""
+_LONG_S: Final = 30.0
+_DEPTH_MAX: Final = 128
+"""Deeper than any tool's; whoever nests deeper hides what it holds."""
+
+
+class Caches(Struct, frozen=True):
+    folder: Path
+
+    @classmethod
+    def of(cls, home: Path, workspace: str) -> "Caches":
+        return cls(home / sha256(os.fsencode(workspace)).hexdigest()[:32])
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / _TREE
+
+    @contextlib.contextmanager
+    def in_use(self) -> Generator[None]:
+        """Hold it while a command runs; look at its size afterwards. Raises: HostError."""
+        began_s = time.monotonic()
+        self._make()
+        with locked(self.folder, SHARED):
+            yield
+        if time.monotonic() - began_s <= _LONG_S and not self._is_look_due():
+            return
+        with contextlib.suppress(OSError, HostError):
+            if self.size_bytes() <= limits.shell_cache_bytes_max or self.clear():
+                (self.folder / _LOOKED).touch(mode=0o600)
+
+    def size_bytes(self) -> int:
+        return _size_at(None, self.tree, _DEPTH_MAX, limits.shell_cache_bytes_max)
+
+    def clear(self) -> bool:
+        """Begin anew; False where a command uses it now. Raises: HostError."""
+        if not self.folder.exists():
+            return True
+        with try_locked(self.folder) as is_ours, host_errors("clearing", self.folder):
+            if is_ours:
+                with held_open(os.open(self.folder, DIRECTORY)) as fd:
+                    remove_tree(fd, _TREE)
+        return is_ours
+
+    def _make(self) -> None:
+        """As root, give it to the user that root is in a sandbox: to nobody here."""
+        tree, owner = self.tree, HOST_IDS_FIRST if os.geteuid() == 0 else os.geteuid()
+        with host_errors("making", self.folder):
+            with contextlib.suppress(OSError):
+                look = os.lstat(tree)
+                if stat.S_ISDIR(look.st_mode) and look.st_uid == owner:
+                    return
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                tree.mkdir(mode=0o700)
+            if owner == HOST_IDS_FIRST:
+                os.chown(tree, owner, owner, follow_symlinks=False)
+
+    def _is_look_due(self) -> bool:
+        try:
+            return time.time() - (self.folder / _LOOKED).stat().st_mtime > _LOOKED_S
+        except OSError:
+            return True
+
+
+def _size(directory: int, depth: int, room: int) -> int:
+    """Count the bytes below a descriptor, or more than `room`; follow no link.
+
+    Threat: a running command exchanges a directory for a link, nests deep, or closes a directory.
+    """
+    total = 0
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return room + 1
     for name in names:
-        for path in directories_above(name):
-            if path in found:
-                continue
-            try:
-                found[path] = os.stat(path, dir_fd=workspace, follow_symlinks=False)
-            except (FileNotFoundError, NotADirectoryError):
-                break
-    return found
+        try:
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        total += found.st_blocks * 512
+        if stat.S_ISDIR(found.st_mode) and total <= room:
+            total += _size_at(directory, name, depth - 1, room - total)
+        if total > room:
+            break
+    return total
 
 
-def _look_like(root: int, path: str, look: os.stat_result) -> None:
-    if os.geteuid() == 0:
-        os.chown(path, inside_id(look.st_uid), inside_id(look.st_gid), dir_fd=root)
-    # With the setgid bit: without it the command would seem to have taken it away.
-    os.chmod(path, look.st_mode & 0o3777, dir_fd=root)
-    os.utime(path, ns=(look.st_atime_ns, look.st_mtime_ns), dir_fd=root)
+def _size_at(directory: int | None, name: str | Path, depth: int, room: int) -> int:
+    try:
+        fd = os.open(name, DIRECTORY, dir_fd=directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError:
+        return room + 1
+    with held_open(fd):
+        return _size(fd, depth, room) if depth else room + 1
+
+
+DOWNLOADS: Final = ("go/pkg/mod/cache/download", ".gradle/caches/modules-2", ".m2/repository")
+"""Below a user's home: downloads alone, no settings, no credentials. Only tools that know a second
+place to read: no two overlays may share one upper layer.
+"""
+
+
+def cache_variables(cache: str, downloads: Sequence[str]) -> dict[str, str]:
+    go, gradle, maven = (
+        next((path for path in downloads if path.endswith(f"/{name}")), "") for name in DOWNLOADS
+    )
+    tail = f" -Dmaven.repo.local.tail={maven}" if maven else ""
+    second = {
+        # Behind it Go's own default.
+        "GOPROXY": f"file://{go},https://proxy.golang.org,direct" if go else "",
+        "GRADLE_RO_DEP_CACHE": gradle.removesuffix("/modules-2"),
+    }
+    return {
+        **{name: value for name, value in second.items() if value},
+        "XDG_CACHE_HOME": cache,
+        "GOCACHE": f"{cache}/go-build",
+        "GOMODCACHE": f"{cache}/go-mod",
+        "CARGO_HOME": f"{cache}/cargo",
+        "GRADLE_USER_HOME": f"{cache}/gradle",
+        "NPM_CONFIG_CACHE": f"{cache}/npm",
+        "MAVEN_OPTS": f"-Dmaven.repo.local={cache}/maven{tail}",
+    }

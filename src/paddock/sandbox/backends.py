@@ -40,12 +40,8 @@ from paddock.workspace import detect_resolution
 def examine_host(staging: Path) -> tuple[BackendVerdict, ...]:
     """Try every backend, the strongest first; takes some tenths of a second; makes `staging`."""
     ground = system_ground()
-    try:
-        with Launcher(staging) as launcher:
-            stage = try_stage(launcher, staging, ground)
-    except OSError as error:
-        stage = refused(STAGE, f"it cannot be tried: {os.strerror(error.errno or 0)}")
-    return (stage, try_landlock(ground))
+    with Launcher(staging) as launcher:
+        return (try_stage(launcher, staging, ground), try_landlock(ground))
 
 
 def examine_workspace(staging: Path, workspace: str) -> BackendVerdict:
@@ -54,11 +50,8 @@ def examine_workspace(staging: Path, workspace: str) -> BackendVerdict:
     except OSError as error:
         said = f"{workspace} cannot be opened: {os.strerror(error.errno or 0)}"
         return refused(STAGE, said, "a workspace is a directory")
-    try:
-        with held_open(fd), Launcher(staging) as launcher:
-            return try_workspace(launcher, workspace, fd, system_ground())
-    except OSError as error:
-        return refused(STAGE, f"it cannot be tried: {os.strerror(error.errno or 0)}")
+    with held_open(fd), Launcher(staging) as launcher:
+        return try_workspace(launcher, workspace, fd, system_ground())
 
 
 NO_BACKEND: Final = "none"

@@ -22,18 +22,19 @@ from paddock.policy.engine import load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
 from paddock.sandbox.area import claimed, has_command_users
 from paddock.sandbox.changes.upper import host_owner, read_changes
-from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import Resolver, is_covered, topmost
-from paddock.sandbox.landlock import LANDLOCK, HeldEnd, run_landlocked
+from paddock.sandbox.landlock import LANDLOCK, enforced_by_landlock, run_in_place
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import (
     BackendVerdict,
     CommandEnd,
     CommandRequest,
+    ConfinementError,
     Ending,
+    Enforced,
     Enforcement,
     SandboxPlan,
 )
@@ -53,7 +54,6 @@ class Step(Enum):
     IDENTITY_MAP = "identity-mapped mounts"
     SECCOMP = "a seccomp filter"
     LANDLOCK = "Landlock"
-    NOT_ROOT = "a user other than root"
 
 
 class Symptom(Struct, frozen=True):
@@ -95,11 +95,6 @@ def explain(symptom: Symptom, host: HostSwitches) -> RemedyExplanation:
         return RemedyExplanation(
             _what_failed(symptom),
             "a kernel with CONFIG_SECCOMP_FILTER, and no filter that forbids it",
-        )
-    if symptom.step is Step.NOT_ROOT:
-        return RemedyExplanation(
-            symptom.detail or "started by root, and no other user can take over the workspace",
-            "start paddock as the user who owns the workspace",
         )
     return _mount(symptom)
 
@@ -286,12 +281,11 @@ def try_landlock(ground: CanaryGround) -> BackendVerdict:
         names = ("open/kept", ".env", "site.pem")
         with _cage(place, "paddock-canary-", names) as cage:
             _give_away(cage)
-            held = _hold_by_landlock(cage, ground)
-            said = _judge_landlocked(cage, held.end)
+            said, enforced = _hold_by_landlock(cage, ground)
     except (PaddockError, OSError) as error:
         return _why(LANDLOCK, error)
     as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
-    gaps = (*as_root, *held.enforced.gaps)
+    gaps = (*as_root, *enforced.gaps)
     return _broken(LANDLOCK, said) if said else BackendVerdict(LANDLOCK, Enforcement.PARTIAL, gaps)
 
 
@@ -392,26 +386,21 @@ def _hold_in_stage(launcher: Launcher, cage: Path, ground: CanaryGround) -> str:
             return _judge_end(end) or _judge_layers(upper, fd, cage)
 
 
-def _hold_by_landlock(cage: Path, ground: CanaryGround) -> HeldEnd:
+def _hold_by_landlock(cage: Path, ground: CanaryGround) -> tuple[str, Enforced]:
     workspace = cage / "workspace"
     request = _request(os.fspath(workspace), ground, (".env",), _LANDLOCK_SCRIPT)
     policy = load_policy(None)
     read, write = (NameIndex(judge(policy, _CHAIN)) for judge in (ReadJudge, WriteJudge))
     with held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
-        return run_landlocked(request, fd, read, write)
+        end = run_in_place(request, fd, (read, write))
+    return _judge_landlocked(cage, end), enforced_by_landlock(request.plan)
 
 
 def _request(
     workspace: str, ground: CanaryGround, hidden: tuple[str, ...], script: str
 ) -> CommandRequest:
     outside = f"{os.path.dirname(workspace)}/outside"
-    argv = ("/bin/sh", "-c", script, "canary", outside)
-    plan = _plan(workspace, ground, hidden)
-    return CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES)
-
-
-def _plan(workspace: str, ground: CanaryGround, hidden: tuple[str, ...]) -> SandboxPlan:
-    return SandboxPlan(
+    plan = SandboxPlan(
         workspace=workspace,
         readable=ground.readable,
         writable=(),
@@ -425,6 +414,8 @@ def _plan(workspace: str, ground: CanaryGround, hidden: tuple[str, ...]) -> Sand
         policy_digest="",
         links=ground.links,
     )
+    argv = ("/bin/sh", "-c", script, "canary", outside)
+    return CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES)
 
 
 def _judge_end(end: CommandEnd) -> str:

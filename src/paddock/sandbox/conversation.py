@@ -1,10 +1,6 @@
-"""One command from its start to its end: what is sent into the sandbox, what comes out.
-
-Head and tail of the output are kept while it runs; the whole is counted.
-"""
+"""One command from its start to its end: what is sent into the sandbox, what comes out."""
 
 import contextlib
-import errno
 import fcntl
 import os
 import select
@@ -14,160 +10,32 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from paddock.errors import ConfigError, HostError, SandboxUnavailableError
-from paddock.kernel.files import start_writing_back
-from paddock.policy.engine import Policy
-from paddock.sandbox.caches import cache_variables
-from paddock.sandbox.host.known_hosts import select_entries
+from paddock.errors import HostError
+from paddock.sandbox.area import cache_variables
 from paddock.sandbox.inside import protocol
 from paddock.sandbox.inside.protocol import CommandReport, Start
+from paddock.sandbox.streams import Capture, Spool
 from paddock.sandbox.values import (
-    Captured,
     CommandEnd,
     CommandRequest,
+    ConfinementError,
     Ending,
     OnOutput,
     Progress,
-    SandboxPlan,
 )
 from paddock.storage.atomic import held_open, host_error
-from paddock.values.calls import Cancel
-from paddock.values.decisions import AgentChain, Outcome
+from paddock.values.calls import NEVER, Cancel
 
 if TYPE_CHECKING:
-    from paddock.network.credentials import Credential
     from paddock.network.decisions import NetworkTerms, Witness
-    from paddock.network.egress import Egress
-    from paddock.network.requests import Authority
     from paddock.network.wall import Wall
-    from paddock.policy.network import NetworkJudge
     from paddock.sandbox.sessions.space import SharedWall
-
-# Memory is constant: one buffer. Small pieces cost a system call and two additions; looking at
-# what came waits until the buffer is full. A spool takes the whole stream, up to its limit.
-
-READ_BYTES: Final = 131_072
-"""What is read before it is looked at. With the pipe it fits into a processor's cache."""
-_PIPE_BYTES: Final = 1_048_576
-"""What an unprivileged user may give one pipe (pipe(7), pipe-max-size)."""
-_FULL_PIPE: Final = 65_536
-"""A read of so much means that the writer waits: then, not before, the pipe is widened."""
-
-_WRITTEN_BACK_BYTES: Final = 2_097_152
-"""What is kept is handed to the device in pieces of this size."""
-
-
-class Spool(Struct, frozen=True):
-    open: Callable[[], int]
-    bytes_max: int
-    add: Callable[[memoryview], object] = len
-
-
-class Capture:
-    __slots__ = (
-        *("_at", "_buffer", "_fd", "_head", "_head_max", "_is_wide", "_new_at"),
-        *("_spool", "_spooled", "_started", "_tail_max", "_total", "listener"),
-    )
-
-    def __init__(
-        self, fd: int, bytes_max: int, spool: Spool | None = None, read_bytes: int = READ_BYTES
-    ) -> None:
-        self._fd = fd
-        self._head_max = bytes_max // 2
-        self._tail_max = bytes_max - self._head_max
-        self._head = bytearray()
-        # Before `_new_at` stands the tail of what was looked at, from there to `_at` what was not.
-        self._buffer = memoryview(bytearray(self._tail_max + read_bytes))
-        self._new_at = self._at = 0
-        self._total = 0
-        self._is_wide = False
-        self._spool = spool
-        self._spooled = 0
-        self._started = 0
-        self.listener: Callable[[bytes], None] | None = None
-
-    @property
-    def total_bytes(self) -> int:
-        return self._total
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def over(self, fd: int) -> "Capture":
-        """Return a capture of another source, with the same terms; nothing was read yet."""
-        bytes_max = self._head_max + self._tail_max
-        other = Capture(fd, bytes_max, self._spool, len(self._buffer) - self._tail_max)
-        other.listener = self.listener
-        return other
-
-    def read(self) -> bool:
-        """Take in what is there; False at the end. Blocks on an empty pipe. Raises: OSError."""
-        try:
-            count = os.readv(self._fd, [self._buffer[self._at :]])
-        except BlockingIOError:
-            # Threat: a command reads its own output where we were told that there is some.
-            return True
-        except OSError as error:
-            # So a terminal says that nobody has its other end open (tty_io.c, hung_up_tty).
-            if error.errno != errno.EIO:
-                raise
-            count = 0
-        self._at += count
-        self._total += count
-        if count > 0 and self.listener is not None:
-            self.listener(bytes(self._buffer[self._at - count : self._at]))
-        if count >= _FULL_PIPE and not self._is_wide:
-            self._widen()
-        if count == 0 or self._at == len(self._buffer):
-            self._look()
-        return count > 0
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-    def captured(self) -> Captured:
-        self._look()
-        return Captured(
-            bytes(self._head), bytes(self._buffer[: self._at]), self._total, self._spooled
-        )
-
-    def _widen(self) -> None:
-        self._is_wide = True
-        try:
-            fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        except PermissionError:
-            # The user's pipes together have their limit (pipe-user-pages-soft): it only costs time.
-            return
-
-    def _look(self) -> None:
-        if self._spool is not None:
-            room = self._spool.bytes_max - self._spooled
-            self._save(self._buffer[self._new_at : self._at][:room], self._spool)
-        missing = self._head_max - len(self._head)
-        # Nothing is a tail before the head is full, so a head begins where the buffer does.
-        behind = min(missing, self._at)
-        self._head += self._buffer[:behind]
-        kept = min(self._tail_max, self._at - behind)
-        self._buffer[:kept] = bytes(self._buffer[self._at - kept : self._at])
-        self._new_at = self._at = kept
-
-    def _save(self, chunk: memoryview, spool: Spool) -> None:
-        while chunk:
-            count = os.write(spool.open(), chunk)
-            spool.add(chunk[:count])
-            self._spooled += count
-            chunk = chunk[count:]
-        if self._spooled - self._started >= _WRITTEN_BACK_BYTES:
-            # It is to be on the device when the command's result is given: now there is time.
-            start_writing_back(spool.open(), self._started, self._spooled - self._started)
-            self._started = self._spooled
-
 
 HOME: Final = "/run/home"
 """HOME in a sandbox: empty but for git's configuration, gone afterwards."""
@@ -180,94 +48,14 @@ _PROGRESS_S: Final = 1.0
 _LATE_S: Final = 15.0
 """Over the command's time: then its first process, which keeps the time, must be broken."""
 _DRAIN_S: Final = 2.0
-_CA_VARIABLES: Final = (
-    *("SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT"),
-    *("NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT"),
-)
-"""Variables by which programs are told which authorities to believe."""
 _STOP_WAIT_S: Final = 10.0
-
-
-class NetworkSecrets(Struct, frozen=True):
-    """Of one runtime: its authority, what programs believe, and credentials with placeholders."""
-
-    authority: "Authority"
-    bundle: str
-    credentials: "Callable[[], tuple[Credential, ...]]"
-    """Read anew, with new placeholders, for each sandbox. Raises: ConfigError."""
-
-
-def judges_requests(policy: Policy, judge: "NetworkJudge") -> bool:
-    return bool(policy.settings.credentials) or judge.names_requests
-
-
-class NetworkGround(Struct, frozen=True):
-    """What commands that policy lets connect need of their runtime."""
-
-    egress: "Callable[[], Egress]"
-    policy_now: Callable[[], Policy | None]
-    known_hosts: Callable[[], str]
-    """What the user's ssh knows of servers."""
-    indexes: Callable[[], dict[str, str]]
-    """Variables that name the indexes of the user's package clients."""
-    secrets: "Callable[[], NetworkSecrets]"
-    """Only asked where a rule or a credential names requests. Raises: ConfigError."""
-
-    def placed(
-        self, plan: SandboxPlan, policy: Policy, chain: AgentChain, line: str | None
-    ) -> SandboxPlan:
-        """Return the plan for a line that may connect."""
-        from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands connect
-
-        judge = NetworkJudge(policy, chain, line)
-
-        def may_reach(host: str, port: int) -> bool:
-            return judge.connect(host, port).outcome is not Outcome.DENY
-
-        if judges_requests(policy, judge):
-            variables = ((name, os.fsdecode(protocol.AUTHORITIES)) for name in _CA_VARIABLES)
-            plan = replace(
-                plan,
-                authorities=self.secrets().bundle,
-                environment=(*plan.environment, *variables),
-            )
-        plan = replace(plan, environment=(*plan.environment, *self.indexes().items()))
-        return replace(
-            plan,
-            network="policy",
-            literals=tuple(str(each) for each, _ in judge.literals()),
-            known_hosts=select_entries(self.known_hosts(), judge.names(), may_reach),
-        )
-
-    def terms(
-        self, policy: Policy, chain: AgentChain, line: str | None, witness: "Witness"
-    ) -> "NetworkTerms":
-        from paddock.network.decisions import NetworkTerms  # noqa: PLC0415 - few commands connect
-        from paddock.policy.network import NetworkJudge  # noqa: PLC0415 - few commands connect
-
-        judge = NetworkJudge(policy, chain, line)
-
-        def latest() -> NetworkJudge | None:
-            now = self.policy_now()
-            if now is policy:
-                return judge
-            return None if now is None else NetworkJudge(now, chain, line)
-
-        if not judges_requests(policy, judge):
-            return NetworkTerms(judge, latest, witness)
-        secrets = self.secrets()
-        try:
-            credentials = secrets.credentials()
-        except ConfigError as error:
-            raise SandboxUnavailableError(error.message, hint=error.hint) from error
-        return NetworkTerms(judge, latest, witness, secrets.authority, credentials)
 
 
 class Observed(Struct, frozen=True):
     spools: tuple[Spool | None, Spool | None] = (None, None)
     """Of its output, and of its errors."""
     progress: Progress | None = None
-    cancel: Cancel | None = None
+    cancel: Cancel = NEVER
     on_output: OnOutput | None = None
     network: "NetworkTerms | None" = None
     """For a plan whose network is `policy`."""
@@ -285,19 +73,21 @@ NOBODY: Final = Observed()
 def start_inside(
     program: str, arguments: list[str], fds: tuple[int, ...], errors: int
 ) -> subprocess.Popen[bytes]:
+    """Raises: HostError."""
     # Isolated, without site: nothing of the user's and nothing slow is loaded. Never
     # preexec_fn, which copies this whole process and may deadlock in a threaded one.
-    path = Path(__file__).with_name("inside") / program
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", path, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=errors,
-        pass_fds=fds,
-        cwd="/",
-        env={},
-        start_new_session=True,
-    )
+    path = Path(__file__).with_name("inside") / f"{program}.py"
+    with host_error(f"the sandbox's {program} cannot be started", sys.executable):
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", path, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            pass_fds=fds,
+            cwd="/",
+            env={},
+            start_new_session=True,
+        )
 
 
 def await_end(process: subprocess.Popen[bytes]) -> None:
@@ -307,18 +97,6 @@ def await_end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-class ConfinementError(SandboxUnavailableError):
-    """The sandbox could not be made: `step` and the errno `number` say where it stopped."""
-
-    def __init__(self, step: str, number: int) -> None:
-        super().__init__(
-            f"the sandbox cannot be made here: {step}: {os.strerror(number)}",
-            hint="paddock doctor says why, and what to do",
-        )
-        self.step = step
-        self.number = number
 
 
 def receive_served(control: socket.socket, count: int) -> list[int]:
@@ -363,35 +141,30 @@ class CommandConversation:
         self._network = network
         self._granted_s = 0.0
         most = request.output_bytes_max
-        with contextlib.ExitStack() as undo:
-            out, out_end = _pipe(undo, user)
-            error, error_end = _pipe(undo, user)
-            self._stdout = Capture(out, most, observed.spools[0])
-            self._stderr = Capture(error, most, observed.spools[1])
-            self._sources: dict[int, Capture] = {out: self._stdout, error: self._stderr}
-            given = _input(request.stdin) if isinstance(request.stdin, bytes) else request.stdin
-            with held_open(given):
-                _send(control, order, given, out_end, error_end)
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as sent:
+            out, error = (_pipe(undo, sent, user) for _ in range(2))
+            self._stdout = Capture(out[0], most, observed.spools[0])
+            self._stderr = Capture(error[0], most, observed.spools[1])
+            self._sources: dict[int, Capture] = {out[0]: self._stdout, error[0]: self._stderr}
+            given = request.stdin if isinstance(request.stdin, int) else _input(request.stdin)
+            sent.callback(os.close, given)
+            _send(control, order, given, out[1], error[1])
             undo.pop_all()
-        os.close(out_end)
-        os.close(error_end)
 
     def hold(self) -> CommandEnd:
         """Listen to the end. Raises: SandboxUnavailableError, HostError, what a listener raises."""
-        cancel, on_output = self._observed.cancel, self._observed.on_output
-        if on_output is not None:
-            self._stdout.listener = lambda chunk: self._pass_on(on_output, "stdout", chunk)
-            self._stderr.listener = lambda chunk: self._pass_on(on_output, "stderr", chunk)
-        if self._observed.on_begun is not None:
-            self._observed.on_begun()
-        wish = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        undo = cancel.on_cancel(lambda: os.eventfd_write(wish, 1)) if cancel is not None else None
-        try:
-            self._listen(wish)
-        finally:
-            if undo is not None:
+        observed = self._observed
+        if observed.on_output is not None:
+            self._stdout.listener = partial(self._pass_on, observed.on_output, "stdout")
+            self._stderr.listener = partial(self._pass_on, observed.on_output, "stderr")
+        if observed.on_begun is not None:
+            observed.on_begun()
+        with held_open(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)) as wish:
+            undo = observed.cancel.on_cancel(lambda: os.eventfd_write(wish, 1))
+            try:
+                self._listen(wish)
+            finally:
                 undo()
-            os.close(wish)
         return self._end()
 
     def close(self) -> None:
@@ -399,12 +172,10 @@ class CommandConversation:
             source.close()
 
     def _listen(self, wish: int) -> None:
-        progress = self._observed.progress
-        control = self._control.fileno()
+        progress, control = self._observed.progress, self._control.fileno()
         self._events.register(wish, select.POLLIN)
-        self._waiting = {control, *self._sources}
-        for fd in self._waiting:
-            self._events.register(fd, select.POLLIN)
+        for fd in (control, *self._sources):
+            self._hear_from(fd)
         told = self._began
         heard = float("inf")
         while self._waiting:
@@ -444,9 +215,14 @@ class CommandConversation:
                 # It has ended, and needs none.
                 self._control.send(b"%d" % (more_s * 1000))
 
+    def _hear_from(self, fd: int) -> None:
+        self._events.register(fd, select.POLLIN)
+        self._waiting.add(fd)
+
     def _forget(self, fd: int) -> None:
-        self._events.unregister(fd)
-        self._waiting.discard(fd)
+        if fd in self._waiting:
+            self._events.unregister(fd)
+            self._waiting.remove(fd)
 
     def _pass_on(
         self, on_output: OnOutput, name: Literal["stdout", "stderr"], chunk: bytes
@@ -476,15 +252,12 @@ class CommandConversation:
 
     def _attach(self, terminal: int) -> None:
         """Hear the terminal in place of the pipe."""
-        pipe, self._stdout = self._stdout, self._stdout.over(terminal)
-        if pipe.fileno() in self._waiting:
-            self._forget(pipe.fileno())
-        del self._sources[pipe.fileno()]
-        pipe.close()
+        pipe = self._stdout.fileno()
+        self._forget(pipe)
+        self._sources[terminal] = self._sources.pop(pipe)
+        self._stdout.turn_to(terminal)
         os.set_blocking(terminal, False)
-        self._sources[terminal] = self._stdout
-        self._waiting.add(terminal)
-        self._events.register(terminal, select.POLLIN)
+        self._hear_from(terminal)
         if self._observed.on_terminal is not None:
             self._observed.on_terminal(terminal)
 
@@ -511,17 +284,19 @@ class CommandConversation:
         )
 
 
-def _pipe(undo: contextlib.ExitStack, user: tuple[int, int] | None) -> tuple[int, int]:
-    ours, theirs = os.pipe()
-    for end in (ours, theirs):
-        undo.callback(os.close, end)
+def _pipe(
+    ours: contextlib.ExitStack, theirs: contextlib.ExitStack, user: tuple[int, int] | None
+) -> tuple[int, int]:
+    out, into = os.pipe()
+    ours.callback(os.close, out)
+    theirs.callback(os.close, into)
     if user is not None:
         # By its name, /dev/stderr, a pipe is opened anew: by its owner alone.
-        os.fchown(theirs, *user)
+        os.fchown(into, *user)
     # Threat: who may open the pipe may read it too, between our poll and our read. A read
     # that waited would hear no wish to stop.
-    os.set_blocking(ours, False)
-    return ours, theirs
+    os.set_blocking(out, False)
+    return out, into
 
 
 def _input(content: bytes) -> int:

@@ -5,14 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
-
 from paddock.plane.agents import AgentStore
 from paddock.plane.environment import real_path
 from paddock.policy.engine import Policy
-from paddock.sandbox.caches import DOWNLOADS, FOLDER, Caches
-from paddock.sandbox.host.git_outside import find_git_outside
-from paddock.sandbox.host.git_settings import GitLook
+from paddock.sandbox.area import DOWNLOADS, FOLDER, Caches
+from paddock.sandbox.host.git import GitLook, find_git_outside
 from paddock.sandbox.host.host_facts import (
     Closed,
     HostFacts,
@@ -30,34 +27,29 @@ _LISTED_MAX: Final = 2_000
 """Names in a directory that holds a closed place; with more it is left out whole."""
 
 
-class FactsWanted(Struct, frozen=True):
-    policy: Policy
-    agents: AgentStore
-    agent: str
-    variables: Mapping[str, str]
-
-
-def collect_facts(asking: FactsWanted) -> HostFacts:
+def collect_facts(
+    policy: Policy, agents: AgentStore, agent: str, variables: Mapping[str, str]
+) -> HostFacts:
     """Look at the host; nothing is started but git, to list its settings, and nothing written.
 
     Raises: UsageError for no such agent; ConfigError where any agent of the plane does not load.
     """
-    environment = asking.agents.environment
-    lineage = asking.agents.lineage(asking.agent)
+    environment = agents.environment
+    lineage = agents.lineage(agent)
     chain = tuple(record.agent for record in lineage)
     workspace = str(real_path(lineage[0].workspace))
     home = str(real_path(environment.home))
     resolver = Resolver()
     wanted = [
         at_home(path, home)
-        for shell in shells_of(asking.policy, chain)
+        for shell in shells_of(policy, chain)
         for path in (*shell.read, *shell.write)
     ]
     found = [resolver.find(path) for path in dict.fromkeys(wanted)]
     standing = tuple(each for each in found if each is not None)
-    closed = _closed(asking.agents, workspace)
-    changeable = _changeable(asking.policy, resolver, home, closed)
-    toolchains = find_toolchains(asking.variables, home, workspace, changeable)
+    closed = _closed(agents, workspace)
+    changeable = _changeable(policy, resolver, home, closed)
+    toolchains = find_toolchains(variables, home, workspace, changeable)
     places = [each.real for each in standing]
     places += [path for each in toolchains.toolchains for path in each.readable]
     holes = [each.path for each in closed] + [workspace]
@@ -69,22 +61,22 @@ def collect_facts(asking: FactsWanted) -> HostFacts:
         toolchains=toolchains.toolchains,
         closed=closed,
         listings=_listings(places, holes, home),
-        variables=tuple(sorted(asking.variables.items())),
+        variables=tuple(sorted(variables.items())),
         changeable=changeable,
         left_out=toolchains.left_out,
         git_outside=find_git_outside(workspace),
         git=GitLook(
             workspace=workspace,
             home=home,
-            variables=asking.variables,
+            variables=variables,
             search_path=toolchains.search_path,
             changeable=changeable,
             secret_places=tuple(f"{home}/{name}" for name in SECRET_PLACES),
-            is_secret=lambda name: asking.policy.guards.find_secret(name) is not None,
+            is_secret=lambda name: policy.guards.find_secret(name) is not None,
             resolver=resolver,
         ).look(),
         memory_mb=_memory_mb(),
-        caches=str(Caches.of(real_path(asking.agents.layout.objects / FOLDER), workspace).tree),
+        caches=str(Caches.of(real_path(agents.layout.objects / FOLDER), workspace).tree),
         downloads=tuple(path for name in DOWNLOADS if _is_real(path := f"{home}/{name}")),
     )
 

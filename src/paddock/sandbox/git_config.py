@@ -16,6 +16,7 @@ from paddock.sandbox.host.host_facts import (
     is_below,
     is_covered,
     is_led_by,
+    overlaps,
 )
 from paddock.sandbox.values import GitConfig
 from paddock.values.calls import Json
@@ -201,7 +202,7 @@ def find_distrust(outside: GitOutside, facts: HostFacts) -> str:
     places = [(place.path, place.what) for place in facts.closed]
     places += [(path, "a place that commands can change") for path in facts.changeable]
     for path, what in places:
-        if is_below(common, path) or is_below(path, common):
+        if overlaps(common, path):
             return f"it lies in, or holds, {what}"
     if is_led_by(outside.links, (facts.workspace, *facts.changeable)):
         return "a link that commands can change leads to it"

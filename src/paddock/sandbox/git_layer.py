@@ -12,9 +12,8 @@ import re
 import secrets
 import stat
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from hashlib import sha256
 from typing import Final
 
 from msgspec import Struct, field
@@ -22,7 +21,6 @@ from msgspec.structs import replace
 
 from paddock.errors import ProtectedPathError
 from paddock.pattern import lazy_pattern
-from paddock.sandbox.area import NOTHING_SHOWN, Overlaid
 from paddock.sandbox.changes.differences import (
     CommandDifferences,
     Difference,
@@ -50,13 +48,13 @@ from paddock.sandbox.git.tracked import (
     stamp_of,
 )
 from paddock.sandbox.hidden import KnownDirectory, NameIndex
-from paddock.sandbox.host.git_outside import GIT, HeldGit, open_git_outside
+from paddock.sandbox.host.git import GIT, HeldGit, open_git_outside
 from paddock.sandbox.host.host_facts import GitOutside, directories_above
 from paddock.sandbox.launcher import GitLayer, Launcher, StageDirectories
 from paddock.sandbox.plan import Closing, NameJudge, contained
 from paddock.sandbox.values import CommandRequest, Ending, RefusedChange, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open, host_error
-from paddock.text.show import quote
+from paddock.text.show import name_some
 from paddock.workspace.workspace import Beside, detect_resolution
 
 _LEADS_OUT: Final = "it leads to the repository of the workspace, which stands outside, and stays"
@@ -65,7 +63,7 @@ _UNREADABLE: Final = "is no index that can be put together with the files outsid
 _OBJECT: Final = lazy_pattern(r"\.git/objects/[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})")
 _REWRITTEN: Final = (ChangeKind.MODIFIED, ChangeKind.MODE)
 _INDEX_BYTES_MAX: Final = 256_000_000
-_NAMED_MAX: Final = 5
+
 _TWO: Final = (
     "a repository was made in the workspace: what the same command did to the repository"
     " around it is not kept"
@@ -139,7 +137,7 @@ class OpenedGit(Struct, frozen=True):
             except ValueError:
                 return _UNREADABLE
             if landing.changed:
-                return _changes_outside(landing.changed)
+                return f"changes files outside the workspace: {name_some(landing.changed)}"
             file.seek(0)
             file.truncate()
             file.write(landing.content)
@@ -185,7 +183,7 @@ class GitRoom:
     def __init__(self, judge: NameJudge) -> None:
         self._judge = judge
         self._index = NameIndex(_Below(judge))
-        self._last: tuple[FileIdentity, Overlaid] | None = None
+        self._last: tuple[FileIdentity, tuple[ShownFile, ...]] | None = None
 
     def open(self, plan: SandboxPlan) -> OpenedGit | None:
         """Hold it if it is still so; None without one. Raises: SandboxUnavailableError, OSError."""
@@ -197,11 +195,11 @@ class GitRoom:
             return None
         with ExitStack() as undo:
             undo.callback(held.close)
-            with suppress(FileNotFoundError, ValueError):
-                opened = self._opened(held) if held.outside == outside else None
-                if opened is not None:
+            if held.outside == outside:
+                with suppress(FileNotFoundError, ValueError):
+                    opened = self._opened(held)
                     undo.pop_all()
-                return opened
+                    return opened
         return None
 
     def _opened(self, held: HeldGit) -> OpenedGit:
@@ -210,7 +208,7 @@ class GitRoom:
         pointer = ()
         if outside.pointer:
             pointer = outside.pointer, f"{outside.common}/{outside.own}".rstrip("/")
-        layer = GitLayer(fd, outside.common, survey.closed, NOTHING_SHOWN, pointer)
+        layer = GitLayer(fd, outside.common, survey.closed, (), pointer)
         directories = {_below(path): known for path, known in survey.directories.items()}
         opened = OpenedGit(outside, held.beside, layer, directories)
         if not outside.folder:
@@ -218,18 +216,20 @@ class GitRoom:
         identity, shown = self._show(opened)
         return replace(opened, layer=replace(layer, shown=shown), shown=identity)
 
-    def _show(self, git: OpenedGit) -> tuple[FileIdentity, Overlaid]:
+    def _show(self, git: OpenedGit) -> tuple[FileIdentity, tuple[ShownFile, ...]]:
         """Show a folder its index. Raises: ValueError: git cannot do that."""
         last, identity, outside = self._last, git.index.identity(), git.outside
         if last is not None and last[0] == identity:
             return last
-        pattern = sparse_pattern(outside.folder)
-        files = {outside.beside_index(SPARSE_NAME): pattern}
+        files = {outside.beside_index(SPARSE_NAME): sparse_pattern(outside.folder)}
         if identity:
             content, size = git.index.read("index") or b"", find_hash_bytes(git.beside.fd, ".")
             files[outside.index] = show_folder(content, size, outside.folder)
-        digest = sha256(repr(identity).encode() + pattern).hexdigest()
-        self._last = identity, Overlaid(files, digest, _modified_ns(identity))
+        shown = (
+            ShownFile(path, 0o100644, content, _modified_ns(identity), is_faithful=True)
+            for path, content in files.items()
+        )
+        self._last = identity, tuple(shown)
         return self._last
 
 
@@ -246,12 +246,6 @@ def _below(path: str) -> str:
 
 def _modified_ns(identity: FileIdentity) -> int:
     return identity[3] if identity else 0
-
-
-def _changes_outside(changed: tuple[str, ...]) -> str:
-    shown = ", ".join(quote(path) for path in changed[:_NAMED_MAX])
-    more = f" and {len(changed) - _NAMED_MAX} more" if len(changed) > _NAMED_MAX else ""
-    return f"changes files outside the workspace: {shown}{more}"
 
 
 def _refused(why: str) -> tuple[RefusedChange, ...]:
@@ -279,8 +273,6 @@ _FILE_BYTES_MAX: Final = 4_000_000
 _ALL_BYTES_MAX: Final = 16_000_000
 _NAMES_MAX: Final = 2_000
 """What is not shown for these limits is shown as an empty file."""
-_ARGUMENT_BYTES_MAX: Final = 100_000
-"""An argument has at most 128 KiB (execve(2), MAX_ARG_STRLEN)."""
 _OUTPUT_BYTES_MAX: Final = 4 * _ALL_BYTES_MAX
 _TIMEOUT_S: Final = 30.0
 _CONTENTS_KEPT: Final = 4 * _NAMES_MAX
@@ -294,22 +286,23 @@ _PREAMBLE: Final = """\
 export GIT_NO_LAZY_FETCH=1 GIT_NO_REPLACE_OBJECTS=1 GIT_OPTIONAL_LOCKS=0
 git() { command git -c core.fsmonitor=false -c core.hooksPath=/dev/null -c protocol.allow=never \\
   --no-pager "$@"; }
-mark=$1 paths=$2 plain=$3 converted=$4
+mark=$1 names=$TMPDIR/names
+cat >"$names"
 """
+"""Each name comes as `OBJECT PATH`; with `+` before it where the object is to be converted."""
 _LOOK: Final = (
     _PREAMBLE
     + """\
-printf '%s' "$plain" | git cat-file --batch-check='%(objecttype) %(objectsize)'
+cut -d' ' -f1 "$names" | git cat-file --batch-check='%(objecttype) %(objectsize)'
 printf '%s\\n' "$mark"
-printf '%s' "$paths" | tr '\\n' '\\0' | git check-attr -z --stdin \\
-  filter working-tree-encoding
+cut -d' ' -f2- "$names" | tr '\\n' '\\0' | git check-attr -z --stdin filter working-tree-encoding
 """
 )
 _READ: Final = (
     _PREAMBLE
     + """\
-printf '%s' "$plain" | git cat-file --batch="$mark %(objectsize)"
-printf '%s' "$converted" | git cat-file --filters --batch="$mark %(objectsize)"
+sed 's/^+//' "$names" | cut -d' ' -f1 | git cat-file --batch="$mark %(objectsize)"
+sed -n 's/^+//p' "$names" | git cat-file --filters --batch="$mark %(objectsize)"
 """
 )
 
@@ -317,6 +310,9 @@ printf '%s' "$converted" | git cat-file --filters --batch="$mark %(objectsize)"
 class ShownNames(Struct, frozen=True):
     names: tuple[str, ...]
     differing: tuple[str, ...]
+
+
+NOTHING_SHOWN: Final = ShownNames((), ())
 
 
 class TrackedFiles(Struct, frozen=True):
@@ -347,24 +343,29 @@ class TrackedView:
             tracked = self._names.find(root_fd, plan.workspace, plan.hidden, outside)
             if not tracked.names:
                 return TrackedFiles({}, tracked)
-            place = _Place(launcher, replace(contained(plan), network="none"), root_fd, git)
+            place = launcher, replace(contained(plan), network="none"), root_fd, git
             shown = self._show(tracked.names, place)
         return TrackedFiles({each.path: each for each in shown}, tracked)
 
-    def _show(self, names: Sequence[TrackedName], place: "_Place") -> list[ShownFile]:
+    def _show(
+        self,
+        names: Sequence[TrackedName],
+        place: tuple[Launcher, SandboxPlan, int, OpenedGit | None],
+    ) -> list[ShownFile]:
         found: dict[str, _Content] = {}
         by_repository: dict[str, list[TrackedName]] = {}
         for each in names[:_NAMES_MAX]:
             if each.mode != SUBMODULE_MODE:
                 by_repository.setdefault(each.repository, []).append(each)
         for repository, tracked in by_repository.items():
+            asking = _Asking(*place, repository)
             keys = {
-                each.path: (each.object_id, each.size_bytes, *place.stamps(repository, each.path))
+                each.path: (each.object_id, each.size_bytes, *asking.stamps(each.path))
                 for each in tracked
             }
             unknown = [each for each in tracked if keys[each.path] not in self._known]
             if unknown:
-                asked = _Asking(place, repository).ask(unknown)
+                asked = asking.ask(unknown)
                 if len(self._known) > _CONTENTS_KEPT:
                     self._known.clear()
                 self._known |= {keys[each.path]: asked.get(each.path, _EMPTY) for each in unknown}
@@ -372,30 +373,31 @@ class TrackedView:
         return [_shown(each, found.get(each.path, _EMPTY)) for each in names]
 
 
-class _Place(Struct, frozen=True):
+class _Asking(Struct, frozen=True):
+    """Asks git in one repository of the workspace."""
+
     launcher: Launcher
     plan: SandboxPlan
     root_fd: int
     git: OpenedGit | None
+    repository: str
     _stamps: dict[str, FileIdentity] = field(default_factory=dict[str, FileIdentity])
 
-    def above(self, repository: str) -> str:
-        """Return what git has before a path of this work tree, to ask for its content."""
-        return self.git.index.above if self.git is not None and repository == "." else ""
-
-    def run(self, argv: Sequence[str], cwd: str) -> bytes:
+    def _said(self, script: str, mark: str, lines: Iterable[str]) -> bytes:
         """Return what it printed; nothing where that is too much, or not all of it."""
         layer = None if self.git is None else self.git.layer
-        request = CommandRequest(self.plan, tuple(argv), cwd, _TIMEOUT_S, _OUTPUT_BYTES_MAX)
+        argv, names = ("/bin/sh", "-c", script, "sh", mark), "".join(f"{line}\n" for line in lines)
+        terms = argv, self.repository, _TIMEOUT_S, _OUTPUT_BYTES_MAX, os.fsencode(names)
+        request = CommandRequest(self.plan, *terms)
         with self.launcher.open_stage(self.plan, self.root_fd, git=layer) as stage:
             end = self.launcher.run(request, stage)
         if end.ending is not Ending.EXITED or end.stdout.missing_bytes:
             return b""
         return end.stdout.head + end.stdout.tail
 
-    def stamps(self, repository: str, path: str) -> tuple[object, ...]:
+    def stamps(self, path: str) -> tuple[object, ...]:
         """Stat the files by which git decides how a path is converted."""
-        prefix = "" if repository == "." else f"{repository}/"
+        prefix = "" if self.repository == "." else f"{self.repository}/"
         folders = ("", *(f"{each}/" for each in directories_above(path[len(prefix) :])))
         names = [f"{folder}.gitattributes" for folder in folders]
         names += [".git", ".git/config", ".git/info/attributes"]
@@ -409,56 +411,47 @@ class _Place(Struct, frozen=True):
             self._stamps[name] = stamp_of(fd, inner)
         return self._stamps[name]
 
-
-class _Asking(Struct, frozen=True):
-    place: _Place
-    repository: str
-
     def ask(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
-        found: dict[str, _Content] = {}
         left_bytes = _ALL_BYTES_MAX
-        for batch in _batches(names):
-            looked = self._look(batch)
-            wanted: list[tuple[TrackedName, _Look]] = []
-            for each, look in looked:
-                if look.size_bytes <= min(_FILE_BYTES_MAX, left_bytes):
-                    left_bytes -= look.size_bytes
-                    wanted.append((each, look))
-            found |= self._read(wanted)
-        return found
+        wanted: list[tuple[TrackedName, _Look]] = []
+        for each, look in self._look(names):
+            if look.size_bytes <= min(_FILE_BYTES_MAX, left_bytes):
+                left_bytes -= look.size_bytes
+                wanted.append((each, look))
+        return self._read(wanted) if wanted else {}
 
-    def _look(self, batch: Sequence[TrackedName]) -> "list[tuple[TrackedName, _Look]]":
+    def _look(self, names: Sequence[TrackedName]) -> "Iterator[tuple[TrackedName, _Look]]":
         mark = secrets.token_hex(16)
-        said = self._said(_LOOK, mark, batch, batch, ())
-        parts = said.split(f"{mark}\n".encode())
-        if len(parts) != 2:
-            return []
-        attributes = _attributes(parts[1])
-        found: list[tuple[TrackedName, _Look]] = []
-        for each, row in zip(batch, parts[0].splitlines(), strict=False):
+        said = self._said(_LOOK, mark, (f"{each.object_id} {self._inner(each)}" for each in names))
+        objects, is_whole, attributes = said.partition(f"{mark}\n".encode())
+        if not is_whole:
+            return
+        named = _attributes(attributes)
+        for each, row in zip(names, objects.splitlines(), strict=False):
             kind, _, size = row.partition(b" ")
-            if kind != b"blob" or not size.isdigit():
-                continue
-            said_of = attributes.get(self._inner(each), {})
-            filtered, encoded = (
-                said_of.get(name, "unset") not in _UNSET
-                for name in ("filter", "working-tree-encoding")
-            )
-            has_filter = filtered and each.mode != LINK_MODE
-            found.append((each, _Look(int(size), encoded, has_filter)))
-        return found
+            if kind == b"blob" and size.isdigit():
+                is_set = (
+                    named.get((self._inner(each), name), "unset") not in _UNSET
+                    for name in ("filter", "working-tree-encoding")
+                )
+                filtered, encoded = is_set
+                yield each, _Look(int(size), encoded, filtered and each.mode != LINK_MODE)
 
     def _read(self, wanted: "Sequence[tuple[TrackedName, _Look]]") -> dict[str, _Content]:
-        if not wanted:
-            return {}
-        converted = [
-            each for each, look in wanted if not look.has_filter and each.mode != LINK_MODE
-        ]
+        # What git has before a path of this work tree.
+        above = self.git.index.above if self.git is not None and self.repository == "." else ""
+        converted: list[str] = []
+        lines: list[str] = []
+        for each, look in wanted:
+            is_converted = not look.has_filter and each.mode != LINK_MODE
+            converted += [each.path] if is_converted else []
+            sign = "+" if is_converted else ""
+            lines.append(f"{sign}{each.object_id} {above}{self._inner(each)}")
         mark = secrets.token_hex(16)
-        said = self._said(_READ, mark, (), [each for each, _ in wanted], converted)
+        said = self._said(_READ, mark, lines)
         # Nothing that was there before can hold the mark.
         rows = [row.removesuffix(b"\n") for row in re.split(rf"{mark} \d+\n".encode(), said)[1:]]
-        made = {each.path: row for each, row in zip(converted, rows[len(wanted) :], strict=False)}
+        made = dict(zip(converted, rows[len(wanted) :], strict=False))
         return {
             each.path: _Content(
                 _checked_out(each, look, row, made.get(each.path, row)),
@@ -467,27 +460,8 @@ class _Asking(Struct, frozen=True):
             for (each, look), row in zip(wanted, rows, strict=False)
         }
 
-    def _said(
-        self,
-        script: str,
-        mark: str,
-        paths: Sequence[TrackedName],
-        plain: Sequence[TrackedName],
-        converted: Sequence[TrackedName],
-    ) -> bytes:
-        above = self.place.above(self.repository)
-        argv = (
-            *("/bin/sh", "-c", script, "sh", mark),
-            "".join(f"{self._inner(each)}\n" for each in paths),
-            "".join(f"{each.object_id}\n" for each in plain),
-            "".join(f"{each.object_id} {above}{self._inner(each)}\n" for each in converted),
-        )
-        return self.place.run(argv, self.repository)
-
     def _inner(self, name: TrackedName) -> str:
-        if self.repository == ".":
-            return name.path
-        return name.path[len(self.repository) + 1 :]
+        return name.path if self.repository == "." else name.path[len(self.repository) + 1 :]
 
 
 class _Look(Struct, frozen=True):
@@ -502,25 +476,10 @@ def _checked_out(name: TrackedName, look: _Look, plain: bytes, converted: bytes)
     return plain if is_plain and not look.is_encoded else converted
 
 
-def _batches(names: Sequence[TrackedName]) -> list[list[TrackedName]]:
-    batches: list[list[TrackedName]] = [[]]
-    room = _ARGUMENT_BYTES_MAX
-    for each in names:
-        size = len(os.fsencode(each.path)) + len(each.object_id) + 2
-        if size > room:
-            batches.append([])
-            room = _ARGUMENT_BYTES_MAX
-        batches[-1].append(each)
-        room -= size
-    return batches
-
-
-def _attributes(said: bytes) -> dict[str, dict[str, str]]:
+def _attributes(said: bytes) -> dict[tuple[str, str], str]:
     fields = [os.fsdecode(field) for field in said.split(b"\0")]
-    found: dict[str, dict[str, str]] = {}
-    for path, name, value in zip(fields[0::3], fields[1::3], fields[2::3], strict=False):
-        found.setdefault(path, {})[name] = value
-    return found
+    rows = zip(fields[0::3], fields[1::3], fields[2::3], strict=False)
+    return {(path, name): value for path, name, value in rows}
 
 
 def _shown(name: TrackedName, content: _Content) -> ShownFile:

@@ -75,27 +75,24 @@ class NameIndex:
         Raises: OSError, or SandboxUnavailableError over `limits.closed_directories_max` and
         `limits.closed_names_max`.
         """
-        with self._lock:
-            return self._survey(root_fd)
-
-    def _survey(self, root_fd: int) -> Survey:
         # Never changed once it is done: surveys share it.
         known: dict[str, KnownDirectory] = {}
         closed: list[str] = []
         waiting = ["."]
-        while waiting:
-            path = waiting.pop()
-            directory = self._look(root_fd, path)
-            if directory is None:
-                continue
-            known[path] = directory
-            closed += directory.closed
-            waiting += directory.below
-            if len(known) > limits.closed_directories_max:
-                raise _too_many("directories", limits.closed_directories_max)
-            if len(closed) > limits.closed_names_max:
-                raise _too_many("names that commands may not touch", limits.closed_names_max)
-        self._known = known
+        with self._lock:
+            while waiting:
+                path = waiting.pop()
+                directory = self._look(root_fd, path)
+                if directory is None:
+                    continue
+                known[path] = directory
+                closed += directory.closed
+                waiting += directory.below
+                if len(known) > limits.closed_directories_max:
+                    raise _too_many("directories", limits.closed_directories_max)
+                if len(closed) > limits.closed_names_max:
+                    raise _too_many("names that commands may not touch", limits.closed_names_max)
+            self._known = known
         return Survey(tuple(sorted(closed)), known)
 
     def _look(self, root_fd: int, path: str) -> KnownDirectory | None:

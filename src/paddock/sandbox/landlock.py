@@ -13,7 +13,6 @@ import os
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from paddock.errors import HostError, SandboxUnavailableError
+from paddock.errors import SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
 from paddock.sandbox.area import claimed
@@ -40,7 +39,7 @@ from paddock.sandbox.inside.protocol import UNHELD
 from paddock.sandbox.plan import Closing
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
 from paddock.storage.atomic import held_open, host_error
-from paddock.workspace.workspace import PASS, READ_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.workspace import PASS, READ_DIRECTORY, detect_resolution
 
 LANDLOCK: Final = "landlock"
 
@@ -69,7 +68,6 @@ _PROBE: Final = "new-name"
 class LandlockConfinement(Struct, frozen=True):
     ruleset_fd: int
     program: bytes
-    enforced: Enforced
 
 
 @contextmanager
@@ -93,25 +91,26 @@ def confine(
             rules.allow_host(path, kernel.READ_FILE | kernel.WRITE_FILE)
         rules.allow_host(scratch, _READ | _CHANGE)
         _allow_real(rules, plan)
-        tree = _Tree(root_fd, detect_resolution())
         # Names are shown everywhere: a right to list that stops at a hidden directory
         # would have to be missing from every directory above it.
-        rules.allow_below(tree, ".", kernel.READ_DIR)
+        rules.allow_below(root_fd, ".", kernel.READ_DIR)
         for index, rights in ((read, kernel.EXECUTE | kernel.READ_FILE), (write, _CHANGE)):
-            for path in tree.open_places(index):
-                rules.allow_below(tree, path, rights)
-        enforced = Enforced(LANDLOCK, Enforcement.PARTIAL, gaps(plan, abi))
-        yield LandlockConfinement(ruleset_fd, program, enforced)
+            for path in _open_places(root_fd, index):
+                rules.allow_below(root_fd, path, rights)
+        yield LandlockConfinement(ruleset_fd, program)
 
 
 def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
     """Threat: who may write above a place has exchanged a directory for a link since."""
     with held_open(os.open("/", PASS)) as slash:
-        host = _Tree(slash, detect_resolution())
         for path in plan.readable:
-            rules.allow_below(host, path.strip("/") or ".", _READ)
+            rules.allow_below(slash, path.strip("/") or ".", _READ)
         for path in plan.writable:
-            rules.allow_below(host, path.strip("/") or ".", _READ | _CHANGE)
+            rules.allow_below(slash, path.strip("/") or ".", _READ | _CHANGE)
+
+
+def enforced_by_landlock(plan: SandboxPlan) -> Enforced:
+    return Enforced(LANDLOCK, Enforcement.PARTIAL, gaps(plan, kernel.landlock_abi()))
 
 
 def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
@@ -177,10 +176,13 @@ class _Rules(Struct):
             return
         self._allow(fd, rights)
 
-    def allow_below(self, tree: "_Tree", path: str, rights: int) -> None:
-        fd = tree.pass_to(path)
-        if fd is not None:
-            self._allow(fd, rights)
+    def allow_below(self, root_fd: int, path: str, rights: int) -> None:
+        """Allow it for what no link leads to."""
+        try:
+            fd = detect_resolution().open(root_fd, path, PASS)
+        except OSError:
+            return
+        self._allow(fd, rights)
 
     def _allow(self, fd: int, rights: int) -> None:
         self.count += 1
@@ -197,51 +199,42 @@ class _Rules(Struct):
                 kernel.allow_path(self.fd, fd, rights)
 
 
-class _Tree(Struct, frozen=True):
-    root_fd: int
-    resolution: Resolution
-
-    def pass_to(self, path: str) -> int | None:
-        try:
-            return self.resolution.open(self.root_fd, path, PASS)
-        except OSError:
-            return None
-
-    def open_places(self, index: NameIndex) -> Iterator[str]:
-        closed, judge = frozenset(index.find(self.root_fd)), index.judge
-        above = {parent for path in closed for parent in (".", *directories_above(path))}
-        waiting = ["."]
-        while waiting:
-            directory = waiting.pop()
-            new = _PROBE if directory == "." else f"{directory}/{_PROBE}"
-            may_grow = judge.judge(new, is_directory=False) is Closing.OPEN
-            if may_grow and directory not in above:
-                yield directory
+def _open_places(root_fd: int, index: NameIndex) -> Iterator[str]:
+    closed, judge = frozenset(index.find(root_fd)), index.judge
+    above = {parent for path in closed for parent in (".", *directories_above(path))}
+    waiting = ["."]
+    while waiting:
+        directory = waiting.pop()
+        new = _PROBE if directory == "." else f"{directory}/{_PROBE}"
+        may_grow = judge.judge(new, is_directory=False) is Closing.OPEN
+        if may_grow and directory not in above:
+            yield directory
+            continue
+        for path, is_directory in _entries(root_fd, directory):
+            is_closed = path in closed
+            if is_closed and judge.judge(path, is_directory) is Closing.SEALED:
                 continue
-            for path, is_directory in self._entries(directory):
-                is_closed = path in closed
-                if is_closed and judge.judge(path, is_directory) is Closing.SEALED:
-                    continue
-                if is_directory:
-                    waiting.append(path)
-                elif not is_closed:
-                    yield path
+            if is_directory:
+                waiting.append(path)
+            elif not is_closed:
+                yield path
 
-    def _entries(self, directory: str) -> list[tuple[str, bool]]:
-        """Leave out links: they have no rights, and their targets have their own."""
-        try:
-            fd = self.resolution.open(self.root_fd, directory, READ_DIRECTORY)
-        except OSError as failure:
-            if directory == "." and failure.errno != errno.ENOENT:
-                raise
-            return []
-        prefix = "" if directory == "." else f"{directory}/"
-        with held_open(fd), os.scandir(fd) as entries:
-            return [
-                (prefix + entry.name, entry.is_dir(follow_symlinks=False))
-                for entry in entries
-                if not entry.is_symlink()
-            ]
+
+def _entries(root_fd: int, directory: str) -> list[tuple[str, bool]]:
+    """Leave out links: they have no rights, and their targets have their own."""
+    try:
+        fd = detect_resolution().open(root_fd, directory, READ_DIRECTORY)
+    except OSError as failure:
+        if directory == "." and failure.errno != errno.ENOENT:
+            raise
+        return []
+    prefix = "" if directory == "." else f"{directory}/"
+    with held_open(fd), os.scandir(fd) as entries:
+        return [
+            (prefix + entry.name, entry.is_dir(follow_symlinks=False))
+            for entry in entries
+            if not entry.is_symlink()
+        ]
 
 
 # A keeper costs an interpreter's start (some 20 ms), which a host that closes user
@@ -251,46 +244,26 @@ class _Tree(Struct, frozen=True):
 _PREFIX: Final = "paddock-command-"
 
 
-class HeldEnd(Struct, frozen=True):
-    end: CommandEnd
-    enforced: Enforced
-
-
-def run_landlocked(
+def run_in_place(
     request: CommandRequest,
     workspace_fd: int,
-    read: NameIndex,
-    write: NameIndex,
+    closed: tuple[NameIndex, NameIndex] | None,
     observed: Observed = NOBODY,
-) -> HeldEnd:
+) -> CommandEnd:
     """Run one command on the workspace itself, to its end and that of all it started.
 
-    Raises: SandboxUnavailableError: no Landlock, or it would have to be root; HostError: the keeper
-    failed; ValueError: a NUL in an argument.
+    `closed`: to reading and to writing, for Landlock to hold it to. Without them nothing holds it,
+    which only the operator's policy allows: it is still not root, gains no privileges, has its
+    limits, and nothing of it is left. Raises: SandboxUnavailableError: no Landlock, or it would
+    have to be root; HostError: the keeper failed; ValueError: a NUL in an argument.
     """
-    identity = _identity(workspace_fd)
-    with (
-        _scratch(request.plan, identity) as scratch,
-        confine(request.plan, workspace_fd, scratch, read, write) as held,
-    ):
-        return HeldEnd(_keep(request, held, scratch, observed, identity), held.enforced)
-
-
-def run_unheld(
-    request: CommandRequest, workspace_fd: int, enforced: Enforced, observed: Observed = NOBODY
-) -> HeldEnd:
-    """As `run_landlocked`, but only the operator's policy lets nothing hold it: `enforced` says so.
-
-    It is still not root, gains no privileges, has its limits, and nothing of it is left.
-    """
-    identity = _identity(workspace_fd)
-    with _scratch(request.plan, identity) as scratch:
-        return HeldEnd(_keep(request, None, scratch, observed, identity), enforced)
-
-
-def _identity(workspace_fd: int) -> tuple[int, int] | None:
     owner = os.fstat(workspace_fd)
-    return identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
+    identity = identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
+    with _scratch(request.plan, identity) as scratch, contextlib.ExitStack() as confined:
+        held = None
+        if closed is not None:
+            held = confined.enter_context(confine(request.plan, workspace_fd, scratch, *closed))
+        return _keep(request, held, scratch, observed, identity)
 
 
 def _keep(
@@ -301,11 +274,16 @@ def _keep(
     identity: tuple[int, int] | None,
 ) -> CommandEnd:
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with control, theirs:
-        uid, gid = identity or (-1, -1)
+    with control, theirs, held_open(os.memfd_create("filter", os.MFD_CLOEXEC)) as program:
+        fds: tuple[int, ...] = (theirs.fileno(),)
+        if held is not None:
+            os.write(program, held.program)
+            fds = (*fds, held.ruleset_fd, program)
         most = request.plan.limits
-        numbers = (uid, gid, most.processes, most.memory_mb, most.file_mb, most.cpu_s)
-        keeper = _start(held, theirs, [*map(str, numbers), scratch])
+        limits = most.processes, most.memory_mb, most.file_mb, most.cpu_s
+        numbers = [str(fd) for fd in fds] + ([UNHELD, UNHELD] if held is None else [])
+        terms = [str(number) for number in (*(identity or (-1, -1)), *limits)]
+        keeper = start_inside("keeper", [*numbers, *terms, scratch], fds, subprocess.DEVNULL)
         theirs.close()
         try:
             talk = CommandConversation(control, request, observed, identity)
@@ -314,25 +292,6 @@ def _keep(
         finally:
             control.close()
             await_end(keeper)
-
-
-def _start(
-    held: LandlockConfinement | None, theirs: socket.socket, terms: list[str]
-) -> subprocess.Popen[bytes]:
-    with held_open(os.memfd_create("filter", os.MFD_CLOEXEC)) as program:
-        fds: tuple[int, ...] = (theirs.fileno(),)
-        numbers = [str(theirs.fileno()), UNHELD, UNHELD]
-        if held is not None:
-            os.write(program, held.program)
-            fds = (theirs.fileno(), held.ruleset_fd, program)
-            numbers = [str(fd) for fd in fds]
-        try:
-            return start_inside("keeper.py", [*numbers, *terms], fds, subprocess.DEVNULL)
-        except OSError as error:
-            raise HostError(
-                f"the keeper of a command cannot be started: {os.strerror(error.errno or 0)}",
-                where=sys.executable,
-            ) from error
 
 
 @contextmanager

@@ -10,10 +10,9 @@ import os
 import secrets
 import socket
 import stat
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -22,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import HostError, SandboxUnavailableError
-from paddock.sandbox.area import Overlaid, StagingArea
+from paddock.sandbox.area import StagingArea
 from paddock.sandbox.conversation import (
     HOME,
     NOBODY,
@@ -44,7 +43,7 @@ from paddock.sandbox.inside.protocol import (
 )
 from paddock.sandbox.sessions.space import SharedSpace, SharedWall, open_space
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
-from paddock.storage.atomic import host_error
+from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import DIRECTORY
 
 if TYPE_CHECKING:
@@ -65,20 +64,16 @@ class RunningLauncher:
         self._stages = 0
         self._is_stopped = False
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        try:
+        with contextlib.ExitStack() as undo, host_error("no launcher for commands", str(staging)):
+            undo.callback(self.area.close)
             self._said = os.open("said", flags, 0o600, dir_fd=self.area.fd)
+            undo.callback(os.close, self._said)
             self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        except OSError as error:
-            self.area.close()
-            raise _no_launcher(error) from error
-        try:
-            arguments = [str(theirs.fileno()), str(self.owner)]
-            self._process = start_inside("main.py", arguments, (theirs.fileno(),), self._said)
-        except OSError as error:
-            self._let_go()
-            raise _no_launcher(error) from error
-        finally:
-            theirs.close()
+            undo.callback(self._door.close)
+            with theirs:
+                arguments = [str(theirs.fileno()), str(self.owner)]
+                self._process = start_inside("main", arguments, (theirs.fileno(),), self._said)
+            undo.pop_all()
         _ours.add(self)
 
     def is_alive(self) -> bool:
@@ -101,15 +96,14 @@ class RunningLauncher:
         """Have sockets made in a sandbox's network, and sent to `reply`. Raises: HostError."""
         self.tell(b"listen " + wanted, [reply, user, network])
 
-    def drop(self, stage: str, hidden: tuple[str, ...]) -> None:
+    def drop(self, stage: str, layers: tuple[str, ...]) -> None:
         """Have an ended sandbox's directory removed, with layers that nobody else uses.
 
         Without a launcher it goes with the area; in a child of the owner nothing is ours to remove.
         """
         if self.owner != os.getpid():
             return
-        for name in hidden:
-            self.area.let_go(name)
+        self.area.let_go(*layers)
         for name in (stage, *self.area.take_unused()):
             self.remove(name)
         with self._lock:
@@ -122,14 +116,12 @@ class RunningLauncher:
         try:
             socket.send_fds(self._door, [what], fds)
         except OSError as error:
+            size = os.fstat(self._said).st_size
+            said = os.pread(self._said, _SAID_BYTES_MAX, max(0, size - _SAID_BYTES_MAX))
             raise HostError(
-                f"the launcher has ended: {os.strerror(error.errno or 0)}", hint=self.last_words()
+                f"the launcher has ended: {os.strerror(error.errno or 0)}",
+                hint=said.decode("utf-8", "replace").strip(),
             ) from error
-
-    def last_words(self) -> str:
-        size = os.fstat(self._said).st_size
-        said = os.pread(self._said, _SAID_BYTES_MAX, max(0, size - _SAID_BYTES_MAX))
-        return said.decode("utf-8", "replace").strip()
 
     def stop(self) -> None:
         """Wait until it is gone. The last stage, which may be read yet, takes the rest along."""
@@ -159,11 +151,6 @@ class RunningLauncher:
         self.area.close()
 
 
-def _no_launcher(error: OSError) -> HostError:
-    said = f"the launcher cannot be started: {os.strerror(error.errno or 0)}"
-    return HostError(said, where=sys.executable)
-
-
 _ours: "weakref.WeakSet[RunningLauncher]" = weakref.WeakSet()
 
 
@@ -186,10 +173,10 @@ class Recipe(Struct, frozen=True):
     """Device and inode of the workspace and of every place that is mounted: a directory
     that was replaced since is another place."""
     mode: int
-    hidden: str = ""
-    git_shown: str = ""
-    git_mode: int = 0
-    session: str = ""
+    git_mode: int
+    layers: tuple[str, str]
+    """Names in the area of what lies over the workspace and over its git directory."""
+    session: str
 
 
 class StageDirectories(Struct, eq=False):
@@ -233,32 +220,26 @@ class StageDirectories(Struct, eq=False):
 
     def _open(self, names: tuple[bytes, bytes]) -> tuple[int, int]:
         name, area = f"{self.name}/{os.fsdecode(names[0])}", self.running.area.fd
-        try:
+        with host_error("the upper layer cannot be read", self.path):
             mode = stat.S_IMODE(os.stat(name, dir_fd=area, follow_symlinks=False).st_mode)
             if mode & stat.S_IRWXU != stat.S_IRWXU:
                 # A command that closed its root shut out us as well, unless we are root.
                 os.chmod(name, mode | stat.S_IRWXU, dir_fd=area)
             return os.open(name, DIRECTORY, dir_fd=area), mode
-        except OSError as error:
-            raise HostError(
-                f"the upper layer cannot be read: {os.strerror(error.errno or 0)}", where=self.path
-            ) from error
 
     def close(self) -> None:
         if self.workspace_fd < 0:
             return
-        os.close(self.workspace_fd)
-        self.workspace_fd = -1
-        if self.git_fd >= 0:
-            os.close(self.git_fd)
-            self.git_fd = -1
+        for fd in (self.workspace_fd, self.git_fd):
+            _close_any(fd)
+        self.workspace_fd = self.git_fd = -1
         if self.running.owner == os.getpid():
             # The sandbox ends when it sees this; closing alone would not do where a forked
             # child of ours has the same socket open.
             with contextlib.suppress(OSError):
                 self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()
-        self.running.drop(self.name, (self.recipe.hidden, self.recipe.git_shown))
+        self.running.drop(self.name, self.recipe.layers)
 
     def __enter__(self) -> Self:
         return self
@@ -271,7 +252,7 @@ class GitLayer(Struct, frozen=True):
     fd: int
     path: str
     hidden: tuple[str, ...]
-    shown: Overlaid
+    shown: tuple[ShownFile, ...]
     pointer: tuple[str, ...] = ()
     """A file that leads there, and where to."""
 
@@ -287,9 +268,9 @@ class Launcher:
         self._wall: WallThread | None = None
         self._lock = threading.Lock()
         self._running: RunningLauncher | None = None
-        self._spare: StageDirectories | None = None
-        self._stale: list[StageDirectories] = []
-        self._encoded: tuple[object, bytes] = (None, b"")
+        self._spares: list[StageDirectories] = []
+        """Of the plan that ran last; what stays of another's is closed when a command has run, for
+        the end of one network namespace delays the beginning of another."""
 
     def open_stage(
         self,
@@ -309,38 +290,26 @@ class Launcher:
             running = self._running_now()
             if session is not None and session.running is not running:
                 raise HostError("what the session shares is gone", hint="begin it anew: reset")
+            hidden = running.area.hide(workspace_fd, plan.hidden, shown)
             with contextlib.ExitStack() as undo:
-                hidden = running.area.hide(workspace_fd, plan.hidden, shown)
                 undo.callback(running.area.let_go, hidden)
-                git_shown = ""
-                if git is not None:
-                    git_shown = running.area.hide(git.fd, git.hidden, laid=git.shown)
-                    undo.callback(running.area.let_go, git_shown)
-                recipe = self._recipe(plan, workspace_fd, hidden, git, git_shown)
-                if session is not None:
-                    recipe = replace(recipe, session=session.name)
-                spare, self._spare = self._spare, None
-                if spare is not None and spare.recipe == recipe:
-                    spare.was_ready = True
-                    return spare
+                git_shown = running.area.hide(git.fd, git.hidden, git.shown) if git else ""
+                undo.callback(running.area.let_go, git_shown)
+                layers = hidden, git_shown
+                base = _encode(plan, git, running.area.path, layers)
+                root = os.fstat(workspace_fd)
+                found = root if git is None else os.fstat(git.fd)
+                places = (_identity(root), _identity(found), *_places(plan))
+                mode, git_mode = (each.st_mode & ROOT_MODE for each in (root, found))
+                shared = "" if session is None else session.name
+                recipe = Recipe(base, places, mode, git_mode, layers, shared)
+                for spare in self._spares:
+                    if spare.recipe == recipe:
+                        self._spares.remove(spare)
+                        spare.was_ready = True
+                        return spare
                 undo.pop_all()
-            if spare is not None:
-                # Not now: the end of one network namespace delays the beginning of another.
-                self._stale.append(spare)
         return _make(running, recipe, workspace_fd, -1 if git is None else git.fd, session)
-
-    def _recipe(
-        self, plan: SandboxPlan, root_fd: int, hidden: str, git: GitLayer | None, git_shown: str
-    ) -> Recipe:
-        key = (plan, hidden, None if git is None else (git.path, git.pointer))
-        if self._encoded[0] != key:
-            self._encoded = key, _encode(plan, git)
-        places, mode = _places(plan, root_fd), os.fstat(root_fd).st_mode & ROOT_MODE
-        if git is None:
-            return Recipe(self._encoded[1], places, mode, hidden)
-        found = os.fstat(git.fd)
-        places, git_mode = (*places, _identity(found)), found.st_mode & ROOT_MODE
-        return Recipe(self._encoded[1], places, mode, hidden, git_shown, git_mode)
 
     def run(
         self,
@@ -368,7 +337,6 @@ class Launcher:
         if network is not None:
             end = replace(end, network=network.connections())
         self._prepare_next(stage)
-        self._close_stale()
         return end
 
     def _hold_network(
@@ -415,12 +383,13 @@ class Launcher:
         """End the launcher and every sandbox. A later call starts a new one."""
         with self._lock:
             running, self._running = self._running, None
-            self._drop_spare(running)
+            spares, self._spares = self._spares, []
             wall, self._wall = self._wall, None
         if wall is not None:
             wall.close()
-        if running is not None and running.owner == os.getpid():
-            self._close_stale()
+        for spare in spares:
+            spare.close()
+        if running is not None:
             running.stop()
 
     def __enter__(self) -> Self:
@@ -431,44 +400,32 @@ class Launcher:
 
     def _running_now(self) -> RunningLauncher:
         running = self._running
-        if running is not None and running.owner == os.getpid() and running.is_alive():
-            return running
-        self._drop_spare(running)
-        if running is not None and running.owner == os.getpid():
-            running.stop()
-        self._running = RunningLauncher(self._staging)
-        return self._running
-
-    def _drop_spare(self, running: RunningLauncher | None) -> None:
-        spare, self._spare = self._spare, None
-        if spare is not None and running is not None and running.owner == os.getpid():
-            self._stale.append(spare)
-        elif running is None or running.owner != os.getpid():
-            self._stale = []
-
-    def _close_stale(self) -> None:
-        with self._lock:
-            stale, self._stale = self._stale, []
-        for stage in stale:
-            stage.close()
+        if running is None or not running.is_alive():
+            spares, self._spares = self._spares, []
+            for spare in spares:
+                spare.close()
+            if running is not None:
+                running.stop()
+            running = self._running = RunningLauncher(self._staging)
+        return running
 
     def _prepare_next(self, used: StageDirectories) -> None:
         with self._lock:
-            running = self._running
-            if self._spare is not None or used.running is not running or running is None:
+            running = used.running
+            is_made = any(each.recipe == used.recipe for each in self._spares)
+            if is_made or running is not self._running:
                 return
-            running.area.hold(used.recipe.hidden)
-            running.area.hold(used.recipe.git_shown)
-            try:
-                self._spare = _make(
-                    running, used.recipe, used.workspace_fd, used.git_fd, used.session
-                )
-            except HostError:
-                # The next command starts a launcher anew, and says what is wrong with it.
-                self._spare = None
+            old, self._spares = self._spares, []
+            running.area.hold(*used.recipe.layers)
+            # Else the next command starts a launcher anew, and says what is wrong with it.
+            with contextlib.suppress(HostError):
+                fds = used.workspace_fd, used.git_fd
+                self._spares = [_make(running, used.recipe, *fds, used.session)]
+        for spare in old:
+            spare.close()
 
 
-def _encode(plan: SandboxPlan, git: GitLayer | None) -> bytes:
+def _encode(plan: SandboxPlan, git: GitLayer | None, area: str, layers: tuple[str, str]) -> bytes:
     """Encode for the launcher. Raises: SandboxUnavailableError where no overlay can be."""
     if plan.workspace == "/":
         raise SandboxUnavailableError(
@@ -479,12 +436,13 @@ def _encode(plan: SandboxPlan, git: GitLayer | None) -> bytes:
     encode = os.fsencode
     covered = _NAME_FILES if plan.network == "policy" else ()
     files = [(encode(name), content) for name, content in private_files(plan.git_config)]
+    hidden, git_shown = (encode(f"{area}/{name}") if name else b"" for name in layers)
     return Base(
         workspace=encode(plan.workspace),
         stage=b"",
-        hidden=b"",
+        hidden=hidden,
         git=b"" if git is None else encode(git.path),
-        git_shown=b"",
+        git_shown=git_shown,
         git_pointer=[] if git is None else [encode(text) for text in git.pointer],
         home=encode(HOME),
         network=encode(plan.network),
@@ -514,8 +472,8 @@ def _is_listened_in(places: tuple[str, ...]) -> bool:
     return any(is_covered(path, places) for *_, path in rows if path.startswith("/"))
 
 
-def _places(plan: SandboxPlan, workspace_fd: int) -> tuple[Identity, ...]:
-    found = [_identity(os.fstat(workspace_fd))]
+def _places(plan: SandboxPlan) -> tuple[Identity, ...]:
+    found: list[Identity] = []
     paths = (*plan.readable, *plan.writable, *filter(None, [plan.caches]))
     # Most stand in /etc itself: none was replaced while its own time is the same.
     for path in dict.fromkeys(_ETC if path.rpartition("/")[0] == _ETC else path for path in paths):
@@ -542,58 +500,45 @@ def _make(
 ) -> StageDirectories:
     """Ask for one sandbox, which takes over the hold of its hidden layers. Raises: HostError."""
     name = f"stage-{secrets.token_hex(8)}"
+    base = Base.decode(recipe.base)
+    base.stage = os.fsencode(f"{running.area.path}/{name}")
+    joined: tuple[int, ...] = ()
+    if session is not None:
+        joined = session.spaces[:2]
+        base.session = os.fsencode(f"{running.area.path}/{session.name}")
+        base.joins = int(bool(joined))
     with (
         host_error("a sandbox cannot be asked for"),
         contextlib.ExitStack() as undo,
-        contextlib.ExitStack() as closing,
+        contextlib.ExitStack() as sent,
     ):
-        undo.callback(running.area.let_go, recipe.hidden)
-        undo.callback(running.area.let_go, recipe.git_shown)
+        undo.callback(running.area.let_go, *recipe.layers)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        closing.enter_context(theirs)
+        sent.enter_context(theirs)
         undo.callback(ours.close)
-        workspace = os.dup(workspace_fd)
-        undo.callback(os.close, workspace)
-        git = -1
-        if git_fd >= 0:
-            git = os.dup(git_fd)
-            undo.callback(os.close, git)
-        _send_order(running, recipe, name, theirs.fileno(), (workspace, git), session)
-        stage = StageDirectories(running, name, ours, recipe, workspace, git, session)
-        undo.pop_all()
-        return stage
-
-
-def _send_order(
-    running: RunningLauncher,
-    recipe: Recipe,
-    name: str,
-    control: int,
-    roots: tuple[int, int],
-    session: SharedSpace | None,
-) -> None:
-    area = os.fsencode(running.area.path)
-    base = Base.decode(recipe.base)
-    base.stage = b"%b/%b" % (area, name.encode())
-    base.hidden = b"%b/%b" % (area, recipe.hidden.encode()) if recipe.hidden else b""
-    base.git_shown = b"%b/%b" % (area, recipe.git_shown.encode()) if recipe.git_shown else b""
-    joined = () if session is None else session.spaces[:2]
-    if session is not None:
-        base.session, base.joins = b"%b/%b" % (area, session.name.encode()), int(bool(joined))
-    workspace, git = roots
-    with contextlib.ExitStack() as closing:
-        order = os.memfd_create("order", os.MFD_CLOEXEC)
-        closing.callback(os.close, order)
+        workspace, git = (os.dup(fd) if fd >= 0 else -1 for fd in (workspace_fd, git_fd))
+        for fd in (workspace, git):
+            undo.callback(_close_any, fd)
+        order = sent.enter_context(held_open(os.memfd_create("order", os.MFD_CLOEXEC)))
         os.write(order, base.encode())
-        fds = [control, order, workspace, running.area.fd]
+        layers = [sent.enter_context(_open_layer(running, name)) for name in recipe.layers]
+        # In the order in which the launcher takes them; what there is not is not sent.
+        fds = (theirs.fileno(), order, workspace, running.area.fd, layers[0], git, layers[1])
+        running.make([*(fd for fd in fds if fd >= 0), *joined])
+        undo.pop_all()
+        return StageDirectories(running, name, ours, recipe, workspace, git, session)
 
-        def add(hidden: str) -> None:
-            if hidden:
-                flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-                fds.append(os.open(hidden, flags, dir_fd=running.area.fd))
-                closing.callback(os.close, fds[-1])
 
-        add(recipe.hidden)
-        fds += [git] if git >= 0 else []
-        add(recipe.git_shown)
-        running.make([*fds, *joined])
+@contextlib.contextmanager
+def _open_layer(running: RunningLauncher, name: str) -> Generator[int]:
+    if not name:
+        yield -1
+        return
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    with held_open(os.open(name, flags, dir_fd=running.area.fd)) as fd:
+        yield fd
+
+
+def _close_any(fd: int) -> None:
+    if fd >= 0:
+        os.close(fd)

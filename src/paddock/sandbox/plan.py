@@ -9,7 +9,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.ledger.format.line import encode_json
@@ -21,7 +21,6 @@ from paddock.policy.settings import SYSTEM_READ, Git, ShellLimits
 from paddock.sandbox.git_config import find_distrust, git_json, take_git
 from paddock.sandbox.host.host_facts import (
     SYSTEM_PATHS,
-    Carving,
     GitOutside,
     HostFacts,
     LeftOut,
@@ -32,6 +31,7 @@ from paddock.sandbox.host.host_facts import (
     is_changeable,
     is_covered,
     is_led_by,
+    overlaps,
     topmost,
 )
 from paddock.sandbox.values import SandboxPlan, line_network, strictest_shell
@@ -203,18 +203,12 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
     }
 
 
-class _Making(Struct):
-    facts: HostFacts
-    by_asked: dict[str, Standing] = field(default_factory=dict[str, Standing])
-    holes: tuple[str, ...] = ()
-    changeable: tuple[str, ...] = ()
-    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
-    used_links: list[Link] = field(default_factory=list[Link])
-
-    def __post_init__(self) -> None:
-        facts = self.facts
+class _Making:
+    def __init__(self, facts: HostFacts) -> None:
+        self.facts = facts
         self.by_asked = {standing.asked: standing for standing in facts.standing}
-        self.left_out += facts.left_out
+        self.left_out = list(facts.left_out)
+        self.used_links: list[Link] = []
         # The workspace is a hole as well: what it shows is less what is hidden.
         self.holes = (*(place.path for place in facts.closed), facts.workspace)
         self.changeable = (facts.workspace, *facts.changeable)
@@ -242,7 +236,7 @@ class _Making(Struct):
         elif is_below(facts.workspace, path):
             why = "it holds the workspace"
         for place in facts.closed:
-            if is_below(path, place.path) or is_below(place.path, path):
+            if overlaps(path, place.path):
                 why = why or f"it lies in, or holds, {place.what}"
         if why:
             self.left_out.append(LeftOut(path, why))
@@ -264,11 +258,11 @@ class _Making(Struct):
         return tuple(found), tuple(dict.fromkeys(names))
 
     def downloads(self) -> tuple[str, ...]:
-        left_out = list(self.left_out)
-        found = tuple(path for path in self.facts.downloads if self._carve(path) == [path])
-        # Nobody asked for them.
-        self.left_out = left_out
-        return found
+        return tuple(
+            path
+            for path in self.facts.downloads
+            if not any(overlaps(path, hole) for hole in self.holes)
+        )
 
     def git_outside(self, git: Git) -> GitOutside | None:
         outside = self.facts.git_outside
@@ -301,26 +295,30 @@ class _Making(Struct):
         for place in self.facts.closed:
             if is_below(path, place.path):
                 self.left_out.append(LeftOut(path, f"it lies in {place.what}"))
-        listings = {listing.directory: listing for listing in self.facts.listings}
-        carving = Carving(listings, self.holes)
-        carving.carve(path)
-        self.used_links += carving.links
-        self.left_out += [
-            LeftOut(each, "it holds a place that is closed, or the workspace, and was not listed")
-            for each in carving.unknown
-        ]
-        return carving.left
+        return self._carved(path)
+
+    def _carved(self, place: str) -> list[str]:
+        if is_covered(place, self.holes):
+            return []
+        if not any(is_below(hole, place) for hole in self.holes):
+            return [place]
+        listing = next((each for each in self.facts.listings if each.directory == place), None)
+        if listing is None:
+            # Threat: what is not known cannot be cut out, so nothing of it is shown.
+            why = "it holds a place that is closed, or the workspace, and was not listed"
+            self.left_out.append(LeftOut(place, why))
+            return []
+        self.used_links += listing.links
+        below = (f"{place.rstrip('/')}/{name}" for name in listing.names)
+        return [each for path in below for each in self._carved(path)]
 
     def _distrust(self, paths: tuple[str, ...]) -> str:
         home = self.facts.home
-        for path in paths:
-            if is_below(home, path):
-                return "a toolchain that is, or holds, the home directory"
-            for name in SECRET_PLACES:
-                secret = f"{home.rstrip('/')}/{name}"
-                if is_below(path, secret) or is_below(secret, path):
-                    return "a toolchain in, or around, a secret place"
-        return ""
+        if any(is_below(home, path) for path in paths):
+            return "a toolchain that is, or holds, the home directory"
+        secrets = [f"{home.rstrip('/')}/{name}" for name in SECRET_PLACES]
+        is_around = any(overlaps(path, secret) for path in paths for secret in secrets)
+        return "a toolchain in, or around, a secret place" if is_around else ""
 
 
 def at_home(path: str, home: str) -> str:

@@ -22,23 +22,22 @@ from paddock.errors import (
     InvalidArgumentsError,
     SandboxUnavailableError,
 )
-from paddock.pattern import lazy_pattern
 from paddock.policy.decide import names_line, shell_for
 from paddock.policy.settings import covers
-from paddock.sandbox.area import lay_over
+from paddock.sandbox.area import Caches, lay_over
 from paddock.sandbox.backends import Attempt, Backends, attempt_here
-from paddock.sandbox.caches import Caches
 from paddock.sandbox.canary import STAGE, gaps_over
 from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.differences import CommandGround
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
-from paddock.sandbox.conversation import ConfinementError, NetworkGround, Observed
+from paddock.sandbox.connections import NetworkGround
+from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git_layer import GitRoom, TrackedView
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts, directories_above
 from paddock.sandbox.inside.protocol import ENDED_IN
-from paddock.sandbox.landlock import LANDLOCK, run_landlocked, run_unheld
+from paddock.sandbox.landlock import LANDLOCK, enforced_by_landlock, run_in_place
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import (
     SH,
@@ -55,26 +54,22 @@ from paddock.sandbox.sessions.sessions import PROGRAM, Means, Sessions
 from paddock.sandbox.sessions.space import SharedSpace
 from paddock.sandbox.sessions.view import LiveView, OpenedStage
 from paddock.sandbox.staged import (
+    FenceWords,
     HeldCommand,
     Ran,
     StagedCommand,
-    close_stage,
     host_failures,
     request_of,
-)
-from paddock.sandbox.streams import Spooling, Streams
-from paddock.sandbox.telling import (
-    UNSIGNED,
-    FenceWords,
     tell,
     with_kept,
-    with_shown,
 )
+from paddock.sandbox.streams import Spooling, Streams
 from paddock.sandbox.values import (
     RUNNING,
     UNWATCHED,
     CommandRequest,
     CommandWatch,
+    ConfinementError,
     Ending,
     PreparedLine,
     Progress,
@@ -102,7 +97,6 @@ _NOT_KEPT: Final = (
     "the session is as it was before this command: its shell left no state behind, as one does "
     "that is replaced (exec) or that sets a trap on EXIT of its own"
 )
-_GIT: Final = lazy_pattern(r"\bgit\b")
 
 
 class SandboxGround(Struct, frozen=True):
@@ -129,13 +123,10 @@ class SandboxShell:
         policy, chain = ground.place.policy, ground.chain
         self._read_index = NameIndex(ReadJudge(policy, chain))
         self._write_index = NameIndex(WriteJudge(policy, chain))
-        as_root = os.geteuid() == 0
-        self._bench = Bench(policy, chain, policy.settings.shell.git, "", as_root=as_root)
         self._moments = Late(lambda: Moments(ground.staging))
         self._tracked = TrackedView()
         self._git = GitRoom(self._read_index.judge)
         self._fence = FenceWords(policy)
-        self._told_once: set[str] = set()
         means = Means(self._share, self._run_in_stage, self._spooling, self._conclude)
         self.sessions = Sessions(means)
 
@@ -157,20 +148,19 @@ class SandboxShell:
         plan = self._plan_of(None if line.session else line.text)
         with host_failures():
             enforced = self._backends.choose(plan.enforcement)
-        is_dry = line.is_dry_run
-        if (is_dry or line.session or plan.commit == "none") and enforced.backend != STAGE:
-            what = "a session" if line.session else 'a command under commit = "none"'
-            what = "a dry run" if is_dry else what
-            raise SandboxUnavailableError(
-                f"{what} needs the backend 'stage', which does not work on this host",
-                hint="paddock doctor says why, and what to do",
-            )
-        root_fd = self._ground.place.workspace.root_fd
-        if enforced.backend == STAGE and (gaps := gaps_over(root_fd)):
-            enforced = replace(enforced, gaps=(*enforced.gaps, *gaps))
         if enforced.backend != STAGE:
+            if line.is_dry_run or line.session or plan.commit == "none":
+                what = "a session" if line.session else 'a command under commit = "none"'
+                what = "a dry run" if line.is_dry_run else what
+                raise SandboxUnavailableError(
+                    f"{what} needs the backend 'stage', which does not work on this host",
+                    hint="paddock doctor says why, and what to do",
+                )
             # Nothing is mounted there: caches would lie where tools look, among the user's.
             plan = replace(plan, caches="")
+        else:
+            gaps = gaps_over(self._ground.place.workspace.root_fd)
+            enforced = replace(enforced, gaps=(*enforced.gaps, *gaps))
         if plan.commit == "none":
             plan = replace(contained(plan), network=plan.network)
         plan = contained(plan) if line.is_dry_run else plan
@@ -271,31 +261,21 @@ class SandboxShell:
                     hint='a person allows names in paddock.toml: [shell] env = ["NAME"]',
                 )
 
-    def _remarks(self, prepared: PreparedLine) -> tuple[str, ...]:
-        if not prepared.plan.git_config.is_signing or not _GIT.search(prepared.line.text):
-            return ()
-        return (UNSIGNED,) if self._is_first("unsigned") else ()
-
     def _told(
         self, prepared: PreparedLine, command: StagedCommand, streams: Streams
     ) -> ShellOutcome:
-        remarks, shown = self._remarks(prepared), command.shown
-        outcome = tell(request_of(prepared), command.end, streams, prepared.enforced, remarks)
-        is_first = bool(shown.names) and self._is_first("shown")
-        return with_shown(outcome, shown, is_first=is_first)
-
-    def _is_first(self, word: str) -> bool:
-        with self._lock:
-            is_first = word not in self._told_once
-            self._told_once.add(word)
-        return is_first
+        shown = command.shown
+        outcome = tell(prepared, command.end, streams, self._fence.notes(prepared, shown))
+        return replace(outcome, shown_from_git=shown.differing)
 
     def _observed(self, prepared: PreparedLine, watch: CommandWatch) -> Observed:
-        terms, ground, witness = None, self._ground, watch.network
-        if prepared.plan.network == "policy" and not prepared.line.session:
-            terms = self._terms(prepared.line.text, witness)
+        has_own = prepared.plan.network == "policy" and not prepared.line.session
         return Observed(
-            (None, None), ground.progress, watch.cancel, watch.on_output, terms, witness=witness
+            progress=self._ground.progress,
+            cancel=watch.cancel,
+            on_output=watch.on_output,
+            network=self._terms(prepared.line.text, watch.network) if has_own else None,
+            witness=watch.network,
         )
 
     def _terms(self, line: str | None, witness: "Witness | None") -> "NetworkTerms | None":
@@ -362,15 +342,15 @@ class SandboxShell:
         ground = self._ground
         with host_failures(), closing(self._spooling()) as spooling:
             observed = replace(observed, spools=spooling.spools)
-            request, fd = request_of(prepared), ground.place.workspace.root_fd
-            if prepared.enforced.backend == LANDLOCK:
-                read, write = self._read_index, self._write_index
-                held = run_landlocked(request, fd, read, write, observed)
-            else:
-                held = run_unheld(request, fd, prepared.enforced, observed)
-            streams, remarks = spooling.streams(held.end), self._remarks(prepared)
-            outcome = tell(request, held.end, streams, held.enforced, remarks)
-        return self._fence.added(replace(outcome, is_staged=False), prepared, held.end)
+            fd, enforced, closed = ground.place.workspace.root_fd, prepared.enforced, None
+            if enforced.backend == LANDLOCK:
+                enforced = enforced_by_landlock(prepared.plan)
+                closed = self._read_index, self._write_index
+            end = run_in_place(request_of(prepared), fd, closed, observed)
+            streams = spooling.streams(end)
+            outcome = tell(prepared, end, streams, self._fence.notes(prepared))
+        outcome = replace(outcome, is_staged=False, enforced=enforced)
+        return self._fence.added(outcome, prepared, end)
 
     def _run_in_stage(
         self,
@@ -414,10 +394,11 @@ class SandboxShell:
                 closed, directories = closed | git.closed, {**directories, **git.directories}
             view = self._tracked.look(launcher, plan, root_fd, git)
             layer = None if git is None else git.layer
-            names, laid = lay_over(request.laid, survey.closed, root_fd)
+            with host_error("the directories of a workspace cannot be looked at"):
+                names, laid = lay_over(request.laid, survey.closed, root_fd)
             over = replace(plan, hidden=(*plan.hidden, *names)) if names else plan
             stage = launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer, space)
-            undo.callback(close_stage, stage)
+            undo.callback(stage.close)
             with host_error("no place for commands", str(self._ground.staging)):
                 started_ns = self._moments.get().now(root_fd)
             if not view.tracked.is_current():
@@ -446,15 +427,17 @@ class SandboxShell:
     def _bench_of(
         self, plan: SandboxPlan, unseen: tuple[str, ...], files: Mapping[str, ShownFile]
     ) -> Bench:
-        return replace(
-            self._bench,
-            git=plan.git,
-            commit=plan.commit,
-            workspace=plan.workspace,
+        return Bench(
+            self._ground.place.policy,
+            self._ground.chain,
+            plan.git,
+            plan.workspace,
             readable=(*plan.readable, *plan.writable),
             shown=frozenset(files),
             stand_ins=frozenset(path for path, file in files.items() if not file.is_faithful),
+            commit=plan.commit,
             unseen=unseen,
+            as_root=os.geteuid() == 0,
         )
 
     def _is_closed(self, closed: frozenset[str], path: str) -> bool:
@@ -466,17 +449,11 @@ class SandboxShell:
 
     def _plan_of(self, line: str | None) -> SandboxPlan:
         """Of all that is in a plan, a line decides the network alone."""
-        policy, chain = self._ground.place.policy, self._ground.chain
+        policy, chain, ground = self._ground.place.policy, self._ground.chain, self._ground.network
         with self._lock:
             if self._plan is None:
                 self._plan = compile_plan(policy, chain, self._ground.facts()).plan
             network = line_network(policy, chain, line)
-            if network == "policy":
-                if self._ground.network is not None:
-                    return self._ground.network.placed(self._plan, policy, chain, line)
-                network = "loopback"
-            return (
-                self._plan
-                if network == self._plan.network
-                else replace(self._plan, network=network)
-            )
+            if network == "policy" and ground is not None:
+                return ground.placed(self._plan, policy, chain, line)
+            return replace(self._plan, network="loopback" if network == "policy" else network)

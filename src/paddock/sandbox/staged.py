@@ -1,8 +1,11 @@
-"""A command that has run, and what it changed, until that lands, is held back, or is let go."""
+"""A command that has run, until what it changed lands or is let go, and what is told of it."""
 
 import os
+import re
 import secrets
-from collections.abc import Callable, Generator, Iterable, Mapping
+import shlex
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
@@ -11,7 +14,11 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, HostError, SandboxUnavailableError
-from paddock.policy.settings import ConfineMax
+from paddock.pattern import lazy_pattern
+from paddock.policy.engine import Policy
+from paddock.policy.places import BUILT_IN
+from paddock.policy.profiles import written_path
+from paddock.policy.settings import ConfineMax, ShellLimits
 from paddock.sandbox.changes.commit import (
     CommitPlace,
     Committed,
@@ -35,24 +42,284 @@ from paddock.sandbox.changes.settling import (
     refusals_of,
     refused_besides,
     settle,
+    written_bytes,
 )
 from paddock.sandbox.changes.upper import Look, read_changes
-from paddock.sandbox.git_layer import OpenedGit, ShownNames, differing
+from paddock.sandbox.git_layer import NOTHING_SHOWN, OpenedGit, ShownNames, differing
 from paddock.sandbox.launcher import RunningLauncher, StageDirectories
-from paddock.sandbox.streams import OUTPUT_BYTES
-from paddock.sandbox.telling import FenceWords, question_heading, with_kept
+from paddock.sandbox.streams import OUTPUT_BYTES, Streams
 from paddock.sandbox.values import (
     CommandEnd,
     CommandRequest,
+    Ending,
     PreparedLine,
     RefusedChange,
     ShellOutcome,
+    Stream,
+    Warned,
 )
 from paddock.storage.atomic import host_error
 from paddock.storage.disk import DIRECTORY
-from paddock.values.calls import Json
+from paddock.text.show import name_some, show_name
+from paddock.values.calls import NO_RULE, Json
 from paddock.values.entries import digest_of
 from paddock.workspace.workspace import Beside
+
+_NAMED: Final = 50
+
+_CPU_EXIT: Final = 128 + 24
+_FILE_EXIT: Final = 128 + 25
+"""SIGXCPU and SIGXFSZ, the same numbers on every machine we know (signal(7))."""
+_NO_PROCESS: Final = ("can't start new thread", "unable to create native thread")
+_AGAIN: Final = ("resource temporarily unavailable", "eagain")
+_STARTS: Final = ("fork", "clone", "spawn", "thread", "process")
+_TOO_LARGE: Final = ("file too large", "efbig", "file size limit exceeded")
+_FULL: Final = ("no space left on device", "enospc")
+_NOT_LINKED: Final = "hardlink different from source"
+"""What git says where the name that it has just linked is another file (builtin/clone.c)."""
+_CLONE_COPIES: Final = (
+    "in a sandbox a hard link to a file of the workspace is a copy: use git clone --no-hardlinks"
+)
+
+_UNSIGNED: Final = (
+    "commits and tags made in a sandbox are not signed, although this repository's are outside: the"
+    " key stays there"
+)
+
+
+def tell(
+    prepared: PreparedLine, end: CommandEnd, streams: Streams, notes: Iterable[str] = ()
+) -> ShellOutcome:
+    stdout, stderr = streams
+    last = _last_words(end, prepared)
+    notes = list(notes)
+    if end.survivors:
+        notes.append(f"{end.survivors} background processes were ended with the command")
+    if _NOT_LINKED in stderr.text:
+        notes.append(_CLONE_COPIES)
+    if end.exit_code:
+        notes += dict.fromkeys(_limits_met(stderr.text, prepared.plan.limits))
+    return ShellOutcome(
+        shell=prepared.interpreter.rpartition("/")[2],
+        ending=end.ending,
+        exit_code=end.exit_code,
+        stdout=stdout,
+        stderr=with_line(stderr, last) if last else stderr,
+        duration_s=end.duration_s,
+        enforced=prepared.enforced,
+        notes=tuple(notes),
+        network=end.network,
+    )
+
+
+def with_kept(outcome: ShellOutcome, kept: Committed) -> ShellOutcome:
+    if kept.conflict:
+        return replace(outcome, refused=kept.refused, conflict=kept.conflict)
+    landed = [each for each in kept.settled if each.lands]
+    warnings = dict.fromkeys(
+        Warned(text, each.judgement.warned_by)
+        for each in landed
+        for text in each.judgement.warnings
+    )
+    return replace(
+        outcome,
+        changed=kept.changed,
+        bytes_written=written_bytes(landed),
+        refused=kept.refused,
+        warnings=tuple(warnings),
+        notes=(*outcome.notes, *kept.notes),
+    )
+
+
+def _limits_met(text: str, limits: ShellLimits) -> Iterator[str]:
+    lines = text.lower().splitlines()
+    tried = [line for line in lines if any(word in line for word in _STARTS)]
+    for said, where, met in (
+        (_NO_PROCESS, lines, f"{limits.processes} processes and threads at once"),
+        (_AGAIN, tried, f"{limits.processes} processes and threads at once"),
+        (_TOO_LARGE, lines, f"{limits.file_mb} MB in one file"),
+        (_FULL, lines, f"{limits.memory_mb // 2} MB in its private directories"),
+    ):
+        if any(word in line for line in where for word in said):
+            yield f"a command may have at most {met}: [shell] limits"
+
+
+def question_heading(
+    prepared: PreparedLine, end: CommandEnd, refused: Sequence[RefusedChange]
+) -> str:
+    rows: list[str] = []
+    last = _last_words(end, prepared)
+    if last:
+        rows.append(f"[{last}: what it changed may be half done]")
+    elif end.exit_code != 0:
+        rows.append(f"[Command ended with exit code {end.exit_code}]")
+    if refused:
+        rows.append(f"[changes refused, whatever is answered: {len(refused)}]")
+        rows += [f"  {show_name(each.path)}: {show_name(each.rule)}" for each in refused[:_NAMED]]
+        more = len(refused) - _NAMED
+        rows += [f"  [and {more} more]"] if more > 0 else []
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _last_words(end: CommandEnd, prepared: PreparedLine) -> str:
+    limits = prepared.plan.limits
+    if end.ending is Ending.TIMED_OUT:
+        return f"Command timed out after {prepared.line.timeout_s} seconds"
+    if end.ending is Ending.MEMORY:
+        return f"Command used more than {limits.memory_mb} MB of memory and was ended"
+    if end.ending is Ending.FAILED:
+        return f"Command could not be started: {show_name(end.reason)}"
+    if end.exit_code == _CPU_EXIT and limits.cpu_s:
+        cpu_s = limits.cpu_s
+        return f"Command used more than {cpu_s} s of processor time and was ended: [shell] limits"
+    if end.exit_code == _FILE_EXIT:
+        most = limits.file_mb
+        return f"Command wrote a file of more than {most} MB and was ended: [shell] limits"
+    return "Command was cancelled" if end.ending is Ending.CANCELLED else ""
+
+
+def with_line(stream: Stream, line: str) -> Stream:
+    text = stream.text
+    before = "" if not text or text.endswith("\n") else "\n"
+    return replace(stream, text=f"{text}{before}{line}")
+
+
+# An agent that reads "Permission denied" tries another way, and another. So a failure that
+# policy caused says so: what was refused and by which rule, that it is meant, and how a person
+# changes it. The same cause is explained once a session; after that one word names it.
+#
+# What is said is what was seen: refused changes, a count that the kernel keeps of packets
+# without a way, and names that policy hides. Threat: a command that prints such a name, to
+# learn whether it stands there. Policy alone is asked, which says the same of names that do not.
+
+_GIT: Final = lazy_pattern(r"\bgit\b")
+_MEANT: Final = "paddock: this is policy, and no fault to work around"
+_MISSED: Final = lazy_pattern(
+    r"no such file or directory|permission denied|ENOENT|EACCES", re.IGNORECASE
+)
+_WORD: Final = lazy_pattern(r"[^\s'\"`‘’“”:;,()\[\]{}<>|=]+")
+_LINES_MAX: Final = 200
+_WORDS_MAX: Final = 400
+_NAME_CHARS_MAX: Final = 200
+
+
+class _Cause(Struct, frozen=True):
+    word: str
+    rule: str
+    what: str
+    remedy: str
+
+
+class FenceWords:
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._lock = threading.Lock()
+        self._said: set[tuple[str, ...]] = set()
+
+    def is_first(self, *word: str) -> bool:
+        """Decide whether something is to be said that a session hears only once."""
+        with self._lock:
+            is_first = word not in self._said
+            self._said.add(word)
+        return is_first
+
+    def notes(self, prepared: PreparedLine, shown: ShownNames = NOTHING_SHOWN) -> Iterator[str]:
+        """Yield what is to be known of git in this session, once, and of this line."""
+        is_signing = prepared.plan.git_config.is_signing and _GIT.search(prepared.line.text)
+        if is_signing and self.is_first("unsigned"):
+            yield _UNSIGNED
+        if shown.names and self.is_first("shown"):
+            yield (
+                f"policy closes {name_some(shown.names)}, and git tracks that: git's objects give"
+                " the content to every command"
+            )
+        if shown.differing:
+            yield (
+                f"shown as git's index has it, while the working copy differs and stays closed:"
+                f" {name_some(shown.differing)}"
+            )
+
+    def added(self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd) -> ShellOutcome:
+        if outcome.exit_code == 0 or end.ending is Ending.CANCELLED:
+            return outcome
+        causes = list(self._causes(outcome, prepared, end))
+        if not causes:
+            return outcome
+        first = next((each for each in causes if self.is_first(each.word, each.rule)), None)
+        words = ", ".join(dict.fromkeys(each.word for each in causes if each is not first))
+        lines: tuple[str, ...] = (f"paddock: policy again: {words}",)
+        if first is not None:
+            also = f"; also: {words}" if words else ""
+            lines = (
+                f"paddock: policy refused {first.what}{also}",
+                _MEANT,
+                f"paddock: a person can change it: {first.remedy}",
+            )
+        stderr = outcome.stderr
+        for line in lines:
+            stderr = with_line(stderr, line)
+        return replace(outcome, stderr=stderr, fence=lines)
+
+    def _causes(
+        self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd
+    ) -> Iterator[_Cause]:
+        if outcome.refused and not outcome.conflict:
+            first = outcome.refused[0]
+            more = len(outcome.refused) - 1
+            rest = f" and {more} more changes" if more else ""
+            what = f"the change of {show_name(first.path)}{rest}: {show_name(first.rule)}"
+            yield _Cause("changes", first.rule, what, _explain("file:create", first.path))
+        if end.network.refused:
+            first = end.network.refused[0]
+            more = len(end.network.refused) - 1 + end.network.more_refused
+            rest = f" and {more} more" if more else ""
+            place = f"{first.host}:{first.port}" if first.port else first.host
+            what = f"the connection to {show_name(place)}{rest}: {show_name(first.why)}"
+            allow = f"paddock network allow {shlex.quote(place)}"
+            remedy = allow if first.why == NO_RULE else "paddock network show"
+            yield _Cause("network", first.why, what, remedy)
+        elif end.unreached and prepared.plan.network in ("loopback", "policy"):
+            word = self._policy.settings.shell.network
+            rule = f'network = "{word}" ([shell], {self._place("shell", "network")})'
+            what = f"connections to the network ({end.unreached} tries): {rule}"
+            yield _Cause("network", rule, what, _explain("shell:run", prepared.line.text))
+        yield from self._closed(outcome, prepared)
+
+    def _closed(self, outcome: ShellOutcome, prepared: PreparedLine) -> Iterator[_Cause]:
+        for name in _missed_names(outcome.stderr.text):
+            inner = name.removeprefix(f"{prepared.plan.workspace}/")
+            path = written_path(inner, prepared.line.cwd if inner == name else ".")
+            pattern = self._policy.guards.find_secret(path) if path else None
+            if pattern is not None:
+                rule = f"{pattern.text} (paths.secret, {pattern.place})"
+                what = f"the reading of {show_name(path)}: {show_name(rule)}"
+                yield _Cause("secret", rule, what, _explain("file:view", path))
+                return
+
+    def _place(self, table: str, key: str) -> str:
+        for document in reversed(self._policy.documents):
+            given = document.document.values.get(table)
+            if document is not self._policy.untrusted and isinstance(given, dict) and key in given:
+                return str(document.document.place((table, key)))
+        return BUILT_IN
+
+
+def _explain(action: str, target: str) -> str:
+    shown = f"tool:{action} {target}"
+    if len(shown) > _NAME_CHARS_MAX or not shown.isprintable():
+        shown = f"tool:{action} …"
+    return f"paddock policy explain {shlex.quote(shown)}"
+
+
+def _missed_names(text: str) -> Iterator[str]:
+    left = _WORDS_MAX
+    for line in text.splitlines()[-_LINES_MAX:]:
+        if _MISSED.search(line) is None:
+            continue
+        for word in _WORD.findall(line[: 4 * _NAME_CHARS_MAX])[:left]:
+            left -= 1
+            yield word
+
 
 _OVER: Final = "the command changed too much"
 _NOT_AS_SHOWN: Final = "the changes are not those that were shown any more"
@@ -117,17 +384,16 @@ class StagedCommand:
             if ran.git is not None:
                 self._join(ran.git, upper_fd, held)
             tree = self._place.workspace
-            self._layers: OpenLayers | None = OpenLayers(upper_fd, tree.root_fd, tree.resolution)
-            self._differences = self._look(self._layers)
-            self._held = held.pop_all()
+            self._layers = OpenLayers(upper_fd, tree.root_fd, tree.resolution)
+            self._differences = self._look()
+            self._held = ExitStack()
+            self._held.callback(ran.stage.close)
+            if ran.git is not None:
+                self._held.callback(ran.git.close)
+            self._held.enter_context(held.pop_all())
 
     def close(self) -> None:
-        if self._layers is not None:
-            self._layers = None
-            self._held.close()
-            if self._ran.git is not None:
-                self._ran.git.close()
-        close_stage(self._ran.stage)
+        self._held.close()
 
     def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
         stage = self._ran.stage
@@ -142,17 +408,17 @@ class StagedCommand:
             workspace = held.enter_context(self._place.workspace.with_beside(git.beside))
             self._place = replace(self._place, workspace=workspace)
 
-    def _look(self, layers: OpenLayers) -> CommandDifferences:
-        layer = read_changes(layers.upper_fd, layers.lower_fd, self._beside)
+    def _look(self) -> CommandDifferences:
+        layer = read_changes(self._layers.upper_fd, self._layers.lower_fd, self._beside)
         self._standing = layer.standing
-        found = find_differences(layer, layers, self._ran.ground)
+        found = find_differences(layer, self._layers, self._ran.ground)
         if self._ran.git is not None and self._beside is not None:
             found = self._ran.git.settle(found, self._ran.ground.started_ns, self._index_problem)
         return replace(found, root_mode=self._ran.stage.new_mode)
 
     @property
     def shown(self) -> ShownNames:
-        return differing(self._ran.ground.shown, self._layer())
+        return differing(self._ran.ground.shown, self._layers)
 
     @property
     def count(self) -> int:
@@ -164,20 +430,20 @@ class StagedCommand:
         return frozenset(each.change.path for each in self._differences.found)
 
     def look_again(self) -> None:
-        self._differences = self._look(self._layer())
+        self._differences = self._look()
 
     def show(self, settled: tuple[Settled, ...]) -> tuple[ShownDiff, tuple[RefusedChange, ...]]:
         hidden = self._ran.request.plan.hidden
-        return show_settled(settled, self._layer(), hidden), self._refusals(settled)
+        return show_settled(settled, self._layers, hidden), self._refusals(settled)
 
     def settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
         bench = self._ran.bench
         if self._ran.git is not None and self._beside is not None:
             bench = replace(bench, git_outside=self._ran.git.outside)
-        return settle(self._differences, self._layer(), bench, grants_asks=grants_asks)
+        return settle(self._differences, self._layers, bench, grants_asks=grants_asks)
 
     def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
-        return find_excess(settled, self._layer(), self._place.policy.guards, most)
+        return find_excess(settled, self._layers, self._place.policy.guards, most)
 
     def commit(self, settled: tuple[Settled, ...]) -> Committed:
         """Bring all that is allowed into the workspace, or nothing; raises as `commit_settled`."""
@@ -187,9 +453,9 @@ class StagedCommand:
         conflict = describe_conflict(self._differences, settled)
         committed = Committed(conflict=conflict)
         if not conflict:
-            above = find_above(settled, self._layer(), self._standing)
+            above = find_above(settled, self._layers, self._standing)
             git = self._ran.bench.git
-            committed = commit_settled(settled, self._layer(), self._place, git, above)
+            committed = commit_settled(settled, self._layers, self._place, git, above)
             self._ran.on_landed(each.path.relative for each in committed.changed)
         if committed.conflict:
             refused = all_refused(settled, refused, committed.conflict)
@@ -203,8 +469,8 @@ class StagedCommand:
                 conflict or _OVER,
                 hint="run it again" if conflict else "split the command into smaller ones",
             )
-        phases = phases_of(settled, self._layer(), self._place.policy)
-        above = find_above(settled, self._layer(), self._standing)
+        phases = phases_of(settled, self._layers, self._place.policy)
+        above = find_above(settled, self._layers, self._standing)
         store = self._place.history.store
         return park_set(phases, store, name, above, self._refusals(settled))
 
@@ -220,11 +486,6 @@ class StagedCommand:
         besides = (*self._refused, *refused_besides(self._differences))
         return (*refusals_of(settled, hidden, shown), *besides)
 
-    def _layer(self) -> OpenLayers:
-        if self._layers is None:
-            raise AssertionError("a command that was let go")
-        return self._layers
-
 
 class HeldCommand:
     def __init__(
@@ -236,7 +497,7 @@ class HeldCommand:
     ) -> None:
         """Take the command over; `told`: its outcome before an answer. Raises: HostError."""
         self._shown, refused = command.show(command.settle(grants_asks=True))
-        heading = question_heading(request_of(prepared), command.end, refused)
+        heading = question_heading(prepared, command.end, refused)
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
         self._command = command
         self._prepared, self._fence = prepared, fence
@@ -299,11 +560,3 @@ def host_failures() -> Generator[None]:
             f"the sandbox failed: {error.message}",
             hint="nothing was changed; try again, and see: paddock doctor",
         ) from error
-
-
-def close_stage(stage: StageDirectories | CopiedLayer) -> None:
-    try:
-        stage.close()
-    except HostError:
-        # The launcher is gone, and the next one sweeps what it left.
-        return

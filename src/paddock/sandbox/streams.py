@@ -1,23 +1,24 @@
-"""A command's output as a model may see it: text, safe, and cut in the middle. Pure.
+"""A command's output: read, kept at both ends, and shown as a model may see it.
 
 Control and direction characters are escaped: a command may print a file of terminal sequences.
 
-The whole output, where it was cut, goes into a file for the history.
+The whole output goes into a file, which becomes the history's where what is shown was cut.
 """
 
 import codecs
+import errno
+import fcntl
 import hashlib
 import os
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Final, Literal
 
 from paddock import limits
-from paddock.sandbox.conversation import Spool
+from paddock.kernel.files import start_writing_back
 from paddock.sandbox.values import Captured, CommandEnd, KeptOutput, Stream
 from paddock.storage.atomic import host_error
 from paddock.storage.history import History, current_call
@@ -25,6 +26,7 @@ from paddock.text.show import show_line
 from paddock.values.entries import DIGEST_PREFIX
 
 BYTES_A_CHARACTER_MAX: Final = 4
+OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 _LINE_BYTES_MAX: Final = 4096
 _LINE_CHARS_MAX: Final = 200
 _CONTINUATION: Final = range(0x80, 0xC0)
@@ -96,10 +98,112 @@ def _safe(text: str) -> str:
     return "\n".join(show_line(line)[0] for line in text.replace("\r\n", "\n").split("\n"))
 
 
-OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
+_READ_BYTES: Final = 131_072
+_PIPE_BYTES: Final = 1_048_576
+"""What an unprivileged user may give one pipe (pipe(7), pipe-max-size)."""
+_FULL_PIPE: Final = 65_536
+"""A read of so much means that the writer waits: then, not before, the pipe is widened."""
+_CHUNK_BYTES: Final = 2_097_152
+"""What is kept is hashed, and handed to the device, in pieces of this size."""
 
 
-_HASHED_BYTES: Final = 2_097_152
+class Spool:
+    """A file that takes the whole of one output, up to a limit."""
+
+    def __init__(self, open_file: Callable[[], int], bytes_max: int) -> None:
+        """`open_file` is called at the first byte; who opens it closes it."""
+        self._open_file = open_file
+        self._bytes_max = bytes_max
+        self._fd = -1
+        self._written_back = 0
+        self._digest = _Digest()
+        self.size_bytes = 0
+
+    @property
+    def fd(self) -> int:
+        if self._fd < 0:
+            self._fd = self._open_file()
+        return self._fd
+
+    @property
+    def digest(self) -> str:
+        return DIGEST_PREFIX + self._digest.hexdigest()
+
+    def write(self, chunk: memoryview) -> None:
+        """Raises: OSError, HostError."""
+        chunk = chunk[: self._bytes_max - self.size_bytes]
+        self._digest.add(chunk)
+        while chunk:
+            count = os.write(self.fd, chunk)
+            self.size_bytes += count
+            chunk = chunk[count:]
+        if self.size_bytes - self._written_back >= _CHUNK_BYTES:
+            # It is to be on the device when the command's result is given: now there is time.
+            start_writing_back(self.fd, self._written_back, self.size_bytes - self._written_back)
+            self._written_back = self.size_bytes
+
+
+class Capture:
+    """Head and tail of one output, which is counted whole, in constant memory."""
+
+    def __init__(self, fd: int, bytes_max: int, spool: Spool | None = None) -> None:
+        self._fd = fd
+        self._head_max = bytes_max // 2
+        self._tail_max = bytes_max - self._head_max
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._is_wide = False
+        self._spool = spool
+        self.total_bytes = 0
+        self.listener: Callable[[bytes], None] | None = None
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def turn_to(self, fd: int) -> None:
+        """Go on with another source instead."""
+        os.close(self._fd)
+        self._fd = fd
+
+    def read(self) -> bool:
+        """Take in what is there; False at the end. Blocks on an empty pipe. Raises: OSError."""
+        try:
+            count = os.readv(self._fd, [self._buffer])
+        except BlockingIOError:
+            # Threat: a command reads its own output where we were told that there is some.
+            return True
+        except OSError as error:
+            # So a terminal says that nobody has its other end open (tty_io.c, hung_up_tty).
+            if error.errno != errno.EIO:
+                raise
+            count = 0
+        if count:
+            self._take(self._buffer[:count])
+        if count >= _FULL_PIPE and not self._is_wide:
+            self._is_wide = True
+            # The user's pipes together have a limit (pipe-user-pages-soft): it only costs time.
+            with suppress(PermissionError):
+                fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        return count > 0
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def captured(self) -> Captured:
+        return Captured(bytes(self._head), bytes(self._tail), self.total_bytes)
+
+    def _take(self, chunk: memoryview) -> None:
+        self.total_bytes += len(chunk)
+        if self.listener is not None:
+            self.listener(bytes(chunk))
+        if self._spool is not None:
+            self._spool.write(chunk)
+        missing = self._head_max - len(self._head)
+        self._head += chunk[:missing]
+        chunk = chunk[missing:]
+        self._tail += chunk[max(0, len(chunk) - self._tail_max) :]
+        del self._tail[: max(0, len(self._tail) - self._tail_max)]
 
 
 Streams = tuple[Stream, Stream]
@@ -113,17 +217,16 @@ class Spooling:
         self._directory = directory
         self._history = history
         self._is_adoptable = True
-        self._fds: dict[int, int] = {}
-        self._digests = _Digest(), _Digest()
         self._opened = ExitStack()
+        most = limits.shell_output_kept_bytes_max
+        self.spools: tuple[Spool, Spool] = Spool(self._open, most), Spool(self._open, most)
 
     def close(self) -> None:
         self._opened.close()
 
-    def _fd(self, number: int) -> int:
-        if number not in self._fds:
-            self._fds[number] = self._open()
-        return self._fds[number]
+    def streams(self, end: CommandEnd) -> Streams:
+        out, error = self.spools
+        return self._stream(end.stdout, out), self._stream(end.stderr, error)
 
     def _open(self) -> int:
         draft = self._history.store.open_draft()
@@ -136,34 +239,21 @@ class Spooling:
             file: IO[bytes] = tempfile.TemporaryFile(dir=self._directory, buffering=0)  # noqa: SIM115 - held until the end
             return self._opened.enter_context(file).fileno()
 
-    @property
-    def spools(self) -> tuple[Spool, Spool]:
-        most = limits.shell_output_kept_bytes_max
-        one, other = (
-            Spool(partial(self._fd, number), most, digest.add)
-            for number, digest in enumerate(self._digests)
-        )
-        return one, other
-
-    def streams(self, end: CommandEnd) -> Streams:
-        return self._stream(end.stdout, 0), self._stream(end.stderr, 1)
-
-    def _stream(self, captured: Captured, number: int) -> Stream:
+    def _stream(self, captured: Captured, spool: Spool) -> Stream:
         text, is_cut = render_stream(captured, limits.shell_output_chars_max)
         if not is_cut:
             return Stream(text)
-        digest = DIGEST_PREFIX + self._digests[number].hexdigest()
         store = self._history.store
         with store.held():
             if self._is_adoptable:
-                store.adopt(self._fd(number), digest)
+                store.adopt(spool.fd, spool.digest)
             else:
-                store.put_file(self._fd(number), digest=digest)
+                store.put_file(spool.fd, digest=spool.digest)
             store.sync()
             running = current_call()
             if running is not None:
-                running.kept.add(digest)
-        return Stream(text, KeptOutput(digest, captured.spooled_bytes, captured.total_bytes))
+                running.kept.add(spool.digest)
+        return Stream(text, KeptOutput(spool.digest, spool.size_bytes, captured.total_bytes))
 
 
 class _Digest:
@@ -176,17 +266,16 @@ class _Digest:
 
     def add(self, chunk: memoryview) -> None:
         self._held += chunk
-        if len(self._held) >= _HASHED_BYTES:
+        if len(self._held) >= _CHUNK_BYTES:
             self._join()
             held, self._held = self._held, bytearray()
-            thread = threading.Thread(target=self._digest.update, args=(held,), daemon=True)
+            self._thread = threading.Thread(target=self._digest.update, args=(held,), daemon=True)
             try:
-                thread.start()
+                self._thread.start()
             except RuntimeError:
                 # There are too many threads.
+                self._thread = None
                 self._digest.update(held)
-            else:
-                self._thread = thread
 
     def hexdigest(self) -> str:
         self._join()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.errors import ConfigError
+from paddock.errors import ConfigError, SandboxUnavailableError
 from paddock.policy.decide import judge_for, shell_for
 from paddock.policy.engine import Policy
 from paddock.policy.settings import (
@@ -123,7 +123,6 @@ class Captured(Struct, frozen=True):
     head: bytes
     tail: bytes
     total_bytes: int
-    spooled_bytes: int = 0
 
     @property
     def missing_bytes(self) -> int:
@@ -177,6 +176,18 @@ class Enforced(Struct, frozen=True):
     backend: str
     enforcement: Enforcement
     gaps: tuple[str, ...] = ()
+
+
+class ConfinementError(SandboxUnavailableError):
+    """The sandbox could not be made: `step` and the errno `number` say where it stopped."""
+
+    def __init__(self, step: str, number: int) -> None:
+        super().__init__(
+            f"the sandbox cannot be made here: {step}: {os.strerror(number)}",
+            hint="paddock doctor says why, and what to do",
+        )
+        self.step = step
+        self.number = number
 
 
 class BackendVerdict(Struct, frozen=True):

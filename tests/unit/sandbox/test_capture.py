@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.sandbox.conversation import Capture, Spool
+from paddock.sandbox.streams import Capture, Spool
 from paddock.sandbox.values import Captured
+from paddock.values.entries import digest_of
 
 
-def capture_of(
-    chunks: list[bytes], bytes_max: int, *, buffer_bytes: int = 64, spool: Spool | None = None
-) -> Captured:
+def capture_of(chunks: list[bytes], bytes_max: int, spool: Spool | None = None) -> Captured:
     read_end, write_end = os.pipe()
-    capture = Capture(read_end, bytes_max, spool, buffer_bytes)
+    capture = Capture(read_end, bytes_max, spool)
     for chunk in chunks:
         os.write(write_end, chunk)
         if chunk:
@@ -29,11 +28,11 @@ def capture_of(
     return capture.captured()
 
 
-@given(st.lists(st.binary(max_size=200), max_size=20), st.integers(0, 300), st.integers(1, 97))
-def test_both_ends_are_kept_and_the_whole_is_counted(chunks, bytes_max, buffer_bytes):
+@given(st.lists(st.binary(max_size=200), max_size=20), st.integers(0, 300))
+def test_both_ends_are_kept_and_the_whole_is_counted(chunks, bytes_max):
     whole = b"".join(chunks)
 
-    kept = capture_of(chunks, bytes_max, buffer_bytes=buffer_bytes)
+    kept = capture_of(chunks, bytes_max)
 
     if len(whole) <= bytes_max:
         assert kept.head + kept.tail == whole
@@ -50,10 +49,12 @@ def test_a_spool_takes_the_whole_up_to_its_cap(chunks, cap):
     whole = b"".join(chunks)
     fd = os.memfd_create("spool")
     try:
-        kept = capture_of(chunks, 10, spool=Spool(lambda: fd, cap))
+        spool = Spool(lambda: fd, cap)
+        capture_of(chunks, 10, spool)
 
         assert os.pread(fd, 2000, 0) == whole[:cap]
-        assert kept.spooled_bytes == min(cap, len(whole))
+        assert spool.size_bytes == min(cap, len(whole))
+        assert spool.digest == digest_of(whole[:cap])
     finally:
         os.close(fd)
 
@@ -65,7 +66,6 @@ def test_a_spool_that_cannot_be_written_is_an_error():
     os.write(write_end, b"x")
     os.close(write_end)
 
-    assert capture.read()
     with pytest.raises(OSError, match="No space"):
         capture.read()
     capture.close()

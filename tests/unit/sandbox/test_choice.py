@@ -116,7 +116,6 @@ def test_a_backend_that_failed_for_the_moment_is_not_replaced_by_a_weaker_one(
         ),
         (Symptom(Step.LANDLOCK, errno.EPERM), HostSwitches(), "seccomp profile"),
         (Symptom(Step.SECCOMP, errno.ENOSYS), HostSwitches(), "CONFIG_SECCOMP_FILTER"),
-        (Symptom(Step.NOT_ROOT), HostSwitches(), "as the user who owns the workspace"),
     ],
 )
 def test_each_symptom_has_its_remedy(symptom, switches, remedy):

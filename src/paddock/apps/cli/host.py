@@ -31,8 +31,8 @@ from paddock.policy.decide import shell_for
 from paddock.policy.questions.lint import TRACKED_HINT, describe_tracked, find_tracked_secrets
 from paddock.policy.settings import EnforcementMode, ShellSettings
 from paddock.sandbox import backends
-from paddock.sandbox.caches import FOLDER, Caches
-from paddock.sandbox.facts import FactsWanted, collect_facts
+from paddock.sandbox.area import FOLDER, Caches
+from paddock.sandbox.facts import collect_facts
 from paddock.sandbox.git.tracked import list_tracked
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.plan import CompiledPlan, ReadJudge, compile_plan, plan_digest, plan_json
@@ -243,7 +243,7 @@ def _plan(options: Options, console: Console) -> Reply:
     name = project.agent_named(options.agent)
     record = project.agents.read(name)
     policy, chain = project.policy_for(record), project.agents.chain(name)
-    facts = collect_facts(FactsWanted(policy, project.agents, name, console.variables))
+    facts = collect_facts(policy, project.agents, name, console.variables)
     with _opened(facts.workspace) as root_fd:
         hidden = NameIndex(ReadJudge(policy, chain)).find(root_fd)
     compiled = compile_plan(policy, chain, facts, hidden)

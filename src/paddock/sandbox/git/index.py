@@ -17,6 +17,7 @@ Source: gitformat-index(5), `verify_path` of git's read-cache.c, and git's racy-
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -176,11 +177,17 @@ class IndexFile(Struct, frozen=True):
         """Return those of these paths, and below these directories, which end in no `/`."""
         if not self._may_hold(files | directories):
             return ()
-        if directories:
-            wanted = _Wanted(files, directories)
-            steps = [step for step in self.walk() if wanted.has(step[1])]
-        else:
-            steps = [step for step in self.walk() if step[1] in files]
+
+        @cache
+        def is_below(above: bytes) -> bool:
+            parent = above.rpartition(b"/")[0]
+            return above in directories or (parent != b"" and is_below(parent))
+
+        steps = (
+            step
+            for step in self.walk()
+            if step[1] in files or is_below(step[1].rpartition(b"/")[0])
+        )
         return tuple(map(self.entry, steps))
 
     def _may_hold(self, names: frozenset[bytes]) -> bool:
@@ -261,63 +268,32 @@ def _read_varint(content: bytes, at: int) -> tuple[int, int]:
     return _NAME_BYTES_MAX + 1, at
 
 
-class _Wanted:
-    def __init__(self, files: frozenset[bytes], directories: frozenset[bytes]) -> None:
-        self._files = files
-        self._directories = directories
-        self._parent = b""
-        self._is_below = False
-
-    def has(self, path: bytes) -> bool:
-        if path in self._files:
-            return True
-        parent = path[: path.rfind(b"/") + 1]
-        if parent != self._parent:
-            ends = [at for at, byte in enumerate(parent) if byte == 0x2F]
-            self._is_below = any(parent[:end] in self._directories for end in ends)
-            self._parent = parent
-        return self._is_below
-
-
 def is_harmless_index(content: bytes, hash_bytes: int) -> bool:
     """Return whether git could have written it, and a checkout of it stays in the work tree."""
     try:
         file = open_index(content, hash_bytes)
-        entries = _check_entries(file)
-        if entries is None:
+        end, names_bytes, has_directories = _HEADER.size, 0, False
+        # Where entries begin whose names stand there whole, and how many come before each.
+        whole: dict[int, int] = {}
+        for number, step in enumerate(file.walk()):
+            at, path, copied, end = step
+            mode = file.number(at + _MODE_AT)
+            is_directory = mode == DIRECTORY_MODE
+            has_directories = has_directories or is_directory
+            names_bytes += len(path)
+            if mode not in _MODES or names_bytes > _NAMES_BYTES_MAX:
+                return False
+            if not _stays_inside(path, copied, is_directory=is_directory):
+                return False
+            if not copied:
+                whole[at] = number
+        places = file.extensions(end)
+        if not places.keys() <= _HARMLESS or (has_directories and b"sdir" not in places):
             return False
-        places = file.extensions(entries.end)
-        if not places.keys() <= _HARMLESS or (entries.has_directories and b"sdir" not in places):
-            return False
-        return _is_end_true(file, entries, places) and _are_blocks_true(file, entries, places)
+        return _is_end_true(file, end, places) and _are_blocks_true(file, whole, places)
     except ValueError:
         # Not in the form that git gives it.
         return False
-
-
-class _Entries(Struct, frozen=True):
-    end: int
-    has_directories: bool
-    whole: dict[int, int]
-    """Where entries begin whose names stand there whole, and how many come before each."""
-
-
-def _check_entries(file: IndexFile) -> _Entries | None:
-    at, names_bytes, has_directories = _HEADER.size, 0, False
-    whole: dict[int, int] = {}
-    for number, (begins_at, path, copied, next_at) in enumerate(file.walk()):
-        mode = file.number(begins_at + _MODE_AT)
-        is_directory = mode == DIRECTORY_MODE
-        has_directories = has_directories or is_directory
-        names_bytes += len(path)
-        if mode not in _MODES or names_bytes > _NAMES_BYTES_MAX:
-            return None
-        if not _stays_inside(path, copied, is_directory=is_directory):
-            return None
-        if not copied:
-            whole[begins_at] = number
-        at = next_at
-    return _Entries(at, has_directories, whole)
 
 
 def _stays_inside(name: bytes, copied: int, *, is_directory: bool) -> bool:
@@ -329,10 +305,10 @@ def _stays_inside(name: bytes, copied: int, *, is_directory: bool) -> bool:
     return _UNSAFE.search(name[name.rfind(b"/", 0, copied) + 1 :]) is None
 
 
-def _is_end_true(file: IndexFile, entries: _Entries, places: dict[bytes, int]) -> bool:
+def _is_end_true(file: IndexFile, end: int, places: dict[bytes, int]) -> bool:
     """Threat: git looks for `EOIE` at a fixed distance from the end, maybe in another extension."""
     said_at = places.get(b"EOIE")
-    if said_at is not None and file.number(said_at + 8) != entries.end:
+    if said_at is not None and file.number(said_at + 8) != end:
         return False
     for size in (4 + SHA1_BYTES, 4 + file.hash_bytes):
         looked_at = file.end - 8 - size
@@ -342,7 +318,7 @@ def _is_end_true(file: IndexFile, entries: _Entries, places: dict[bytes, int]) -
     return True
 
 
-def _are_blocks_true(file: IndexFile, entries: _Entries, places: dict[bytes, int]) -> bool:
+def _are_blocks_true(file: IndexFile, whole: dict[int, int], places: dict[bytes, int]) -> bool:
     """Require that the blocks that git may read on their own are all entries, in order."""
     at = places.get(b"IEOT")
     if at is None:
@@ -352,7 +328,7 @@ def _are_blocks_true(file: IndexFile, entries: _Entries, places: dict[bytes, int
         return False
     passed = 0
     for offset, count in _BLOCK.iter_unpack(file.content[at + 12 : at + 12 + size]):
-        if count and entries.whole.get(offset) != passed:
+        if count and whole.get(offset) != passed:
             return False
         passed += count
     return passed == file.count
@@ -449,9 +425,8 @@ def _short_entries(entries: Iterable[IndexEntry]) -> Iterator[bytes]:
     before = b""
     for entry in entries:
         pairs = enumerate(zip(entry.path, before, strict=False))
-        same = next((at for at, (new, old) in pairs if new != old), None)
-        if same is None:
-            same = min(len(entry.path), len(before))
+        shorter = min(len(entry.path), len(before))
+        same = next((at for at, (new, old) in pairs if new != old), shorter)
         dropped = _varint(len(before) - same)
         yield b"%b%b%b\0" % (_beginning(entry), dropped, entry.path[same:])
         before = entry.path

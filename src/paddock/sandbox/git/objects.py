@@ -57,12 +57,11 @@ class TreeEntry(NamedTuple):
 
 
 Tree = Mapping[bytes, TreeEntry]
-_EMPTY: Final[Tree] = {}
 
 
 def find_digest(content: bytes, hash_bytes: int) -> bytes:
-    kind = "sha256" if hash_bytes == SHA256_BYTES else "sha1"
-    return hashlib.new(kind, content, usedforsecurity=False).digest()
+    kind = hashlib.sha256 if hash_bytes == SHA256_BYTES else hashlib.sha1
+    return kind(content, usedforsecurity=False).digest()
 
 
 def find_object_name(kind: bytes, content: bytes, hash_bytes: int = SHA1_BYTES) -> bytes:
@@ -103,13 +102,8 @@ class TreeReader:
         if top is None:
             raise unknown_names("a commit is not as git writes it")
         known: dict[bytes, Tree] = {b"": self._read(top[1])}
-        found: dict[bytes, TreeEntry] = {}
-        for path in paths:
-            above, _, name = path.rpartition(b"/")
-            mark = self._directory(known, above).get(name)
-            if mark is not None:
-                found[path] = mark
-        return found
+        found = ((path, self._at(known, path)) for path in paths)
+        return {path: mark for path, mark in found if mark is not None}
 
     def below(self, path: bytes, mark: TreeEntry) -> Iterator[tuple[bytes, TreeEntry]]:
         """Yield every file of what was found at `path`. Raises: HostError."""
@@ -124,15 +118,13 @@ class TreeReader:
             tree = self._read(mark.oid.hex().encode())
             waiting += [(path + b"/" + name, each) for name, each in tree.items()]
 
-    def _directory(self, known: dict[bytes, Tree], path: bytes) -> Tree:
-        tree = known.get(path)
-        if tree is None:
-            above, _, name = path.rpartition(b"/")
-            mark = self._directory(known, above).get(name)
+    def _at(self, known: dict[bytes, Tree], path: bytes) -> TreeEntry | None:
+        above, _, name = path.rpartition(b"/")
+        if above not in known:
+            mark = self._at(known, above)
             is_tree = mark is not None and mark.mode == TREE_MODE
-            tree = self._read(mark.oid.hex().encode()) if mark and is_tree else _EMPTY
-            known[path] = tree
-        return tree
+            known[above] = self._read(mark.oid.hex().encode()) if mark and is_tree else {}
+        return known[above].get(name)
 
     def _read(self, oid: bytes) -> Tree:
         tree = self._trees.get(oid)

@@ -38,7 +38,7 @@ from paddock.sandbox.git.objects import (
     TreeReader,
     unknown_names,
 )
-from paddock.sandbox.host.host_facts import directories_above, find_content
+from paddock.sandbox.host.host_facts import directories_above, find_content, find_look
 from paddock.storage.atomic import held_open
 from paddock.workspace.workspace import PASS, PASS_DIRECTORY, Resolution, detect_resolution
 
@@ -66,20 +66,16 @@ class TrackedName(Struct, frozen=True):
     """Of what stands there: what is shown in its place has another time."""
 
 
-class IndexPlace(Struct, frozen=True, eq=False):
+class IndexPlace(Struct, frozen=True):
     repository: str
     fd: int
     directory: str
     above: str = ""
     """What the index has before the workspace's own paths, with a slash."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, IndexPlace) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[str, str, str]:
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Tell it from others; its descriptor is another one each time."""
         return self.repository, self.directory, self.above
 
     def read(self, name: str) -> bytes | None:
@@ -110,7 +106,7 @@ class _Read(Struct, frozen=True):
 
 class TrackedNames:
     def __init__(self) -> None:
-        self._read: Mapping[IndexPlace, _Read] = {}
+        self._read: Mapping[tuple[str, str, str], _Read] = {}
 
     def find(
         self,
@@ -130,18 +126,19 @@ class TrackedNames:
             if place is not None:
                 places.setdefault(place, []).append(name)
         looks = {place: self._look(root_fd, place, names) for place, names in places.items()}
-        self._read = {place: known for place, known in looks.items() if known.identity}
+        looks = {place: known for place, known in looks.items() if known.identity}
+        self._read = {place.key: known for place, known in looks.items()}
         found = (
             each
-            for place, known in self._read.items()
+            for place, known in looks.items()
             for each in _standing(root_fd, place, known.entries)
         )
         names = tuple(sorted(found, key=lambda each: each.path))
-        return Tracked(names, {place: known.identity for place, known in self._read.items()})
+        return Tracked(names, {place: known.identity for place, known in looks.items()})
 
     def _look(self, root_fd: int, place: IndexPlace, closed: Iterable[str]) -> _Read:
         identity, names = place.identity(), frozenset(closed)
-        known = self._read.get(place)
+        known = self._read.get(place.key)
         if known is not None and (known.identity, known.names) == (identity, names):
             return known
         prefix = "" if place.repository == "." else f"{place.repository}/"
@@ -149,7 +146,7 @@ class TrackedNames:
         folders = frozenset(
             inner
             for inner, name in inside.items()
-            if (found := _look_at(root_fd, name)) and stat.S_ISDIR(found.st_mode)
+            if (found := find_look(root_fd, name)) and stat.S_ISDIR(found.st_mode)
         )
         files = frozenset(inside)
         return _Read(identity, names, find_indexed(place, files, folders))
@@ -231,7 +228,7 @@ def _standing(
             continue
         inner = os.fsdecode(path).removeprefix(place.above)
         name = inner if place.repository == "." else f"{place.repository}/{inner}"
-        look = _look_at(root_fd, name)
+        look = find_look(root_fd, name)
         if look is None or entry.mode not in _MODES:
             continue
         if stat.S_ISDIR(look.st_mode) is (entry.mode == SUBMODULE_MODE):
@@ -246,15 +243,8 @@ def _standing(
             )
 
 
-def _look_at(root_fd: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=root_fd, follow_symlinks=False)
-    except OSError:
-        return None
-
-
 def stamp_of(root_fd: int, name: str) -> FileIdentity:
-    look = _look_at(root_fd, name)
+    look = find_look(root_fd, name)
     return () if look is None else identity_of_look(look)
 
 
@@ -307,11 +297,11 @@ class Naming(Struct, dict=True):
         for entries in self._find(paths | sparse):
             found.update(each.path for each in entries)
         whole = tuple(each for each in found if each.endswith(b"/"))
-        found.update(path for path in paths if whole and path.startswith(whole))
-        heads = set(self._heads) - {None}
+        found.update(path for path in paths if path.startswith(whole))
+        heads = set(filter(None, self._heads))
         if heads:
             with self._trees() as trees:
-                for head in filter(None, heads):
+                for head in heads:
                     found.update(trees.find(head, paths))
         return frozenset(found & paths)
 
@@ -339,7 +329,10 @@ class Naming(Struct, dict=True):
             for path in sorted(closed):
                 if was.get(path) == now.get(path):
                     continue
-                had, has = (_files(trees, path, marks.get(path)) for marks in (was, now))
+                had, has = (
+                    dict(trees.below(path, marks[path])) if path in marks else {}
+                    for marks in (was, now)
+                )
                 for name in sorted((had.keys() | has.keys()) - shown):
                     if has.get(name) not in (had.get(name), staged.get(name)):
                         return name
@@ -418,10 +411,6 @@ def _strictly() -> Generator[None]:
 
 def _what(entry: IndexEntry) -> tuple[bytes, TreeEntry, int]:
     return entry.path, TreeEntry(entry.mode, entry.object_id), entry.stage
-
-
-def _files(trees: TreeReader, path: bytes, mark: TreeEntry | None) -> dict[bytes, TreeEntry]:
-    return {} if mark is None else dict(trees.below(path, mark))
 
 
 def _packed(refs: bytes, name: bytes) -> bytes | None:

@@ -2,9 +2,8 @@
 
     host_facts       the facts as types; which directories cover which; where a path really is
     toolchains       the toolchains on PATH and in the workspace, and how one is told
-    git_outside      the workspace's git directory where it stands outside
-    known_hosts      what the user's ssh knows of servers that a command may reach
-    git_settings     what git's configuration says here, and what of it is taken
+    git              the workspace's git directory where it stands outside; git's configuration,
+                     and what of it is taken
 
 A workspace may have written part of what is read (a PATH entry, a link, a mark), and what is
 found a command may read: links are followed by hand, and homes are never given whole.

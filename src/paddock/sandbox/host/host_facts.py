@@ -6,9 +6,9 @@ says, and `links` are those that lead from one to the other.
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError
@@ -131,6 +131,10 @@ def is_below(path: str, place: str) -> bool:
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 
+def overlaps(path: str, place: str) -> bool:
+    return is_below(path, place) or is_below(place, path)
+
+
 def is_covered(path: str, places: Iterable[str]) -> bool:
     return any(is_below(path, place) for place in places)
 
@@ -165,29 +169,6 @@ def shared(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
     both = [path for path in ours if is_covered(path, theirs)]
     both += [path for path in theirs if is_covered(path, ours)]
     return topmost(both)
-
-
-class Carving(Struct):
-    listings: Mapping[str, HostListing]
-    holes: tuple[str, ...]
-    left: list[str] = field(default_factory=list[str])
-    links: list[Link] = field(default_factory=list[Link])
-    unknown: list[str] = field(default_factory=list[str])
-
-    def carve(self, place: str) -> None:
-        if is_covered(place, self.holes):
-            return
-        if not any(is_below(hole, place) for hole in self.holes):
-            self.left.append(place)
-            return
-        listing = self.listings.get(place)
-        if listing is None:
-            # Threat: what is not known cannot be cut out, so nothing of it is shown.
-            self.unknown.append(place)
-            return
-        self.links += listing.links
-        for name in listing.names:
-            self.carve(f"{place.rstrip('/')}/{name}")
 
 
 # `Resolver` opens nothing for an agent: these are the operator's own directories, looked
@@ -242,6 +223,14 @@ class Resolver:
             is_link = stat.S_ISLNK(os.lstat(path).st_mode)
             self._texts[path] = os.readlink(path) if is_link else None
         return self._texts[path]
+
+
+def find_look(root_fd: int, path: str) -> os.stat_result | None:
+    """Return what stands there, no link followed; None where nothing can be looked at."""
+    try:
+        return os.stat(path, dir_fd=root_fd, follow_symlinks=False)
+    except OSError:
+        return None
 
 
 def read_content(

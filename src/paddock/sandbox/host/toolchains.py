@@ -51,51 +51,6 @@ _MORE_MARKS: Final = {"node": ("include/node/node.h",), "go": ("VERSION",)}
 """Without which a directory is not believed by its marks alone: a project may have a `bin/node`."""
 
 
-class Marks(Struct):
-    resolver: Resolver
-    changeable: tuple[str, ...]
-    _kinds: dict[str, str] = field(default_factory=dict[str, str])
-
-    def has(self, place: str, name: str) -> bool:
-        """Find whether it stands in the real `place`, and no command put it there for more."""
-        standing = self.resolver.find(f"{place.rstrip('/')}/{name}")
-        if standing is None:
-            return False
-        return is_covered(place, self.changeable) or not is_changeable(standing, self.changeable)
-
-    def kind_of(self, place: str) -> str:
-        if place not in self._kinds:
-            self._kinds[place] = self._look(place)
-        return self._kinds[place]
-
-    def believed_kind(self, place: str) -> str:
-        """Return the kind where the marks alone are enough, whoever named the place; else empty.
-
-        Threat: a command names any directory of the host. A toolchain holds nothing of anybody's; a
-        virtual environment may be the root of a project, with all that lies in it.
-        """
-        kind = self.kind_of(place)
-        if kind == "virtualenv":
-            return ""
-        return kind if all(self.has(place, mark) for mark in _MORE_MARKS.get(kind, ())) else ""
-
-    def is_python(self, place: str) -> bool:
-        try:
-            with os.scandir(f"{place}/lib") as entries:
-                names = [entry.name for entry in entries if entry.name.startswith("python3")]
-        except OSError:
-            return False
-        return any(self.has(place, f"lib/{name}/os.py") for name in names)
-
-    def _look(self, place: str) -> str:
-        if self.has(place, "installs") and self.has(place, "plugins"):
-            return "asdf"
-        for kind, marks in _MARKS:
-            if all(self.has(place, mark) for mark in marks):
-                return kind
-        return "python" if self.is_python(place) else ""
-
-
 PROGRAM_DIRECTORIES: Final = frozenset({"bin", "sbin", "shims", "condabin", "Scripts"})
 BROAD: Final = (".local", ".config", ".cache", ".cargo", ".local/share", ".local/lib")
 """Below home: they hold far more than one toolchain, and tokens among it."""
@@ -132,8 +87,7 @@ def find_toolchains(
     All paths are real; in `changeable` commands of this plane put what they like.
     """
     resolver = Resolver()
-    marks = Marks(resolver, (workspace, *changeable))
-    search = _Search(home, workspace, variables, stores, resolver, marks)
+    search = _Search(home, workspace, variables, stores, (workspace, *changeable), resolver)
     directories: list[Standing] = []
     for asked in dict.fromkeys(variables.get("PATH", "").split(":")):
         standing = resolver.find(asked) if asked.startswith("/") else None
@@ -161,16 +115,57 @@ class _Search(Struct):
     workspace: str
     variables: Mapping[str, str]
     stores: tuple[str, ...]
+    changeable: tuple[str, ...]
+    """The workspace, too: where commands put what they like."""
     resolver: Resolver
-    marks: Marks
     found: dict[str, Toolchain] = field(default_factory=dict[str, Toolchain])
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
     seen: set[str] = field(default_factory=set[str])
     followed: int = 0
     alone: int = 0
+    kinds: dict[str, str] = field(default_factory=dict[str, str])
+
+    def has(self, place: str, name: str) -> bool:
+        """Find whether it stands in the real `place`, and no command put it there for more."""
+        standing = self.resolver.find(f"{place.rstrip('/')}/{name}")
+        if standing is None:
+            return False
+        return is_covered(place, self.changeable) or not is_changeable(standing, self.changeable)
+
+    def kind_of(self, place: str) -> str:
+        if place not in self.kinds:
+            self.kinds[place] = self._look(place)
+        return self.kinds[place]
+
+    def _look(self, place: str) -> str:
+        if self.has(place, "installs") and self.has(place, "plugins"):
+            return "asdf"
+        for kind, marks in _MARKS:
+            if all(self.has(place, mark) for mark in marks):
+                return kind
+        return "python" if self.is_python(place) else ""
+
+    def believed_kind(self, place: str) -> str:
+        """Return the kind where the marks alone are enough, whoever named the place; else empty.
+
+        Threat: a command names any directory of the host. A toolchain holds nothing of anybody's; a
+        virtual environment may be the root of a project, with all that lies in it.
+        """
+        kind = self.kind_of(place)
+        if kind == "virtualenv":
+            return ""
+        return kind if all(self.has(place, mark) for mark in _MORE_MARKS.get(kind, ())) else ""
+
+    def is_python(self, place: str) -> bool:
+        try:
+            with os.scandir(f"{place}/lib") as entries:
+                names = [entry.name for entry in entries if entry.name.startswith("python3")]
+        except OSError:
+            return False
+        return any(self.has(place, f"lib/{name}/os.py") for name in names)
 
     def is_planted(self, standing: Standing) -> bool:
-        return is_led_by(standing.links, self.marks.changeable)
+        return is_led_by(standing.links, self.changeable)
 
     def look_at(self, standing: Standing) -> None:
         directory = standing.real
@@ -195,13 +190,13 @@ class _Search(Struct):
         return True
 
     def _add_by_marks(self, standing: Standing, directory: str) -> bool:
-        if is_covered(standing.real, self.marks.changeable):
+        if is_covered(standing.real, self.changeable):
             # It is the commands' own, or closed to them: as policy says, not as a link does.
             return True
         place, _, name = directory.rpartition("/")
         is_stored = is_covered(standing.real, self.stores)
         is_known = name in PROGRAM_DIRECTORIES and place != "" and not self._is_broad(place)
-        if is_stored or (is_known and self.marks.believed_kind(place)):
+        if is_stored or (is_known and self.believed_kind(place)):
             self.add("programs", standing.real if is_stored else place, standing.links)
             return True
         if self.alone < _ALONE_MAX:
@@ -213,7 +208,7 @@ class _Search(Struct):
     def add(self, name: str, place: str, links: tuple[Link, ...] = ()) -> None:
         if self._is_open(place) or place in self.found:
             return
-        kind = self.marks.kind_of(place) or name
+        kind = self.kind_of(place) or name
         readable = next((store for store in self.stores if is_below(place, store)), place)
         variables = ((_HOMES[kind], place),) if kind in _HOMES else ()
         self.found[place] = Toolchain(kind, (readable,), links, variables)
@@ -229,7 +224,7 @@ class _Search(Struct):
         prefix = standing.real.rpartition("/")[0]
         if self._is_open(prefix):
             return
-        is_known = self.marks.is_python(prefix) and self.marks.believed_kind(prefix)
+        is_known = self.is_python(prefix) and self.believed_kind(prefix)
         if not is_known or self._is_broad(prefix):
             self.left_out.append(LeftOut(prefix, f"no Python: {environment}/pyvenv.cfg names it"))
             return
@@ -243,10 +238,10 @@ class _Search(Struct):
         parent, _, name = directory.rpartition("/")
         if name not in PROGRAM_DIRECTORIES or not parent or self._is_broad(parent):
             return None
-        if self.marks.kind_of(parent):
+        if self.kind_of(parent):
             return parent
         is_installed = any(is_below(parent, root) and parent != root for root in OPTIONAL_ROOTS)
-        return parent if is_installed and self.marks.has(parent, "lib") else None
+        return parent if is_installed and self.has(parent, "lib") else None
 
     def _is_broad(self, place: str) -> bool:
         return is_below(self.home, place) or place in [f"{self.home}/{name}" for name in BROAD]

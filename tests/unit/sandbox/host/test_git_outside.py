@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddock.sandbox.git_config import find_distrust, settings_for, variables_for
-from paddock.sandbox.host.git_outside import find_git_outside
+from paddock.sandbox.host.git import find_git_outside
 from paddock.sandbox.host.host_facts import Closed, GitOutside, HostFacts
 
 pytestmark = pytest.mark.needs("git")

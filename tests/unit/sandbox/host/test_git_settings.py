@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, field
 
-from paddock.sandbox.host.git_settings import GitLook, GitSetting, list_settings, parse_listing
+from paddock.sandbox.host.git import GitLook, GitSetting, list_settings, parse_listing
 from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, Standing
 
 pytestmark = pytest.mark.needs("git")
@@ -243,7 +243,7 @@ def test_a_git_that_commands_can_put_there_is_not_asked(repository: Host):
 def test_a_git_that_does_not_say_it_in_time_and_in_full_is_not_believed(
     host: Host, body: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("paddock.sandbox.host.git_settings._TIME_S", 0.5)
+    monkeypatch.setattr("paddock.sandbox.host.git._TIME_S", 0.5)
     program = host.write("bin/git", f"#!/bin/sh\nexec 2>/dev/null\n{body}\n")
     program.chmod(0o755)
     host.write("home/.gitconfig", "[core]\n\teol = lf\n")

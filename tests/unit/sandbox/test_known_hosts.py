@@ -3,7 +3,7 @@
 import base64
 import hmac
 
-from paddock.sandbox.host.known_hosts import read_known_hosts, select_entries
+from paddock.sandbox.connections import read_known_hosts, select_entries
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI"
 
