@@ -18,7 +18,7 @@ from msgspec.structs import asdict, astuple, replace
 
 from paddock.errors import PermissionDeniedError
 from paddock.limits import agent_chain_max
-from paddock.policy.engine import PATH_LISTS, PathGuards, Policy, Writer, assemble
+from paddock.policy.engine import PATH_LISTS, PathGuards, Policy, Writer
 from paddock.policy.pathset import AgentPermissions, compile_permissions
 from paddock.policy.places import BUILT_IN, quote_toml
 from paddock.policy.profiles import (
@@ -152,7 +152,7 @@ class ChainJudge:
             for denial in self.policy.guards.denials(path, action.is_write, writer):
                 yield Finding(Outcome.DENY, denial, denial.reason, -1)
             if action.operation == "link":
-                for denial in self.policy.guards.ours.link_denials(path):
+                for denial in self.policy.guards.link_denials(path):
                     yield Finding(Outcome.DENY, denial, denial.reason, -1)
             for member in self._members:
                 for denial in member.permissions.denials(action):
@@ -316,17 +316,10 @@ def beside(policy: Policy, given: Policy) -> Policy:
     Path lists are joined, of `[shell]` and `[limits]` the stricter counts, and each agent has its
     profile of both. The tables that decide nothing are those of `policy`.
     """
-    guards = policy.guards
-    layers = {
-        # Paddock's own state is closed once.
-        name: (
-            *getattr(guards, name),
-            *(each for each in getattr(given.guards, name) if each is not given.guards.ours.state),
-        )
-        for name in PATH_LISTS
-    }
+    # Paddock's own files and state are closed once.
+    lists = (each for each in given.guards.lists if each[0] in PATH_LISTS)
+    joined = policy.guards.plus(lists)
     both, others = policy.settings, given.settings
-    joined = assemble(guards.ours, layers)
     return replace(
         _with_whole_shells(policy),
         digest=digest_of(f"{policy.digest} {given.digest}".encode()),

@@ -14,9 +14,9 @@ An untrusted project file can only tighten. Of it holds:
 Everything else is listed in `Policy.ignored`; a mistake stops the load, trusted or not.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from functools import lru_cache, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from hashlib import sha256
 from typing import Final
 
@@ -75,7 +75,6 @@ from paddock.values.entries import DIGEST_PREFIX, digest_of
 # layer under it, so that no `!` in it can take out what stood there before. A
 # path is forbidden if any layer forbids it, and `safe` only if all of them say so.
 
-Layers = tuple[PathList, ...]
 _CLIENT: Final = "where a coding agent's client takes its hooks from"
 _DIRECTORY: Final = "one of Paddock's own directories"
 _CLOSED: Final = {
@@ -87,6 +86,9 @@ _CLOSED: Final = {
 }
 GUARDING_LISTS: Final = (PROTECTED, GENERATED, SECRET)
 PATH_LISTS: Final = (*GUARDING_LISTS, WARNED, SAFE)
+_KINDS: Final = (OWN, STATE, *PATH_LISTS)
+Listed = tuple[str, PathList]
+"""A list, and before it what kind it is."""
 _READ: Final = frozenset(INSTALLED_FOLDERS)
 _WRITTEN: Final = _READ | frozenset(MIXED_FOLDERS)
 
@@ -102,44 +104,52 @@ class Writer(Enum):
     COMMAND = "command"
 
 
-class OwnPlaces(Struct, frozen=True):
-    files: PathList
+class PathGuards(Struct, frozen=True, eq=False, dict=True):
+    lists: tuple[Listed, ...]
     above: PathList
     directories: PathList
-    state: PathList
     folders: PathList
 
-    def link_denials(self, path: str) -> list[RuleMatch]:
-        # The root is what every such list names, and no link can stand in its place.
-        folder = None if path in (ROOT, "") else self.folders.find_itself(path)
-        return [] if folder is None else [_denial(folder, path, OWN, _CLIENT)]
+    @cached_property
+    def compiled(self) -> Json:
+        return compile_lists(self.lists), (_READ, _WRITTEN)
 
+    @cached_property
+    def patterns(self) -> tuple[PathPattern, ...]:
+        """By the number that they have where they are compiled."""
+        return tuple(pattern for _, listed in self.lists for pattern in listed.patterns)
 
-class PathGuards(Struct, frozen=True, eq=False):
-    ours: OwnPlaces
-    protected: Layers
-    generated: Layers
-    secret: Layers
-    warned: Layers
-    safe: Layers
-    compiled: Json
-    patterns: tuple[PathPattern, ...]
-    """By the number that they have where they are compiled."""
-    hits: Callable[[str], list[Hit]]
+    @cached_property
+    def hits(self) -> Callable[[str], list[Hit]]:
+        return lru_cache(maxsize=CACHED_PATHS)(partial(find_hits, self.compiled[0][0]))
+
+    def layers(self, *kinds: str) -> tuple[PathList, ...]:
+        return tuple(listed for kind, listed in self.lists if kind in kinds)
 
     @property
-    def own(self) -> PathList:
-        return self.ours.files
+    def secret(self) -> tuple[PathList, ...]:
+        """What nobody reads: no file's `!` or empty list takes Paddock's own state out."""
+        return self.layers(*READ_CLOSED)
+
+    def plus(self, lists: Iterable[Listed]) -> "PathGuards":
+        """Lay lists over these: more is forbidden and warned of, less is safe."""
+        found = sorted((*self.lists, *lists), key=lambda each: _KINDS.index(each[0]))
+        return replace(self, lists=tuple(found))
 
     def denials(self, path: str, is_write: bool, writer: Writer) -> tuple[RuleMatch, ...]:
         by_command = writer is Writer.COMMAND
         closing = find_closing(self.compiled, path, self.hits(path), is_write, by_command)
         found = [_denial(self.patterns[number], path, kind) for kind, number in closing]
-        directory = self.ours.directories.find_itself(path) if is_write else None
+        directory = self.directories.find_itself(path) if is_write else None
         if directory is not None:
             at = int(closing[:1] != [] and closing[0][0] == OWN)
             found.insert(at, _denial(directory, path, OWN, _DIRECTORY))
         return tuple(found)
+
+    def link_denials(self, path: str) -> list[RuleMatch]:
+        # The root is what every such list names, and no link can stand in its place.
+        folder = None if path in (ROOT, "") else self.folders.find_itself(path)
+        return [] if folder is None else [_denial(folder, path, OWN, _CLIENT)]
 
     def find_warning(self, path: str) -> PathPattern | None:
         number = find_warning(self.compiled, self.hits(path))
@@ -173,10 +183,10 @@ class PathGuards(Struct, frozen=True, eq=False):
 
     def is_above_own(self, path: str) -> bool:
         """Whether `path` is a directory in which an own file stands or could come to stand."""
-        return self.ours.above.find_itself(path) is not None
+        return self.above.find_itself(path) is not None
 
     def is_own_directory(self, path: str) -> bool:
-        return self.ours.directories.find_itself(path) is not None
+        return self.directories.find_itself(path) is not None
 
     def _first(self, path: str, wanted: tuple[str, ...]) -> PathPattern | None:
         hits = self.hits(path)
@@ -187,35 +197,19 @@ class PathGuards(Struct, frozen=True, eq=False):
 def compile_guards(
     kind: PlaneKind, tables: tuple[PathsTable, ...], planes_below: tuple[str, ...] = ()
 ) -> PathGuards:
-    held = reduce(lay_over, tables, built_in_paths())
     own = own_lists(kind, planes_below)
-    ours = OwnPlaces(*(PathList(patterns, Comparison.GUARDING) for patterns in own))
-    layers = {name: _layers(held, name) for name in PATH_LISTS}
-    # Secret to everybody who asks what is; no file's `!` or empty list takes it out.
-    layers[SECRET] = (ours.state, *layers[SECRET])
-    return assemble(ours, layers)
+    files, state, *places = (PathList(patterns, Comparison.GUARDING) for patterns in own)
+    held = reduce(lay_over, tables, built_in_paths())
+    return PathGuards(((OWN, files), (STATE, state), *_lists(held)), *places)
 
 
-def tighten(guards: PathGuards, table: PathsTable) -> PathGuards:
-    """Lay an untrusted table over `guards`: more is forbidden and warned of, less is safe."""
-    layers = {name: getattr(guards, name) + _layers(table, name) for name in PATH_LISTS}
-    return assemble(guards.ours, layers)
-
-
-def assemble(ours: OwnPlaces, layers: Mapping[str, Layers]) -> PathGuards:
-    lists = [(OWN, ours.files), (STATE, ours.state)]
+def _lists(table: PathsTable) -> Iterator[Listed]:
     for kind in PATH_LISTS:
-        lists += [(kind, each) for each in layers[kind] if each is not ours.state]
-    compiled = (compile_lists(lists), (_READ, _WRITTEN))
-    patterns = tuple(pattern for _, listed in lists for pattern in listed.patterns)
-    hits = lru_cache(maxsize=CACHED_PATHS)(partial(find_hits, compiled[0][0]))
-    return PathGuards(ours, **layers, compiled=compiled, patterns=patterns, hits=hits)
-
-
-def _layers(table: PathsTable, name: str) -> Layers:
-    patterns: tuple[PathPattern, ...] | None = getattr(table, name)
-    comparison = Comparison.GUARDING if name in GUARDING_LISTS else Comparison.PERMITTING
-    return () if patterns is None else (PathList(patterns, comparison),)
+        patterns: tuple[PathPattern, ...] | None = getattr(table, kind)
+        is_guarding = kind in GUARDING_LISTS
+        if patterns is not None:
+            comparison = Comparison.GUARDING if is_guarding else Comparison.PERMITTING
+            yield kind, PathList(patterns, comparison)
 
 
 def _denial(pattern: PathPattern, path: str, kind: str, what: str = "") -> RuleMatch:
@@ -343,19 +337,17 @@ class Policy(Struct, frozen=True, eq=False):
         tables = (*self._trusted_tables(), table)
         guards = compile_guards(self.plane_kind, tables, self.planes_below)
         if self.untrusted is not None:
-            guards = tighten(guards, self.untrusted.paths)
+            guards = guards.plus(_lists(self.untrusted.paths))
         return replace(self, guards=guards)
 
     def with_own(self, path: str) -> "Policy":
         """Return this policy with a file of the workspace among Paddock's own, which none opens."""
         glob = Glob(f"/{path}", False, False, False, tuple((name,) for name in path.split("/")))
-        guards, ours = self.guards, self.guards.ours
-        files = PathList((*ours.files.patterns, PathPattern(glob)), Comparison.GUARDING)
-        layers = {name: getattr(guards, name) for name in PATH_LISTS}
+        own = PathList([PathPattern(glob)], Comparison.GUARDING)
         return replace(
             self,
             digest=digest_of(f"{self.digest} {path}".encode()),
-            guards=assemble(replace(ours, files=files), layers),
+            guards=self.guards.plus([(OWN, own)]),
             compiled={},
         )
 
@@ -449,7 +441,7 @@ def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
     )
     return replace(
         policy,
-        guards=tighten(policy.guards, document.paths),
+        guards=policy.guards.plus(_lists(document.paths)),
         overlays=overlays,
         untrusted=document,
         also_bound=also,

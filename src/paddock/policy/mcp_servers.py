@@ -1,13 +1,12 @@
 """`[mcp.servers.NAME]`: other people's MCP servers behind the gateway, as a policy names them."""
 
 import shlex
-from collections.abc import Iterator
-from typing import Final, get_args
+from typing import Final
 
 from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import matches_text
-from paddock.policy.places import PatternError, Table, quote_toml
-from paddock.policy.settings import McpFiles, McpRecord, McpServer
+from paddock.policy.places import NonEmpty, Reader, Table, Text, quote_toml
+from paddock.policy.settings import McpServer
 from paddock.values.decisions import Outcome
 
 CREDENTIAL: Final = "credential:"
@@ -26,8 +25,10 @@ _URL: Final = lazy_pattern(
 
 
 def offers(server: McpServer, tool: str) -> bool:
-    is_denied = any(matches_text(_parts(each.casefold()), tool.casefold()) for each in server.deny)
-    return not is_denied and any(matches_text(_parts(each), tool) for each in server.allow)
+    is_denied = any(
+        matches_text(_parts(each.casefold()), tool.casefold()) for each in server.tools.deny
+    )
+    return not is_denied and any(matches_text(_parts(each), tool) for each in server.tools.allow)
 
 
 def describe_server(server: McpServer) -> str:
@@ -55,46 +56,23 @@ def net_action(text: str) -> str:
 def read_servers(table: Table, base: tuple[McpServer, ...]) -> tuple[McpServer, ...]:
     """Read `[mcp.servers]`: one that is given replaces the one of its name whole."""
     found = {each.name: each for each in base}
-    for name in table.names():
-        entry = table.table(name)
-        if entry is None:
-            continue
+    for name, entry in table.each():
         if _NAME.fullmatch(name) is None:
             said = f"{quote_toml(name)} is no name of a server"
             table.problem(name, said, "write 1 to 20 of a-z, 0-9 and -, a letter first")
-        found[name] = _read_server(name, entry)
+        found[name] = entry.fill(McpServer(name), _READERS)
+        if entry.has("command") is entry.has("url"):
+            said = f"{entry.title} names not exactly one of command and url"
+            entry.problem("command", said, 'as command = ["npx", "-y", "some-server"]')
+        for given in ("env", "network", "files"):
+            if entry.has("url") and entry.has(given):
+                said = f"{given} stands in {entry.title} beside a url: no process is started"
+                entry.problem(given, said, "leave it out; the url is all that is reached")
     return tuple(found.values())
 
 
-def _read_server(name: str, entry: Table) -> McpServer:
-    tools = entry.table("tools") or Table(entry.report, (*entry.key, "tools"), {})
-    allow, deny = tools.strings("allow"), tools.strings("deny") or ()
-    tools.finish()
-    server = McpServer(
-        name,
-        command=entry.strings("command") or (),
-        url=_read_url(entry),
-        env=tuple(_read_env(entry)),
-        network=tuple(_read_network(entry)),
-        files=entry.word("files", get_args(McpFiles)),
-        allow=("*",) if allow is None else allow,
-        deny=deny,
-        record=entry.word("record", get_args(McpRecord)),
-        redact=tuple(_read_pointers(entry)),
-    )
-    entry.finish()
-    if entry.has("command") is entry.has("url"):
-        said = f"{entry.title} names not exactly one of command and url"
-        entry.problem("command", said, 'as command = ["npx", "-y", "some-server"]')
-    for given in ("env", "network", "files"):
-        if entry.has("url") and entry.has(given):
-            said = f"{given} stands in {entry.title} beside a url: no process is started"
-            entry.problem(given, said, "leave it out; the url is all that is reached")
-    return server
-
-
-def _read_url(entry: Table) -> str:
-    url = entry.string("url")
+def _read_url(entry: Table, name: str) -> str:
+    url: str = entry.read(name, NonEmpty, "")
     found = _URL.fullmatch(url)
     if url and (found is None or int(found[2] or 443) not in range(1, 65_536)):
         # Threat: a name and a password in it would stand in every message.
@@ -103,34 +81,36 @@ def _read_url(entry: Table) -> str:
     return url
 
 
-def _read_env(entry: Table) -> Iterator[tuple[str, str]]:
-    variables = entry.table("env")
-    for name in () if variables is None else variables.names():
-        value = variables.string(name) if variables is not None else ""
-        if _VARIABLE.fullmatch(name) is None or "\0" in value or value == CREDENTIAL:
-            said = f"env in {entry.title} gives {quote_toml(name)} no value that it can have"
+def _read_env(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
+    variables = entry.table(name)
+    if variables is None:
+        return ()
+    found = tuple((each, variables.read(each, NonEmpty, "")) for each in variables.names())
+    for each, value in found:
+        if _VARIABLE.fullmatch(each) is None or value == CREDENTIAL:
+            said = f"env in {entry.title} gives {quote_toml(each)} no value that it can have"
             entry.problem("env", said, f'as ISSUES_TOKEN = "{CREDENTIAL}issues"')
-        yield name, value
+    return found
 
 
-def _read_network(entry: Table) -> Iterator[str]:
+def _parse_network(given: Text) -> str:
     # Rules stand above settings, which name these servers.
     from paddock.policy.rules import compile_rule  # noqa: PLC0415 - late on purpose
 
-    for text in entry.texts("network") or ():
-        try:
-            compile_rule(net_action(text.text), Outcome.ALLOW, "network", text.place)
-        except PatternError as problem:
-            entry.report.add_at(text.place, problem)
-        yield text.text
+    compile_rule(net_action(given.text), Outcome.ALLOW, "network", given.place)
+    return given.text
 
 
-def _read_pointers(entry: Table) -> Iterator[str]:
+def _parse_redacted(given: Text) -> str:
     from paddock.policy.arguments import parse_pointer  # noqa: PLC0415 - as above
 
-    for text in entry.texts("redact") or ():
-        try:
-            parse_pointer(text.text)
-        except PatternError as problem:
-            entry.report.add_at(text.place, problem)
-        yield text.text
+    parse_pointer(given.text)
+    return given.text
+
+
+_READERS: Final[dict[str, Reader]] = {
+    "url": _read_url,
+    "env": _read_env,
+    "network": lambda table, name: table.parsed(name, _parse_network),
+    "redact": lambda table, name: table.parsed(name, _parse_redacted),
+}

@@ -122,7 +122,7 @@ def _enter(side: Json, glob: Glob, entry: tuple[int, bool]) -> None:
     if lead is not None and (len(rest) > 1 or rest == (DEPTH,)):
         deep.append((*entry, code_path(rest)))
         return
-    segment = rest[0]
+    segment = glob.segments[-1]
     literal, first, last = literal_of(segment), segment[0], segment[-1]
     front = first if isinstance(first, str) else ""
     end = last if literal is None and isinstance(last, str) else ""

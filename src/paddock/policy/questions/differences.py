@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
+from paddock.policy.compiled import OWN, source_of
 from paddock.policy.engine import PATH_LISTS, Policy
 from paddock.policy.globs import split_lead
 from paddock.policy.mcp_servers import describe_server
@@ -101,9 +102,9 @@ def find_differences(old: Policy, new: Policy) -> Differences:
 
 
 def _items(policy: Policy) -> Iterator[Item]:
-    guards = policy.guards
-    lists = [(f"paths.{name}", each) for name in PATH_LISTS for each in getattr(guards, name)]
-    for says, listed in (*lists, ("paths.own", guards.own)):
+    lists = sorted(policy.guards.lists, key=lambda each: each[0] == OWN)
+    for kind, listed in lists:
+        says = source_of(kind)
         for each in listed.patterns:
             yield Item("", each.text, says, each.place, EVERYTHING, TargetKind.PATH, each)
     for name in policy.profiles:
@@ -145,7 +146,7 @@ def _reordered_lists(old: Policy, new: Policy) -> frozenset[str]:
     """Lists with a `!` in which later wins: there the order, and each neighbour, decides."""
     found: set[str] = set()
     for name in PATH_LISTS:
-        before, after = (_texts(getattr(each.guards, name)) for each in (old, new))
+        before, after = (_texts(each.guards.layers(name)) for each in (old, new))
         has_negation = any(text.startswith("!") for layer in (*before, *after) for text in layer)
         if before != after and (has_negation or len(before) != len(after)):
             found.add(f"paths.{name}")

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.policy.compiled import ONE, find_hits, fold, matches_name
-from paddock.policy.engine import GUARDING_LISTS, Layers, PathGuards, Policy, Writer, assemble
+from paddock.policy.engine import GUARDING_LISTS, PathGuards, Policy, Writer
 from paddock.policy.globs import DEPTH, Glob, Segment, fold_segment, literal_of, split_lead
 from paddock.policy.load import PathsTable, PolicyDocument
 from paddock.policy.mcp_servers import CREDENTIAL
@@ -96,20 +96,16 @@ def is_swallowed(guards: PathGuards, rule: Rule) -> PathPattern | None:
     path = rule.pattern.path
     if path is None:
         return None
-    layers = {"warned": guards.warned, "safe": guards.safe}
-    layers |= {name: _whole(getattr(guards, name), path) for name in GUARDING_LISTS}
-    whole = assemble(guards.ours, layers)
+    whole = replace(guards, lists=tuple(each for each in guards.lists if _is_whole(*each, path)))
     found = [_swallowing(whole, rule.pattern, sample) for sample in _samples(path)]
     first = found[0]
     return first if first is not None and all(each is not None for each in found) else None
 
 
-def _whole(layers: Layers, path: PathPattern) -> Layers:
-    return tuple(
-        layer
-        for layer in layers
-        if not any(each.negated and _may_meet(path.glob, each.glob) for each in layer.patterns)
-    )
+def _is_whole(kind: str, listed: PathList, path: PathPattern) -> bool:
+    """Whether no `!` of the list takes anything out of what `path` names."""
+    negated = (each.glob for each in listed.patterns if each.negated)
+    return kind not in GUARDING_LISTS or not any(_may_meet(path.glob, each) for each in negated)
 
 
 def _may_meet(one: Glob, other: Glob) -> bool:
