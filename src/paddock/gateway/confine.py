@@ -18,14 +18,15 @@ from msgspec.structs import replace
 
 from paddock.errors import InvalidArgumentsError, ToolFailedError
 from paddock.policy.engine import Policy
-from paddock.policy.mcp_servers import CREDENTIAL, net_action
 from paddock.policy.rules import Profile, Rule, compile_rule
 from paddock.policy.settings import (
+    CREDENTIAL,
     SYSTEM_READ,
     McpServer,
     NetworkSettings,
     ShellChanges,
     ShellSettings,
+    net_action,
 )
 from paddock.sandbox.caches import Caches
 from paddock.sandbox.host.host_facts import Closed, HostFacts
@@ -80,7 +81,6 @@ def server_policy(policy: Policy, server: McpServer) -> Policy:
         ),
         profile_table=tuple(_confined(each, rules, shell) for each in policy.profile_table),
         overlays=tuple(_confined(each, (), shell) for each in policy.overlays),
-        compiled={},
     )
 
 

@@ -29,7 +29,7 @@ from paddock.policy.profiles import (
     judge_line,
     strictness,
 )
-from paddock.policy.rules import NAMES_BY_OPERATION, Rule, is_normal_path
+from paddock.policy.rules import NAMES_BY_OPERATION, Profile, Rule, is_normal_path
 from paddock.policy.settings import (
     COMMITS,
     ENFORCEMENTS,
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from paddock.policy.commands import SimpleCommand
 
 
-CACHED_DECISIONS: Final = 2048
 CACHED_CHAINS: Final = 64
 
 WARNING: Final = (
@@ -115,7 +114,7 @@ class _Member:
 
 
 class ChainJudge:
-    __slots__ = ("_cached", "_members", "_problem", "chain", "looks_at_arguments", "policy")
+    __slots__ = ("_members", "_problem", "chain", "policy")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self.policy = policy
@@ -127,16 +126,10 @@ class ChainJudge:
             self._problem = f"{len(chain)} agents in a chain are more than {agent_chain_max}"
         members = enumerate(() if self._problem else chain)
         self._members = tuple(_Member(policy, agent, position) for position, agent in members)
-        self._cached = lru_cache(maxsize=CACHED_DECISIONS)(self._decide)
-        self.looks_at_arguments = any(each.looks_at_arguments for each in self.profiles())
 
-    def decide(self, action: Action, writer: Writer = Writer.FILE_TOOL) -> Decision:
-        if action.arguments:
-            if self.looks_at_arguments:
-                # They are rarely the same twice, and may be long.
-                return self._decide(action, writer)
-            action = action._replace(arguments="")
-        return self._cached(action, writer)
+    @property
+    def looks_at_arguments(self) -> bool:
+        return any(each.looks_at_arguments for each in self.profiles())
 
     def profiles(self) -> tuple[CompiledProfile, ...]:
         return tuple(profile for member in self._members for profile in member.profiles)
@@ -177,12 +170,7 @@ class ChainJudge:
 
     def decide_each(self, actions: Sequence[Action], writer: Writer) -> list[Decision]:
         added = frozenset(each.target for each in actions if each.head == "tool:file:create")
-        return [
-            self._decide(each, writer, added)
-            if added and each.is_line
-            else self.decide(each, writer)
-            for each in actions
-        ]
+        return [self.decide(each, writer, added) for each in actions]
 
     def decide_words(self, action: Action) -> Decision:
         """Leave the line's writes aside, for a door that finds out by itself what it writes."""
@@ -211,7 +199,7 @@ class ChainJudge:
             else:
                 yield from self.findings(write, Writer.COMMAND)
 
-    def _decide(
+    def decide(
         self,
         action: Action,
         writer: Writer = Writer.FILE_TOOL,
@@ -299,7 +287,8 @@ def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -
     if not profiles:
         return policy.settings.shell
     line = judge_line(action) if action is not None else None
-    shells = [_profile_shell(policy, profile, line) for profile in profiles]
+    # What an untrusted file lays over a profile says nothing of its shell and its network.
+    shells = [_profile_shell(policy, each, line) for each in profiles if not each.is_laid]
     return _strictest_shell(policy.guards, shells)
 
 
@@ -336,11 +325,13 @@ def beside(policy: Policy, given: Policy) -> Policy:
 def _with_whole_shells(policy: Policy) -> Policy:
     """Have each profile say all of its `[shell]`, which then is over no other policy's."""
     base = policy.settings.shell
-    table = tuple(
-        replace(each, shell=ShellChanges(**asdict(each.shell.over(base) if each.shell else base)))
-        for each in policy.profile_table
-    )
-    return replace(policy, profile_table=table, compiled={})
+
+    def whole(profile: Profile) -> Profile:
+        shell = base if profile.shell is None else profile.shell.over(base)
+        return replace(profile, shell=ShellChanges(**asdict(shell)))
+
+    laid, table = (tuple(map(whole, each)) for each in (policy.overlays, policy.profile_table))
+    return replace(policy, profile_table=table, overlays=laid)
 
 
 def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:
@@ -351,6 +342,7 @@ def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:
     return all(
         any(map(names, verdict.matched))
         for profile in judge_for(policy, chain).profiles()
+        if not profile.is_laid
         for _, verdict in line.verdicts(profile)
     )
 

@@ -20,7 +20,7 @@ from functools import cached_property, lru_cache, partial, reduce
 from hashlib import sha256
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.policy.compiled import (
@@ -270,7 +270,6 @@ class Policy(Struct, frozen=True, eq=False):
     """One that holds besides, of the program that opened the workspace: see `beside`."""
     note: str = ""
     """Said with every answer of its profiles."""
-    compiled: dict[str, CompiledProfile] = field(default_factory=dict[str, CompiledProfile])
 
     @classmethod
     def parse(cls, text: str | bytes, name: str = "policy.toml") -> "Policy":
@@ -288,21 +287,24 @@ class Policy(Struct, frozen=True, eq=False):
     def find_profile(self, name: str) -> Profile | None:
         return next((each for each in self.profile_table if each.name == name), None)
 
-    def compiled_profile(self, name: str) -> CompiledProfile:
-        """Return the profile ready to be asked; `locked`, with a note, for an unknown name."""
-        known = self.compiled.get(name)
-        if known is not None:
-            return known
+    def compile_profiles(self, name: str) -> list[CompiledProfile]:
+        """Return the profile ready to be asked, and what an untrusted file lays over it.
+
+        For an unknown name it is `locked`, with a note.
+        """
         profile, note = self.find_profile(name), self.note
         if profile is None:
             # Threat: an agent whose profile was taken away must not fall back to more.
             note = f"the profile {name!r} is unknown, so {LOCKED} holds"
             profile = self.find_profile(LOCKED) or Profile(LOCKED)
-        overlay = next((each for each in self.overlays if each.name == profile.name), None)
-        made = CompiledProfile(profile, overlay, note)
-        if note == self.note:
-            self.compiled[name] = made
-        return made
+        laid = [each for each in self.overlays if each.name == profile.name]
+        return [
+            CompiledProfile(profile, note),
+            *(
+                CompiledProfile(each, f"{each.place.file} is not trusted, and only tightens", True)
+                for each in laid
+            ),
+        ]
 
     def profiles_of(self, agent: Agent, others: tuple[str, ...] = ()) -> list[CompiledProfile]:
         """Return all that hold for an agent: its own, those that `[agents]` gives it, those beside.
@@ -312,11 +314,11 @@ class Policy(Struct, frozen=True, eq=False):
         others = others if self.given is None else self.given.profiles
         names = [agent.profile, *filter(None, [self.settings.profile_for(agent.name)])]
         names += [each.profile for each in self.also_bound if each.name == agent.name]
+        unknown = set(others).difference(self.profiles)
         held = [
-            self.compiled_profile(
-                STANDARD if name in others and name not in self.profiles else name
-            )
+            each
             for name in dict.fromkeys(names)
+            for each in self.compile_profiles(STANDARD if name in unknown else name)
         ]
         return held if self.given is None else held + self.given.profiles_of(agent, self.profiles)
 
@@ -325,9 +327,9 @@ class Policy(Struct, frozen=True, eq=False):
         if self.untrusted is not None and profile.place.file == self.untrusted.file:
             # It is laid over the other, as it is now.
             laid = tuple(each for each in self.overlays if each.name != profile.name)
-            return replace(self, overlays=(*laid, _overlay(profile)), compiled={})
+            return replace(self, overlays=(*laid, _overlay(self, profile)))
         others = tuple(each for each in self.profile_table if each.name != profile.name)
-        return replace(self, profile_table=(*others, profile), compiled={})
+        return replace(self, profile_table=(*others, profile))
 
     def path_list(self, name: str) -> tuple[PathPattern, ...]:
         held = reduce(lay_over, self._trusted_tables(), built_in_paths())
@@ -348,7 +350,6 @@ class Policy(Struct, frozen=True, eq=False):
             self,
             digest=digest_of(f"{self.digest} {path}".encode()),
             guards=self.guards.plus([(OWN, own)]),
-            compiled={},
         )
 
     def _trusted_tables(self) -> tuple[PathsTable, ...]:
@@ -432,7 +433,7 @@ def _package_rules(
 
 def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
     known = policy.profiles
-    overlays = tuple(_overlay(profile) for profile in document.profiles if profile.name in known)
+    laid = (profile for profile in document.profiles if profile.name in known)
     # `document.settings` begins with the bindings that held already.
     also = tuple(
         binding if binding.profile in known else AgentBinding(binding.name, LOCKED)
@@ -442,16 +443,17 @@ def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
     return replace(
         policy,
         guards=policy.guards.plus(_lists(document.paths)),
-        overlays=overlays,
+        overlays=tuple(_overlay(policy, profile) for profile in laid),
         untrusted=document,
         also_bound=also,
         ignored=tuple(_ignored(document, frozenset(known))),
     )
 
 
-def _overlay(profile: Profile) -> Profile:
+def _overlay(policy: Policy, profile: Profile) -> Profile:
+    below = policy.find_profile(profile.name)
     rules = tuple(replace(rule, network=None) for rule in profile.rules)
-    return replace(profile, rules=rules, shell=None)
+    return replace(profile, rules=rules, shell=None if below is None else below.shell)
 
 
 def _ignored(document: PolicyDocument, known: frozenset[str]) -> list[str]:

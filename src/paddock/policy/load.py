@@ -35,6 +35,7 @@ from paddock.policy.places import (
 from paddock.policy.profiles import rule_matches
 from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete, read_profile
 from paddock.policy.settings import (
+    CREDENTIAL,
     AgentBinding,
     AnchorSettings,
     CredentialSettings,
@@ -45,6 +46,7 @@ from paddock.policy.settings import (
     ProviderSettings,
     Settings,
     host_paths,
+    net_action,
     read_shell_changes,
     reserved_problem,
 )
@@ -174,7 +176,7 @@ def _read_credential(name: str, entry: Table) -> CredentialSettings:
         entry.problem("from", said, "write it from / or ~/")
     variable: str = entry.read("variable", NonEmpty, "")
     why = reserved_problem(variable)
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable) is None:
+    if _VARIABLE.fullmatch(variable) is None:
         why = "which is no name of a variable"
     if why:
         said = f"variable in {entry.title} is {quote_toml(variable)}, {why}"
@@ -197,11 +199,73 @@ def _parse_tls_host(given: Text) -> tuple[str, int]:
     return match[1], port
 
 
-def _servers(base: tuple[McpServer, ...], table: Table, name: str) -> tuple[McpServer, ...]:
-    from paddock.policy.mcp_servers import read_servers  # noqa: PLC0415 - few policies name one
+_SERVER_NAME: Final = lazy_pattern(r"[a-z][a-z0-9-]{0,19}")
+_VARIABLE: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_URL: Final = lazy_pattern(
+    r"(?:https://|http://(?=(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)))"
+    r"([^\s/?#@\\:\[\]]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?(?:/[!-\[\]-~]*)?"
+)
 
-    entries = table.table(name)
-    return base if entries is None else read_servers(entries, base)
+
+def _read_servers(base: tuple[McpServer, ...], table: Table, key: str) -> tuple[McpServer, ...]:
+    """One that is given replaces the one of its name whole."""
+    found = {each.name: each for each in base}
+    entries = table.table(key)
+    for name, entry in () if entries is None else entries.each():
+        if _SERVER_NAME.fullmatch(name) is None:
+            said = f"{quote_toml(name)} is no name of a server"
+            table.report.add(entry.key, said, "write 1 to 20 of a-z, 0-9 and -, a letter first")
+        found[name] = entry.fill(McpServer(name), _READERS)
+        if entry.has("command") is entry.has("url"):
+            said = f"{entry.title} names not exactly one of command and url"
+            entry.problem("command", said, 'as command = ["npx", "-y", "some-server"]')
+        for given in ("env", "network", "files"):
+            if entry.has("url") and entry.has(given):
+                said = f"{given} stands in {entry.title} beside a url: no process is started"
+                entry.problem(given, said, "leave it out; the url is all that is reached")
+    return tuple(found.values())
+
+
+def _read_url(entry: Table, name: str) -> str:
+    url: str = entry.read(name, NonEmpty, "")
+    found = _URL.fullmatch(url)
+    if url and (found is None or int(found[2] or 443) not in range(1, 65_536)):
+        # Threat: a name and a password in it would stand in every message.
+        said = f"url in {entry.title} is no https address without a user, a ? or a #"
+        entry.problem("url", said, "write https://HOST[:PORT]/PATH; http only to localhost")
+    return url
+
+
+def _read_env(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
+    variables = entry.table(name)
+    if variables is None:
+        return ()
+    found = tuple((each, variables.read(each, NonEmpty, "")) for each in variables.names())
+    for each, value in found:
+        if _VARIABLE.fullmatch(each) is None or value == CREDENTIAL:
+            said = f"env in {entry.title} gives {quote_toml(each)} no value that it can have"
+            entry.problem("env", said, f'as ISSUES_TOKEN = "{CREDENTIAL}issues"')
+    return found
+
+
+def _parse_network(given: Text) -> str:
+    compile_rule(net_action(given.text), Outcome.ALLOW, "network", given.place)
+    return given.text
+
+
+def _parse_redacted(given: Text) -> str:
+    from paddock.policy.arguments import parse_pointer  # noqa: PLC0415 - late on purpose
+
+    parse_pointer(given.text)
+    return given.text
+
+
+_READERS: Final[dict[str, Reader]] = {
+    "url": _read_url,
+    "env": _read_env,
+    "network": lambda table, name: table.parsed(name, _parse_network),
+    "redact": lambda table, name: table.parsed(name, _parse_redacted),
+}
 
 
 def host_patterns(table: Table, name: str) -> tuple[str, ...]:
@@ -355,13 +419,14 @@ def _read_settings(
     ledger_readers: dict[str, Reader] = {"anchor": _of_user_alone, "signer": _of_user_alone}
     if is_users:
         ledger_readers = {"anchor": _read_anchor}
+    servers = partial(_read_servers, base.mcp.servers)
     readers: dict[str, Callable[[Table], object]] = {
         "shell": lambda table: read_shell_changes(table).over(base.shell),
         "hook": lambda table: read_hook(table, base.hook),
         "agents": lambda table: read_agents(table, base.agents, profiles),
         "limits": lambda table: read_limits(table, base.limits),
         "history": lambda table: table.fill(base.history),
-        "mcp": lambda table: table.fill(base.mcp, {"servers": partial(_servers, base.mcp.servers)}),
+        "mcp": lambda table: table.fill(base.mcp, {"servers": servers}),
         "approvals": lambda table: table.fill(
             base.approvals, {} if is_users else {"notify": _of_user_alone}
         ),

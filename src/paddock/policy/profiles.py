@@ -123,16 +123,12 @@ def _line_matches(rule: Rule, line: str) -> bool:
 
 
 class CompiledProfile:
-    __slots__ = ("_note", "overlay", "profile", "table")
+    __slots__ = ("is_laid", "profile", "table")
 
-    def __init__(self, profile: Profile, overlay: Profile | None = None, note: str = "") -> None:
-        """`overlay` is of an untrusted file; `note` is said with every answer."""
+    def __init__(self, profile: Profile, note: str = "", is_laid: bool = False) -> None:
+        """`note` is said with every answer; `is_laid`: an untrusted file lays it over another."""
         self.profile = profile
-        self.overlay: CompiledProfile | None = None
-        if overlay is not None:
-            untrusted = f"{overlay.place.file} is not trusted, and only tightens"
-            self.overlay = CompiledProfile(overlay, note=untrusted)
-        self._note = note
+        self.is_laid = is_laid
         self.table = compile_profile(profile, note)
 
     @property
@@ -141,27 +137,18 @@ class CompiledProfile:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        above = () if self.overlay is None else self.overlay.profile.rules
-        return (*self.profile.rules, *above)
+        return self.profile.rules
 
     @property
     def looks_at_arguments(self) -> bool:
         return any(rule.when is not None for rule in self.rules)
 
-    @property
-    def alone(self) -> "CompiledProfile":
-        return self if self.overlay is None else CompiledProfile(self.profile, note=self._note)
-
     def judge(self, action: Action) -> Verdict:
         if action.category == "net":
             from paddock.policy.network import judge_net  # noqa: PLC0415 - late on purpose
 
-            verdict = judge_net(self, action)
-        else:
-            verdict = self.verdict(_find_rules(self.table, action), action, str(action))
-        if self.overlay is None:
-            return verdict
-        return _stricter(verdict, self.overlay.judge(action))
+            return judge_net(self, action)
+        return self.verdict(_find_rules(self.table, action), action, str(action))
 
     def judge_command(self, action: Action, command: "SimpleCommand | None") -> Verdict:
         """`command` None is what could not be parsed: only a rule for any command matches it."""
@@ -179,13 +166,9 @@ class CompiledProfile:
             unmatched = self.verdict([], action, asked).finding
             finding = min(verdict.finding, unmatched, key=strictness)
             verdict = Verdict(finding, verdict.matched)
-        if self.overlay is None:
-            return verdict
-        return _stricter(verdict, self.overlay.judge_command(action, command))
+        return verdict
 
     def closes(self, category: str, operation: str) -> bool:
-        if self.overlay is not None and self.overlay.closes(category, operation):
-            return True
         rows = zip(self.table["rules"], self.profile.rules, strict=True)
         rules = [rule for row, rule in rows if means(row, category, operation)]
         if any(rule.outcome is Outcome.DENY and _is_for_all(rule) for rule in rules):
@@ -204,12 +187,6 @@ class CompiledProfile:
             rule = RuleMatch(Outcome(outcome), text, source, file, line, why)
         rules = tuple(self.profile.rules[number] for number in matched)
         return Verdict(Finding(Outcome(outcome), rule, reason, rank), rules)
-
-
-def _stricter(below: Verdict, above: Verdict) -> Verdict:
-    """Only ever stricter: an allow or an ask from above does not soften a no from below."""
-    finding = min(below.finding, above.finding, key=strictness)
-    return Verdict(finding, below.matched + above.matched)
 
 
 def strictness(finding: Finding) -> tuple[int, int]:

@@ -4,6 +4,7 @@ Paths of `[shell]` and `[hook]` are paths of the host; they are read, never open
 """
 
 import re
+import shlex
 from typing import Annotated, Final, Literal, TypeVar, get_args
 
 from msgspec import Meta, Struct, field
@@ -11,6 +12,7 @@ from msgspec.structs import fields, replace
 
 from paddock import limits as hard
 from paddock.pattern import lazy_pattern
+from paddock.policy.compiled import matches_text
 from paddock.policy.places import NonEmpty, PatternError, Table, Text, quote_toml
 from paddock.text.json import Strict
 from paddock.values.decisions import Permissions
@@ -179,6 +181,15 @@ class HistorySettings(Struct, frozen=True):
     """`[history]`: how much of what was replaced is kept."""
 
     bytes_max: Annotated[int, Meta(ge=0, le=10**15)] = 2_000_000_000
+
+
+CREDENTIAL: Final = "credential:"
+"""Before the name of a credential, in a value of `env`: the server has what stands for it."""
+_SEES: Final = {
+    "none": "sees no file of the workspace",
+    "read": "reads the workspace",
+    "write": "reads and writes the workspace",
+}
 
 
 class McpTools(Struct, frozen=True):
@@ -397,3 +408,32 @@ def host_paths(table: Table, name: str) -> tuple[str, ...]:
         return given.text
 
     return table.parsed(name, parse)
+
+
+def offers(server: McpServer, tool: str) -> bool:
+    is_denied = any(
+        matches_text(_parts(each.casefold()), tool.casefold()) for each in server.tools.deny
+    )
+    return not is_denied and any(matches_text(_parts(each), tool) for each in server.tools.allow)
+
+
+def describe_server(server: McpServer) -> str:
+    """Return all that it is given, for a person who is asked about it."""
+    what = f"runs {shlex.join(server.command)}"
+    kept = [f"{each} of arguments is not recorded" for each in server.redact]
+    if server.record == "digest":
+        kept = ["of arguments a digest is recorded"]
+    if server.url:
+        return "; ".join((f"is reached at {server.url}", *kept))
+    network = f"reaches {', '.join(server.network) or 'nothing'}"
+    variables = (f"has {name}={value}" for name, value in server.env)
+    return "; ".join((what, network, *variables, _SEES[server.files], *kept))
+
+
+def _parts(pattern: str) -> tuple[str, ...]:
+    return tuple(pattern.split("*"))
+
+
+def net_action(text: str) -> str:
+    """Return an entry of `network` as the action of a rule."""
+    return f"tool:net:{'request' if ' ' in text.strip() else 'connect'} {text}"

@@ -25,7 +25,6 @@ from paddock.plane.clients import CLAUDE, CODEX, find_served
 from paddock.plane.environment import Environment, read_environment, real_path
 from paddock.policy.decide import judge_for, shell_for
 from paddock.policy.presets import LOCKED
-from paddock.policy.profiles import CompiledProfile
 from paddock.values.calls import Json
 from paddock.values.decisions import Agent, AgentChain
 
@@ -80,7 +79,8 @@ def make_tables(
     agents: dict[str, Json] = {}
     for name, chain in chains.items():
         own: dict[int, None] = {}
-        for table in (each for one in judge_for(policy, chain).profiles() for each in _tables(one)):
+        # What an untrusted file lays over a profile says its own; the stricter of both decides.
+        for table in (each.table for each in judge_for(policy, chain).profiles()):
             if table not in profiles:
                 profiles.append(table)
             own[profiles.index(table)] = None
@@ -100,12 +100,6 @@ def make_tables(
         "served": find_served(client, "project", project.root.path, environment.home, variables),
         "warned": str(project.layout.ho2 / "scratch" / "hook-warnings"),
     }
-
-
-def _tables(profile: CompiledProfile) -> tuple[Json, ...]:
-    # What an untrusted file lays over a profile says its own; the stricter of both decides.
-    above = () if profile.overlay is None else _tables(profile.overlay)
-    return (profile.table, *above)
 
 
 def _held(project: Project, kind: str) -> tuple[str, str]:

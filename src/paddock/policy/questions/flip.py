@@ -251,7 +251,7 @@ def _loosening(
     every = judge_for(trusted, chain).all_findings(action)
     found = [finding for finding in every if finding.outcome >= outcome]
     lists = (_list_edit(trusted, action, name) for name in _closing(found))
-    profiles = (_edit(each, it.alone, action) for each, it in _judging(trusted, chain).items())
+    profiles = (_edit(each, it, action) for each, it in _judging(trusted, chain).items())
     edits = Edits(
         tuple(each for each in lists if each.removed),
         tuple(each for each in profiles if each.removed or each.added),
