@@ -331,17 +331,6 @@ class Policy(Struct, frozen=True, eq=False):
         others = tuple(each for each in self.profile_table if each.name != profile.name)
         return replace(self, profile_table=(*others, profile))
 
-    def path_list(self, name: str) -> tuple[PathPattern, ...]:
-        held = reduce(lay_over, self._trusted_tables(), built_in_paths())
-        return getattr(held, name)
-
-    def with_paths(self, table: PathsTable) -> "Policy":
-        tables = (*self._trusted_tables(), table)
-        guards = compile_guards(self.plane_kind, tables, self.planes_below)
-        if self.untrusted is not None:
-            guards = guards.plus(_lists(self.untrusted.paths))
-        return replace(self, guards=guards)
-
     def with_own(self, path: str) -> "Policy":
         """Return this policy with a file of the workspace among Paddock's own, which none opens."""
         glob = Glob(f"/{path}", False, False, False, tuple((name,) for name in path.split("/")))
@@ -351,9 +340,6 @@ class Policy(Struct, frozen=True, eq=False):
             digest=digest_of(f"{self.digest} {path}".encode()),
             guards=self.guards.plus([(OWN, own)]),
         )
-
-    def _trusted_tables(self) -> tuple[PathsTable, ...]:
-        return tuple(each.paths for each in self.documents if each is not self.untrusted)
 
     def as_if_trusted(self) -> "Policy":
         project, user = self.sources
