@@ -382,6 +382,11 @@ def matches_name(segment: "Json", name: str) -> bool:
     return _matches(segment, name, _width)
 
 
+def matches_wild(pattern: str, text: str) -> bool:
+    """A `*` stands for any part."""
+    return matches_text(tuple(pattern.split(ANY)), text)
+
+
 def matches_text(parts: tuple[str, ...], text: str) -> bool:
     first, last = parts[0], parts[-1]
     if len(parts) == 1:

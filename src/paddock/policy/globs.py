@@ -291,14 +291,7 @@ def _fold_piece(piece: Piece) -> Piece:
 def _folded_range(low: str, high: str) -> dict[tuple[str, str], None]:
     cased = _cased()
     found = cased[bisect_left(cased, low) : bisect_right(cased, high)]
-    codes = sorted({ord(each) for each in map(fold, (low, *found)) if len(each) == 1})
-    ranges: list[tuple[int, int]] = []
-    for code in codes:
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1] = (ranges[-1][0], code)
-        else:
-            ranges.append((code, code))
-    return {(chr(first), chr(last)): None for first, last in ranges}
+    return {(char, char): None for char in map(fold, (low, *found)) if len(char) == 1}
 
 
 @cache

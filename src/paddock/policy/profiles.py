@@ -62,10 +62,9 @@ def compile_profile(profile: Profile, note: str = "") -> Json:
             if path is not None
         ),
         "names": tuple(
-            (number, tuple(name.split(ANY) if is_exact else name.casefold().split(ANY)))
+            (number, _name_parts(rule))
             for number, rule in rules
-            if rule.pattern.name is not None
-            for name, is_exact in [(rule.pattern.name.text, rule.outcome is Outcome.ALLOW)]
+            if rule.pattern.kind is TargetKind.NAME
         ),
         "commands": tuple(
             (number, _program(rule.command)) for number, rule in rules if rule.command is not None
@@ -81,6 +80,11 @@ def compile_profile(profile: Profile, note: str = "") -> Json:
 def _row(head: HeadPattern, shown: RuleMatch, said: str = "", reason: str = "") -> Json:
     place = (shown.text, shown.source, shown.file, shown.line)
     return (head.category, head.operation, int(shown.outcome), *place, said, reason)
+
+
+def _name_parts(rule: Rule) -> tuple[str, ...]:
+    name = rule.pattern.target
+    return tuple((name if rule.outcome is Outcome.ALLOW else name.casefold()).split(ANY))
 
 
 def _program(command: "CommandPattern") -> str | None:

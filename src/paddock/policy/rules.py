@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
-from paddock.policy.compiled import matches_text
+from paddock.policy.compiled import matches_wild
 from paddock.policy.pathset import PathPattern, compile_target
 from paddock.policy.places import (
     BUILT_IN_PLACE,
@@ -91,16 +91,6 @@ class TargetKind(Enum):
     NET = "net"
 
 
-class NamePattern(Struct, frozen=True):
-    text: str
-
-    def matches(self, name: str) -> bool:
-        return matches_text(tuple(self.text.split(ANY)), name)
-
-    def matches_widely(self, name: str) -> bool:
-        return matches_text(tuple(self.text.casefold().split(ANY)), name.casefold())
-
-
 class HeadPattern(Struct, frozen=True):
     text: str
     category: str
@@ -118,19 +108,18 @@ class HeadPattern(Struct, frozen=True):
 
 
 class ActionPattern(Struct, frozen=True):
-    """`path` or `name` is set by the target's kind; `policy.commands` compiles a command's text."""
+    """`path` or `net` is set by the target's kind; `policy.commands` compiles a command's text."""
 
     text: str
     head: HeadPattern
     target: str
     kind: TargetKind | None = None
     path: PathPattern | None = None
-    name: NamePattern | None = None
     net: "NetPattern | None" = None
 
-    @property
-    def has_target(self) -> bool:
-        return self.kind is not None
+
+def matches_widely(pattern: str, name: str) -> bool:
+    return matches_wild(pattern.casefold(), name.casefold())
 
 
 def target_kind(category: str) -> TargetKind:
@@ -174,7 +163,7 @@ def parse_pattern(text: str) -> ActionPattern:
         return ActionPattern(text, head, target, kind, path=compile_target(target))
     if kind is TargetKind.NAME:
         _check_target(head, target)
-        return ActionPattern(text, head, target, kind, name=NamePattern(target))
+        return ActionPattern(text, head, target, kind)
     if kind is TargetKind.NET:
         from paddock.policy.network import parse_target  # noqa: PLC0415 - late on purpose
 
@@ -282,7 +271,6 @@ def _check_known(text: str, category: str, operation: str) -> None:
 
 
 def _check_target(head: HeadPattern, target: str) -> None:
-    name = NamePattern(target)
     categories = (head.categories - NAMES_BY_OPERATION) or head.categories
     heads = [
         (category, operation)
@@ -290,18 +278,18 @@ def _check_target(head: HeadPattern, target: str) -> None:
         for operation in sorted(OPERATIONS[category]) or (head.operation,)
         if head.operation in (ANY, operation)
     ]
-    problems = [_target_problem(category, operation, name) for category, operation in heads]
+    problems = [_target_problem(category, operation, target) for category, operation in heads]
     if all(problems):
         said = quote_toml(f"{head.text} {target}")
         raise PatternError(f"no call is judged as {said}", problems[0])
 
 
-def _target_problem(category: str, operation: str, name: NamePattern) -> str:
+def _target_problem(category: str, operation: str, name: str) -> str:
     head = f"tool:{category}:{operation}"
     if category in NAMES_BY_OPERATION or (category, operation) == ("package", "list"):
-        return f"it has no target: write {head}" if name.text.strip(ANY) else ""
+        return f"it has no target: write {head}" if name.strip(ANY) else ""
     if category == "mcp":
-        text = name.text.casefold()
+        text = name.casefold()
         lead, star, _ = text.partition(ANY)
         is_clients = lead.startswith(MCP_PREFIX) or (star != "" and MCP_PREFIX.startswith(lead))
         if _MCP_TARGET.fullmatch(text) or (is_clients and operation == "call"):
@@ -310,14 +298,14 @@ def _target_problem(category: str, operation: str, name: NamePattern) -> str:
         of_client = f", or of a client's own server {MCP_PREFIX}server__*"
         return hint + of_client if operation == "call" else hint
     if category == "memory":
-        lead, star, _ = name.text.partition(ANY)
+        lead, star, _ = name.partition(ANY)
         may_be = lead.startswith(MEMORIES) or (star != "" and MEMORIES.startswith(lead))
         return "" if may_be else f"its target begins with {MEMORIES}, as in {head} {MEMORIES}/*"
     if (category, operation) == ("package", "run"):
-        may_be = ANY in name.text or "/" in name.text
-        return "" if may_be else f"its target is PACKAGE/TOOL, as in {head} {name.text}/*"
+        may_be = ANY in name or "/" in name
+        return "" if may_be else f"its target is PACKAGE/TOOL, as in {head} {name}/*"
     known = CLOSED_TARGETS[category, operation]
-    return "" if any(map(name.matches_widely, known)) else suggest(name.text, known)
+    return "" if any(matches_widely(name, each) for each in known) else suggest(name, known)
 
 
 def _listed(heads: tuple[str, ...]) -> str:
@@ -360,7 +348,7 @@ class Rule(Struct, frozen=True, dict=True):
     @property
     def is_for_every_call(self) -> bool:
         """Whether it holds for all that its head names."""
-        return not self.pattern.has_target and self.when is None
+        return self.pattern.kind is None and self.when is None
 
     @property
     def extras(self) -> tuple[str, ...]:

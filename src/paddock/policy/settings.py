@@ -12,7 +12,7 @@ from msgspec.structs import fields, replace
 
 from paddock import limits as hard
 from paddock.pattern import lazy_pattern
-from paddock.policy.compiled import matches_text
+from paddock.policy.compiled import matches_wild
 from paddock.policy.places import NonEmpty, PatternError, Table, Text, quote_toml
 from paddock.text.json import Strict
 from paddock.values.decisions import Permissions
@@ -411,10 +411,8 @@ def host_paths(table: Table, name: str) -> tuple[str, ...]:
 
 
 def offers(server: McpServer, tool: str) -> bool:
-    is_denied = any(
-        matches_text(_parts(each.casefold()), tool.casefold()) for each in server.tools.deny
-    )
-    return not is_denied and any(matches_text(_parts(each), tool) for each in server.tools.allow)
+    is_denied = any(matches_wild(each.casefold(), tool.casefold()) for each in server.tools.deny)
+    return not is_denied and any(matches_wild(each, tool) for each in server.tools.allow)
 
 
 def describe_server(server: McpServer) -> str:
@@ -428,10 +426,6 @@ def describe_server(server: McpServer) -> str:
     network = f"reaches {', '.join(server.network) or 'nothing'}"
     variables = (f"has {name}={value}" for name, value in server.env)
     return "; ".join((what, network, *variables, _SEES[server.files], *kept))
-
-
-def _parts(pattern: str) -> tuple[str, ...]:
-    return tuple(pattern.split("*"))
 
 
 def net_action(text: str) -> str:

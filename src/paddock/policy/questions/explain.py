@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from paddock.policy.compiled import matches_wild
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH
@@ -18,7 +19,7 @@ from paddock.policy.profiles import CompiledProfile, judge_line, rule_matches
 from paddock.policy.questions.compare import decide_each, lacks_arguments
 from paddock.policy.questions.flip import ProposedChange, propose_changes
 from paddock.policy.questions.record import MEANINGS, Lost, PastDecision, Why
-from paddock.policy.rules import NamePattern, Rule, read_arguments
+from paddock.policy.rules import Rule, read_arguments
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import (
@@ -71,7 +72,7 @@ def _miss(rule: Rule, action: Action) -> tuple[float, str] | None:
         return None
     if rule.when is not None and rule_matches(replace(rule, when=None), action):
         return 0.95, rule.when.find_miss(read_arguments(action.arguments), rule.outcome)
-    if not pattern.has_target:
+    if pattern.kind is None:
         return None
     if pattern.head.category not in ("*", action.category):
         return None
@@ -100,7 +101,7 @@ def _path_miss(rule: Rule, path: PathPattern, action: Action) -> tuple[float, st
     anywhere = replace(rule.pattern, path=replace(path, glob=unanchored))
     if not path.glob.anywhere and rule_matches(replace(rule, pattern=anywhere), action):
         return 0.85, "it is anchored at the workspace root"
-    if NamePattern(path.text.replace("**", "*").lstrip("/")).matches(action.target):
+    if matches_wild(path.text.replace("**", "*").lstrip("/"), action.target):
         return 0.8, "its * does not cross a slash"
     return None
 

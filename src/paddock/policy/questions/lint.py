@@ -29,7 +29,15 @@ from paddock.policy.pathset import (
 from paddock.policy.places import BUILT_IN, PatternError, Place, Text, quote_toml
 from paddock.policy.presets import RARELY_CONFINED, presets
 from paddock.policy.profiles import CompiledProfile, rule_matches
-from paddock.policy.rules import ActionPattern, HeadPattern, Profile, Rule, parse_concrete
+from paddock.policy.rules import (
+    ActionPattern,
+    HeadPattern,
+    Profile,
+    Rule,
+    TargetKind,
+    matches_widely,
+    parse_concrete,
+)
 from paddock.policy.settings import CREDENTIAL
 from paddock.text.show import name_some
 from paddock.values.calls import Json
@@ -188,16 +196,14 @@ def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
 
 
 def _covers_target(other: Rule, rule: Rule) -> bool:
-    if not other.pattern.has_target:
+    if other.pattern.kind is None:
         return True
     if other.pattern.path is not None:
         # The index has said that it matches every sample of `rule`.
         return rule.pattern.path is not None
-    if other.pattern.name is not None and rule.pattern.name is not None:
-        return all(
-            other.pattern.name.matches_widely(rule.pattern.target.replace("*", fill))
-            for fill in ("", FILL)
-        )
+    if other.pattern.kind is rule.pattern.kind is TargetKind.NAME:
+        names = (rule.pattern.target.replace("*", fill) for fill in ("", FILL))
+        return all(matches_widely(other.pattern.target, name) for name in names)
     return other.command is not None and _covers_command(other, rule)
 
 
