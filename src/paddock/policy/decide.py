@@ -46,7 +46,6 @@ from paddock.values.decisions import (
     OPERATIONS,
     PATH_CATEGORIES,
     Action,
-    Agent,
     AgentChain,
     Decision,
     Outcome,
@@ -103,18 +102,8 @@ def judge_for(policy: Policy, chain: AgentChain) -> "ChainJudge":
     return ChainJudge(policy, chain)
 
 
-class _Member:
-    __slots__ = ("agent", "permissions", "profiles", "title")
-
-    def __init__(self, policy: Policy, agent: Agent, position: int) -> None:
-        self.agent = agent
-        self.permissions: AgentPermissions = compile_permissions(agent)
-        self.profiles = tuple(policy.profiles_of(agent))
-        self.title = f"the parent agent {quote_toml(agent.name)}: " if position else ""
-
-
 class ChainJudge:
-    __slots__ = ("_members", "_problem", "chain", "policy")
+    __slots__ = ("_permissions", "_problem", "_profiles", "chain", "policy")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self.policy = policy
@@ -124,15 +113,19 @@ class ChainJudge:
             self._problem = "no agent is named, and nobody may do nothing"
         elif len(chain) > agent_chain_max:
             self._problem = f"{len(chain)} agents in a chain are more than {agent_chain_max}"
-        members = enumerate(() if self._problem else chain)
-        self._members = tuple(_Member(policy, agent, position) for position, agent in members)
+        self._permissions: list[tuple[str, AgentPermissions]] = []
+        self._profiles: list[CompiledProfile] = []
+        for position, agent in enumerate(() if self._problem else chain):
+            title = f"the parent agent {quote_toml(agent.name)}: " if position else ""
+            self._permissions.append((title, compile_permissions(agent)))
+            self._profiles += policy.profiles_of(agent, title)
 
     @property
     def looks_at_arguments(self) -> bool:
         return any(each.looks_at_arguments for each in self.profiles())
 
     def profiles(self) -> tuple[CompiledProfile, ...]:
-        return tuple(profile for member in self._members for profile in member.profiles)
+        return tuple(self._profiles)
 
     def findings(
         self, action: Action, writer: Writer, added: frozenset[str] = frozenset()
@@ -147,26 +140,24 @@ class ChainJudge:
             if action.operation == "link":
                 for denial in self.policy.guards.link_denials(path):
                     yield Finding(Outcome.DENY, denial, denial.reason, -1)
-            for member in self._members:
-                for denial in member.permissions.denials(action):
-                    yield Finding(Outcome.DENY, denial, member.title + denial.reason, -1)
-        for member, verdict in self.verdicts(action):
-            for finding in verdict.findings():
-                yield replace(finding, reason=member.title + finding.reason)
+            for title, permissions in self._permissions:
+                for denial in permissions.denials(action):
+                    yield Finding(Outcome.DENY, denial, title + denial.reason, -1)
+        for _, verdict in self.verdicts(action):
+            yield from verdict.findings()
 
     def all_findings(self, action: Action) -> tuple[Finding, ...]:
         if self._problem or _mistake(action):
             return ()
         return tuple(self.findings(action, Writer.FILE_TOOL))
 
-    def verdicts(self, action: Action) -> Iterator[tuple[_Member, Verdict]]:
-        for member in self._members:
-            for profile in member.profiles:
-                verdict = profile.judge(action)
-                is_unsaid = verdict.finding.rank == 2 and action.category == "shell"
-                if is_unsaid and not profile.closes("shell", "run"):
-                    verdict = _GOES_ON
-                yield member, verdict
+    def verdicts(self, action: Action) -> Iterator[tuple[CompiledProfile, Verdict]]:
+        for profile in self._profiles:
+            verdict = profile.judge(action)
+            is_unsaid = verdict.finding.rank == 2 and action.category == "shell"
+            if is_unsaid and not profile.closes("shell", "run"):
+                verdict = _GOES_ON
+            yield profile, verdict
 
     def decide_each(self, actions: Sequence[Action], writer: Writer) -> list[Decision]:
         added = frozenset(each.target for each in actions if each.head == "tool:file:create")
@@ -183,10 +174,8 @@ class ChainJudge:
         if line.refusal:
             yield Finding(Outcome.DENY, None, line.refusal, 2)
             return
-        for member in self._members:
-            for profile in member.profiles:
-                for finding in line.findings(profile):
-                    yield replace(finding, reason=member.title + finding.reason)
+        for profile in self._profiles:
+            yield from line.findings(profile)
 
     def _line_findings(self, action: Action, added: frozenset[str]) -> Iterator[Finding]:
         yield from self._word_findings(action)

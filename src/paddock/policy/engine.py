@@ -287,7 +287,7 @@ class Policy(Struct, frozen=True, eq=False):
     def find_profile(self, name: str) -> Profile | None:
         return next((each for each in self.profile_table if each.name == name), None)
 
-    def compile_profiles(self, name: str) -> list[CompiledProfile]:
+    def compile_profiles(self, name: str, title: str = "") -> list[CompiledProfile]:
         """Return the profile ready to be asked, and what an untrusted file lays over it.
 
         For an unknown name it is `locked`, with a note.
@@ -297,16 +297,16 @@ class Policy(Struct, frozen=True, eq=False):
             # Threat: an agent whose profile was taken away must not fall back to more.
             note = f"the profile {name!r} is unknown, so {LOCKED} holds"
             profile = self.find_profile(LOCKED) or Profile(LOCKED)
-        laid = [each for each in self.overlays if each.name == profile.name]
-        return [
-            CompiledProfile(profile, note),
-            *(
-                CompiledProfile(each, f"{each.place.file} is not trusted, and only tightens", True)
-                for each in laid
-            ),
-        ]
+        found = [CompiledProfile(profile, note, title=title)]
+        for each in self.overlays:
+            if each.name == profile.name:
+                note = f"{each.place.file} is not trusted, and only tightens"
+                found.append(CompiledProfile(each, note, True, title))
+        return found
 
-    def profiles_of(self, agent: Agent, others: tuple[str, ...] = ()) -> list[CompiledProfile]:
+    def profiles_of(
+        self, agent: Agent, title: str = "", others: tuple[str, ...] = ()
+    ) -> list[CompiledProfile]:
         """Return all that hold for an agent: its own, those that `[agents]` gives it, those beside.
 
         Of `others`, which the policy beside this one has, those unknown here are `standard`.
@@ -318,9 +318,11 @@ class Policy(Struct, frozen=True, eq=False):
         held = [
             each
             for name in dict.fromkeys(names)
-            for each in self.compile_profiles(STANDARD if name in unknown else name)
+            for each in self.compile_profiles(STANDARD if name in unknown else name, title)
         ]
-        return held if self.given is None else held + self.given.profiles_of(agent, self.profiles)
+        if self.given is None:
+            return held
+        return held + self.given.profiles_of(agent, title, self.profiles)
 
     def with_profile(self, profile: Profile) -> "Policy":
         """Return this policy with `profile` in place of the one of its name: for a "what if"."""

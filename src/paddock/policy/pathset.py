@@ -6,9 +6,10 @@ They are compiled into an index (`policy.compiled`), and asked there.
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Final, cast
+from typing import Final
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, ForbiddenPathError
@@ -30,7 +31,7 @@ from paddock.policy.globs import (
     parse_glob,
     split_lead,
 )
-from paddock.policy.places import BUILT_IN_PLACE, PatternError, Place, parse_document, quote_toml
+from paddock.policy.places import BUILT_IN_PLACE, PatternError, Place, quote_toml
 from paddock.text.json import find_lines
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch
@@ -248,21 +249,18 @@ class AgentPermissions(Struct, frozen=True):
         return RuleMatch(Outcome.DENY, text, source, file, line, reason, ForbiddenPathError.code)
 
 
+class _Declaration(Struct):
+    permissions: Permissions = _EVERYTHING
+
+
 @lru_cache(maxsize=256)
 def _line_of(declaration: bytes, name: str, text: str | None) -> int:
-    if not declaration:
-        return 0
+    """Return 0 where the list is not found: it has loaded, and a line is all that is missing."""
     try:
-        document = parse_document(".json", declaration)
-    except ConfigError:
-        # It has loaded, by the rules of its own kind of file; a line is all that is missing.
+        listed: tuple[str, ...] = getattr(decode(declaration, type=_Declaration).permissions, name)
+        key = ("permissions", name) if text is None else ("permissions", name, listed.index(text))
+    except (DecodeError, ValueError):
         return 0
-    lists = document.values.get("permissions")
-    listed = cast("dict[str, Json]", lists).get(name) if isinstance(lists, dict) else None
-    texts = cast("list[Json]", listed) if isinstance(listed, list) else None
-    if texts is None or (text is not None and text not in texts):
-        return 0
-    key = ("permissions", name) if text is None else ("permissions", name, texts.index(text))
     return find_lines(declaration.decode()).get(key, 0)
 
 

@@ -127,12 +127,18 @@ def _line_matches(rule: Rule, line: str) -> bool:
 
 
 class CompiledProfile:
-    __slots__ = ("is_laid", "profile", "table")
+    __slots__ = ("is_laid", "profile", "table", "title")
 
-    def __init__(self, profile: Profile, note: str = "", is_laid: bool = False) -> None:
-        """`note` is said with every answer; `is_laid`: an untrusted file lays it over another."""
+    def __init__(
+        self, profile: Profile, note: str = "", is_laid: bool = False, title: str = ""
+    ) -> None:
+        """Say `title` before each answer and `note` after it.
+
+        `is_laid`: an untrusted file lays it over another one.
+        """
         self.profile = profile
         self.is_laid = is_laid
+        self.title = title
         self.table = compile_profile(profile, note)
 
     @property
@@ -190,7 +196,7 @@ class CompiledProfile:
             _, _, _, text, source, file, line, _, why = row
             rule = RuleMatch(Outcome(outcome), text, source, file, line, why)
         rules = tuple(self.profile.rules[number] for number in matched)
-        return Verdict(Finding(Outcome(outcome), rule, reason, rank), rules)
+        return Verdict(Finding(Outcome(outcome), rule, self.title + reason, rank), rules)
 
 
 def strictness(finding: Finding) -> tuple[int, int]:
@@ -292,7 +298,8 @@ class LineJudge:
             yield from verdict.findings()
         for rule, reason in self._find_possible(profile):
             asked = RuleMatch(Outcome.ASK, reason, BUILT_IN, BUILT_IN, 0, reason)
-            said = f"{reason}, so {quote_toml(rule.pattern.text)} ({rule.place}) could match"
+            named = f"{quote_toml(rule.pattern.text)} ({rule.place})"
+            said = f"{profile.title}{reason}, so {named} could match"
             yield Finding(Outcome.ASK, asked, said, 0)
 
     def _find_possible(self, profile: CompiledProfile) -> list[tuple[Rule, str]]:
