@@ -29,7 +29,7 @@ from paddock.policy.profiles import (
     judge_line,
     strictness,
 )
-from paddock.policy.rules import NAMES_BY_OPERATION, Profile, Rule, is_normal_path
+from paddock.policy.rules import NAMES_BY_OPERATION, Rule, is_normal_path
 from paddock.policy.settings import (
     COMMITS,
     ENFORCEMENTS,
@@ -314,13 +314,11 @@ def beside(policy: Policy, given: Policy) -> Policy:
 def _with_whole_shells(policy: Policy) -> Policy:
     """Have each profile say all of its `[shell]`, which then is over no other policy's."""
     base = policy.settings.shell
-
-    def whole(profile: Profile) -> Profile:
-        shell = base if profile.shell is None else profile.shell.over(base)
-        return replace(profile, shell=ShellChanges(**asdict(shell)))
-
-    laid, table = (tuple(map(whole, each)) for each in (policy.overlays, policy.profile_table))
-    return replace(policy, profile_table=table, overlays=laid)
+    table = tuple(
+        replace(each, shell=ShellChanges(**asdict(each.shell.over(base) if each.shell else base)))
+        for each in policy.profile_table
+    )
+    return replace(policy, profile_table=table)
 
 
 def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:

@@ -329,7 +329,7 @@ class Policy(Struct, frozen=True, eq=False):
         if self.untrusted is not None and profile.place.file == self.untrusted.file:
             # It is laid over the other, as it is now.
             laid = tuple(each for each in self.overlays if each.name != profile.name)
-            return replace(self, overlays=(*laid, _overlay(self, profile)))
+            return replace(self, overlays=(*laid, _overlay(profile)))
         others = tuple(each for each in self.profile_table if each.name != profile.name)
         return replace(self, profile_table=(*others, profile))
 
@@ -431,17 +431,16 @@ def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
     return replace(
         policy,
         guards=policy.guards.plus(_lists(document.paths)),
-        overlays=tuple(_overlay(policy, profile) for profile in laid),
+        overlays=tuple(_overlay(profile) for profile in laid),
         untrusted=document,
         also_bound=also,
         ignored=tuple(_ignored(document, frozenset(known))),
     )
 
 
-def _overlay(policy: Policy, profile: Profile) -> Profile:
-    below = policy.find_profile(profile.name)
+def _overlay(profile: Profile) -> Profile:
     rules = tuple(replace(rule, network=None) for rule in profile.rules)
-    return replace(profile, rules=rules, shell=None if below is None else below.shell)
+    return replace(profile, rules=rules, shell=None)
 
 
 def _ignored(document: PolicyDocument, known: frozenset[str]) -> list[str]:
