@@ -306,7 +306,7 @@ def test_the_exact_pattern_of_a_path_matches_that_path(path: str) -> None:
     text = exact_pattern(action)
     rule = compile_rule(text, Outcome.ALLOW, "test")
     assert rule_matches(rule, action)
-    if rule.pattern.has_target:
+    if rule.pattern.kind is not None:
         # A pattern covers what is below it, too: x/x is below x.
         elsewhere = "y" if action.target[0] in "xX" else "x"
         assert not rule_matches(rule, Action("file", "create", f"{elsewhere}/{action.target}"))

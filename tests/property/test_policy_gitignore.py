@@ -102,7 +102,7 @@ def test_the_deciding_pattern_is_the_one_that_git_names(
 ) -> None:
     kept = usable(alike(texts))
     ours = PathList([compile_pattern(text) for text in kept], Comparison.PERMITTING)
-    found = {path: ours.match(path) for path in asked}
+    found = {path: ours.find(path) for path in asked}
     assert {
         path: None if pattern is None else pattern.text for path, pattern in found.items()
     } == git_answers(repository, kept, asked)
@@ -133,15 +133,15 @@ def test_a_guarding_list_matches_whatever_a_permitting_one_does(
         PathList(compiled, Comparison.PERMITTING),
         PathList(compiled, Comparison.GUARDING),
     )
-    if exact.match(path) is not None:
-        assert wide.match(path) is not None
+    if exact.find(path) is not None:
+        assert wide.find(path) is not None
 
 
 @given(texts=st.lists(positive, min_size=1, max_size=6), path=paths)
 def test_a_guarding_list_does_not_see_case(texts: list[str], path: str) -> None:
     patterns = [compile_pattern(text) for text in usable(texts) if "[" not in text]
     guarding = PathList(patterns, Comparison.GUARDING)
-    assert (guarding.match(path) is None) == (guarding.match(path.upper()) is None)
+    assert (guarding.find(path) is None) == (guarding.find(path.upper()) is None)
 
 
 @given(

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from paddock.policy.decide import decide, writer_of
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.questions.compare import diff
+from paddock.policy.questions.compare import decide_again, diff, replay
 from paddock.policy.questions.record import PastDecision, read_recorded
-from paddock.policy.questions.replay import decide_again, replay
 from paddock.runtime.prepared import Judged
 from paddock.runtime.records import Caller, Recorder
 from paddock.values.calls import ToolCall

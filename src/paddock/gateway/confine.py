@@ -16,14 +16,15 @@ from msgspec.structs import replace
 
 from paddock.errors import InvalidArgumentsError, ToolFailedError
 from paddock.policy.engine import Policy
-from paddock.policy.mcp_servers import CREDENTIAL, net_action
 from paddock.policy.rules import Profile, Rule, compile_rule
 from paddock.policy.settings import (
+    CREDENTIAL,
     SYSTEM_READ,
     McpServer,
     NetworkSettings,
     ShellChanges,
     ShellSettings,
+    net_action,
 )
 from paddock.sandbox.area import Caches
 from paddock.sandbox.host.host_facts import Closed, HostFacts
@@ -79,7 +80,6 @@ def server_policy(policy: Policy, server: McpServer) -> Policy:
         ),
         profile_table=tuple(_confined(each, rules, shell) for each in policy.profile_table),
         overlays=tuple(_confined(each, (), shell) for each in policy.overlays),
-        compiled={},
     )
 
 

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from paddock.errors import InvalidArgumentsError
 from paddock.gateway.definitions import Definition, Pinned, offered_name, reviewed, show_values
-from paddock.policy.mcp_servers import offers
-from paddock.policy.settings import McpServer
+from paddock.policy.settings import McpServer, offers
 from paddock.text.show import quote
 from paddock.tools.arguments import ArgumentType, needed_text, result_schema, text_map
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec

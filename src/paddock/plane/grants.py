@@ -14,7 +14,6 @@ from msgspec.structs import fields
 
 from paddock.plane.trust import PolicyFile
 from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
-from paddock.policy.mcp_servers import describe_server
 from paddock.policy.pathset import Comparison, PathList, PathPattern
 from paddock.policy.places import Place
 from paddock.policy.presets import LOCKED, built_in_paths, presets
@@ -31,6 +30,7 @@ from paddock.policy.settings import (
     ShellChanges,
     ShellLimits,
     ShellSettings,
+    describe_server,
     lay_over,
 )
 from paddock.text.show import show_name

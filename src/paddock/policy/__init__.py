@@ -4,7 +4,6 @@
     load, places             a policy file read strictly, or what is wrong
     settings, presets        the tables without rules; what holds without any file
     arguments                what a rule wants of the arguments of a call
-    mcp_servers              the servers of others that stand behind the gateway
     engine                   files → `Policy`, and what an agent may never do
     decide, network          a call → the strictest answer, and what a command may reach
     profiles                 rules compiled for judging

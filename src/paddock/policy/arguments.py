@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from math import inf, isfinite
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from msgspec import Struct
 
@@ -30,7 +30,7 @@ from paddock.policy.compiled import (
     kind_of,
 )
 from paddock.policy.pathset import PathPattern, build_index, comparison_of, compile_target
-from paddock.policy.places import PatternError, Table, quote_toml
+from paddock.policy.places import NonEmpty, PatternError, Table, quote_toml
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome
 
@@ -136,7 +136,7 @@ def read_when(table: Table, category: str, outcome: Outcome) -> When:
     """Read `when` and `only` of a rule for actions of `category`."""
     conditions = table.table("when")
     found = () if conditions is None else tuple(_read_conditions(conditions))
-    only = table.has("only") and table.boolean("only")
+    only: bool = table.read("only", bool, False)
     if category != "mcp":
         name = "when" if table.has("when") else "only"
         said = f"{name} stands in a rule of {table.title} for calls without arguments"
@@ -149,10 +149,7 @@ def read_when(table: Table, category: str, outcome: Outcome) -> When:
 
 def _read_conditions(table: Table) -> Iterator[ArgumentCondition]:
     known: set[Way] = set()
-    for name in table.names():
-        entry = table.table(name)
-        if entry is None:
-            continue
+    for name, entry in table.each():
         try:
             way = parse_pointer(name)
             if way in known or not name:
@@ -173,18 +170,19 @@ def _read_condition(name: str, way: Way, entry: Table) -> ArgumentCondition:
         raise PatternError(f"{entry.title} says not exactly one thing", hint)
     kind = kinds.pop()
     if kind == "path":
-        return ArgumentCondition(name, way, "path", compile_target(entry.string("path")))
+        return ArgumentCondition(
+            name, way, "path", compile_target(entry.read("path", NonEmpty, ""))
+        )
     if kind == "glob":
-        return ArgumentCondition(name, way, "glob", entry.string("glob"))
+        return ArgumentCondition(name, way, "glob", entry.read("glob", NonEmpty, ""))
     if kind == "in":
-        values = entry.raw("in")
-        among = tuple(cast("list[Json]", values)) if isinstance(values, list) else ()
+        among: tuple[Json, ...] = entry.read("in", tuple[Any, ...], ())
         if not among or not all(map(kind_of, among)):
             hint = "write texts, finite numbers, true or false"
             raise PatternError(f"in of {entry.title} is no list of values", hint)
         return ArgumentCondition(name, way, "in", among)
-    low, high = (entry.raw(each) if each in given else bound for each, bound in _BOUNDS)
-    if any(kind_of(entry.raw(each)) != "number" for each in given):
+    low, high = (entry.read(each, Any, bound) for each, bound in _BOUNDS)
+    if any(kind_of(entry.read(each, Any)) != "number" for each in given):
         raise PatternError(f"min and max of {entry.title} are finite numbers", "as max = 100")
     if low > high:
         said = f"{entry.title} can match nothing: min is more than max"

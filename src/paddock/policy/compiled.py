@@ -12,14 +12,13 @@ They can be marshalled, and nothing is imported to ask them: the hook keeps them
              nobody reads, where nobody writes what is closed by a mere name)
     lists    (index, negated, owners, kinds, names, places): by number of a pattern whether it
              is a `!`, its list, whether it is a file's name, (text, file, line); by list its kind
-    index    (raw, folded, written, covering): patterns compared with the path as it is, and
-             folded; the folded ones as they are written, for a path that is not ASCII; those
+    index    (raw, folded, covering): patterns compared with the path as it is, and folded; those
              that match the root
-    side     (names, {directories in front: (names, below, deep)}); `below`: `**` follows at once
-    names    (every, exact, prefixes, suffixes, others): patterns of one component
-    deep     ((entry, segments, tail), …): what follows the directories in front; the last
-             component as text, None where it is none
-    entry    (number, matches directories only)
+    side     {directories in front, None for any: (names, deep)}
+    names    {(characters in front, at the end): {(text in front, at the end): (entry, …)}} of one
+             component; None characters in front are all of it
+    deep     [entry, …] of what follows the directories in front
+    entry    (number, matches directories only, segment or segments)
     segment  pieces: text, RUN, ONE, or (negated, ((low, high), …)); among segments RUN is `**`
 
 One walk over the components of a path, look-ups instead of tries: the cost follows the path's
@@ -59,6 +58,7 @@ _KINDS = ((str, "text"), (bool, "truth"), (int, "number"), (float, "number"))
 ELEMENTS_MAX = 10_000
 """Of an array in arguments: a longer one is taken for one of another type."""
 HEX = frozenset("0123456789abcdefABCDEF")
+_EMPTY: "tuple[Json, Json]" = ({}, [])
 Hit = tuple[int, int]
 """(level, number): the component, from 0, up to which the pattern matched; the pattern."""
 
@@ -237,17 +237,12 @@ def fold(text: str) -> str:
 
 def find_hits(index: "Json", path: str, is_directory: bool = False) -> list[Hit]:
     """`path` is relative and normal; the root only patterns for everything match."""
-    raw, folded, written, covering = index
+    raw, folded, covering = index
     if path in ("", "."):
         return [(0, number) for number in covering]
-    hits: list[Hit] = []
-    if raw is not None:
-        _collect(raw, path, is_directory, hits)
-    if folded is not None:
-        _collect(folded, fold(path), is_directory, hits)
-    if written is not None and not path.isascii():
-        _collect(written, path, is_directory, hits)
-    return hits
+    # Folding can lose a match (a bracket's range, `?` for a letter that folds to two, a combining
+    # mark at a wildcard's edge): what a pattern matches as it is written, it matches too.
+    return _find_hits(raw, path, is_directory) + _find_hits(folded, fold(path), is_directory)
 
 
 def find_deciding(hits: list[Hit], negated: "Json") -> int:
@@ -344,64 +339,34 @@ def find_dependency(path: str, folders: "frozenset[str]") -> int:
     return -1
 
 
-def _collect(side: "Json", path: str, is_final_directory: bool, hits: list[Hit]) -> None:
-    anywhere, nodes = side
-    parts = path.split("/")
-    last = len(parts) - 1
-    node = nodes.get("")
-    deep: Json = []
-    all_below: Json = ()
-    prefix = ""
+def _find_hits(side: "Json", path: str, is_directory: bool) -> list[Hit]:
+    hits: list[Hit] = []
+    deep: list[tuple[int, Json]] = []
+    parts = path.split("/") if side else []
+    anywhere, _ = side.get(None, _EMPTY)
     for level, name in enumerate(parts):
-        is_directory = level < last or is_final_directory
-        if anywhere is not None:
-            _collect_names(anywhere, name, is_directory, level, hits)
-        if all_below:
-            _append(all_below, is_directory, level, hits)
-        if node is not None:
-            names, below, rests = node
-            _collect_names(names, name, is_directory, level, hits)
-            all_below += below
-            if rests:
-                deep.append((rests, level))
-        for rests, start in deep:
-            components = parts[start : level + 1]
-            for (number, directory_only), segments, tail in rests:
-                if tail not in (None, name) or (directory_only and not is_directory):
-                    continue
-                if matches_path(segments, components):
-                    hits.append((level, number))
-        if level < last:
-            prefix = f"{prefix}/{name}" if level else name
-            node = nodes.get(prefix)
-
-
-def _collect_names(
-    names: "Json", name: str, is_directory: bool, level: int, hits: list[Hit]
-) -> None:
-    every, exact, prefixes, suffixes, others = names
-    if every:
-        _append(every, is_directory, level, hits)
-    found = exact.get(name)
-    if found is not None:
-        _append(found, is_directory, level, hits)
-    for length, table in prefixes:
-        found = table.get(name[:length])
-        if found is not None:
-            _append(found, is_directory, level, hits)
-    for length, table in suffixes:
-        found = table.get(name[-length:])
-        if found is not None:
-            _append(found, is_directory, level, hits)
-    for entry, segment in others:
-        if (is_directory or not entry[1]) and matches_name(segment, name):
-            hits.append((level, entry[0]))
-
-
-def _append(entries: "Json", is_directory: bool, level: int, hits: list[Hit]) -> None:
-    for number, directory_only in entries:
-        if is_directory or not directory_only:
-            hits.append((level, number))
+        names, longer = side.get("/".join(parts[:level]), _EMPTY)
+        if longer:
+            deep.append((level, longer))
+        found = [
+            (number, directory_only)
+            for (start, end), table in (*anywhere.items(), *names.items())
+            for number, directory_only, segment in table.get(
+                (name[:start], name[len(name) - end :]), ()
+            )
+            if matches_name(segment, name)
+        ]
+        found += [
+            (number, directory_only)
+            for first, entries in deep
+            for number, directory_only, segments in entries
+            if matches_path(segments, parts[first : level + 1])
+        ]
+        is_file = level == len(parts) - 1 and not is_directory
+        hits += [
+            (level, number) for number, directory_only in found if not (directory_only and is_file)
+        ]
+    return hits
 
 
 def matches_path(segments: "Json", components: list[str]) -> bool:
@@ -415,6 +380,11 @@ def matches_path(segments: "Json", components: list[str]) -> bool:
 
 def matches_name(segment: "Json", name: str) -> bool:
     return _matches(segment, name, _width)
+
+
+def matches_wild(pattern: str, text: str) -> bool:
+    """A `*` stands for any part."""
+    return matches_text(tuple(pattern.split(ANY)), text)
 
 
 def matches_text(parts: tuple[str, ...], text: str) -> bool:

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, astuple, replace
 
 from paddock.errors import PermissionDeniedError
 from paddock.limits import agent_chain_max
-from paddock.policy.engine import PATH_LISTS, PathGuards, Policy, Writer, assemble
+from paddock.policy.engine import PATH_LISTS, PathGuards, Policy, Writer
 from paddock.policy.pathset import AgentPermissions, compile_permissions
 from paddock.policy.places import BUILT_IN, quote_toml
 from paddock.policy.profiles import (
@@ -46,7 +46,6 @@ from paddock.values.decisions import (
     OPERATIONS,
     PATH_CATEGORIES,
     Action,
-    Agent,
     AgentChain,
     Decision,
     Outcome,
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
     from paddock.policy.commands import SimpleCommand
 
 
-CACHED_DECISIONS: Final = 2048
 CACHED_CHAINS: Final = 64
 
 WARNING: Final = (
@@ -104,18 +102,8 @@ def judge_for(policy: Policy, chain: AgentChain) -> "ChainJudge":
     return ChainJudge(policy, chain)
 
 
-class _Member:
-    __slots__ = ("agent", "permissions", "profiles", "title")
-
-    def __init__(self, policy: Policy, agent: Agent, position: int) -> None:
-        self.agent = agent
-        self.permissions: AgentPermissions = compile_permissions(agent)
-        self.profiles = tuple(policy.profiles_of(agent))
-        self.title = f"the parent agent {quote_toml(agent.name)}: " if position else ""
-
-
 class ChainJudge:
-    __slots__ = ("_cached", "_members", "_problem", "chain", "looks_at_arguments", "policy")
+    __slots__ = ("_permissions", "_problem", "_profiles", "chain", "policy")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self.policy = policy
@@ -125,21 +113,19 @@ class ChainJudge:
             self._problem = "no agent is named, and nobody may do nothing"
         elif len(chain) > agent_chain_max:
             self._problem = f"{len(chain)} agents in a chain are more than {agent_chain_max}"
-        members = enumerate(() if self._problem else chain)
-        self._members = tuple(_Member(policy, agent, position) for position, agent in members)
-        self._cached = lru_cache(maxsize=CACHED_DECISIONS)(self._decide)
-        self.looks_at_arguments = any(each.looks_at_arguments for each in self.profiles())
+        self._permissions: list[tuple[str, AgentPermissions]] = []
+        self._profiles: list[CompiledProfile] = []
+        for position, agent in enumerate(() if self._problem else chain):
+            title = f"the parent agent {quote_toml(agent.name)}: " if position else ""
+            self._permissions.append((title, compile_permissions(agent)))
+            self._profiles += policy.profiles_of(agent, title)
 
-    def decide(self, action: Action, writer: Writer = Writer.FILE_TOOL) -> Decision:
-        if action.arguments:
-            if self.looks_at_arguments:
-                # They are rarely the same twice, and may be long.
-                return self._decide(action, writer)
-            action = action._replace(arguments="")
-        return self._cached(action, writer)
+    @property
+    def looks_at_arguments(self) -> bool:
+        return any(each.looks_at_arguments for each in self.profiles())
 
     def profiles(self) -> tuple[CompiledProfile, ...]:
-        return tuple(profile for member in self._members for profile in member.profiles)
+        return tuple(self._profiles)
 
     def findings(
         self, action: Action, writer: Writer, added: frozenset[str] = frozenset()
@@ -152,37 +138,30 @@ class ChainJudge:
             for denial in self.policy.guards.denials(path, action.is_write, writer):
                 yield Finding(Outcome.DENY, denial, denial.reason, -1)
             if action.operation == "link":
-                for denial in self.policy.guards.ours.link_denials(path):
+                for denial in self.policy.guards.link_denials(path):
                     yield Finding(Outcome.DENY, denial, denial.reason, -1)
-            for member in self._members:
-                for denial in member.permissions.denials(action):
-                    yield Finding(Outcome.DENY, denial, member.title + denial.reason, -1)
-        for member, verdict in self.verdicts(action):
-            for finding in verdict.findings():
-                yield replace(finding, reason=member.title + finding.reason)
+            for title, permissions in self._permissions:
+                for denial in permissions.denials(action):
+                    yield Finding(Outcome.DENY, denial, title + denial.reason, -1)
+        for _, verdict in self.verdicts(action):
+            yield from verdict.findings()
 
     def all_findings(self, action: Action) -> tuple[Finding, ...]:
         if self._problem or _mistake(action):
             return ()
         return tuple(self.findings(action, Writer.FILE_TOOL))
 
-    def verdicts(self, action: Action) -> Iterator[tuple[_Member, Verdict]]:
-        for member in self._members:
-            for profile in member.profiles:
-                verdict = profile.judge(action)
-                is_unsaid = verdict.finding.rank == 2 and action.category == "shell"
-                if is_unsaid and not profile.closes("shell", "run"):
-                    verdict = _GOES_ON
-                yield member, verdict
+    def verdicts(self, action: Action) -> Iterator[tuple[CompiledProfile, Verdict]]:
+        for profile in self._profiles:
+            verdict = profile.judge(action)
+            is_unsaid = verdict.finding.rank == 2 and action.category == "shell"
+            if is_unsaid and not profile.closes("shell", "run"):
+                verdict = _GOES_ON
+            yield profile, verdict
 
     def decide_each(self, actions: Sequence[Action], writer: Writer) -> list[Decision]:
         added = frozenset(each.target for each in actions if each.head == "tool:file:create")
-        return [
-            self._decide(each, writer, added)
-            if added and each.is_line
-            else self.decide(each, writer)
-            for each in actions
-        ]
+        return [self.decide(each, writer, added) for each in actions]
 
     def decide_words(self, action: Action) -> Decision:
         """Leave the line's writes aside, for a door that finds out by itself what it writes."""
@@ -195,10 +174,8 @@ class ChainJudge:
         if line.refusal:
             yield Finding(Outcome.DENY, None, line.refusal, 2)
             return
-        for member in self._members:
-            for profile in member.profiles:
-                for finding in line.findings(profile):
-                    yield replace(finding, reason=member.title + finding.reason)
+        for profile in self._profiles:
+            yield from line.findings(profile)
 
     def _line_findings(self, action: Action, added: frozenset[str]) -> Iterator[Finding]:
         yield from self._word_findings(action)
@@ -211,7 +188,7 @@ class ChainJudge:
             else:
                 yield from self.findings(write, Writer.COMMAND)
 
-    def _decide(
+    def decide(
         self,
         action: Action,
         writer: Writer = Writer.FILE_TOOL,
@@ -299,7 +276,8 @@ def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -
     if not profiles:
         return policy.settings.shell
     line = judge_line(action) if action is not None else None
-    shells = [_profile_shell(policy, profile, line) for profile in profiles]
+    # What an untrusted file lays over a profile says nothing of its shell and its network.
+    shells = [_profile_shell(policy, each, line) for each in profiles if not each.is_laid]
     return _strictest_shell(policy.guards, shells)
 
 
@@ -316,17 +294,10 @@ def beside(policy: Policy, given: Policy) -> Policy:
     Path lists are joined, of `[shell]` and `[limits]` the stricter counts, and each agent has its
     profile of both. The tables that decide nothing are those of `policy`.
     """
-    guards = policy.guards
-    layers = {
-        # Paddock's own state is closed once.
-        name: (
-            *getattr(guards, name),
-            *(each for each in getattr(given.guards, name) if each is not given.guards.ours.state),
-        )
-        for name in PATH_LISTS
-    }
+    # Paddock's own files and state are closed once.
+    lists = (each for each in given.guards.lists if each[0] in PATH_LISTS)
+    joined = policy.guards.plus(lists)
     both, others = policy.settings, given.settings
-    joined = assemble(guards.ours, layers)
     return replace(
         _with_whole_shells(policy),
         digest=digest_of(f"{policy.digest} {given.digest}".encode()),
@@ -347,7 +318,7 @@ def _with_whole_shells(policy: Policy) -> Policy:
         replace(each, shell=ShellChanges(**asdict(each.shell.over(base) if each.shell else base)))
         for each in policy.profile_table
     )
-    return replace(policy, profile_table=table, compiled={})
+    return replace(policy, profile_table=table)
 
 
 def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:
@@ -358,6 +329,7 @@ def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:
     return all(
         any(map(names, verdict.matched))
         for profile in judge_for(policy, chain).profiles()
+        if not profile.is_laid
         for _, verdict in line.verdicts(profile)
     )
 

@@ -14,13 +14,13 @@ An untrusted project file can only tighten. Of it holds:
 Everything else is listed in `Policy.ignored`; a mistake stops the load, trusted or not.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from functools import lru_cache, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from hashlib import sha256
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.policy.compiled import (
@@ -75,7 +75,6 @@ from paddock.values.entries import DIGEST_PREFIX, digest_of
 # layer under it, so that no `!` in it can take out what stood there before. A
 # path is forbidden if any layer forbids it, and `safe` only if all of them say so.
 
-Layers = tuple[PathList, ...]
 _CLIENT: Final = "where a coding agent's client takes its hooks from"
 _DIRECTORY: Final = "one of Paddock's own directories"
 _CLOSED: Final = {
@@ -87,6 +86,9 @@ _CLOSED: Final = {
 }
 GUARDING_LISTS: Final = (PROTECTED, GENERATED, SECRET)
 PATH_LISTS: Final = (*GUARDING_LISTS, WARNED, SAFE)
+_KINDS: Final = (OWN, STATE, *PATH_LISTS)
+Listed = tuple[str, PathList]
+"""A list, and before it what kind it is."""
 _READ: Final = frozenset(INSTALLED_FOLDERS)
 _WRITTEN: Final = _READ | frozenset(MIXED_FOLDERS)
 
@@ -102,44 +104,52 @@ class Writer(Enum):
     COMMAND = "command"
 
 
-class OwnPlaces(Struct, frozen=True):
-    files: PathList
+class PathGuards(Struct, frozen=True, eq=False, dict=True):
+    lists: tuple[Listed, ...]
     above: PathList
     directories: PathList
-    state: PathList
     folders: PathList
 
-    def link_denials(self, path: str) -> list[RuleMatch]:
-        # The root is what every such list names, and no link can stand in its place.
-        folder = None if path in (ROOT, "") else self.folders.find_itself(path)
-        return [] if folder is None else [_denial(folder, path, OWN, _CLIENT)]
+    @cached_property
+    def compiled(self) -> Json:
+        return compile_lists(self.lists), (_READ, _WRITTEN)
 
+    @cached_property
+    def patterns(self) -> tuple[PathPattern, ...]:
+        """By the number that they have where they are compiled."""
+        return tuple(pattern for _, listed in self.lists for pattern in listed.patterns)
 
-class PathGuards(Struct, frozen=True, eq=False):
-    ours: OwnPlaces
-    protected: Layers
-    generated: Layers
-    secret: Layers
-    warned: Layers
-    safe: Layers
-    compiled: Json
-    patterns: tuple[PathPattern, ...]
-    """By the number that they have where they are compiled."""
-    hits: Callable[[str], list[Hit]]
+    @cached_property
+    def hits(self) -> Callable[[str], list[Hit]]:
+        return lru_cache(maxsize=CACHED_PATHS)(partial(find_hits, self.compiled[0][0]))
+
+    def layers(self, *kinds: str) -> tuple[PathList, ...]:
+        return tuple(listed for kind, listed in self.lists if kind in kinds)
 
     @property
-    def own(self) -> PathList:
-        return self.ours.files
+    def secret(self) -> tuple[PathList, ...]:
+        """What nobody reads: no file's `!` or empty list takes Paddock's own state out."""
+        return self.layers(*READ_CLOSED)
+
+    def plus(self, lists: Iterable[Listed]) -> "PathGuards":
+        """Lay lists over these: more is forbidden and warned of, less is safe."""
+        found = sorted((*self.lists, *lists), key=lambda each: _KINDS.index(each[0]))
+        return replace(self, lists=tuple(found))
 
     def denials(self, path: str, is_write: bool, writer: Writer) -> tuple[RuleMatch, ...]:
         by_command = writer is Writer.COMMAND
         closing = find_closing(self.compiled, path, self.hits(path), is_write, by_command)
         found = [_denial(self.patterns[number], path, kind) for kind, number in closing]
-        directory = self.ours.directories.find_itself(path) if is_write else None
+        directory = self.directories.find_itself(path) if is_write else None
         if directory is not None:
             at = int(closing[:1] != [] and closing[0][0] == OWN)
             found.insert(at, _denial(directory, path, OWN, _DIRECTORY))
         return tuple(found)
+
+    def link_denials(self, path: str) -> list[RuleMatch]:
+        # The root is what every such list names, and no link can stand in its place.
+        folder = None if path in (ROOT, "") else self.folders.find_itself(path)
+        return [] if folder is None else [_denial(folder, path, OWN, _CLIENT)]
 
     def find_warning(self, path: str) -> PathPattern | None:
         number = find_warning(self.compiled, self.hits(path))
@@ -173,10 +183,10 @@ class PathGuards(Struct, frozen=True, eq=False):
 
     def is_above_own(self, path: str) -> bool:
         """Whether `path` is a directory in which an own file stands or could come to stand."""
-        return self.ours.above.find_itself(path) is not None
+        return self.above.find_itself(path) is not None
 
     def is_own_directory(self, path: str) -> bool:
-        return self.ours.directories.find_itself(path) is not None
+        return self.directories.find_itself(path) is not None
 
     def _first(self, path: str, wanted: tuple[str, ...]) -> PathPattern | None:
         hits = self.hits(path)
@@ -187,35 +197,19 @@ class PathGuards(Struct, frozen=True, eq=False):
 def compile_guards(
     kind: PlaneKind, tables: tuple[PathsTable, ...], planes_below: tuple[str, ...] = ()
 ) -> PathGuards:
-    held = reduce(lay_over, tables, built_in_paths())
     own = own_lists(kind, planes_below)
-    ours = OwnPlaces(*(PathList(patterns, Comparison.GUARDING) for patterns in own))
-    layers = {name: _layers(held, name) for name in PATH_LISTS}
-    # Secret to everybody who asks what is; no file's `!` or empty list takes it out.
-    layers[SECRET] = (ours.state, *layers[SECRET])
-    return assemble(ours, layers)
+    files, state, *places = (PathList(patterns, Comparison.GUARDING) for patterns in own)
+    held = reduce(lay_over, tables, built_in_paths())
+    return PathGuards(((OWN, files), (STATE, state), *_lists(held)), *places)
 
 
-def tighten(guards: PathGuards, table: PathsTable) -> PathGuards:
-    """Lay an untrusted table over `guards`: more is forbidden and warned of, less is safe."""
-    layers = {name: getattr(guards, name) + _layers(table, name) for name in PATH_LISTS}
-    return assemble(guards.ours, layers)
-
-
-def assemble(ours: OwnPlaces, layers: Mapping[str, Layers]) -> PathGuards:
-    lists = [(OWN, ours.files), (STATE, ours.state)]
+def _lists(table: PathsTable) -> Iterator[Listed]:
     for kind in PATH_LISTS:
-        lists += [(kind, each) for each in layers[kind] if each is not ours.state]
-    compiled = (compile_lists(lists), (_READ, _WRITTEN))
-    patterns = tuple(pattern for _, listed in lists for pattern in listed.patterns)
-    hits = lru_cache(maxsize=CACHED_PATHS)(partial(find_hits, compiled[0][0]))
-    return PathGuards(ours, **layers, compiled=compiled, patterns=patterns, hits=hits)
-
-
-def _layers(table: PathsTable, name: str) -> Layers:
-    patterns: tuple[PathPattern, ...] | None = getattr(table, name)
-    comparison = Comparison.GUARDING if name in GUARDING_LISTS else Comparison.PERMITTING
-    return () if patterns is None else (PathList(patterns, comparison),)
+        patterns: tuple[PathPattern, ...] | None = getattr(table, kind)
+        is_guarding = kind in GUARDING_LISTS
+        if patterns is not None:
+            comparison = Comparison.GUARDING if is_guarding else Comparison.PERMITTING
+            yield kind, PathList(patterns, comparison)
 
 
 def _denial(pattern: PathPattern, path: str, kind: str, what: str = "") -> RuleMatch:
@@ -276,7 +270,6 @@ class Policy(Struct, frozen=True, eq=False):
     """One that holds besides, of the program that opened the workspace: see `beside`."""
     note: str = ""
     """Said with every answer of its profiles."""
-    compiled: dict[str, CompiledProfile] = field(default_factory=dict[str, CompiledProfile])
 
     @classmethod
     def parse(cls, text: str | bytes, name: str = "policy.toml") -> "Policy":
@@ -294,23 +287,26 @@ class Policy(Struct, frozen=True, eq=False):
     def find_profile(self, name: str) -> Profile | None:
         return next((each for each in self.profile_table if each.name == name), None)
 
-    def compiled_profile(self, name: str) -> CompiledProfile:
-        """Return the profile ready to be asked; `locked`, with a note, for an unknown name."""
-        known = self.compiled.get(name)
-        if known is not None:
-            return known
+    def compile_profiles(self, name: str, title: str = "") -> list[CompiledProfile]:
+        """Return the profile ready to be asked, and what an untrusted file lays over it.
+
+        For an unknown name it is `locked`, with a note.
+        """
         profile, note = self.find_profile(name), self.note
         if profile is None:
             # Threat: an agent whose profile was taken away must not fall back to more.
             note = f"the profile {name!r} is unknown, so {LOCKED} holds"
             profile = self.find_profile(LOCKED) or Profile(LOCKED)
-        overlay = next((each for each in self.overlays if each.name == profile.name), None)
-        made = CompiledProfile(profile, overlay, note)
-        if note == self.note:
-            self.compiled[name] = made
-        return made
+        found = [CompiledProfile(profile, note, title=title)]
+        for each in self.overlays:
+            if each.name == profile.name:
+                note = f"{each.place.file} is not trusted, and only tightens"
+                found.append(CompiledProfile(each, note, True, title))
+        return found
 
-    def profiles_of(self, agent: Agent, others: tuple[str, ...] = ()) -> list[CompiledProfile]:
+    def profiles_of(
+        self, agent: Agent, title: str = "", others: tuple[str, ...] = ()
+    ) -> list[CompiledProfile]:
         """Return all that hold for an agent: its own, those that `[agents]` gives it, those beside.
 
         Of `others`, which the policy beside this one has, those unknown here are `standard`.
@@ -318,49 +314,34 @@ class Policy(Struct, frozen=True, eq=False):
         others = others if self.given is None else self.given.profiles
         names = [agent.profile, *filter(None, [self.settings.profile_for(agent.name)])]
         names += [each.profile for each in self.also_bound if each.name == agent.name]
+        unknown = set(others).difference(self.profiles)
         held = [
-            self.compiled_profile(
-                STANDARD if name in others and name not in self.profiles else name
-            )
+            each
             for name in dict.fromkeys(names)
+            for each in self.compile_profiles(STANDARD if name in unknown else name, title)
         ]
-        return held if self.given is None else held + self.given.profiles_of(agent, self.profiles)
+        if self.given is None:
+            return held
+        return held + self.given.profiles_of(agent, title, self.profiles)
 
     def with_profile(self, profile: Profile) -> "Policy":
         """Return this policy with `profile` in place of the one of its name: for a "what if"."""
         if self.untrusted is not None and profile.place.file == self.untrusted.file:
             # It is laid over the other, as it is now.
             laid = tuple(each for each in self.overlays if each.name != profile.name)
-            return replace(self, overlays=(*laid, _overlay(profile)), compiled={})
+            return replace(self, overlays=(*laid, _overlay(profile)))
         others = tuple(each for each in self.profile_table if each.name != profile.name)
-        return replace(self, profile_table=(*others, profile), compiled={})
-
-    def path_list(self, name: str) -> tuple[PathPattern, ...]:
-        held = reduce(lay_over, self._trusted_tables(), built_in_paths())
-        return getattr(held, name)
-
-    def with_paths(self, table: PathsTable) -> "Policy":
-        tables = (*self._trusted_tables(), table)
-        guards = compile_guards(self.plane_kind, tables, self.planes_below)
-        if self.untrusted is not None:
-            guards = tighten(guards, self.untrusted.paths)
-        return replace(self, guards=guards)
+        return replace(self, profile_table=(*others, profile))
 
     def with_own(self, path: str) -> "Policy":
         """Return this policy with a file of the workspace among Paddock's own, which none opens."""
         glob = Glob(f"/{path}", False, False, False, tuple((name,) for name in path.split("/")))
-        guards, ours = self.guards, self.guards.ours
-        files = PathList((*ours.files.patterns, PathPattern(glob)), Comparison.GUARDING)
-        layers = {name: getattr(guards, name) for name in PATH_LISTS}
+        own = PathList([PathPattern(glob)], Comparison.GUARDING)
         return replace(
             self,
             digest=digest_of(f"{self.digest} {path}".encode()),
-            guards=assemble(replace(ours, files=files), layers),
-            compiled={},
+            guards=self.guards.plus([(OWN, own)]),
         )
-
-    def _trusted_tables(self) -> tuple[PathsTable, ...]:
-        return tuple(each.paths for each in self.documents if each is not self.untrusted)
 
     def as_if_trusted(self) -> "Policy":
         project, user = self.sources
@@ -440,7 +421,7 @@ def _package_rules(
 
 def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
     known = policy.profiles
-    overlays = tuple(_overlay(profile) for profile in document.profiles if profile.name in known)
+    laid = (profile for profile in document.profiles if profile.name in known)
     # `document.settings` begins with the bindings that held already.
     also = tuple(
         binding if binding.profile in known else AgentBinding(binding.name, LOCKED)
@@ -449,8 +430,8 @@ def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
     )
     return replace(
         policy,
-        guards=tighten(policy.guards, document.paths),
-        overlays=overlays,
+        guards=policy.guards.plus(_lists(document.paths)),
+        overlays=tuple(_overlay(profile) for profile in laid),
         untrusted=document,
         also_bound=also,
         ignored=tuple(_ignored(document, frozenset(known))),

@@ -20,6 +20,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.limits import path_bytes_max
+from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import ONE, fold
 from paddock.policy.compiled import RUN as STAR
 from paddock.policy.places import PatternError, quote_toml
@@ -50,6 +51,18 @@ _POSIX: Final[dict[str, Ranges]] = {
     "upper": (("A", "Z"),),
     "xdigit": (("0", "9"), ("A", "F"), ("a", "f")),
 }
+
+
+# As git's wildmatch: the first `]` stands for itself, and what a `-` joins is no `[:name:]`.
+_ITEM: Final = lazy_pattern(
+    r"\[:(?P<name>[^\]]*):\]|(?P<low>\\.|[^\\])(?:-(?P<high>\\.|[^\]\\]))?", re.DOTALL
+)
+_TOKEN: Final = lazy_pattern(
+    r"""(?P<slash>\\?/)|[*?]|\\.|[^[\\]|(?P<bracket>\[[!^]?+
+    (?>\[:[^\]]*:\]|(?:\\.|[^\\])(?:-(?:\\.|[^\]\\]))?)
+    (?>\[:[^\]]*:\]|(?:\\.|[^\]\\])(?:-(?:\\.|[^\]\\]))?)*+\])""",
+    re.DOTALL | re.VERBOSE,
+)
 
 
 class Glob(Struct, frozen=True):
@@ -172,27 +185,19 @@ def _split(text: str, body: str) -> list[list[Piece]]:
     parts: list[list[Piece]] = [[]]
     at = 0
     while at < len(body):
-        char = body[at]
-        if char == "[":
-            piece, at = _parse_class(text, body, at)
-            parts[-1].append(piece)
-            continue
-        if char == "\\":
-            at += 1
-            if at == len(body):
-                raise PatternError(
-                    f"the path pattern {quote_toml(text)} ends in a backslash and can match nothing"
-                )
-            char = body[at]
-            if char != "/":
-                parts[-1].append(char)
-                at += 1
-                continue
-        if char == "/":
+        token = _TOKEN.match(body, at)
+        if token is None:
+            is_bracket = body[at] == "["
+            what = "a bracket is not closed" if is_bracket else "it ends in a backslash"
+            hint = "close it with ] or write a backslash before the [" if is_bracket else ""
+            raise PatternError(f"{quote_toml(text)} can match nothing: {what}", hint)
+        at = token.end()
+        if token["slash"]:
             parts.append([])
+        elif token["bracket"]:
+            parts[-1].append(_parse_class(text, token[0]))
         else:
-            parts[-1].append({"*": STAR, "?": ONE}.get(char, char))
-        at += 1
+            parts[-1].append({"*": STAR, "?": ONE}.get(token[0], token[0][-1]))
     return parts
 
 
@@ -216,55 +221,19 @@ def _finish_segment(text: str, pieces: list[Piece]) -> Segment:
     return segment
 
 
-def _parse_class(text: str, body: str, at: int) -> tuple[CharClass, int]:
-    """Read `[…]` from `at`; return it and the index behind it. As git's wildmatch."""
-    at += 1
-    negated = body[at : at + 1] in ("!", "^")
-    if negated:
-        at += 1
+def _parse_class(text: str, bracket: str) -> CharClass:
+    negated = bracket[1] in "!^"
     ranges: list[tuple[str, str]] = []
-    previous = ""
-    is_first = True
-    while is_first or body[at : at + 1] != "]":
-        is_first = False
-        char = body[at : at + 1]
-        if char == "[" and (name := _posix_name(body, at)) is not None:
-            if name not in _POSIX:
-                raise PatternError(f"[:{name}:] in the path pattern {quote_toml(text)} is unknown")
-            ranges.extend(_POSIX[name])
-            at += len(name) + 4
-            previous = ""
-            continue
-        is_range = char == "-" and previous != "" and body[at + 1 : at + 2] not in ("", "]")
-        if is_range:
-            at += 1
-            char = body[at]
-        if char == "\\":
-            at += 1
-            char = body[at : at + 1]
-        if not char:
-            raise PatternError(
-                f"a bracket in the path pattern {quote_toml(text)} is not closed:"
-                " it can match nothing",
-                "close it with ] or write a backslash before the [",
-            )
-        ranges.append((previous if is_range else char, char))
-        previous = "" if is_range else char
-        at += 1
-    return _checked_class(text, negated, ranges), at + 1
-
-
-def _posix_name(body: str, at: int) -> str | None:
-    if body[at + 1 : at + 2] != ":":
-        return None
-    end = body.find("]", at + 2)
-    if end < at + 3 or body[end - 1] != ":":
-        return None
-    return body[at + 2 : end - 1]
-
-
-def _checked_class(text: str, negated: bool, ranges: list[tuple[str, str]]) -> CharClass:
-    kept = tuple((low, high) for low, high in ranges if low <= high)
+    for item in _ITEM.finditer(bracket[1 + negated : -1]):
+        if item["name"] is None:
+            low = item["low"][-1]
+            ranges += [(low, low), (low, (item["high"] or low)[-1])]
+        elif item["name"] in _POSIX:
+            ranges += _POSIX[item["name"]]
+        else:
+            said = f"[:{item['name']}:] in the path pattern {quote_toml(text)} is unknown"
+            raise PatternError(said)
+    kept = tuple(dict.fromkeys((low, high) for low, high in ranges if low <= high))
     if not negated and all(low == high == "/" for low, high in kept):
         raise PatternError(f"a bracket in the path pattern {quote_toml(text)} can match nothing")
     return (negated, kept)
@@ -291,14 +260,7 @@ def _fold_piece(piece: Piece) -> Piece:
 def _folded_range(low: str, high: str) -> dict[tuple[str, str], None]:
     cased = _cased()
     found = cased[bisect_left(cased, low) : bisect_right(cased, high)]
-    codes = sorted({ord(each) for each in map(fold, (low, *found)) if len(each) == 1})
-    ranges: list[tuple[int, int]] = []
-    for code in codes:
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1] = (ranges[-1][0], code)
-        else:
-            ranges.append((code, code))
-    return {(chr(first), chr(last)): None for first, last in ranges}
+    return {(char, char): None for char in map(fold, (low, *found)) if len(char) == 1}
 
 
 @cache

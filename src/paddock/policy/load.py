@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from functools import partial
-from typing import Final, cast
+from typing import Annotated, Final, cast
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import astuple, fields, replace
 
 from paddock import limits as hard
@@ -21,6 +21,7 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.pathset import PathPattern, compile_pattern
 from paddock.policy.places import (
     Document,
+    NonEmpty,
     PatternError,
     Reader,
     Report,
@@ -34,6 +35,7 @@ from paddock.policy.places import (
 from paddock.policy.profiles import rule_matches
 from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete, read_profile
 from paddock.policy.settings import (
+    CREDENTIAL,
     AgentBinding,
     AnchorSettings,
     CredentialSettings,
@@ -44,6 +46,7 @@ from paddock.policy.settings import (
     ProviderSettings,
     Settings,
     host_paths,
+    net_action,
     read_shell_changes,
     reserved_problem,
 )
@@ -52,8 +55,6 @@ from paddock.values.decisions import Outcome, Permissions
 # Each function reads one table over the values that hold already and returns what
 # then holds; a key that is given replaces its value whole.
 
-PROVIDERS: Final = ("builtin", "scripted", "anthropic", "openai")
-APIS: Final = ("responses", "chat")
 _LOWERABLE: Final = "those that a policy may lower: " + ", ".join(
     each.name for each in fields(LoweredLimits)
 )
@@ -69,7 +70,7 @@ class PathsTable(Struct, frozen=True):
 
 def read_hook(table: Table, base: HookSettings) -> HookSettings:
     if table.has("sandbox_shell"):
-        base = replace(base, shell="confine" if table.boolean("sandbox_shell") else "read")
+        base = replace(base, shell="confine" if table.read("sandbox_shell", bool) else "read")
         if table.has("shell"):
             table.problem(
                 "sandbox_shell",
@@ -80,34 +81,25 @@ def read_hook(table: Table, base: HookSettings) -> HookSettings:
 
 
 def _command_patterns(table: Table, name: str) -> tuple[str, ...]:
-    texts = table.texts(name) or ()
-    for text in texts:
-        try:
-            pattern = compile_rule(f"tool:shell:run {text.text}", Outcome.ALLOW, name, text.place)
-            if pattern.command is None or pattern.command.is_any:
-                raise PatternError(
-                    f"{name} in {table.title} holds {quote_toml(text.text)}, which is any command",
-                    'name the programs; with shell = "read" every command runs outside',
-                )
-        except PatternError as problem:
-            table.report.add_at(text.place, problem)
-    return tuple(text.text for text in texts)
+    def parse(given: Text) -> str:
+        pattern = compile_rule(f"tool:shell:run {given.text}", Outcome.ALLOW, name, given.place)
+        if pattern.command is None or pattern.command.is_any:
+            raise PatternError(
+                f"{name} in {table.title} holds {quote_toml(given.text)}, which is any command",
+                'name the programs; with shell = "read" every command runs outside',
+            )
+        return given.text
+
+    return table.parsed(name, parse)
 
 
 def read_agents(
     table: Table, base: tuple[AgentBinding, ...], profiles: AbstractSet[str]
 ) -> tuple[AgentBinding, ...]:
     bindings = {binding.name: binding for binding in base}
-    for name in table.names():
-        entry = table.table(name)
-        if entry is None:
-            continue
-        profile = entry.string("profile")
-        workspace, parent = entry.string("workspace"), entry.string("parent")
-        lists = entry.table("permissions")
-        readers = {each.name: _pattern_texts for each in fields(Permissions)}
-        permissions = Permissions() if lists is None else lists.fill(Permissions(), readers)
-        entry.finish()
+    for name, entry in table.each():
+        profile: str = entry.read("profile", NonEmpty, "")
+        binding = entry.fill(AgentBinding(name, profile), {"permissions": _permissions})
         if not profile:
             if not entry.has("profile"):
                 table.problem(name, f"{entry.title} has no profile", 'add profile = "locked"')
@@ -115,33 +107,34 @@ def read_agents(
         if profile not in profiles:
             message = f"the profile {quote_toml(profile)} of {entry.title} is unknown"
             entry.problem("profile", message, suggest(profile, profiles))
-        bindings[name] = AgentBinding(name, profile, workspace, parent, permissions)
-        if entry.has("permissions") and not bindings[name].is_declared:
+        bindings[name] = binding
+        if entry.has("permissions") and not binding.is_declared:
             said = f"permissions in {entry.title} stand with a workspace or a parent alone"
             entry.problem("permissions", said, "without these it maps a client's kind of agent")
     return tuple(bindings.values())
 
 
+def _permissions(table: Table, name: str) -> Permissions | None:
+    lists = table.table(name)
+    readers = {each.name: _pattern_texts for each in fields(Permissions)}
+    return None if lists is None else lists.fill(Permissions(), readers)
+
+
 def _pattern_texts(table: Table, name: str) -> tuple[str, ...]:
-    return tuple(pattern.text for pattern in _patterns(table, name) or ())
+    return tuple(pattern.text for pattern in _patterns(table, name))
 
 
 def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
-    most = {"shell_timeout_s": hard.shell_timeout_raised_s}
-    lowered = {
-        each.name: table.integer(each.name, 1, most.get(each.name, cast("int", each.default)))
-        for each in fields(LoweredLimits)
-        if table.has(each.name)
-    }
+    most = {each.name: cast("int", each.default) for each in fields(LoweredLimits)}
+    most["shell_timeout_s"] = hard.shell_timeout_raised_s
     for name in table.names():
-        if name in lowered:
-            continue
-        if hasattr(hard, name):
+        if name not in most and hasattr(hard, name) and table.has(name):
             table.problem(name, f"the limit {quote_toml(name)} is fixed", _LOWERABLE)
-        else:
-            known = LoweredLimits.__struct_fields__
-            table.problem(name, f"unknown limit {quote_toml(name)}", suggest(name, known))
-    return replace(base, **lowered)
+
+    def read(table: Table, name: str) -> int | None:
+        return table.read(name, Annotated[int, Meta(ge=1, le=most[name])])
+
+    return table.fill(base, dict.fromkeys(most, read))
 
 
 def _of_user_alone(table: Table, name: str) -> None:
@@ -153,15 +146,7 @@ def _of_user_alone(table: Table, name: str) -> None:
 
 
 def read_providers(table: Table) -> tuple[ProviderSettings, ...]:
-    words = {"provider": _word_of(PROVIDERS), "api": _word_of(APIS)}
-    entries = ((name, table.table(name)) for name in table.names())
-    return tuple(
-        entry.fill(ProviderSettings(name), words) for name, entry in entries if entry is not None
-    )
-
-
-def _word_of(known: tuple[str, ...]) -> Reader:
-    return lambda table, name: table.word(name, known)
+    return tuple(entry.fill(ProviderSettings(name)) for name, entry in table.each())
 
 
 _TLS_HOST: Final = lazy_pattern(
@@ -170,8 +155,7 @@ _TLS_HOST: Final = lazy_pattern(
 
 
 def read_credentials(table: Table) -> tuple[CredentialSettings, ...]:
-    entries = ((name, table.table(name)) for name in table.names())
-    found = [_read_credential(name, entry) for name, entry in entries if entry is not None]
+    found = [_read_credential(name, entry) for name, entry in table.each()]
     variables = [each.variable for each in found]
     for each in found:
         if each.variable and variables.count(each.variable) > 1:
@@ -190,57 +174,109 @@ def _read_credential(name: str, entry: Table) -> CredentialSettings:
     elif source.file and not source.file.startswith(("/", "~/")):
         said = f"file in {entry.title} is {quote_toml(source.file)}, not an absolute path"
         entry.problem("from", said, "write it from / or ~/")
-    variable = entry.string("variable")
+    variable: str = entry.read("variable", NonEmpty, "")
     why = reserved_problem(variable)
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable) is None:
+    if _VARIABLE.fullmatch(variable) is None:
         why = "which is no name of a variable"
     if why:
         said = f"variable in {entry.title} is {quote_toml(variable)}, {why}"
         entry.problem("variable", said, 'name one, as "ISSUES_TOKEN"')
-    hosts = _read_tls_hosts(entry)
+    hosts = entry.parsed("hosts", _parse_tls_host)
+    if not entry.texts("hosts"):
+        entry.problem("hosts", f"{entry.title} names no hosts", 'as ["api.example.org:443"]')
     entry.finish()
     return CredentialSettings(name, hosts, variable, source)
 
 
-def _read_tls_hosts(entry: Table) -> tuple[tuple[str, int], ...]:
+def _parse_tls_host(given: Text) -> tuple[str, int]:
     # Threat: a name that others may take below a wildcard would get the value.
-    found: list[tuple[str, int]] = []
-    for text in entry.texts("hosts") or ():
-        match = _TLS_HOST.fullmatch(text.text)
-        port = int(match[2] or 443) if match else 0
-        if match is None or len(match[1]) > 253 or not 0 < port < 65536:
-            said = f"hosts in {entry.title} holds {quote_toml(text.text)}, not a name and a port"
-            hint = 'write each host in lower case and without *, as "api.example.org:443"'
-            entry.report.add_at(text.place, PatternError(said, hint))
-        else:
-            found.append((match[1], port))
-    if not entry.has("hosts") or entry.texts("hosts") == ():
-        entry.problem("hosts", f"{entry.title} names no hosts", 'as ["api.example.org:443"]')
-    return tuple(found)
+    match = _TLS_HOST.fullmatch(given.text)
+    port = int(match[2] or 443) if match else 0
+    if match is None or len(match[1]) > 253 or not 0 < port < 65536:
+        said = f"hosts of a credential holds {quote_toml(given.text)}, not a name and a port"
+        hint = 'write each host in lower case and without *, as "api.example.org:443"'
+        raise PatternError(said, hint)
+    return match[1], port
 
 
-def _servers(base: tuple[McpServer, ...], table: Table, name: str) -> tuple[McpServer, ...]:
-    from paddock.policy.mcp_servers import read_servers  # noqa: PLC0415 - few policies name one
+_SERVER_NAME: Final = lazy_pattern(r"[a-z][a-z0-9-]{0,19}")
+_VARIABLE: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_URL: Final = lazy_pattern(
+    r"(?:https://|http://(?=(?:localhost|127\.0\.0\.1|\[::1\])(?:[:/]|$)))"
+    r"([^\s/?#@\\:\[\]]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?(?:/[!-\[\]-~]*)?"
+)
 
-    entries = table.table(name)
-    return base if entries is None else read_servers(entries, base)
+
+def _read_servers(base: tuple[McpServer, ...], table: Table, key: str) -> tuple[McpServer, ...]:
+    """One that is given replaces the one of its name whole."""
+    found = {each.name: each for each in base}
+    entries = table.table(key)
+    for name, entry in () if entries is None else entries.each():
+        if _SERVER_NAME.fullmatch(name) is None:
+            said = f"{quote_toml(name)} is no name of a server"
+            table.report.add(entry.key, said, "write 1 to 20 of a-z, 0-9 and -, a letter first")
+        found[name] = entry.fill(McpServer(name), _READERS)
+        if entry.has("command") is entry.has("url"):
+            said = f"{entry.title} names not exactly one of command and url"
+            entry.problem("command", said, 'as command = ["npx", "-y", "some-server"]')
+        for given in ("env", "network", "files"):
+            if entry.has("url") and entry.has(given):
+                said = f"{given} stands in {entry.title} beside a url: no process is started"
+                entry.problem(given, said, "leave it out; the url is all that is reached")
+    return tuple(found.values())
 
 
-def host_patterns(table: Table, name: str) -> tuple[str, ...] | None:
-    found = host_paths(table, name)
-    for position, text in enumerate(found or ()):
-        # The part behind the anchor follows the same rules as any path pattern.
-        inner = re.sub(r"^~?/*", "", text)
-        try:
-            compile_pattern(inner or "**")
-        except PatternError as problem:
-            table.report.add((*table.key, name, position), problem.message, problem.hint)
+def _read_url(entry: Table, name: str) -> str:
+    url: str = entry.read(name, NonEmpty, "")
+    found = _URL.fullmatch(url)
+    if url and (found is None or int(found[2] or 443) not in range(1, 65_536)):
+        # Threat: a name and a password in it would stand in every message.
+        said = f"url in {entry.title} is no https address without a user, a ? or a #"
+        entry.problem("url", said, "write https://HOST[:PORT]/PATH; http only to localhost")
+    return url
+
+
+def _read_env(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
+    variables = entry.table(name)
+    if variables is None:
+        return ()
+    found = tuple((each, variables.read(each, NonEmpty, "")) for each in variables.names())
+    for each, value in found:
+        if _VARIABLE.fullmatch(each) is None or value == CREDENTIAL:
+            said = f"env in {entry.title} gives {quote_toml(each)} no value that it can have"
+            entry.problem("env", said, f'as ISSUES_TOKEN = "{CREDENTIAL}issues"')
     return found
+
+
+def _parse_network(given: Text) -> str:
+    compile_rule(net_action(given.text), Outcome.ALLOW, "network", given.place)
+    return given.text
+
+
+def _parse_redacted(given: Text) -> str:
+    from paddock.policy.arguments import parse_pointer  # noqa: PLC0415 - late on purpose
+
+    parse_pointer(given.text)
+    return given.text
+
+
+_READERS: Final[dict[str, Reader]] = {
+    "url": _read_url,
+    "env": _read_env,
+    "network": lambda table, name: table.parsed(name, _parse_network),
+    "redact": lambda table, name: table.parsed(name, _parse_redacted),
+}
+
+
+def host_patterns(table: Table, name: str) -> tuple[str, ...]:
+    # The part behind the anchor follows the same rules as any path pattern.
+    table.parsed(name, lambda given: compile_pattern(re.sub(r"^~?/*", "", given.text) or "**"))
+    return host_paths(table, name)
 
 
 def _read_anchor(table: Table, name: str) -> AnchorSettings:
     if table.is_text(name):
-        return AnchorSettings(directory=table.string(name))
+        return AnchorSettings(directory=table.read(name, NonEmpty, ""))
     entry = table.table(name)
     if entry is None:
         return AnchorSettings()
@@ -252,20 +288,12 @@ def _read_anchor(table: Table, name: str) -> AnchorSettings:
     return anchor
 
 
-def _patterns(table: Table, name: str) -> tuple[PathPattern, ...] | None:
-    texts = table.texts(name)
-    if texts is None:
-        return None
-    found: list[PathPattern] = []
-    for text in texts:
-        try:
-            found.append(compile_pattern(text.text, text.place))
-        except PatternError as problem:
-            table.report.add_at(text.place, problem)
+def _patterns(table: Table, name: str) -> tuple[PathPattern, ...]:
+    found = table.parsed(name, lambda given: compile_pattern(given.text, given.place))
     if found and all(pattern.negated for pattern in found):
         said = f"{name} in {table.title} can match nothing: it only takes out"
         table.problem(name, said, "write what is meant before the ! patterns")
-    return tuple(found)
+    return found
 
 
 BARE_PATHS_KEYS: Final = frozenset({"protected", "warned", "safe"})
@@ -299,10 +327,9 @@ def read_policy(
         document = replace(document, values={"paths": document.values})
     report = Report(document)
     top = Table(report, (), document.values)
-    paths_table = top.table("paths")
-    paths = PathsTable()
-    if paths_table is not None:
-        paths = paths_table.fill(paths, {each.name: _patterns for each in fields(PathsTable)})
+    paths, lists = PathsTable(), top.table("paths")
+    if lists is not None:
+        paths = lists.fill(paths, {each.name: _patterns for each in fields(PathsTable)})
     found = _with_bases(report, _read_profiles(top), profiles)
     known = profiles.keys() | {profile.name for profile in found}
     settings = _read_settings(top, base, known, scope)
@@ -317,16 +344,10 @@ def read_policy(
 
 
 def _read_profiles(top: Table) -> tuple[Profile, ...]:
-    table = top.table("profiles")
-    if table is None:
-        return ()
-    found: list[Profile] = []
-    for name in table.names():
-        entry = table.table(name)
-        if entry is None:
-            continue
+    table, found = top.table("profiles"), list[Profile]()
+    for name, entry in () if table is None else table.each():
         if not name.strip():
-            table.problem(name, "a profile without a name")
+            top.problem("profiles", "a profile without a name")
         found.append(read_profile(entry, name))
     return tuple(found)
 
@@ -398,13 +419,14 @@ def _read_settings(
     ledger_readers: dict[str, Reader] = {"anchor": _of_user_alone, "signer": _of_user_alone}
     if is_users:
         ledger_readers = {"anchor": _read_anchor}
+    servers = partial(_read_servers, base.mcp.servers)
     readers: dict[str, Callable[[Table], object]] = {
         "shell": lambda table: read_shell_changes(table).over(base.shell),
         "hook": lambda table: read_hook(table, base.hook),
         "agents": lambda table: read_agents(table, base.agents, profiles),
         "limits": lambda table: read_limits(table, base.limits),
         "history": lambda table: table.fill(base.history),
-        "mcp": lambda table: table.fill(base.mcp, {"servers": partial(_servers, base.mcp.servers)}),
+        "mcp": lambda table: table.fill(base.mcp, {"servers": servers}),
         "approvals": lambda table: table.fill(
             base.approvals, {} if is_users else {"notify": _of_user_alone}
         ),

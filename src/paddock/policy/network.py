@@ -466,9 +466,7 @@ class NetworkJudge:
     """
 
     def __init__(self, policy: Policy, chain: AgentChain, line: str | None) -> None:
-        profiles = [*judge_for(policy, chain).profiles()]
-        profiles += [each.overlay for each in profiles if each.overlay is not None]
-        self._all = [_Rules(profile, line) for profile in profiles]
+        self._all = [_Rules(each, line) for each in judge_for(policy, chain).profiles()]
 
     @property
     def can_reach(self) -> bool:

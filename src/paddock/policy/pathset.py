@@ -5,10 +5,11 @@ They are compiled into an index (`policy.compiled`), and asked there.
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from functools import lru_cache
-from typing import Final, cast
+from functools import cached_property, lru_cache
+from typing import Final
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, ForbiddenPathError
@@ -30,16 +31,10 @@ from paddock.policy.globs import (
     parse_glob,
     split_lead,
 )
-from paddock.policy.globs import RUN as STAR
-from paddock.policy.places import BUILT_IN_PLACE, PatternError, Place, parse_document, quote_toml
+from paddock.policy.places import BUILT_IN_PLACE, PatternError, Place, quote_toml
 from paddock.text.json import find_lines
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch
-
-Entry = tuple[int, bool]
-"""(number, whether it matches directories only)."""
-_Placed = tuple[Entry, Glob]
-
 
 # A `PathList` is one list of a policy: later patterns win over earlier ones, `!` takes out
 # again, a directory covers what is below it, and nothing below a directory that matched can be
@@ -102,75 +97,38 @@ def compile_target(text: str) -> PathPattern:
 
 
 def build_index(patterns: Iterable[tuple[int, PathPattern, Comparison]]) -> Json:
-    listed = list(patterns)
-    # Without `!`, what matches a directory has decided for all below it.
-    at_every_level = any(pattern.negated for _, pattern, _ in listed)
-    raw: list[_Placed] = []
-    folded: list[_Placed] = []
-    written: list[_Placed] = []
-    for number, pattern, comparison in listed:
+    raw: Json = {}
+    folded: Json = {}
+    covering: list[int] = []
+    for number, pattern, comparison in patterns:
         glob = pattern.glob
         is_wide = (comparison is Comparison.GUARDING) is not pattern.negated
-        placed = ((number, glob.directory_only and not is_wide), glob)
+        directory_only = glob.directory_only and not is_wide
+        _enter(raw, glob, (number, directory_only))
         if is_wide:
             segments = tuple(map(fold_segment, glob.segments))
-            folded.append((placed[0], replace(glob, segments=segments)))
-        # Folding can lose a match (a bracket's range, `?` for a letter that folds to two, a
-        # combining mark at a wildcard's edge). What a pattern matches as written, it matches too.
-        (written if is_wide and not has_class(glob) else raw).append(placed)
-    return (
-        *(_side(each, at_every_level) for each in (raw, folded, written)),
-        tuple(number for number, pattern, _ in listed if pattern.glob.covers_root),
-    )
+            _enter(folded, replace(glob, segments=segments), (number, directory_only))
+        if glob.covers_root:
+            covering.append(number)
+    return raw, folded, covering
 
 
 def has_class(glob: Glob) -> bool:
     return any(isinstance(piece, tuple) for segment in glob.segments for piece in segment)
 
 
-def _side(patterns: Sequence[_Placed], at_every_level: bool) -> Json:
-    if not patterns:
-        return None
-    anywhere: list[tuple[Entry, Segment]] = []
-    under: dict[str, list[tuple[Entry, tuple[Segment, ...]]]] = {}
-    for entry, glob in patterns:
-        if glob.anywhere:
-            anywhere.append((entry, glob.segments[0]))
-        else:
-            lead, rest = split_lead(glob.segments)
-            under.setdefault(lead, []).append((entry, rest))
-    nodes = {lead: _node(items, at_every_level) for lead, items in under.items()}
-    return (_names(anywhere) if anywhere else None, nodes)
-
-
-def _node(items: Sequence[tuple[Entry, tuple[Segment, ...]]], at_every_level: bool) -> Json:
-    names = [(entry, rest[0]) for entry, rest in items if len(rest) == 1]
-    below = [entry for entry, rest in items if at_every_level and rest == (DEPTH,)]
-    deep = [
-        (entry, code_path(rest), literal_of(rest[-1])) for entry, rest in items if len(rest) > 1
-    ]
-    return (_names(names), tuple(below), tuple(deep))
-
-
-def _names(items: Sequence[tuple[Entry, Segment]]) -> Json:
-    every: list[Entry] = []
-    exact: dict[str, list[Entry]] = {}
-    prefixes: dict[int, dict[str, list[Entry]]] = {}
-    suffixes: dict[int, dict[str, list[Entry]]] = {}
-    others: list[Json] = []
-    for entry, segment in items:
-        literal = literal_of(segment)
-        if segment in (STAR, DEPTH):
-            every.append(entry)
-        elif literal is not None:
-            exact.setdefault(literal, []).append(entry)
-        elif len(segment) == 2 and segment[0] == RUN and isinstance(segment[1], str):
-            suffixes.setdefault(len(segment[1]), {}).setdefault(segment[1], []).append(entry)
-        elif len(segment) == 2 and segment[1] == RUN and isinstance(segment[0], str):
-            prefixes.setdefault(len(segment[0]), {}).setdefault(segment[0], []).append(entry)
-        else:
-            others.append((entry, segment))
-    return (every, exact, list(prefixes.items()), list(suffixes.items()), others)
+def _enter(side: Json, glob: Glob, entry: tuple[int, bool]) -> None:
+    lead, rest = (None, glob.segments) if glob.anywhere else split_lead(glob.segments)
+    names, deep = side.setdefault(lead, ({}, []))
+    if lead is not None and (len(rest) > 1 or rest == (DEPTH,)):
+        deep.append((*entry, code_path(rest)))
+        return
+    segment = glob.segments[-1]
+    literal, first, last = literal_of(segment), segment[0], segment[-1]
+    front = first if isinstance(first, str) else ""
+    end = last if literal is None and isinstance(last, str) else ""
+    table = names.setdefault((len(front) if literal is None else None, len(end)), {})
+    table.setdefault((front, end), []).append((*entry, segment))
 
 
 def code_path(segments: Sequence[Segment]) -> Json:
@@ -183,22 +141,25 @@ _ROOT_PATTERN: Final = PathPattern(Glob("/", False, False, True, ()))
 
 
 class PathList:
-    __slots__ = ("_index", "_negated", "comparison", "match", "patterns")
-
     def __init__(self, patterns: Iterable[PathPattern], comparison: Comparison) -> None:
         self.patterns = tuple(patterns)
         self.comparison = comparison
-        self._index: Json = None
-        self._negated = tuple(pattern.negated for pattern in self.patterns)
-        self.match = lru_cache(maxsize=CACHED_PATHS)(self.find)
+
+    @cached_property
+    def _index(self) -> Json:
+        return build_index((*each, self.comparison) for each in enumerate(self.patterns))
+
+    @cached_property
+    def _negated(self) -> tuple[bool, ...]:
+        return tuple(pattern.negated for pattern in self.patterns)
 
     def find(self, path: str) -> PathPattern | None:
         """`path` is workspace-relative and normal; `.` only patterns for everything match."""
-        return self._deciding(self._hits(path))
+        return self._deciding(find_hits(self._index, path))
 
     def find_above(self, pattern: PathPattern) -> PathPattern | None:
         lead, _ = split_lead(pattern.glob.segments)
-        return self._deciding(self._hits(lead, is_directory=True)) if lead else None
+        return self._deciding(find_hits(self._index, lead, is_directory=True)) if lead else None
 
     def find_itself(self, path: str) -> PathPattern | None:
         """Find what names `path` itself, nothing above it; of a list that is not empty the root.
@@ -209,17 +170,11 @@ class PathList:
         if path in (ROOT, ""):
             return _ROOT_PATTERN if self.patterns else None
         last = path.count("/")
-        numbers = [number for level, number in self._hits(path) if level == last]
+        numbers = [number for level, number in find_hits(self._index, path) if level == last]
         return self.patterns[min(numbers)] if numbers else None
 
     def permits(self, path: str) -> bool:
-        return permits(self._hits(path), self._negated)
-
-    def _hits(self, path: str, *, is_directory: bool = False) -> list[Hit]:
-        if self._index is None:
-            listed = enumerate(self.patterns)
-            self._index = build_index((*each, self.comparison) for each in listed)
-        return find_hits(self._index, path, is_directory)
+        return permits(find_hits(self._index, path), self._negated)
 
     def _deciding(self, hits: list[Hit]) -> PathPattern | None:
         number = find_deciding(hits, self._negated)
@@ -270,7 +225,7 @@ class AgentPermissions(Struct, frozen=True):
         path = action.target or "."
         found: list[RuleMatch] = []
         if self.forbidden is not None and (action.category, action.operation) not in NAMES_ONLY:
-            pattern = self.forbidden.match(path)
+            pattern = self.forbidden.find(path)
             if pattern is not None:
                 reason = f"path matches forbidden pattern: {pattern.text}"
                 line = _line_of(self.agent.declaration, "forbidden", pattern.text)
@@ -294,21 +249,18 @@ class AgentPermissions(Struct, frozen=True):
         return RuleMatch(Outcome.DENY, text, source, file, line, reason, ForbiddenPathError.code)
 
 
+class _Declaration(Struct):
+    permissions: Permissions = _EVERYTHING
+
+
 @lru_cache(maxsize=256)
 def _line_of(declaration: bytes, name: str, text: str | None) -> int:
-    if not declaration:
-        return 0
+    """Return 0 where the list is not found: it has loaded, and a line is all that is missing."""
     try:
-        document = parse_document(".json", declaration)
-    except ConfigError:
-        # It has loaded, by the rules of its own kind of file; a line is all that is missing.
+        listed: tuple[str, ...] = getattr(decode(declaration, type=_Declaration).permissions, name)
+        key = ("permissions", name) if text is None else ("permissions", name, listed.index(text))
+    except (DecodeError, ValueError):
         return 0
-    lists = document.values.get("permissions")
-    listed = cast("dict[str, Json]", lists).get(name) if isinstance(lists, dict) else None
-    texts = cast("list[Json]", listed) if isinstance(listed, list) else None
-    if texts is None or (text is not None and text not in texts):
-        return 0
-    key = ("permissions", name) if text is None else ("permissions", name, texts.index(text))
     return find_lines(declaration.decode()).get(key, 0)
 
 

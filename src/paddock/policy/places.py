@@ -9,14 +9,13 @@ twice, NaN, nesting too deep, a number too long, a lone surrogate, no table at t
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import NoneType
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     Final,
-    Literal,
     NamedTuple,
     NoReturn,
     TypeVar,
@@ -25,18 +24,14 @@ from typing import (
     get_origin,
 )
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import fields, replace
 
 from paddock.errors import ConfigError
 from paddock.limits import message_value_chars_max, policy_bytes_max
 from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import quote
-from paddock.text.json import (
-    BrokenJsonError,
-    has_half_character,
-    read_json,
-)
+from paddock.text.json import BrokenJsonError, has_half_character, read_json
 from paddock.text.show import cut
 from paddock.values.calls import Json
 
@@ -89,7 +84,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 def fail(file: str, problems: list[Problem]) -> NoReturn:
     """Raise the one `ConfigError` for all `problems`: the first by line; the others are counted."""
-    ordered = sorted(problems, key=lambda problem: problem.line)
+    ordered = sorted(dict.fromkeys(problems), key=lambda problem: problem.line)
     first, others = ordered[0], ordered[1:]
     message = first.message
     hints = [first.hint] if first.hint else []
@@ -132,16 +127,18 @@ class Place(Struct, frozen=True):
 BUILT_IN_PLACE: Final = Place(BUILT_IN, 0)
 
 
-class Document(Struct, frozen=True):
+class Document(Struct, frozen=True, dict=True):
     file: str
     values: dict[str, Json]
-    lines: dict[Key, int]
+    text: bytes = b""
+    """Of TOML; JSON has no lines."""
+
+    @cached_property
+    def lines(self) -> dict[Key, int]:
+        return {each.key: each.line for each in _toml_lines(self.text)} if self.text else {}
 
     def line(self, key: Key) -> int:
-        """Return the line of `key`, the nearest table around it, of the first in it; else 1.
-
-        JSON has no lines: 0.
-        """
+        """Return the line of `key`, the nearest table around it, of the first in it; else 1."""
         while key and self.lines:
             found = self.lines.get(key)
             if found is not None:
@@ -169,18 +166,8 @@ def parse_document(file: str, text: bytes) -> Document:
         line = text.count(b"\n", 0, error.start) + 1
         _refuse(file, line, f"byte {error.start} is not UTF-8", "save the file as UTF-8", error)
     if file.endswith(".json"):
-        return Document(file, _json_values(file, source), {})
-    if _is_comments(source):
-        return Document(file, {}, {})
-    values = _toml_values(file, source)
-    return Document(file, values, {each.key: each.line for each in _toml_lines(text)})
-
-
-def _is_comments(source: str) -> bool:
-    """Whether it says nothing, as what `paddock init` writes: no grammar is loaded for it."""
-    lines = source.replace("\r\n", "\n").replace("\t", " ").split("\n")
-    stripped = (line.strip(" ") for line in lines)
-    return all(not line or (line[0] == "#" and line.isprintable()) for line in stripped)
+        return Document(file, _json_values(file, source))
+    return Document(file, _toml_values(file, source), text)
 
 
 def _toml_values(file: str, source: str) -> dict[str, Json]:
@@ -336,8 +323,16 @@ def _toml_key(node: "Node") -> tuple[str, ...]:
     return tuple(names)
 
 
-Word = TypeVar("Word", bound=str)
+Made = TypeVar("Made")
 Filled = TypeVar("Filled", bound=Struct)
+NonEmpty = Annotated[str, Meta(pattern=r"\A(?=[^\0]*\Z)[\s\S]*\S")]
+_KINDS: Final = {
+    "str": "a string",
+    "int": "an integer",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "a table",
+}
 NO_READERS: Final[Mapping[str, "Reader"]] = {}
 
 
@@ -377,11 +372,7 @@ class Table:
     def is_text(self, name: str) -> bool:
         return self.has(name) and isinstance(self._values[name], str)
 
-    def raw(self, name: str) -> Json:
-        return self._values[name] if self.has(name) else None
-
     def names(self) -> list[str]:
-        self._known.update(self._values)
         return list(self._values)
 
     def place(self, name: str) -> Place:
@@ -390,112 +381,65 @@ class Table:
     def problem(self, name: str, message: str, hint: str = "") -> None:
         self.report.add((*self.key, name), message, hint)
 
-    def table(self, name: str) -> "Table | None":
+    def read(self, name: str, wanted: Any, otherwise: Any = None) -> Any:
+        """Return a value of the type `wanted`; `otherwise` where none is given, or a wrong one."""
         if not self.has(name):
-            return None
+            return otherwise
         value = self._values[name]
-        if not isinstance(value, dict):
-            self._mistyped(name, value, "a table")
-            return None
-        return Table(self.report, (*self.key, name), cast(dict[str, Json], value))
+        try:
+            return convert(value, wanted)
+        except ValidationError as error:
+            said, key, verb = str(error), (*self.key, name), "is"
+        place = re.search(r"at `\$\[(\d+)\]`$", said)
+        if place is not None:
+            key, value, verb = (*key, int(place[1])), value[int(place[1])], "holds"
+        kind = re.match(r"Expected `(\w+)`( matching)?( [<>]= -?\d+)?", said)
+        if kind is None:
+            what, hint = "none of its values", suggest(str(value), filter(None, get_args(wanted)))
+        else:
+            more = " that says something" if kind[2] else kind[3] or ""
+            if kind[1] == "array":
+                more = " of tables" if get_origin(wanted) is list else " of strings"
+            what, hint = f"not {_KINDS[kind[1]]}{more}", ""
+        self.report.add(key, f"{name} in {self.title} {verb} {quote_toml(value)}, {what}", hint)
+        return otherwise
+
+    def table(self, name: str) -> "Table | None":
+        values = self.read(name, dict[str, Any])
+        return None if values is None else Table(self.report, (*self.key, name), values)
 
     def tables(self, name: str) -> Iterator["Table"]:
-        for position, value in enumerate(self._array(name, "an array of tables")):
-            key = (*self.key, name, position)
-            if isinstance(value, dict):
-                yield Table(self.report, key, cast(dict[str, Json], value))
-            else:
-                said = f"{name} of {self.title} holds {quote_toml(value)}, not a table"
-                self.report.add(key, said)
+        for position, values in enumerate(self.read(name, list[dict[str, Any]], ())):
+            yield Table(self.report, (*self.key, name, position), values)
+
+    def each(self) -> Iterator[tuple[str, "Table"]]:
+        tables = ((name, self.table(name)) for name in self._values)
+        return ((name, table) for name, table in tables if table is not None)
 
     def fill(self, base: Filled, own: Mapping[str, "Reader"] = NO_READERS) -> Filled:
         """Put each key given in place of its value in `base`, read by its type or as `own` says."""
-        given: dict[str, Any] = {}
-        for each in fields(base):
-            if not each.required and self.has(each.name):
-                read = own.get(each.name) or partial(Table.value, wanted=each.type)
-                given[each.name] = read(self, each.name)
+        given = {
+            each.name: own.get(each.name, partial(_read_field, each.type))(self, each.name)
+            for each in fields(base)
+            if not each.required and self.has(each.name)
+        }
         self.finish()
-        return replace(base, **given)
+        return replace(base, **{name: each for name, each in given.items() if each is not None})
 
-    def value(self, name: str, wanted: Any) -> object:
-        if NoneType in get_args(wanted):
-            (wanted,) = (each for each in get_args(wanted) if each is not NoneType)
-        kind = get_origin(wanted)
-        if kind is Annotated:
-            bounds = get_args(wanted)[1]
-            return self.integer(name, bounds.ge, bounds.le)
-        if kind is Literal:
-            return self.word(name, get_args(wanted))
-        if kind is tuple:
-            return self.strings(name)
-        if wanted is str:
-            return self.string(name)
-        if wanted is bool:
-            return self.boolean(name)
-        table = self.table(name)
-        return wanted() if table is None else table.fill(wanted())
+    def texts(self, name: str) -> tuple[Text, ...]:
+        found = self.read(name, tuple[str, ...], ())
+        place, key = self.report.document.place, (*self.key, name)
+        return tuple(Text(text, place((*key, at))) for at, text in enumerate(found))
 
-    def string(self, name: str) -> str:
-        if not self.has(name):
-            return ""
-        value = self._values[name]
-        if not isinstance(value, str):
-            self._mistyped(name, value, "a string")
-            return ""
-        if not value.strip():
-            self.problem(name, f"{name} in {self.title} is empty", "leave the key out instead")
-            return ""
-        return value
-
-    def word(self, name: str, known: tuple[Word, ...]) -> Word:
-        value = self.string(name)
-        for option in known:
-            if option == value:
-                return option
-        if value:
-            message = f"{name} in {self.title} is {quote_toml(value)}, and that is none of its"
-            self.problem(name, f"{message} values", suggest(value, known))
-        return known[0]
-
-    def boolean(self, name: str) -> bool:
-        value = self._values[name]
-        if not isinstance(value, bool):
-            self._mistyped(name, value, "true or false")
-        return value is True
-
-    def integer(self, name: str, lowest: int, highest: int) -> int:
-        value = self._values[name]
-        if isinstance(value, bool) or not isinstance(value, int):
-            self._mistyped(name, value, "an integer")
-            return lowest
-        if not lowest <= value <= highest:
-            said = f"{name} in {self.title} is {quote_toml(value)}, outside {lowest} to {highest}"
-            self.problem(name, said, f"{highest} is the limit, and no file raises it")
-        return value
-
-    def texts(self, name: str) -> tuple[Text, ...] | None:
-        if not self.has(name):
-            return None
-        found: list[Text] = []
-        for position, value in enumerate(self._array(name, "an array of strings")):
-            key = (*self.key, name, position)
-            if isinstance(value, str):
-                found.append(Text(value, self.report.document.place(key)))
-            else:
-                said = f"{name} in {self.title} holds {quote_toml(value)}, not a string"
-                self.report.add(key, said)
+    def parsed(self, name: str, parse: Callable[[Text], Made]) -> tuple[Made, ...]:
+        """Return what `parse` makes of each text; its `PatternError` is a problem of the text's."""
+        found: list[Made] = []
+        for text in self.texts(name):
+            try:
+                found.append(parse(text))
+            except PatternError as problem:
+                self.report.add_at(text.place, problem)
         return tuple(found)
-
-    def strings(self, name: str) -> tuple[str, ...] | None:
-        found = self.texts(name)
-        if found is None:
-            return None
-        for position, item in enumerate(found):
-            if not item.text.strip() or "\0" in item.text:
-                key = (*self.key, name, position)
-                self.report.add(key, f"{name} in {self.title} holds {quote_toml(item.text)}")
-        return tuple(item.text for item in found)
 
     def finish(self) -> None:
         for name in self._values:
@@ -503,17 +447,15 @@ class Table:
                 message = f"unknown key {quote_toml(name)} in {self.title}"
                 self.problem(name, message, suggest(name, self._known))
 
-    def _array(self, name: str, wanted: str) -> list[Json]:
-        if not self.has(name):
-            return []
-        value = self._values[name]
-        if isinstance(value, list):
-            return cast(list[Json], value)
-        self._mistyped(name, value, wanted)
-        return []
 
-    def _mistyped(self, name: str, value: Json, wanted: str) -> None:
-        self.problem(name, f"{name} in {self.title} is {quote_toml(value)}, not {wanted}")
+def _read_field(wanted: Any, table: Table, name: str) -> object:
+    # What a file leaves out is not given; nothing in it says so.
+    kinds = [each for each in get_args(wanted) if each is not NoneType]
+    kind = kinds[0] if len(kinds) < len(get_args(wanted)) else wanted
+    if not isinstance(kind, type) or not issubclass(kind, Struct):
+        return table.read(name, kind)
+    below = table.table(name)
+    return None if below is None else below.fill(kind())
 
 
 Reader = Callable[[Table, str], Any]

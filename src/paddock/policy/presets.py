@@ -127,6 +127,7 @@ def built_in_paths() -> PathsTable:
 def own_lists(
     kind: PlaneKind, planes_below: tuple[str, ...]
 ) -> tuple[tuple[PathPattern, ...], ...]:
+    """Return own files and state, what stands above files, own directories, clients' folders."""
     is_bare = kind is PlaneKind.BARE
     above = _patterns(_ABOVE_OWN_FILES if is_bare else ())
     others = _patterns(_OTHER_DIRECTORIES if is_bare else ())
@@ -134,12 +135,12 @@ def own_lists(
     states = [pattern.glob for pattern in _patterns(OWN_STATE[PlaneKind.BARE])]
     return (
         (*_patterns(OWN_FILES[kind]), *(_moved_down(whole, plane) for plane in planes_below)),
-        above,
-        above + others,
         (
             *_patterns(OWN_STATE[kind]),
             *(_moved_down(glob, plane) for plane in planes_below for glob in states),
         ),
+        above,
+        above + others,
         _patterns(_CLIENT_FOLDERS),
     )
 

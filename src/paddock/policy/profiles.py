@@ -62,10 +62,9 @@ def compile_profile(profile: Profile, note: str = "") -> Json:
             if path is not None
         ),
         "names": tuple(
-            (number, tuple(name.split(ANY) if is_exact else name.casefold().split(ANY)))
+            (number, _name_parts(rule))
             for number, rule in rules
-            if rule.pattern.name is not None
-            for name, is_exact in [(rule.pattern.name.text, rule.outcome is Outcome.ALLOW)]
+            if rule.pattern.kind is TargetKind.NAME
         ),
         "commands": tuple(
             (number, _program(rule.command)) for number, rule in rules if rule.command is not None
@@ -81,6 +80,11 @@ def compile_profile(profile: Profile, note: str = "") -> Json:
 def _row(head: HeadPattern, shown: RuleMatch, said: str = "", reason: str = "") -> Json:
     place = (shown.text, shown.source, shown.file, shown.line)
     return (head.category, head.operation, int(shown.outcome), *place, said, reason)
+
+
+def _name_parts(rule: Rule) -> tuple[str, ...]:
+    name = rule.pattern.target
+    return tuple((name if rule.outcome is Outcome.ALLOW else name.casefold()).split(ANY))
 
 
 def _program(command: "CommandPattern") -> str | None:
@@ -123,16 +127,18 @@ def _line_matches(rule: Rule, line: str) -> bool:
 
 
 class CompiledProfile:
-    __slots__ = ("_note", "overlay", "profile", "table")
+    __slots__ = ("is_laid", "profile", "table", "title")
 
-    def __init__(self, profile: Profile, overlay: Profile | None = None, note: str = "") -> None:
-        """`overlay` is of an untrusted file; `note` is said with every answer."""
+    def __init__(
+        self, profile: Profile, note: str = "", is_laid: bool = False, title: str = ""
+    ) -> None:
+        """Say `title` before each answer and `note` after it.
+
+        `is_laid`: an untrusted file lays it over another one.
+        """
         self.profile = profile
-        self.overlay: CompiledProfile | None = None
-        if overlay is not None:
-            untrusted = f"{overlay.place.file} is not trusted, and only tightens"
-            self.overlay = CompiledProfile(overlay, note=untrusted)
-        self._note = note
+        self.is_laid = is_laid
+        self.title = title
         self.table = compile_profile(profile, note)
 
     @property
@@ -141,27 +147,18 @@ class CompiledProfile:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        above = () if self.overlay is None else self.overlay.profile.rules
-        return (*self.profile.rules, *above)
+        return self.profile.rules
 
     @property
     def looks_at_arguments(self) -> bool:
         return any(rule.when is not None for rule in self.rules)
 
-    @property
-    def alone(self) -> "CompiledProfile":
-        return self if self.overlay is None else CompiledProfile(self.profile, note=self._note)
-
     def judge(self, action: Action) -> Verdict:
         if action.category == "net":
             from paddock.policy.network import judge_net  # noqa: PLC0415 - late on purpose
 
-            verdict = judge_net(self, action)
-        else:
-            verdict = self.verdict(_find_rules(self.table, action), action, str(action))
-        if self.overlay is None:
-            return verdict
-        return _stricter(verdict, self.overlay.judge(action))
+            return judge_net(self, action)
+        return self.verdict(_find_rules(self.table, action), action, str(action))
 
     def judge_command(self, action: Action, command: "SimpleCommand | None") -> Verdict:
         """`command` None is what could not be parsed: only a rule for any command matches it."""
@@ -179,13 +176,9 @@ class CompiledProfile:
             unmatched = self.verdict([], action, asked).finding
             finding = min(verdict.finding, unmatched, key=strictness)
             verdict = Verdict(finding, verdict.matched)
-        if self.overlay is None:
-            return verdict
-        return _stricter(verdict, self.overlay.judge_command(action, command))
+        return verdict
 
     def closes(self, category: str, operation: str) -> bool:
-        if self.overlay is not None and self.overlay.closes(category, operation):
-            return True
         rows = zip(self.table["rules"], self.profile.rules, strict=True)
         rules = [rule for row, rule in rows if means(row, category, operation)]
         if any(rule.outcome is Outcome.DENY and _is_for_all(rule) for rule in rules):
@@ -203,13 +196,7 @@ class CompiledProfile:
             _, _, _, text, source, file, line, _, why = row
             rule = RuleMatch(Outcome(outcome), text, source, file, line, why)
         rules = tuple(self.profile.rules[number] for number in matched)
-        return Verdict(Finding(Outcome(outcome), rule, reason, rank), rules)
-
-
-def _stricter(below: Verdict, above: Verdict) -> Verdict:
-    """Only ever stricter: an allow or an ask from above does not soften a no from below."""
-    finding = min(below.finding, above.finding, key=strictness)
-    return Verdict(finding, below.matched + above.matched)
+        return Verdict(Finding(Outcome(outcome), rule, self.title + reason, rank), rules)
 
 
 def strictness(finding: Finding) -> tuple[int, int]:
@@ -311,7 +298,8 @@ class LineJudge:
             yield from verdict.findings()
         for rule, reason in self._find_possible(profile):
             asked = RuleMatch(Outcome.ASK, reason, BUILT_IN, BUILT_IN, 0, reason)
-            said = f"{reason}, so {quote_toml(rule.pattern.text)} ({rule.place}) could match"
+            named = f"{quote_toml(rule.pattern.text)} ({rule.place})"
+            said = f"{profile.title}{reason}, so {named} could match"
             yield Finding(Outcome.ASK, asked, said, 0)
 
     def _find_possible(self, profile: CompiledProfile) -> list[tuple[Rule, str]]:

@@ -11,18 +11,19 @@ A category, an operation or a name that no call has is a mistake when a policy l
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from functools import cached_property, lru_cache, reduce
-from typing import TYPE_CHECKING, Final, cast
+from functools import cached_property, lru_cache, partial, reduce
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
-from paddock.policy.compiled import matches_text
+from paddock.policy.compiled import matches_wild
 from paddock.policy.pathset import PathPattern, compile_target
 from paddock.policy.places import (
     BUILT_IN_PLACE,
+    NonEmpty,
     PatternError,
     Place,
     Table,
@@ -30,7 +31,7 @@ from paddock.policy.places import (
     quote_toml,
     suggest,
 )
-from paddock.policy.settings import NETWORKS, Network, ShellChanges, lay_over, read_shell_changes
+from paddock.policy.settings import Network, ShellChanges, lay_over, read_shell_changes
 from paddock.text.json import BrokenJsonError, read_json
 from paddock.values.calls import Json
 from paddock.values.decisions import OPERATIONS, PATH_CATEGORIES, Action, Outcome, RuleMatch
@@ -90,16 +91,6 @@ class TargetKind(Enum):
     NET = "net"
 
 
-class NamePattern(Struct, frozen=True):
-    text: str
-
-    def matches(self, name: str) -> bool:
-        return matches_text(tuple(self.text.split(ANY)), name)
-
-    def matches_widely(self, name: str) -> bool:
-        return matches_text(tuple(self.text.casefold().split(ANY)), name.casefold())
-
-
 class HeadPattern(Struct, frozen=True):
     text: str
     category: str
@@ -117,19 +108,18 @@ class HeadPattern(Struct, frozen=True):
 
 
 class ActionPattern(Struct, frozen=True):
-    """`path` or `name` is set by the target's kind; `policy.commands` compiles a command's text."""
+    """`path` or `net` is set by the target's kind; `policy.commands` compiles a command's text."""
 
     text: str
     head: HeadPattern
     target: str
     kind: TargetKind | None = None
     path: PathPattern | None = None
-    name: NamePattern | None = None
     net: "NetPattern | None" = None
 
-    @property
-    def has_target(self) -> bool:
-        return self.kind is not None
+
+def matches_widely(pattern: str, name: str) -> bool:
+    return matches_wild(pattern.casefold(), name.casefold())
 
 
 def target_kind(category: str) -> TargetKind:
@@ -173,7 +163,7 @@ def parse_pattern(text: str) -> ActionPattern:
         return ActionPattern(text, head, target, kind, path=compile_target(target))
     if kind is TargetKind.NAME:
         _check_target(head, target)
-        return ActionPattern(text, head, target, kind, name=NamePattern(target))
+        return ActionPattern(text, head, target, kind)
     if kind is TargetKind.NET:
         from paddock.policy.network import parse_target  # noqa: PLC0415 - late on purpose
 
@@ -281,7 +271,6 @@ def _check_known(text: str, category: str, operation: str) -> None:
 
 
 def _check_target(head: HeadPattern, target: str) -> None:
-    name = NamePattern(target)
     categories = (head.categories - NAMES_BY_OPERATION) or head.categories
     heads = [
         (category, operation)
@@ -289,18 +278,18 @@ def _check_target(head: HeadPattern, target: str) -> None:
         for operation in sorted(OPERATIONS[category]) or (head.operation,)
         if head.operation in (ANY, operation)
     ]
-    problems = [_target_problem(category, operation, name) for category, operation in heads]
+    problems = [_target_problem(category, operation, target) for category, operation in heads]
     if all(problems):
         said = quote_toml(f"{head.text} {target}")
         raise PatternError(f"no call is judged as {said}", problems[0])
 
 
-def _target_problem(category: str, operation: str, name: NamePattern) -> str:
+def _target_problem(category: str, operation: str, name: str) -> str:
     head = f"tool:{category}:{operation}"
     if category in NAMES_BY_OPERATION or (category, operation) == ("package", "list"):
-        return f"it has no target: write {head}" if name.text.strip(ANY) else ""
+        return f"it has no target: write {head}" if name.strip(ANY) else ""
     if category == "mcp":
-        text = name.text.casefold()
+        text = name.casefold()
         lead, star, _ = text.partition(ANY)
         is_clients = lead.startswith(MCP_PREFIX) or (star != "" and MCP_PREFIX.startswith(lead))
         if _MCP_TARGET.fullmatch(text) or (is_clients and operation == "call"):
@@ -309,14 +298,14 @@ def _target_problem(category: str, operation: str, name: NamePattern) -> str:
         of_client = f", or of a client's own server {MCP_PREFIX}server__*"
         return hint + of_client if operation == "call" else hint
     if category == "memory":
-        lead, star, _ = name.text.partition(ANY)
+        lead, star, _ = name.partition(ANY)
         may_be = lead.startswith(MEMORIES) or (star != "" and MEMORIES.startswith(lead))
         return "" if may_be else f"its target begins with {MEMORIES}, as in {head} {MEMORIES}/*"
     if (category, operation) == ("package", "run"):
-        may_be = ANY in name.text or "/" in name.text
-        return "" if may_be else f"its target is PACKAGE/TOOL, as in {head} {name.text}/*"
+        may_be = ANY in name or "/" in name
+        return "" if may_be else f"its target is PACKAGE/TOOL, as in {head} {name}/*"
     known = CLOSED_TARGETS[category, operation]
-    return "" if any(map(name.matches_widely, known)) else suggest(name.text, known)
+    return "" if any(matches_widely(name, each) for each in known) else suggest(name, known)
 
 
 def _listed(heads: tuple[str, ...]) -> str:
@@ -324,7 +313,8 @@ def _listed(heads: tuple[str, ...]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-OUTCOME_WORDS: Final = tuple(outcome.word for outcome in Outcome)
+OutcomeWord = Literal["allow", "confine", "ask", "deny"]
+OUTCOME_WORDS: Final = get_args(OutcomeWord)
 
 
 class Rule(Struct, frozen=True, dict=True):
@@ -358,7 +348,7 @@ class Rule(Struct, frozen=True, dict=True):
     @property
     def is_for_every_call(self) -> bool:
         """Whether it holds for all that its head names."""
-        return not self.pattern.has_target and self.when is None
+        return self.pattern.kind is None and self.when is None
 
     @property
     def extras(self) -> tuple[str, ...]:
@@ -454,17 +444,12 @@ def check_confined(head: HeadPattern, outcome: Outcome) -> None:
 
 def read_profile(table: Table, name: str) -> Profile:
     source = f"profiles.{name}"
-    is_one = table.is_text("extends")
-    extends = (table.string("extends"),) if is_one else table.strings("extends") or ()
+    wanted = NonEmpty if table.is_text("extends") else tuple[NonEmpty, ...]
+    extends: str | tuple[str, ...] = table.read("extends", wanted, ())
     rules: list[Rule] = []
-    for word in OUTCOME_WORDS:
-        for text in table.texts(word) or ():
-            try:
-                rules.append(
-                    compile_rule(text.text, Outcome.parse(word), f"{source}.{word}", text.place)
-                )
-            except PatternError as problem:
-                table.report.add_at(text.place, problem)
+    for outcome in Outcome:
+        parse = partial(_short_rule, outcome, f"{source}.{outcome.word}")
+        rules += table.parsed(outcome.word, parse)
     found = (_long_rule(each, f"{source}.rules") for each in table.tables("rules"))
     rules += [rule for rule in found if rule is not None]
     otherwise = _read_otherwise(table, source)
@@ -472,7 +457,12 @@ def read_profile(table: Table, name: str) -> Profile:
     shell = read_shell_changes(shell_table) if shell_table is not None else None
     table.finish()
     place = table.report.document.place(table.key)
-    return Profile(name, tuple(rules), otherwise, shell, place, tuple(filter(None, extends)))
+    extends = (extends,) if isinstance(extends, str) else extends
+    return Profile(name, tuple(rules), otherwise, shell, place, extends)
+
+
+def _short_rule(outcome: Outcome, source: str, given: Text) -> Rule:
+    return compile_rule(given.text, outcome, source, given.place)
 
 
 def _command_of(pattern: ActionPattern, outcome: Outcome) -> "CommandPattern | None":
@@ -494,26 +484,30 @@ def _command_of(pattern: ActionPattern, outcome: Outcome) -> "CommandPattern | N
     return command
 
 
+class _LongRule(Struct, frozen=True):
+    action: NonEmpty = ""
+    outcome: OutcomeWord | None = None
+    reason: NonEmpty = ""
+    network: Network | None = None
+    match: tuple[Text, ...] = ()
+    not_match: tuple[Text, ...] = ()
+    addresses: tuple[NonEmpty, ...] = ()
+    commands: tuple[NonEmpty, ...] = ()
+
+
 def _long_rule(table: Table, source: str) -> Rule | None:
-    action = table.string("action")
-    word = table.string("outcome")
-    reason = table.string("reason")
-    network = cast("Network", table.word("network", NETWORKS)) if table.has("network") else None
-    match, not_match = table.texts("match") or (), table.texts("not_match") or ()
-    addresses, commands = table.strings("addresses") or (), table.strings("commands") or ()
     has_when = any([table.has("when"), table.has("only")])
-    table.finish()
-    for name, value in (("action", action), ("outcome", word)):
-        if not value and not table.has(name):
+    given = table.fill(_LongRule(), {"match": Table.texts, "not_match": Table.texts})
+    for name in ("action", "outcome"):
+        if not table.has(name):
             table.problem(name, f"a rule in {source} has no {name}", f"add {name} = …")
-    if word and word not in OUTCOME_WORDS:
-        message = f"outcome {quote_toml(word)} is none"
-        table.problem("outcome", message, suggest(word, OUTCOME_WORDS))
-    if not action or word not in OUTCOME_WORDS:
+    if not given.action or given.outcome is None:
         return None
-    place, outcome = table.place("action"), Outcome.parse(word)
+    action, network = given.action, given.network
+    place, outcome = table.place("action"), Outcome.parse(given.outcome)
+    examples = given.match, given.not_match
     try:
-        rule = compile_rule(action, outcome, source, place, reason, network, match, not_match)
+        rule = compile_rule(action, outcome, source, place, given.reason, network, *examples)
     except PatternError as problem:
         table.report.add_at(place, problem)
         return None
@@ -524,7 +518,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
             f"network stands in a rule for {quote_toml(action)} that runs no command",
             "only a rule that allows or asks for tool:shell:run sets the network",
         )
-    rule = replace(rule, addresses=addresses, commands=commands)
+    rule = replace(rule, addresses=given.addresses, commands=given.commands)
     if table.has("addresses") or table.has("commands"):
         from paddock.policy.network import check_extras  # noqa: PLC0415 - late on purpose
 
@@ -542,9 +536,9 @@ def _read_otherwise(table: Table, source: str) -> tuple[Otherwise, ...]:
         return ()
     found: list[Otherwise] = []
     for head_text in entries.names():
-        word = entries.word(head_text, OUTCOME_WORDS)
+        outcome = Outcome.parse(entries.read(head_text, OutcomeWord, "deny"))
+        place = entries.place(head_text)
         try:
-            outcome, place = Outcome.parse(word), entries.place(head_text)
             found.append(parse_otherwise(head_text, outcome, f"{source}.otherwise", place))
         except PatternError as problem:
             hint = problem.hint

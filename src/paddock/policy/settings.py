@@ -4,6 +4,7 @@ Paths of `[shell]` and `[hook]` are paths of the host; they are read, never open
 """
 
 import re
+import shlex
 from typing import Annotated, Final, Literal, TypeVar, get_args
 
 from msgspec import Meta, Struct, field
@@ -11,7 +12,8 @@ from msgspec.structs import fields, replace
 
 from paddock import limits as hard
 from paddock.pattern import lazy_pattern
-from paddock.policy.places import Table, quote_toml
+from paddock.policy.compiled import matches_wild
+from paddock.policy.places import NonEmpty, PatternError, Table, Text, quote_toml
 from paddock.text.json import Strict
 from paddock.values.decisions import Permissions
 
@@ -25,6 +27,8 @@ HookWarnings = Literal["all", "once", "off"]
 HookShell = Literal["confine", "read"]
 McpFiles = Literal["none", "read", "write"]
 McpRecord = Literal["whole", "digest"]
+Provider = Literal["", "builtin", "scripted", "anthropic", "openai"]
+Api = Literal["", "responses", "chat"]
 
 NETWORKS: Final[tuple[Network, ...]] = get_args(Network)
 """From the strictest to the loosest. `policy`: what rules of `tool:net:` say, else `loopback`."""
@@ -96,13 +100,13 @@ class ShellSettings(Struct, frozen=True):
 
     network: Network = "policy"
     git: Git = "safe"
-    read: tuple[str, ...] = SYSTEM_READ
-    write: tuple[str, ...] = ()
+    read: tuple[NonEmpty, ...] = SYSTEM_READ
+    write: tuple[NonEmpty, ...] = ()
     enforcement: EnforcementMode = "required"
     approve: Approve = "command"
     commit: Commit = "each"
     limits: ShellLimits = field(default_factory=ShellLimits)
-    env: tuple[str, ...] = ()
+    env: tuple[NonEmpty, ...] = ()
     """Names of variables that a call may set; a `*` may stand at the end."""
     caches: bool = True
     """Whether commands of one workspace share a private place for the caches of tools."""
@@ -117,9 +121,9 @@ class HookSettings(Struct, frozen=True):
 
     on_allow: OnAllow = "silent"
     warnings: HookWarnings = "once"
-    also_write: tuple[str, ...] | None = None
+    also_write: tuple[NonEmpty, ...] | None = None
     shell: HookShell = "confine"
-    outside: tuple[str, ...] = ()
+    outside: tuple[NonEmpty, ...] = ()
     paranoid: bool = False
     sandbox_ignored: bool = True
     scratch: bool = True
@@ -134,9 +138,9 @@ class AgentBinding(Struct, frozen=True):
 
     name: str
     profile: str
-    workspace: str = ""
+    workspace: NonEmpty = ""
     """A directory from the project's root, or of the host; empty: the parent's."""
-    parent: str = ""
+    parent: NonEmpty = ""
     permissions: Permissions = field(default_factory=Permissions)
 
     @property
@@ -179,6 +183,23 @@ class HistorySettings(Struct, frozen=True):
     bytes_max: Annotated[int, Meta(ge=0, le=10**15)] = 2_000_000_000
 
 
+CREDENTIAL: Final = "credential:"
+"""Before the name of a credential, in a value of `env`: the server has what stands for it."""
+_SEES: Final = {
+    "none": "sees no file of the workspace",
+    "read": "reads the workspace",
+    "write": "reads and writes the workspace",
+}
+
+
+class McpTools(Struct, frozen=True):
+    """Which tools of a server are offered at all. What they may do, profiles say."""
+
+    allow: tuple[NonEmpty, ...] = ("*",)
+    """`*` stands for any part."""
+    deny: tuple[NonEmpty, ...] = ()
+
+
 class McpServer(Struct, frozen=True):
     """`[mcp.servers.NAME]`: a server of somebody else's, started by `command` or reached at `url`.
 
@@ -186,20 +207,18 @@ class McpServer(Struct, frozen=True):
     """
 
     name: str
-    command: tuple[str, ...] = ()
+    command: tuple[NonEmpty, ...] = ()
     url: str = ""
     env: tuple[tuple[str, str], ...] = ()
     """Variables and values; a value may be `credential:NAME`."""
-    network: tuple[str, ...] = ()
+    network: tuple[NonEmpty, ...] = ()
     """What it may reach, as behind `tool:net:connect`, or with a method `tool:net:request`."""
     files: McpFiles = "none"
     """The workspace as it sees it."""
-    allow: tuple[str, ...] = ("*",)
-    """Tools that are offered at all: `*` stands for any part. What they may do, profiles say."""
-    deny: tuple[str, ...] = ()
+    tools: McpTools = field(default_factory=McpTools)
     record: McpRecord = "whole"
     """How the ledger keeps the arguments of a call."""
-    redact: tuple[str, ...] = ()
+    redact: tuple[NonEmpty, ...] = ()
     """JSON pointers to what it keeps nothing of."""
 
 
@@ -217,7 +236,7 @@ class ApprovalSettings(Struct, frozen=True):
     `notify` is a program; the request is JSON on its standard input.
     """
 
-    notify: tuple[str, ...] = ()
+    notify: tuple[NonEmpty, ...] = ()
 
 
 class AnchorSettings(Struct, frozen=True):
@@ -227,9 +246,9 @@ class AnchorSettings(Struct, frozen=True):
     beside the planes.
     """
 
-    directory: str = ""
-    git: str = ""
-    command: tuple[str, ...] = ()
+    directory: NonEmpty = ""
+    git: NonEmpty = ""
+    command: tuple[NonEmpty, ...] = ()
 
 
 class LedgerSettings(Struct, frozen=True):
@@ -237,7 +256,7 @@ class LedgerSettings(Struct, frozen=True):
 
     keep_model_contents: bool = False
     anchor: AnchorSettings = field(default_factory=AnchorSettings)
-    signer: tuple[str, ...] = ()
+    signer: tuple[NonEmpty, ...] = ()
     """The program that signs checkpoints; empty where this process does."""
 
 
@@ -249,12 +268,12 @@ class ProviderSettings(Struct, frozen=True):
     """
 
     name: str
-    provider: str = ""
-    model: str = ""
-    base_url: str = ""
-    api: str = ""
-    api_key_env: str = ""
-    api_key_command: tuple[str, ...] = ()
+    provider: Provider = ""
+    model: NonEmpty = ""
+    base_url: NonEmpty = ""
+    api: Api = ""
+    api_key_env: NonEmpty = ""
+    api_key_command: tuple[NonEmpty, ...] = ()
 
 
 class CredentialSource(Struct, frozen=True):
@@ -263,10 +282,10 @@ class CredentialSource(Struct, frozen=True):
     Exactly one is given; of a keyring's, `SERVICE` or `SERVICE/USER`.
     """
 
-    env: str = ""
-    file: str = ""
-    command: tuple[str, ...] = ()
-    keyring: str = ""
+    env: NonEmpty = ""
+    file: NonEmpty = ""
+    command: tuple[NonEmpty, ...] = ()
+    keyring: NonEmpty = ""
 
 
 class CredentialSettings(Struct, frozen=True):
@@ -277,7 +296,7 @@ class CredentialSettings(Struct, frozen=True):
 
     name: str
     hosts: tuple[tuple[str, int], ...] = ()
-    variable: str = ""
+    variable: NonEmpty = ""
     source: CredentialSource = field(default_factory=CredentialSource)
 
 
@@ -331,13 +350,13 @@ Given = TypeVar("Given", bound=Struct)
 class ShellChanges(Struct, frozen=True):
     network: Network | None = None
     git: Git | None = None
-    read: tuple[str, ...] | None = None
-    write: tuple[str, ...] | None = None
+    read: tuple[NonEmpty, ...] | None = None
+    write: tuple[NonEmpty, ...] | None = None
     enforcement: EnforcementMode | None = None
     approve: Approve | None = None
     commit: Commit | None = None
     limits: ShellLimits | None = None
-    env: tuple[str, ...] | None = None
+    env: tuple[NonEmpty, ...] | None = None
     caches: bool | None = None
     confine_max: ConfineMax | None = None
 
@@ -352,7 +371,8 @@ def lay_over(base: Given, changes: Struct) -> Given:
 
 
 def read_shell_changes(table: Table) -> ShellChanges:
-    return table.fill(ShellChanges(), {"read": host_paths, "write": host_paths, "env": _env_names})
+    readers = {"read": host_paths, "write": host_paths, "env": _env_names}
+    return table.fill(ShellChanges(), readers)
 
 
 def covers(pattern: str, name: str) -> bool:
@@ -360,19 +380,17 @@ def covers(pattern: str, name: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == name
 
 
-def _env_names(table: Table, name: str) -> tuple[str, ...] | None:
-    found = table.strings(name)
-    for position, pattern in enumerate(found or ()):
-        why = reserved_problem(pattern)
-        if _ENV_PATTERN.fullmatch(pattern) is None:
+def _env_names(table: Table, name: str) -> tuple[str, ...]:
+    def parse(given: Text) -> str:
+        why = reserved_problem(given.text)
+        if _ENV_PATTERN.fullmatch(given.text) is None:
             why = "which is no name of a variable; a * may stand at its end"
         if why:
-            table.report.add(
-                (*table.key, name, position),
-                f"env in {table.title} holds {quote_toml(pattern)}, {why}",
-                'name what tests read, as ["CI", "PYTEST_*"]',
-            )
-    return found
+            said = f"env in {table.title} holds {quote_toml(given.text)}, {why}"
+            raise PatternError(said, 'name what tests read, as ["CI", "PYTEST_*"]')
+        return given.text
+
+    return table.parsed(name, parse)
 
 
 def reserved_problem(pattern: str) -> str:
@@ -382,13 +400,34 @@ def reserved_problem(pattern: str) -> str:
     return ""
 
 
-def host_paths(table: Table, name: str) -> tuple[str, ...] | None:
-    found = table.strings(name)
-    for position, path in enumerate(found or ()):
-        if _HOST_PATH.fullmatch(path) is None or ".." in path.split("/"):
-            table.report.add(
-                (*table.key, name, position),
-                f"{name} in {table.title} holds {quote_toml(path)}, not an absolute path",
-                "write it from / or ~/, without ..",
-            )
-    return found
+def host_paths(table: Table, name: str) -> tuple[str, ...]:
+    def parse(given: Text) -> str:
+        if _HOST_PATH.fullmatch(given.text) is None or ".." in given.text.split("/"):
+            said = f"{name} in {table.title} holds {quote_toml(given.text)}, not an absolute path"
+            raise PatternError(said, "write it from / or ~/, without ..")
+        return given.text
+
+    return table.parsed(name, parse)
+
+
+def offers(server: McpServer, tool: str) -> bool:
+    is_denied = any(matches_wild(each.casefold(), tool.casefold()) for each in server.tools.deny)
+    return not is_denied and any(matches_wild(each, tool) for each in server.tools.allow)
+
+
+def describe_server(server: McpServer) -> str:
+    """Return all that it is given, for a person who is asked about it."""
+    what = f"runs {shlex.join(server.command)}"
+    kept = [f"{each} of arguments is not recorded" for each in server.redact]
+    if server.record == "digest":
+        kept = ["of arguments a digest is recorded"]
+    if server.url:
+        return "; ".join((f"is reached at {server.url}", *kept))
+    network = f"reaches {', '.join(server.network) or 'nothing'}"
+    variables = (f"has {name}={value}" for name, value in server.env)
+    return "; ".join((what, network, *variables, _SEES[server.files], *kept))
+
+
+def net_action(text: str) -> str:
+    """Return an entry of `network` as the action of a rule."""
+    return f"tool:net:{'request' if ' ' in text.strip() else 'connect'} {text}"

@@ -3,7 +3,7 @@
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -41,7 +41,7 @@ def choose_settings(
     name = provider or "builtin"
     table = next((each for each in known if each.name == name), None)
     if table is None:
-        table = ProviderSettings(name, provider=name)
+        table = ProviderSettings(name)
     chosen = replace(
         table,
         provider=table.provider or name,
@@ -104,10 +104,10 @@ def open_provider(
         from paddock.providers.anthropic import anthropic_provider
 
         return anthropic_provider(settings.model, key, server)
-    from paddock.providers.openai import Api, openai_provider
+    from paddock.providers.openai import openai_provider
 
     api = settings.api or ("chat" if address else "responses")
-    return openai_provider(settings.model, key, server, cast("Api", api))
+    return openai_provider(settings.model, key, server, api)
 
 
 def _scripted(path: str, read_script: ReadScript | None) -> ScriptedModel:

@@ -353,7 +353,8 @@ def shells_of(policy: Policy, chain: AgentChain) -> tuple[ShellSettings, ...]:
             hint="name one agent, with its ancestors",
         )
     base = policy.settings.shell
-    changes = (each.profile.shell for each in profiles)
+    # What an untrusted file lays over a profile says nothing of its shell.
+    changes = (each.profile.shell for each in profiles if not each.is_laid)
     return tuple(base if each is None else each.over(base) for each in changes)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.policy.questions.replay import NO_PARENT
+from paddock.policy.questions.compare import NO_PARENT
 from paddock.runtime.records import kept_name
 from paddock.values.entries import Entry
 from tests.support.hooks import Client

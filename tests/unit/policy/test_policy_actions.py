@@ -8,6 +8,7 @@ from paddock.apps.hook.lean import asked
 from paddock.apps.hook.lean.asked import parse_asked
 from paddock.errors import UsageError
 from paddock.gates.results import ALL_GATES
+from paddock.policy.compiled import matches_wild
 from paddock.policy.places import PatternError
 from paddock.policy.profiles import rule_matches
 from paddock.policy.rules import (
@@ -17,11 +18,11 @@ from paddock.policy.rules import (
     LEDGERS,
     MCP_PREFIX,
     HeadPattern,
-    NamePattern,
     TargetKind,
     compile_rule,
     find_judged_as,
     is_normal_path,
+    matches_widely,
     parse_action,
     parse_concrete,
     parse_head,
@@ -187,16 +188,16 @@ def test_the_name_of_a_clients_tool_is_denied_whatever_its_case(
 
 
 def test_a_star_in_a_name_stands_for_any_part_of_it() -> None:
-    pattern = NamePattern("mcp__toy__*")
-    assert pattern.matches("mcp__toy__add")
-    assert pattern.matches("mcp__toy__")
-    assert not pattern.matches("mcp__Toy__add")
-    assert pattern.matches_widely("mcp__Toy__add")
-    assert not pattern.matches_widely("mcp__toys__add")
-    assert not NamePattern("add").matches("add\n")
-    assert NamePattern("a*").matches("a\nb")
-    assert NamePattern("a.c").matches("a.c")
-    assert not NamePattern("a.c").matches("abc")
+    pattern = "mcp__toy__*"
+    assert matches_wild(pattern, "mcp__toy__add")
+    assert matches_wild(pattern, "mcp__toy__")
+    assert not matches_wild(pattern, "mcp__Toy__add")
+    assert matches_widely(pattern, "mcp__Toy__add")
+    assert not matches_widely(pattern, "mcp__toys__add")
+    assert not matches_wild("add", "add\n")
+    assert matches_wild("a*", "a\nb")
+    assert matches_wild("a.c", "a.c")
+    assert not matches_wild("a.c", "abc")
 
 
 @pytest.mark.parametrize(

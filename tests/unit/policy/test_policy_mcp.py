@@ -7,9 +7,8 @@ import pytest
 from paddock.errors import ConfigError, UsageError
 from paddock.policy.decide import decide, may_ever
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.mcp_servers import describe_server, offers
 from paddock.policy.rules import parse_action
-from paddock.policy.settings import McpServer, McpSettings
+from paddock.policy.settings import McpServer, McpSettings, McpTools, describe_server, offers
 from paddock.values.decisions import Action, Agent, Outcome
 
 SERVERS = """[mcp]
@@ -33,8 +32,7 @@ ISSUES = McpServer(
     env=(("ISSUES_TOKEN", "credential:issues"), ("LEVEL", "debug")),
     network=("api.example.org:443", "GET docs.example.org/**"),
     files="read",
-    allow=("search_*", "get_issue"),
-    deny=("*_secret",),
+    tools=McpTools(("search_*", "get_issue"), ("*_secret",)),
     record="digest",
     redact=("/token", "/auth/key"),
 )

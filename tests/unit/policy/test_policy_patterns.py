@@ -22,7 +22,7 @@ def permitting(*texts: str) -> PathList:
 
 
 def matched(patterns: PathList, *paths: str) -> dict[str, str | None]:
-    found = {path: patterns.match(path) for path in paths}
+    found = {path: patterns.find(path) for path in paths}
     return {path: None if pattern is None else pattern.text for path, pattern in found.items()}
 
 
@@ -131,14 +131,14 @@ def test_a_permitting_list_compares_exactly() -> None:
 )
 def test_a_range_of_letters_beyond_ascii_takes_both_cases(pattern: str, yes: str, no: str) -> None:
     guarding = PathList([compile_pattern(pattern)], Comparison.GUARDING)
-    assert guarding.match(yes) is not None
-    assert guarding.match(no) is None
+    assert guarding.find(yes) is not None
+    assert guarding.find(no) is None
 
 
 def test_a_permitting_range_takes_one_case_alone() -> None:
     permitting = PathList([compile_pattern("[А-Я]*.txt")], Comparison.PERMITTING)
-    assert permitting.match("Яд.txt") is not None
-    assert permitting.match("яд.txt") is None
+    assert permitting.find("Яд.txt") is not None
+    assert permitting.find("яд.txt") is None
 
 
 def test_a_negation_is_compared_the_other_way() -> None:

@@ -58,7 +58,8 @@ def test_what_is_refused_in_toml_is_refused_in_a_file_of_comments_alone() -> Non
     empty = parse_document("paddock.toml", b"")
     assert empty.values == empty.lines == {}
     for text in (b"# a\r\n\t # b\tc\n", "# \u00e4\u2028x = 1\n".encode(), b"\n\n# x = 1"):
-        assert parse_document("paddock.toml", text) == empty
+        said = parse_document("paddock.toml", text)
+        assert said.values == said.lines == {}
     for text in (
         b"# a\rb\n",
         b"# \x00",

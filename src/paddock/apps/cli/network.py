@@ -137,8 +137,7 @@ def _reach_of(project: Project, name: str) -> _AgentReach:
     lineage = project.agents.lineage(name)
     policy, chain = project.policy_for(lineage[0]), tuple(each.agent for each in lineage)
     compiled = judge_for(policy, chain).profiles()
-    layers = [*compiled, *(each.overlay for each in compiled if each.overlay is not None)]
-    rules = [rule for each in layers for rule in each.profile.rules if _is_net(rule)]
+    rules = [rule for each in compiled for rule in each.profile.rules if _is_net(rule)]
     names = tuple(dict.fromkeys(each.name for each in compiled))
     return _AgentReach(name, names, line_network(policy, chain, None), tuple(rules))
 

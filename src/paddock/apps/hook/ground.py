@@ -221,7 +221,8 @@ def make_tables(
     agents: dict[str, Json] = {}
     for name, chain in chains.items():
         own: dict[int, None] = {}
-        for table in (each for one in judge_for(policy, chain).profiles() for each in _tables(one)):
+        # What an untrusted file lays over a profile says its own; the stricter of both decides.
+        for table in (each.table for each in judge_for(policy, chain).profiles()):
             if table not in profiles:
                 profiles.append(table)
             own[profiles.index(table)] = None
@@ -272,12 +273,6 @@ def line_tables(outside: tuple[str, ...]) -> dict[str, Json]:
         "shell": (starting, frozenset(RESERVED), changing, dict(NESTING)),
         "outside_commands": (frozenset(program_name(w).casefold() for w in words), is_wild),
     }
-
-
-def _tables(profile: CompiledProfile) -> tuple[Json, ...]:
-    # What an untrusted file lays over a profile says its own; the stricter of both decides.
-    above = () if profile.overlay is None else _tables(profile.overlay)
-    return (profile.table, *above)
 
 
 def _held(project: Project, kind: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@
     flip                    the smallest change that flips it; from an approved call to its rules
     lint                    rules that do nothing, grants that give much; each rule's examples
     differences             what differs between two policies, and calls worth putting to both
-    compare, replay         calls that two policies answer differently; recorded calls again
+    compare                 calls that two policies answer differently; recorded calls again
 
 Nothing that decides a call imports from here. Every answer comes from `decide`, a proposed
 change is tried before it is shown, and searches are bounded and say where they stopped.

@@ -1,20 +1,24 @@
-"""`policy diff`: calls that two policies answer differently, found from what differs.
+"""`policy replay` and `policy diff`: calls that another policy answers differently.
 
-Each rule, entry and path pattern is made concrete, and every such call, each example of a rule
-and each call on record is put to both policies. What was not tried is not proved alike. Where
-nothing that decides differs at all, every answer is the same.
+Of recorded calls nothing is run, no file is looked at. An `ask` that somebody granted stays an
+`ask`. Equal digests with unequal answers are reported as lost: something off the record had a say.
+
+Of two policies each rule, entry and path pattern that differs is made concrete, and every such
+call, each example of a rule and each call on record is put to both. What was not tried is not
+proved alike. Where nothing that decides differs at all, every answer is the same.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from enum import StrEnum
 from itertools import chain, groupby, islice, product
 from itertools import count as numbers
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from paddock.policy.decide import ChainJudge, judge_for
+from paddock.policy.decide import ChainJudge, decide, judge_for, writer_of
 from paddock.policy.engine import Policy
 from paddock.policy.places import BUILT_IN, Place
 from paddock.policy.questions.differences import (
@@ -27,7 +31,15 @@ from paddock.policy.questions.differences import (
     find_calls,
     find_differences,
 )
-from paddock.policy.questions.replay import KINDS
+from paddock.policy.questions.record import (
+    MEANINGS,
+    Lost,
+    PastDecision,
+    Recorded,
+    RecordedDoor,
+    Why,
+)
+from paddock.text.show import cut, show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import (
     Action,
@@ -36,15 +48,234 @@ from paddock.values.decisions import (
     Decision,
     Outcome,
     RuleMatch,
+    confined,
     rule_as_json,
 )
+
+EXAMPLES_MAX: Final = 3
+_NO_RULE: Final = "no rule; unknown is no"
+NO_PARENT: Final = "whose child the agent was: it was recorded without the default agent"
+EXAMPLE_CHARS_MAX: Final = 400
+
+
+class DifferenceKind(StrEnum):
+    DENIED = "newly denied"
+    ASKED = "newly asked"
+    CONFINED = "newly confined"
+    ALLOWED = "newly allowed"
+
+
+KINDS: Final = dict(zip(reversed(Outcome), DifferenceKind, strict=True))
+
+
+class Policies(Protocol):
+    def policy_for(self, agent: str) -> Policy | None: ...
+
+    def is_whole(self, past: PastDecision) -> bool:
+        """Whether the record names every agent that a call like this one is decided for."""
+        ...
+
+
+class Example(Struct, frozen=True):
+    where: Recorded
+    action: str
+
+    def as_json(self) -> dict[str, Json]:
+        names = ("call_id", "session_id", "seq", "time", "tool")
+        return {**{name: getattr(self.where, name) for name in names}, "action": self.action}
+
+
+class _Counted(Struct, kw_only=True):
+    calls: int = 0
+    examples: list[Example] = field(default_factory=list[Example])
+
+    def note(self, example: Example) -> None:
+        self.calls += 1
+        if len(self.examples) < EXAMPLES_MAX:
+            self.examples.append(example)
+
+    def counts_json(self) -> dict[str, Json]:
+        return {"calls": self.calls, "examples": [each.as_json() for each in self.examples]}
+
+
+class Group(_Counted):
+    kind: DifferenceKind
+    agent: str
+    was: Outcome
+    was_rule: RuleMatch | None
+    now: Outcome
+    now_rule: RuleMatch | None
+    reason: str
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "kind": self.kind.value,
+            "agent": self.agent,
+            "was": {"outcome": self.was.word, "rule": rule_as_json(self.was_rule)},
+            "now": {
+                "outcome": self.now.word,
+                "rule": rule_as_json(self.now_rule),
+                "reason": self.reason,
+            },
+            **self.counts_json(),
+        }
+
+
+class LostGroup(_Counted):
+    why: Why
+    agent: str
+    detail: str
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "why": self.why.value,
+            "meaning": MEANINGS[self.why],
+            "detail": self.detail,
+            "agent": self.agent,
+            **self.counts_json(),
+        }
+
+
+class Replay(Struct):
+    decided: int = 0
+    unchanged: int = 0
+    groups: list[Group] = field(default_factory=list[Group])
+    lost: list[LostGroup] = field(default_factory=list[LostGroup])
+
+    def count(self, kind: DifferenceKind) -> int:
+        return sum(group.calls for group in self.groups if group.kind is kind)
+
+    @property
+    def lost_calls(self) -> int:
+        return sum(group.calls for group in self.lost)
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "replayed": self.decided,
+            "unchanged": self.unchanged,
+            **{kind.value.replace(" ", "_"): self.count(kind) for kind in DifferenceKind},
+            "not_replayable": self.lost_calls,
+            "groups": [group.as_json() for group in self.groups],
+            "lost": [group.as_json() for group in self.lost],
+        }
+
+    def render(self) -> str:
+        lines = [
+            f"{self.decided} calls decided again: {self.unchanged} as before, "
+            + ", ".join(f"{self.count(kind)} {kind.value}" for kind in DifferenceKind)
+            + f"; {self.lost_calls} not replayable"
+        ]
+        for group in self.groups:
+            lines += ["", f"{group.kind.value}: agent {group.agent}, {_calls(group.calls)}"]
+            lines.append(f"  was: {group.was.word} by {_rule_text(group.was_rule, group.was)}")
+            now = _NO_RULE if group.now_rule is None else group.now_rule.said
+            lines.append(f"  now: {group.now.word} by {now}")
+            if group.now_rule is None:
+                lines.append(f"  reason: {group.reason}")
+            lines += _example_lines(group)
+        for lost in self.lost:
+            detail = f" ({lost.detail})" if lost.detail else ""
+            said = f"{MEANINGS[lost.why]}{detail}"
+            lines += ["", f"not replayable: agent {lost.agent}, {_calls(lost.calls)}: {said}"]
+            lines += _example_lines(lost)
+        # Threat: an action with line breaks, which a model writes, would draw rows of its own.
+        return "\n".join(map(show_name, lines))
+
+
+def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
+    report = Replay()
+    groups: dict[object, Group] = {}
+    lost: dict[object, LostGroup] = {}
+    for past in calls:
+        now = _look(past, policies)
+        agent = past.where.agent
+        if isinstance(now, Lost):
+            why = LostGroup(now.why, agent, now.detail)
+            lost.setdefault((agent, now.why, now.detail), why).note(Example(now.where, ""))
+            continue
+        report.decided += 1
+        if isinstance(past, Lost) or now.outcome is past.outcome:
+            report.unchanged += 1
+            continue
+        # An ask's source on record is who answered.
+        key = (agent, past.outcome, _rule_key(past.rule)[:3], now.outcome, _rule_key(now.rule)[:3])
+        was = past.outcome, past.rule
+        new = Group(KINDS[now.outcome], agent, *was, now.outcome, now.rule, now.reason)
+        groups.setdefault(key, new).note(Example(past.where, now.action))
+    order = list(DifferenceKind)
+    report.groups = sorted(groups.values(), key=lambda each: (order.index(each.kind), -each.calls))
+    report.lost = sorted(lost.values(), key=lambda each: -each.calls)
+    return report
+
+
+def _look(past: PastDecision | Lost, policies: Policies) -> Decision | Lost:
+    if isinstance(past, Lost):
+        return past
+    policy = policies.policy_for(past.where.agent)
+    if policy is None:
+        return Lost(past.where, Why.WORKSPACE)
+    if not policies.is_whole(past):
+        return Lost(past.where, Why.INCOMPLETE, NO_PARENT)
+    if lacks_arguments(policy, past):
+        return Lost(past.where, Why.CUT, "the record keeps no arguments of it whole")
+    now = decide_again(policy, past)
+    is_same = now.outcome is past.outcome or policy.digest != past.policy_digest
+    return now if is_same else Lost(past.where, Why.OTHERWISE)
+
+
+def decide_again(policy: Policy, past: PastDecision) -> Decision:
+    if past.door is RecordedDoor.TOOL:
+        decision = decide(policy, past.chain, past.actions, writer_of(past.actions))
+    else:
+        each_of = decide_each(policy, past)
+        decision = max(each_of, key=lambda each: (each.outcome, each.rule is not None))
+    # How far commands were held is the host's of then, and no policy's.
+    return confined(decision, past.enforcement)
+
+
+def lacks_arguments(policy: Policy, past: PastDecision) -> bool:
+    """Whether a rule looks at arguments that the record does not keep."""
+    are_kept = all(each.arguments for each in past.actions if each.category == "mcp")
+    return not are_kept and judge_for(policy, past.chain).looks_at_arguments
+
+
+def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:
+    judge = judge_for(policy, past.chain)
+    writer = writer_of(past.actions)
+    if past.door is RecordedDoor.TOOL:
+        return judge.decide_each(past.actions, writer)
+    # The hook names what a command writes by itself, from where the client stood.
+    return [
+        judge.decide_words(action) if action.category == "shell" else judge.decide(action, writer)
+        for action in past.actions
+    ]
+
+
+def _rule_text(rule: RuleMatch | None, outcome: Outcome) -> str:
+    if rule is None:
+        return _NO_RULE
+    # Of what was asked about, the record's source is who answered.
+    return f"{rule.text} ({rule.place})" if outcome is Outcome.ASK else rule.said
+
+
+def _calls(count: int) -> str:
+    return "1 call" if count == 1 else f"{count} calls"
+
+
+def _example_lines(group: _Counted) -> list[str]:
+    lines: list[str] = []
+    for each in group.examples:
+        where, shown = each.where, cut(each.action, EXAMPLE_CHARS_MAX) or each.where.tool
+        lines.append(f"  {where.time}  {where.call_id or '-'} (seq {where.seq})  {shown}")
+    left = group.calls - len(group.examples)
+    return [*lines, f"  … and {left} more"] if left else lines
+
 
 # A row is made of calls that are answered alike, for the same agents, and for the same new
 # thing; so whatever a row says of its calls holds for each of them, and for each agent.
 
 CALLS_MAX: Final = 4
 RULES_MAX: Final = 20
-_NO_RULE: Final = "no rule; unknown is no"
 
 RuleKey = tuple[str, str, str]
 """Profile (empty for a path list), text, and what it says: as `Item.key`, network aside."""
@@ -179,6 +410,10 @@ ChainOf = Callable[[str], AgentChain]
 """The agent of a name that `[agents]` binds, with its ancestors. May raise."""
 
 
+_Pair = tuple[str, ChainJudge, ChainJudge]
+"""For whom, and both policies for them."""
+
+
 class WitnessCall(Struct):
     action: Action
     old: Decision
@@ -279,10 +514,24 @@ class Diff(Struct):
 
 def diff(old: Policy, new: Policy, chain_of: ChainOf, recorded: Iterable[Action] = ()) -> Diff:
     """Look for calls that both answer differently, `TRIES_MAX` at most; `chain_of` may raise."""
-    found = find_differences(old, new)
-    search = _Search(Diff(found))
-    if not found.can_decide:
-        return search.report
+    report = Diff(find_differences(old, new))
+    if not report.differences.can_decide:
+        return report
+    found: dict[object, WitnessCall] = {}
+    tries = _tries(old, new, report.differences, chain_of, tuple(recorded))
+    for (title, before, after), action in islice(tries, TRIES_MAX):
+        report.tried += 1
+        _compare(found, title, action, before.decide(action), after.decide(action))
+    report.is_cut = next(tries, None) is not None
+    report.witnesses = sorted(
+        found.values(), key=lambda each: (each.what, -each.new.outcome, each.action.told)
+    )
+    return report
+
+
+def _tries(
+    old: Policy, new: Policy, found: Differences, chain_of: ChainOf, past: tuple[Action, ...]
+) -> Iterator[tuple[_Pair, Action]]:
     changed = (*found.removed, *found.added)
     taken = {binding.name for policy in (old, new) for binding in policy.settings.agents}
     others = chain((NOBODY,), (f"{NOBODY}-{number}" for number in numbers(2)))
@@ -292,52 +541,34 @@ def diff(old: Policy, new: Policy, chain_of: ChainOf, recorded: Iterable[Action]
         profiles = dict.fromkeys(item.profile for item in changed)
 
     def pair(title: str, agents: AgentChain) -> _Pair:
-        return _Pair(title, judge_for(old, agents), judge_for(new, agents))
+        return title, judge_for(old, agents), judge_for(new, agents)
 
-    past = tuple(recorded)
     pairs = [pair(f"profile {name}", (Agent(nobody, name),)) for name in profiles]
     bound = [pair(f"agent {name}", chain_of(name)) for name in found.bound]
     ends = Item("", "", ENDS, Place("", 0), EVERYTHING)
     # One more than is tried, so that it shows where not all were.
     made = find_calls(changed, found.common, TRIES_MAX + 1)
     of_bound = find_calls((ends, *changed), found.common, TRIES_MAX + 1) if bound else ()
-    tries = chain(
+    return chain(
         product(pairs, dict.fromkeys((*past, *made))),
         product(bound, dict.fromkeys((*past, *of_bound))),
     )
-    for each, action in islice(tries, TRIES_MAX):
-        search.attempt(each, action)
-    search.report.is_cut = next(tries, None) is not None
-    search.report.witnesses = sorted(
-        search.found.values(), key=lambda each: (each.what, -each.new.outcome, each.action.told)
-    )
-    return search.report
 
 
-class _Pair(Struct, frozen=True):
-    title: str
-    old: ChainJudge
-    new: ChainJudge
+def _compare(
+    found: dict[object, WitnessCall], title: str, action: Action, old: Decision, new: Decision
+) -> None:
+    if old.outcome is new.outcome and bool(old.warnings) == bool(new.warnings):
+        return
+    answers = (old.outcome, bool(old.warnings), new.outcome, bool(new.warnings))
+    key = (action.category, answers, _rule_key(old.rule), _rule_key(new.rule))
+    known = found.setdefault(key, WitnessCall(action, old, new, {}))
+    known.calls.setdefault(action, []).append(title)
 
 
-class _Search(Struct):
-    report: Diff
-    found: dict[object, WitnessCall] = field(default_factory=dict[object, WitnessCall])
-
-    def attempt(self, pair: _Pair, action: Action) -> None:
-        self.report.tried += 1
-        old, new = pair.old.decide(action), pair.new.decide(action)
-        if old.outcome is new.outcome and bool(old.warnings) == bool(new.warnings):
-            return
-        answers = (old.outcome, bool(old.warnings), new.outcome, bool(new.warnings))
-        key = (action.category, answers, _rule_key(old.rule), _rule_key(new.rule))
-        known = self.found.setdefault(key, WitnessCall(action, old, new, {}))
-        known.calls.setdefault(action, []).append(pair.title)
-
-
-def _rule_key(rule: RuleMatch | None) -> object:
+def _rule_key(rule: RuleMatch | None) -> tuple[object, ...]:
     # Reasons name the path; the rule is the same.
-    return None if rule is None else (rule.text, rule.source, rule.file, rule.line)
+    return () if rule is None else (rule.text, rule.file, rule.line, rule.source)
 
 
 def _decision_json(decision: Decision) -> dict[str, Json]:

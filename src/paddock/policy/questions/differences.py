@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, cast
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
+from paddock.policy.compiled import OWN, source_of
 from paddock.policy.engine import PATH_LISTS, Policy
 from paddock.policy.globs import split_lead
-from paddock.policy.mcp_servers import describe_server
 from paddock.policy.pathset import PathList, PathPattern
 from paddock.policy.places import Place
 from paddock.policy.questions.lint import path_samples
@@ -32,7 +32,7 @@ from paddock.policy.rules import (
     parse_head,
     target_kind,
 )
-from paddock.policy.settings import McpSettings
+from paddock.policy.settings import McpSettings, describe_server
 from paddock.text.json import canonical_json
 from paddock.values.calls import Json
 from paddock.values.decisions import OPERATIONS, Action
@@ -101,29 +101,25 @@ def find_differences(old: Policy, new: Policy) -> Differences:
 
 
 def _items(policy: Policy) -> Iterator[Item]:
-    guards = policy.guards
-    lists = [(f"paths.{name}", each) for name in PATH_LISTS for each in getattr(guards, name)]
-    for says, listed in (*lists, ("paths.own", guards.own)):
+    lists = sorted(policy.guards.lists, key=lambda each: each[0] == OWN)
+    for kind, listed in lists:
+        says = source_of(kind)
         for each in listed.patterns:
             yield Item("", each.text, says, each.place, EVERYTHING, TargetKind.PATH, each)
-    for name in policy.profiles:
-        compiled = policy.compiled_profile(name)
-        yield from _profile_items(compiled.profile)
-        if compiled.overlay is not None:
-            # A twin in the profile below does not stand for what an untrusted file says.
-            overlay = compiled.overlay.profile
-            for item in _profile_items(overlay):
-                yield replace(item, says=f"{UNTRUSTED} {item.says}")
-            # What it does not name it denies, whatever the profile below says.
-            yield Item(name, "tool:*", CLOSES, overlay.place, EVERYTHING)
+    for profile in policy.profile_table:
+        yield from _profile_items(profile)
+    for overlay in policy.overlays:
+        # A twin in the profile below does not stand for what an untrusted file says.
+        for item in _profile_items(overlay):
+            yield replace(item, says=f"{UNTRUSTED} {item.says}")
+        # What it does not name it denies, whatever the profile below says.
+        yield Item(overlay.name, "tool:*", CLOSES, overlay.place, EVERYTHING)
 
 
 def _profiles_without(policy: Policy, other: Policy) -> Iterator[Item]:
-    for name in policy.profiles:
-        if name not in other.profiles:
-            yield Item(
-                name, "tool:*", ENDS, policy.compiled_profile(name).profile.place, EVERYTHING
-            )
+    for profile in policy.profile_table:
+        if profile.name not in other.profiles:
+            yield Item(profile.name, "tool:*", ENDS, profile.place, EVERYTHING)
 
 
 def _profile_items(profile: Profile) -> Iterator[Item]:
@@ -145,7 +141,7 @@ def _reordered_lists(old: Policy, new: Policy) -> frozenset[str]:
     """Lists with a `!` in which later wins: there the order, and each neighbour, decides."""
     found: set[str] = set()
     for name in PATH_LISTS:
-        before, after = (_texts(getattr(each.guards, name)) for each in (old, new))
+        before, after = (_texts(each.guards.layers(name)) for each in (old, new))
         has_negation = any(text.startswith("!") for layer in (*before, *after) for text in layer)
         if before != after and (has_negation or len(before) != len(after)):
             found.add(f"paths.{name}")

@@ -10,22 +10,16 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.policy.compiled import find_hits
+from paddock.policy.compiled import matches_wild
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH
-from paddock.policy.pathset import (
-    Comparison,
-    PathPattern,
-    build_index,
-    comparison_of,
-    names_directory,
-)
+from paddock.policy.pathset import PathPattern
 from paddock.policy.profiles import CompiledProfile, judge_line, rule_matches
+from paddock.policy.questions.compare import decide_each, lacks_arguments
 from paddock.policy.questions.flip import ProposedChange, propose_changes
 from paddock.policy.questions.record import MEANINGS, Lost, PastDecision, Why
-from paddock.policy.questions.replay import decide_each, lacks_arguments
-from paddock.policy.rules import ActionPattern, NamePattern, Rule, read_arguments
+from paddock.policy.rules import Rule, read_arguments
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import (
@@ -78,7 +72,7 @@ def _miss(rule: Rule, action: Action) -> tuple[float, str] | None:
         return None
     if rule.when is not None and rule_matches(replace(rule, when=None), action):
         return 0.95, rule.when.find_miss(read_arguments(action.arguments), rule.outcome)
-    if not pattern.has_target:
+    if pattern.kind is None:
         return None
     if pattern.head.category not in ("*", action.category):
         return None
@@ -86,30 +80,30 @@ def _miss(rule: Rule, action: Action) -> tuple[float, str] | None:
         widened = replace(pattern, head=replace(pattern.head, operation="*"))
         is_near = rule_matches(replace(rule, pattern=widened), action)
         return (0.9, f"it is for {pattern.head.text}, not for {action.head}") if is_near else None
-    if pattern.path is not None:
-        return _path_miss(rule, pattern.path, action)
     if rule.command is not None:
         return _command_miss(rule, action)
-    return _name_miss(pattern, action)
+    told = _path_miss(rule, pattern.path, action) if pattern.path is not None else None
+    if told is None and rule_matches(replace(rule, outcome=Outcome.DENY), action):
+        told = 0.95, "letter case differs, and an allow compares exactly"
+    near = _similarity(pattern.target, action.target)
+    what = "name" if pattern.path is None else "path"
+    return told or ((near, f"the {what} differs") if near >= SIMILAR else None)
 
 
 def _path_miss(rule: Rule, path: PathPattern, action: Action) -> tuple[float, str] | None:
-    target, comparison = action.target or ".", comparison_of(rule.outcome)
-    is_directory = names_directory(action)
-    if _matches(path, Comparison.GUARDING, target, is_directory):
+    if rule_matches(replace(rule, outcome=Outcome.DENY), action):
         if path.glob.directory_only:
             return 0.95, "its trailing slash wants a directory"
         return 0.95, "letter case or Unicode form differs, and an allow compares exactly"
-    if _matches(path, comparison, f"{target}/x", is_directory=True):
+    if rule_matches(rule, action._replace(target=f"{action.target}/x")):
         return 0.9, "it matches what is below, not the directory itself"
-    if not path.glob.anywhere:
-        unanchored = replace(path.glob, segments=(DEPTH, *path.glob.segments))
-        if _matches(replace(path, glob=unanchored), comparison, target, is_directory):
-            return 0.85, "it is anchored at the workspace root"
-    if NamePattern(path.text.replace("**", "*").lstrip("/")).matches(target):
+    unanchored = replace(path.glob, segments=(DEPTH, *path.glob.segments))
+    anywhere = replace(rule.pattern, path=replace(path, glob=unanchored))
+    if not path.glob.anywhere and rule_matches(replace(rule, pattern=anywhere), action):
+        return 0.85, "it is anchored at the workspace root"
+    if matches_wild(path.text.replace("**", "*").lstrip("/"), action.target):
         return 0.8, "its * does not cross a slash"
-    near = _similarity(path.text, target)
-    return (near, "the path differs") if near >= SIMILAR else None
+    return None
 
 
 def _command_miss(rule: Rule, action: Action) -> tuple[float, str] | None:
@@ -130,17 +124,6 @@ def _command_miss(rule: Rule, action: Action) -> tuple[float, str] | None:
         return 0.7, "the words behind the program differ"
     near = _similarity(rule.pattern.target, action.target)
     return (near, "the words differ") if near >= SIMILAR else None
-
-
-def _name_miss(pattern: ActionPattern, action: Action) -> tuple[float, str] | None:
-    if pattern.name is not None and pattern.name.matches_widely(action.target):
-        return 0.95, "letter case differs, and an allow compares exactly"
-    near = _similarity(pattern.target, action.target)
-    return (near, "the name differs") if near >= SIMILAR else None
-
-
-def _matches(path: PathPattern, comparison: Comparison, target: str, is_directory: bool) -> bool:
-    return bool(find_hits(build_index([(0, path, comparison)]), target, is_directory))
 
 
 def _similarity(one: str, other: str) -> float:

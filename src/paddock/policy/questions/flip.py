@@ -20,8 +20,7 @@ from paddock.errors import ConfigError
 from paddock.pattern import lazy_pattern
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import GUARDING_LISTS, Policy, PolicySource, load_policy
-from paddock.policy.load import PathsTable
-from paddock.policy.pathset import Comparison, PathList, PathPattern
+from paddock.policy.pathset import PathList, PathPattern
 from paddock.policy.places import BUILT_IN, PatternError, Place, quote_toml
 from paddock.policy.profiles import UNREADABLE_REMEDY, CompiledProfile, Finding, Verdict, judge_line
 from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete
@@ -47,31 +46,30 @@ class ProfileEdit(Struct, frozen=True):
         return replace(self.profile, rules=kept + self.added)
 
 
-class ListEdit(Struct, frozen=True):
-    name: str
-    kept: tuple[PathPattern, ...]
-    removed: tuple[PathPattern, ...]
-
-
 class Edits(Struct, frozen=True):
-    lists: tuple[ListEdit, ...]
+    lists: dict[str, tuple[PathPattern, ...]]
+    """What each list of `[paths]` loses."""
     profiles: tuple[ProfileEdit, ...]
 
     def made(self, policy: Policy) -> Policy:
-        table = PathsTable(**{each.name: each.kept for each in self.lists})
-        changed = policy.with_paths(table) if self.lists else policy
+        lists = tuple(
+            (kind, PathList((p for p in listed.patterns if p not in gone), listed.comparison))
+            for kind, listed in policy.guards.lists
+            for gone in [self.lists.get(kind, ())]
+        )
+        changed = replace(policy, guards=replace(policy.guards, lists=lists))
         for edit in self.profiles:
             changed = changed.with_profile(edit.edited)
         return changed
 
     def files(self, policy: Policy) -> frozenset[str]:
         profiles = (_file_of(policy, edit.profile.place) for edit in self.profiles)
-        lists = (_file_of(policy, edit.removed[0].place) for edit in self.lists)
+        lists = (_file_of(policy, removed[0].place) for removed in self.lists.values())
         return frozenset((*profiles, *lists))
 
     def texts(self, policy: Policy) -> tuple[str, ...]:
         rules = "; ".join(edit_text(policy, edit) for edit in self.profiles)
-        lists = tuple(_list_text(policy, edit) for edit in self.lists)
+        lists = tuple(_list_text(policy, *each) for each in self.lists.items())
         return (*lists, rules) if rules else lists
 
 
@@ -88,28 +86,26 @@ def exact_pattern(action: Action) -> str:
     return f"{action.head} {escaped if is_plain else '/' + escaped}"
 
 
-def _list_edit(policy: Policy, action: Action, name: str) -> ListEdit:
-    listed = kept = policy.path_list(name)
-    writes = judge_line(action).written() if action.category == "shell" else ()
-    for path in [action.target or "."] if action.is_path else [each.target for each in writes]:
+def _removed(listed: PathList, paths: Sequence[str]) -> list[PathPattern]:
+    kept = listed.patterns
+    for path in paths:
         # Of two patterns that close the path, one decides only when the other is gone.
-        while (found := PathList(kept, Comparison.GUARDING).find(path)) is not None:
+        while (found := PathList(kept, listed.comparison).find(path)) is not None:
             kept = tuple(each for each in kept if each != found)
-    if all(pattern.negated for pattern in kept):
-        # A list that only takes out does not load.
-        kept = ()
-    return ListEdit(name, kept, tuple(each for each in listed if each not in kept))
+    # A list that only takes out does not load.
+    is_left = not all(pattern.negated for pattern in kept)
+    return [each for each in listed.patterns if not is_left or each not in kept]
 
 
-def _list_text(policy: Policy, edit: ListEdit) -> str:
-    texts = ", ".join(dict.fromkeys(_string(pattern.text) for pattern in edit.removed))
-    place = edit.removed[0].place
+def _list_text(policy: Policy, name: str, removed: tuple[PathPattern, ...]) -> str:
+    texts = ", ".join(dict.fromkeys(_string(pattern.text) for pattern in removed))
+    place = removed[0].place
     if place.file == BUILT_IN:
-        how = f"give {edit.name} under [paths] in {_file_of(policy, place)}, without {texts}"
+        how = f"give {name} under [paths] in {_file_of(policy, place)}, without {texts}"
     else:
-        places = ", ".join(dict.fromkeys(str(pattern.place) for pattern in edit.removed))
-        how = f"remove {texts} from [paths] {edit.name}, {places}"
-    return f"no rule lifts it, since {edit.name} stands above every profile: {how}"
+        places = ", ".join(dict.fromkeys(str(pattern.place) for pattern in removed))
+        how = f"remove {texts} from [paths] {name}, {places}"
+    return f"no rule lifts it, since {name} stands above every profile: {how}"
 
 
 def _judging(policy: Policy, chain: AgentChain) -> dict[Profile, CompiledProfile]:
@@ -250,10 +246,16 @@ def _loosening(
     trusted = policy.as_if_trusted()
     every = judge_for(trusted, chain).all_findings(action)
     found = [finding for finding in every if finding.outcome >= outcome]
-    lists = (_list_edit(trusted, action, name) for name in _closing(found))
-    profiles = (_edit(each, it.alone, action) for each, it in _judging(trusted, chain).items())
+    writes = judge_line(action).written() if action.category == "shell" else ()
+    paths = [action.target or "."] if action.is_path else [each.target for each in writes]
+    layers = {name: trusted.guards.layers(name) for name in _closing(found)}
+    lists = {
+        name: tuple(each for listed in own for each in _removed(listed, paths))
+        for name, own in layers.items()
+    }
+    profiles = (_edit(each, it, action) for each, it in _judging(trusted, chain).items())
     edits = Edits(
-        tuple(each for each in lists if each.removed),
+        {name: removed for name, removed in lists.items() if removed},
         tuple(each for each in profiles if each.removed or each.added),
     )
     fixed = _fixed(found).values()

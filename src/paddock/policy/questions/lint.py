@@ -14,10 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.policy.compiled import ONE, find_hits, fold, matches_name
-from paddock.policy.engine import GUARDING_LISTS, Layers, PathGuards, Policy, Writer, assemble
+from paddock.policy.engine import GUARDING_LISTS, PathGuards, Policy, Writer
 from paddock.policy.globs import DEPTH, Glob, Segment, fold_segment, literal_of, split_lead
 from paddock.policy.load import PathsTable, PolicyDocument
-from paddock.policy.mcp_servers import CREDENTIAL
 from paddock.policy.pathset import (
     ROOT,
     Comparison,
@@ -29,8 +28,17 @@ from paddock.policy.pathset import (
 )
 from paddock.policy.places import BUILT_IN, PatternError, Place, Text, quote_toml
 from paddock.policy.presets import RARELY_CONFINED, presets
-from paddock.policy.profiles import rule_matches
-from paddock.policy.rules import ActionPattern, HeadPattern, Profile, Rule, parse_concrete
+from paddock.policy.profiles import CompiledProfile, rule_matches
+from paddock.policy.rules import (
+    ActionPattern,
+    HeadPattern,
+    Profile,
+    Rule,
+    TargetKind,
+    matches_widely,
+    parse_concrete,
+)
+from paddock.policy.settings import CREDENTIAL
 from paddock.text.show import name_some
 from paddock.values.calls import Json
 from paddock.values.decisions import WRITING_OPERATIONS, Action, Outcome
@@ -96,20 +104,16 @@ def is_swallowed(guards: PathGuards, rule: Rule) -> PathPattern | None:
     path = rule.pattern.path
     if path is None:
         return None
-    layers = {"warned": guards.warned, "safe": guards.safe}
-    layers |= {name: _whole(getattr(guards, name), path) for name in GUARDING_LISTS}
-    whole = assemble(guards.ours, layers)
+    whole = replace(guards, lists=tuple(each for each in guards.lists if _is_whole(*each, path)))
     found = [_swallowing(whole, rule.pattern, sample) for sample in _samples(path)]
     first = found[0]
     return first if first is not None and all(each is not None for each in found) else None
 
 
-def _whole(layers: Layers, path: PathPattern) -> Layers:
-    return tuple(
-        layer
-        for layer in layers
-        if not any(each.negated and _may_meet(path.glob, each.glob) for each in layer.patterns)
-    )
+def _is_whole(kind: str, listed: PathList, path: PathPattern) -> bool:
+    """Whether no `!` of the list takes anything out of what `path` names."""
+    negated = (each.glob for each in listed.patterns if each.negated)
+    return kind not in GUARDING_LISTS or not any(_may_meet(path.glob, each) for each in negated)
 
 
 def _may_meet(one: Glob, other: Glob) -> bool:
@@ -192,16 +196,14 @@ def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
 
 
 def _covers_target(other: Rule, rule: Rule) -> bool:
-    if not other.pattern.has_target:
+    if other.pattern.kind is None:
         return True
     if other.pattern.path is not None:
         # The index has said that it matches every sample of `rule`.
         return rule.pattern.path is not None
-    if other.pattern.name is not None and rule.pattern.name is not None:
-        return all(
-            other.pattern.name.matches_widely(rule.pattern.target.replace("*", fill))
-            for fill in ("", FILL)
-        )
+    if other.pattern.kind is rule.pattern.kind is TargetKind.NAME:
+        names = (rule.pattern.target.replace("*", fill) for fill in ("", FILL))
+        return all(matches_widely(other.pattern.target, name) for name in names)
     return other.command is not None and _covers_command(other, rule)
 
 
@@ -366,11 +368,12 @@ def _profile_findings(policy: Policy) -> Iterator[LintFinding]:
             continue
         yield from _closed(profile) or _replaced(profile, built_in.get(profile.name))
         yield from _covered(profile)
+        compiled = policy.compile_profiles(profile.name)
         for rule in profile.rules:
             if rule.place.file == BUILT_IN:
                 continue
             yield from _rule_findings(policy, rule)
-            yield from _half_denied(policy, profile, rule)
+            yield from _half_denied(policy, compiled, rule)
             yield from _other_names(rule)
             yield from _unknown_server(policy, rule)
 
@@ -514,27 +517,30 @@ def _servers_of(document: PolicyDocument) -> dict[str, Json]:
     return document.document.values.get("mcp", {}).get("servers", {})
 
 
-def _half_denied(policy: Policy, profile: Profile, rule: Rule) -> Iterator[LintFinding]:
+def _half_denied(
+    policy: Policy, profiles: Sequence[CompiledProfile], rule: Rule
+) -> Iterator[LintFinding]:
     """Who closes a place to `create` mostly means all writing, and edits still go through."""
     head, path = rule.pattern.head, rule.pattern.path
     is_create = (head.category, head.operation) == ("file", "create")
     if rule.outcome is Outcome.ALLOW or path is None or not is_create:
         return
-    denials, judge = policy.guards.denials, policy.compiled_profile(profile.name).judge
+    denials = policy.guards.denials
     samples = [each for each in path_samples(path) if not denials(each, True, Writer.FILE_TOOL)]
     allowed = [
         operation
         for operation in _OTHER_WRITES
-        if any(
-            judge(Action("file", operation, sample)).finding.outcome is Outcome.ALLOW
-            for sample in samples
-        )
+        if any(_allows(profiles, Action("file", operation, sample)) for sample in samples)
     ]
     if not {"str_replace", "delete"}.intersection(allowed):
         return
     done = "denied" if rule.outcome is Outcome.DENY else "asked about"
     left = " and ".join(filter(None, (", ".join(allowed[:-1]), allowed[-1])))
     yield _of_rule("lint.half_denied", rule, left, done)
+
+
+def _allows(profiles: Sequence[CompiledProfile], action: Action) -> bool:
+    return all(each.judge(action).finding.outcome is Outcome.ALLOW for each in profiles)
 
 
 def _idle(found: IdleException) -> LintFinding:

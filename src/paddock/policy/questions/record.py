@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
-from typing import Final, TypeVar, cast, get_args
+from typing import Any, Final, TypeVar, cast, get_args, overload
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple, replace
@@ -117,38 +117,35 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
     if entry.event_type not in DECIDED_EVENTS:
         return None
     metadata = entry.metadata
-    where = Recorded(
-        seq, time, entry.session_id, entry.call_id, entry.agent, _text(metadata, "tool")
-    )
-    outcome = _text(metadata, "outcome")
+    code, outcome, tool = (_text(metadata, name) for name in ("code", "outcome", "tool"))
+    where = Recorded(seq, time, entry.session_id, entry.call_id, entry.agent, tool)
     if "outcome" not in metadata:
-        return Lost(where, Why.UNDECIDED, _text(metadata, "code"))
-    actions = _whole(metadata.get("actions"), str)
-    chain = tuple(each.agent() for each in _whole(metadata.get("agents"), _KeptAgent))
+        return Lost(where, Why.UNDECIDED, code)
+    # Threat: an agent's list that was not understood must not become the default, which is all.
+    actions = _kept(metadata.get("actions"), tuple[str, ...], ())
+    agents = _kept(metadata.get("agents"), tuple[_KeptAgent, ...], ())
+    chain = tuple(each.agent() for each in agents)
     door = RecordedDoor.HOOK if entry.event_type == HOOK_DECISION else RecordedDoor.TOOL
     reason = _obstacle(door, metadata, actions)
     if reason is not None:
-        return Lost(where, reason, _text(metadata, "code"))
+        return Lost(where, reason, code)
     known = tuple(action for text in actions if (action := _parse(text)) is not None)
     if outcome not in OUTCOME_WORDS or not chain or not actions or len(known) < len(actions):
         return Lost(where, Why.INCOMPLETE)
     if door is RecordedDoor.TOOL:
         known = tuple(_with_arguments(action, metadata) for action in known)
-    rule, digest = rule_of(metadata), _text(metadata, "policy_digest")
+    rule, digest = _rule_of(metadata), _text(metadata, "policy_digest")
     held: Held = next((each for each in get_args(Held) if each == metadata.get("enforcement")), "")
     found = PastDecision(where, door, known, chain, Outcome.parse(outcome), rule, digest, held)
     return Lost(where, Why.HOOK) if _was_asked_by_hook(found) else found
 
 
-def rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
-    kept = _table(metadata.get("rule"))
-    word = _text(metadata, "outcome")
-    if kept is None or word not in OUTCOME_WORDS:
+def _rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
+    kept = _kept(metadata.get("rule"), _KeptRule)
+    if kept is None:
         return None
-    line = kept.get("line")
-    line = line if type(line) is int else 0
-    text, file = _text(kept, "text"), _text(kept, "file")
-    return RuleMatch(Outcome.parse(word), text, _text(metadata, "source"), file, line)
+    outcome, source = Outcome.parse(metadata["outcome"]), _text(metadata, "source")
+    return RuleMatch(outcome, kept.text, source, kept.file, kept.line)
 
 
 def _obstacle(
@@ -203,7 +200,7 @@ def _parse(text: str) -> Action | None:
 
 
 def _with_arguments(action: Action, metadata: Mapping[str, Json]) -> Action:
-    kept = _table(metadata.get("arguments"))
+    kept = _kept(metadata.get("arguments"), dict[str, Json])
     if action.head != "tool:mcp:call" or kept is None or not _is_kept_whole(kept):
         return action
     return action._replace(arguments=canonical_json(kept))
@@ -211,12 +208,10 @@ def _with_arguments(action: Action, metadata: Mapping[str, Json]) -> Action:
 
 def _is_kept_whole(kept: Json) -> bool:
     """Whether nothing in it stands for something else."""
-    if isinstance(kept, list):
-        return all(map(_is_kept_whole, cast("list[Json]", kept)))
-    members = _table(kept)
-    if members is None:
-        return True
-    return members.keys().isdisjoint(_STAND_INS) and all(map(_is_kept_whole, members.values()))
+    if isinstance(kept, dict):
+        members = cast("dict[str, Json]", kept)
+        return members.keys().isdisjoint(_STAND_INS) and all(map(_is_kept_whole, members.values()))
+    return not isinstance(kept, list) or all(map(_is_kept_whole, cast("list[Json]", kept)))
 
 
 class _Lists(Struct):
@@ -236,24 +231,38 @@ class _KeptAgent(Struct):
         return Agent(self.name, self.profile, permissions=own)
 
 
-def _whole(kept: Json, type_: type[T]) -> tuple[T, ...]:
-    """Return a list of the record; empty where one of its elements was not understood.
+class _KeptRule(Struct):
+    text: str = ""
+    file: str = ""
+    line: int = 0
 
-    Threat: an agent's list that was not understood must not become the default, which is all.
-    """
+
+@overload
+def _kept(kept: Json, wanted: type[T], otherwise: T) -> T: ...
+@overload
+def _kept(kept: Json, wanted: type[T]) -> T | None: ...
+def _kept(kept: Json, wanted: Any, otherwise: Any = None) -> Any:
+    """Return what the record keeps as a type; `otherwise` where it was not understood whole."""
     try:
-        return convert(kept, tuple[type_, ...])
+        return convert(kept, wanted)
     except ValidationError:
-        return ()
-
-
-def _table(kept: Json) -> dict[str, Json] | None:
-    return cast("dict[str, Json]", kept) if isinstance(kept, dict) else None
+        return otherwise
 
 
 def _text(metadata: Mapping[str, Json], name: str) -> str:
-    found = metadata.get(name)
-    return found if isinstance(found, str) else ""
+    return _kept(metadata.get(name), str, "")
+
+
+def _table(kept: Json) -> dict[str, Json]:
+    return _kept(kept, dict[str, Json], {})
+
+
+def _objects(kept: Json) -> list[dict[str, Json]]:
+    return _kept(kept, list[dict[str, Json]], [])
+
+
+def _texts(kept: Json) -> list[str]:
+    return _kept(kept, list[str], [])
 
 
 TOLD_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)
@@ -290,11 +299,10 @@ class RecordedCall(Struct, frozen=True):
 
     def as_json(self) -> dict[str, Json]:
         entry, metadata = self.decided.entry, self.decided.entry.metadata
-        rule = _table(metadata.get("rule"))
+        rule = _table(metadata.get("rule")) or None
         if rule is not None:
-            answer = {"outcome": metadata.get("outcome"), "source": metadata.get("source")}
-            rule = {**rule, **answer}
-        agents = _agents(metadata)
+            rule = {**rule, **{name: metadata.get(name) for name in ("outcome", "source")}}
+        agents = _objects(metadata.get("agents"))
         return {
             "call_id": entry.call_id,
             "session_id": entry.session_id,
@@ -354,8 +362,9 @@ class RecordedCall(Struct, frozen=True):
         ]
         lines += [f"  warning: {warning}" for warning in _texts(metadata.get("warnings"))]
         lines += _approval_lines(entry)
-        agents = (f"{a.get('name')} (profile {a.get('profile')})" for a in _agents(metadata))
-        lines.append(f"  agents: {', '.join(agents)}")
+        agents = _objects(metadata.get("agents"))
+        named = (f"{each.get('name')} (profile {each.get('profile')})" for each in agents)
+        lines.append(f"  agents: {', '.join(named)}")
         lines.append(f"  policy: {metadata.get('policy_digest', 'none was asked')}")
         lines.append(f"  result: {self._result_text()}")
         lines += self._refused_lines()
@@ -421,7 +430,7 @@ def tell_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ..
 def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
     """Put the reason of the rule that asked: an entry that was not granted says why not."""
     entry = call.decided.entry
-    digest = _text(_table(entry.metadata.get("approval")) or {}, "digest")
+    digest = _text(_table(entry.metadata.get("approval")), "digest")
     is_ask = entry.decision == "deny" and entry.metadata.get("outcome") in _ASKED
     if not is_ask or not digest or _is_granted(entry):
         return call
@@ -458,7 +467,7 @@ def _verdict(call: RecordedCall) -> str:
 
 def _rule_text(metadata: Mapping[str, Json]) -> str:
     kept = _table(metadata.get("rule"))
-    if kept is None:
+    if not kept:
         return "none matched, and unknown is no"
     said = [str(metadata.get("outcome")), _place(kept)]
     # Of an approved call the record keeps the approver there, who is no place of a rule.
@@ -468,19 +477,17 @@ def _rule_text(metadata: Mapping[str, Json]) -> str:
 
 
 def _place(rule: Mapping[str, Json]) -> str:
-    line = rule.get("line")
-    return place_text(str(rule.get("file", "")), line if type(line) is int else 0)
+    return place_text(str(rule.get("file", "")), _kept(rule.get("line"), int, 0))
 
 
 def _is_same(match: Mapping[str, Json], rule: Json) -> bool:
-    kept = _table(rule)
-    names = ("text", "file", "line")
-    return kept is not None and all(match.get(name) == kept.get(name) for name in names)
+    names, kept = ("text", "file", "line"), _table(rule)
+    return bool(kept) and all(match.get(name) == kept.get(name) for name in names)
 
 
 def _approval_lines(entry: Entry) -> list[str]:
     kept = _table(entry.metadata.get("approval"))
-    if kept is None:
+    if not kept:
         return []
     how, said = ("approved by", "") if _is_granted(entry) else ("answered by", " (not granted)")
     return [f"  {how}: {quote_toml(kept.get('by'))}{said}, bound to {kept.get('digest')}"]
@@ -489,17 +496,3 @@ def _approval_lines(entry: Entry) -> list[str]:
 def _is_granted(entry: Entry) -> bool:
     has_answer = isinstance(entry.metadata.get("approval"), dict)
     return has_answer and not str(entry.metadata.get("code", "")).startswith("approval.")
-
-
-def _agents(metadata: Mapping[str, Json]) -> list[dict[str, Json]]:
-    return _objects(metadata.get("agents"))
-
-
-def _objects(kept: Json) -> list[dict[str, Json]]:
-    listed = cast("list[Json]", kept) if isinstance(kept, list) else []
-    return [each for each in listed if isinstance(each, dict)]
-
-
-def _texts(kept: Json) -> list[str]:
-    listed = cast("list[Json]", kept) if isinstance(kept, list) else []
-    return [each for each in listed if isinstance(each, str)]

@@ -6,11 +6,10 @@ import pytest
 
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.questions.compare import Diff, diff
+from paddock.policy.questions.compare import Diff, diff, replay
 from paddock.policy.questions.explain import explain, explain_now
 from paddock.policy.questions.lint import lint
 from paddock.policy.questions.record import MEANINGS, PastDecision, Why, read_recorded
-from paddock.policy.questions.replay import replay
 from paddock.policy.rules import parse_action
 from paddock.values.decisions import Agent
 from paddock.values.entries import Entry

@@ -5,6 +5,13 @@ from typing import Any
 import pytest
 
 from paddock.policy.engine import Policy, PolicySource, load_policy
+from paddock.policy.questions.compare import (
+    NO_PARENT,
+    DifferenceKind,
+    Policies,
+    decide_each,
+    replay,
+)
 from paddock.policy.questions.record import (
     Lost,
     PastDecision,
@@ -13,7 +20,6 @@ from paddock.policy.questions.record import (
     Why,
     read_recorded,
 )
-from paddock.policy.questions.replay import NO_PARENT, DifferenceKind, Policies, decide_each, replay
 from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch
 from paddock.values.entries import Entry
 from tests.support.policies import OnePolicy

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from paddock.values.calls import Json
 
-FORMAT = b"paddock hook image 9\n"
+FORMAT = b"paddock hook image 10\n"
 KEY_BYTES = 32
 IMAGE_BYTES_MAX = 8_000_000
 FILE_BYTES_MAX = 2_000_000
