@@ -8,9 +8,8 @@ import struct
 import pytest
 
 from paddock import limits
-from paddock.kernel.processes import set_no_new_privileges
 from paddock.kernel.seccomp import install_filter
-from paddock.kernel.syscalls import call_number, this_machine
+from paddock.kernel.syscalls import call_number, set_no_new_privileges, this_machine
 from paddock.workspace import detect_resolution
 from paddock.workspace.workspace import (
     PASS,
