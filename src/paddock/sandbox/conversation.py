@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from paddock.network.requests import Authority
     from paddock.network.wall import Wall
     from paddock.policy.network import NetworkJudge
-    from paddock.sandbox.sessions.space import SharedWall
 
 # Memory is constant: one buffer. Small pieces cost a system call and two additions; looking at
 # what came waits until the buffer is full. A spool takes the whole stream, up to its limit.
@@ -347,7 +346,7 @@ class CommandConversation:
         request: CommandRequest,
         observed: Observed,
         user: tuple[int, int] | None = None,
-        network: "Wall | SharedWall | None" = None,
+        network: "Wall | None" = None,
     ) -> None:
         """`user` is who the command will be on the host. Raises: ValueError for a NUL, OSError."""
         order = _start(request).encode()
@@ -361,7 +360,7 @@ class CommandConversation:
         self._heeded_s = 0.0
         self._observed = observed
         self._network = network
-        self._granted_s = 0.0
+        self._granted_s = 0.0 if network is None else network.granted_s()
         most = request.output_bytes_max
         with contextlib.ExitStack() as undo:
             out, out_end = _pipe(undo, user)
@@ -430,7 +429,7 @@ class CommandConversation:
                 told = now
                 progress(now - self._began, self._stdout.total_bytes + self._stderr.total_bytes)
 
-    def _hear_network(self, network: "Wall | SharedWall") -> None:
+    def _hear_network(self, network: "Wall") -> None:
         """Pass on what was refused; while somebody is asked, the command's time stands still."""
         on_output = self._observed.on_output
         for line in network.notices():

@@ -54,10 +54,10 @@ def is_mount_point(parent_fd: int, name: str, device: int) -> bool:
 
 
 _LOWER_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MARKS: Final = "user.overlay."
-_OPAQUE: Final = "user.overlay.opaque"
+MARKS: Final = "user.overlay."
+OPAQUE: Final = "user.overlay.opaque"
 _UNEXPECTED: Final = frozenset(
-    _MARKS + name for name in ("redirect", "metacopy", "whiteout", "whiteouts")
+    MARKS + name for name in ("redirect", "metacopy", "whiteout", "whiteouts")
 )
 
 
@@ -251,12 +251,12 @@ def _open_lower(parent: int, name: str) -> int:
 
 def _is_opaque(fd: int) -> bool:
     """Raises: HostError for a mark that confine.py has switched off."""
-    marks = {name for name in os.listxattr(fd) if name.startswith(_MARKS)}
+    marks = {name for name in os.listxattr(fd) if name.startswith(MARKS)}
     if marks & _UNEXPECTED:
         raise HostError(
             f"an overlay left a mark that is not understood: {sorted(marks & _UNEXPECTED)}"
         )
-    return _OPAQUE in marks and os.getxattr(fd, _OPAQUE) == b"y"
+    return OPAQUE in marks and os.getxattr(fd, OPAQUE) == b"y"
 
 
 def _look(parent: int, name: str) -> Look | None:

@@ -104,7 +104,8 @@ class Process:
         self._input = -1
         self._input_lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._begun = threading.Event()
+        self.begun = threading.Event()
+        """Set when its command was sent into its sandbox."""
         self._has_input = threading.Event()
         self._ended = threading.Event()
 
@@ -119,14 +120,14 @@ class Process:
             finally:
                 self._close_input()
                 self._ended.set()
-                self._begun.set()
+                self.begun.set()
                 self._has_input.set()
                 self.transcript.end()
                 on_end()
 
         self._thread = threading.Thread(target=serve, name=f"paddock-{self.name}", daemon=True)
         self._thread.start()
-        self._begun.wait()
+        self.begun.wait()
         if self.failure is not None:
             raise self.failure
 
@@ -135,9 +136,8 @@ class Process:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
-    def begun(self) -> None:
-        """Called when its command was sent into its sandbox."""
-        self._begun.set()
+    def show(self, view: LiveView) -> None:
+        self.view = view
 
     @property
     def is_running(self) -> bool:

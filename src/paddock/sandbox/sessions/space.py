@@ -4,7 +4,6 @@ import contextlib
 import os
 import secrets
 import socket
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,35 +12,10 @@ from paddock.sandbox.conversation import receive_served
 from paddock.sandbox.inside.protocol import HOST_IDS_FIRST
 from paddock.sandbox.values import SandboxPlan
 from paddock.storage.atomic import host_error
-from paddock.values.calls import Connections
 
 if TYPE_CHECKING:
     from paddock.network.wall import Wall
     from paddock.sandbox.launcher import RunningLauncher
-
-
-class SharedWall:
-    """The wall of a session's network, as one of its commands sees it: from its start on."""
-
-    def __init__(self, wall: "Wall") -> None:
-        self._wall = wall
-        self._began = wall.connections()
-        self._granted_s = wall.granted_s()
-
-    def connections(self) -> Connections:
-        now, began = self._wall.connections(), self._began
-        refused = tuple(each for each in now.refused if each not in began.refused)
-        more_refused = now.more_refused - began.more_refused
-        return Connections(now.opened - began.opened, refused, more_refused)
-
-    def placeholders(self) -> tuple[tuple[str, str], ...]:
-        return self._wall.placeholders()
-
-    def granted_s(self) -> float:
-        return self._wall.granted_s() - self._granted_s
-
-    def notices(self) -> Iterator[bytes]:
-        return self._wall.notices()
 
 
 class SharedSpace(Struct, eq=False):

@@ -13,16 +13,15 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.differences import CommandGround
-from paddock.sandbox.changes.upper import Look, look_at
+from paddock.sandbox.changes.upper import MARKS, OPAQUE, Look, look_at
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.host_facts import directories_above
@@ -31,16 +30,13 @@ from paddock.sandbox.inside.protocol import Laid
 from paddock.sandbox.launcher import StageDirectories
 from paddock.sandbox.staged import CopiedLayer, Ran
 from paddock.storage.atomic import held_open, host_error
-from paddock.storage.disk import DIRECTORY
+from paddock.storage.disk import DIRECTORY, Disk
 from paddock.workspace.workspace import READ_FILE, detect_resolution
 
 LAID_MAX: Final = 5_000
 """Paths of one change that a running command is shown; of more it is told to start anew."""
 _SHOWN_KINDS: Final = (NodeKind.FILE, NodeKind.DIRECTORY, NodeKind.LINK)
 _ANSWER_S: Final = 10.0
-_CHUNK_BYTES: Final = 1 << 24
-_MARKS: Final = "user.overlay."
-_OPAQUE: Final = "user.overlay.opaque"
 
 Mark = tuple[int, ...]
 """Of an entry: as long as it is the same, nobody has changed it."""
@@ -49,29 +45,23 @@ _NEVER: Final[Mark] = (-1,)
 """Of what somebody else changed after the command did: whatever stands there is a conflict."""
 
 
-class OpenedStage(Struct, frozen=True):
-    """What a command runs in, while it runs."""
-
-    stage: StageDirectories
-    place: CommitPlace
-    ran: Ran
-    is_closed: Callable[[str], bool]
-    """Whether it may not see what stands at a path."""
-
-
 class LiveView:
-    def __init__(self, opened: OpenedStage) -> None:
-        self._stage = opened.stage
-        self._ran = opened.ran
-        self.place = opened.place
-        self._workspace = os.fsencode(opened.ran.request.plan.workspace)
-        self._is_closed = opened.is_closed
+    def __init__(
+        self,
+        stage: StageDirectories,
+        place: CommitPlace,
+        ran: Ran,
+        is_closed: Callable[[str], bool],
+    ) -> None:
+        """`is_closed`: whether the command may not see what stands at a path."""
+        self._stage, self._ran, self.place, self._is_closed = stage, ran, place, is_closed
+        self._workspace = os.fsencode(ran.request.plan.workspace)
         self._resolution = detect_resolution()
         self._lock = threading.Lock()
         self._laid: dict[str, Mark] = {}
         self._bases: dict[str, Mark | None] = {}
         self._directories: dict[str, KnownDirectory] = {}
-        self.hidden = frozenset(opened.ran.request.plan.hidden)
+        self.hidden = frozenset(ran.request.plan.hidden)
         """What it may not see, as far as that was there."""
         self.own: set[str] = set()
         """What somebody else changed and the command had changed before: it keeps its own."""
@@ -110,8 +100,20 @@ class LiveView:
                 raise HostError("a running command does not stand still", hint="try again")
             yield ours
 
-    def lay(self, paths: Iterable[str]) -> None:
-        """Show what stands at these paths now, parents first. Raises: HostError."""
+    def lay(self, paths: Collection[str]) -> bool:
+        """Show what stands at these paths now; False where it does not stand still, or has ended.
+
+        Then `unseen` says so: what somebody changed is done, whoever sees it.
+        """
+        try:
+            self._lay_all(paths)
+        except HostError:
+            self.unseen.update(paths)
+            return False
+        return True
+
+    def _lay_all(self, paths: Iterable[str]) -> None:
+        """Parents first."""
         wanted = {above for path in paths for above in (*directories_above(path), path)}
         root = self._stage.workspace_fd
         with self.held() as door, held_open(self._stage.open_upper()) as upper:
@@ -206,7 +208,7 @@ class LiveView:
         ):
             undo.callback(copied.close)
             with self.held(), held_open(self._stage.open_upper()) as upper:
-                _Copying(self._laid, copied.marks).copy(upper, copied.fd, "")
+                _copy(upper, copied.fd, self._laid, copied.marks)
                 ground = self._ground(self._ran.ground)
             undo.pop_all()
         return copied, replace(self._ran, stage=copied, ground=ground)
@@ -254,7 +256,7 @@ def _mark(found: os.stat_result) -> Mark:
 def _is_plain_directory(upper: int, path: str) -> bool:
     try:
         with held_open(detect_resolution().open(upper, path, DIRECTORY)) as fd:
-            return _OPAQUE not in os.listxattr(fd)
+            return OPAQUE not in os.listxattr(fd)
     except OSError:
         return False
 
@@ -268,80 +270,64 @@ def _remove(upper: int, path: str, *, is_directory: bool) -> None:
             os.unlink(name, dir_fd=fd)
 
 
-class _Copying(Struct, frozen=True):
-    """A copy of a layer, marks of the overlay and all, but for what was laid and left alone."""
-
-    laid: Mapping[str, Mark]
-    marks: dict[str, Mark]
-
-    def copy(self, source: int, target: int, prefix: str) -> None:
-        for name in sorted(os.listdir(source)):
-            path = prefix + name
-            found = os.stat(name, dir_fd=source, follow_symlinks=False)
-            mark = _mark(found)
-            if stat.S_ISDIR(found.st_mode):
-                self._copy_directory(source, target, name, path, found)
-            elif self.laid.get(path) != mark:
-                self._copy_entry(source, target, name, found)
-            else:
-                continue
-            self.marks[path] = mark
-
-    def _copy_directory(
-        self, source: int, target: int, name: str, path: str, found: os.stat_result
-    ) -> None:
-        if found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            # Without root, what is in a directory that its command closed cannot be looked at.
-            os.chmod(name, stat.S_IMODE(found.st_mode) | stat.S_IRWXU, dir_fd=source)
-        os.mkdir(name, 0o700, dir_fd=target)
-        with (
-            held_open(os.open(name, DIRECTORY, dir_fd=source)) as below,
-            held_open(os.open(name, DIRECTORY, dir_fd=target)) as made,
-        ):
-            for mark in filter(lambda each: each.startswith(_MARKS), os.listxattr(below)):
-                os.setxattr(made, mark, os.getxattr(below, mark))
-            self.copy(below, made, f"{path}/")
-        _look_like(target, name, found)
-        if found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=source)
-        if path in self.laid:
-            with contextlib.suppress(OSError):
-                # It stays where it holds something of the command's own.
-                os.rmdir(name, dir_fd=target)
-
-    def _copy_entry(self, source: int, target: int, name: str, found: os.stat_result) -> None:
-        if stat.S_ISLNK(found.st_mode):
+def _copy(
+    source: int, target: int, laid: Mapping[str, Mark], marks: dict[str, Mark], prefix: str = ""
+) -> None:
+    """Copy a layer, marks of the overlay and all, but for what was laid and left alone."""
+    for name in sorted(os.listdir(source)):
+        path, found = prefix + name, os.stat(name, dir_fd=source, follow_symlinks=False)
+        mark = _mark(found)
+        is_directory = stat.S_ISDIR(found.st_mode)
+        if laid.get(path) == mark and not is_directory:
+            continue
+        if is_directory:
+            os.mkdir(name, 0o700, dir_fd=target)
+            with (
+                _opened(source, name, found, DIRECTORY) as below,
+                held_open(os.open(name, DIRECTORY, dir_fd=target)) as made,
+            ):
+                _copy_marks(below, made)
+                _copy(below, made, laid, marks, f"{path}/")
+        elif stat.S_ISLNK(found.st_mode):
             os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
         elif stat.S_ISREG(found.st_mode):
-            _copy_file(source, target, name)
+            with (
+                _opened(source, name, found, os.O_RDONLY) as given,
+                held_open(Disk().create(target, name)) as taken,
+            ):
+                Disk().copy(given, taken, found.st_size)
+                _copy_marks(given, taken)
         else:
             os.mknod(name, found.st_mode, found.st_rdev, dir_fd=target)
         _look_like(target, name, found)
+        if is_directory and path in laid:
+            with contextlib.suppress(OSError):
+                # It stays where it holds something of the command's own.
+                os.rmdir(name, dir_fd=target)
+        marks[path] = mark
 
 
-def _copy_file(source: int, target: int, name: str) -> None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    made = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with (
-        held_open(_open_even_closed(source, name, flags)) as given,
-        held_open(os.open(name, made, 0o600, dir_fd=target)) as taken,
-    ):
-        while os.copy_file_range(given, taken, _CHUNK_BYTES):
-            continue
-        for mark in filter(lambda each: each.startswith(_MARKS), os.listxattr(given)):
-            os.setxattr(taken, mark, os.getxattr(given, mark))
-
-
-def _open_even_closed(source: int, name: str, flags: int) -> int:
+@contextlib.contextmanager
+def _opened(source: int, name: str, found: os.stat_result, flags: int) -> Generator[int]:
+    """Open it. Without root, what its command closed is opened up for that moment."""
+    mode = stat.S_IMODE(found.st_mode)
+    wanted = mode | (stat.S_IRWXU if stat.S_ISDIR(found.st_mode) else stat.S_IRUSR)
+    is_closed = mode != wanted and os.geteuid() != 0
+    if is_closed:
+        os.chmod(name, wanted, dir_fd=source)
     try:
-        return os.open(name, flags, dir_fd=source)
-    except PermissionError:
-        mode = os.stat(name, dir_fd=source, follow_symlinks=False).st_mode
-        os.chmod(name, stat.S_IMODE(mode) | stat.S_IRUSR, dir_fd=source)
-        try:
-            return os.open(name, flags, dir_fd=source)
-        finally:
-            os.chmod(name, stat.S_IMODE(mode), dir_fd=source)
+        opened = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=source)
+        with held_open(opened):
+            yield opened
+    finally:
+        if is_closed:
+            os.chmod(name, mode, dir_fd=source)
+
+
+def _copy_marks(source: int, target: int) -> None:
+    for mark in os.listxattr(source):
+        if mark.startswith(MARKS):
+            os.setxattr(target, mark, os.getxattr(source, mark))
 
 
 def _look_like(target: int, name: str, found: os.stat_result) -> None:
