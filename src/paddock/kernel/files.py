@@ -42,8 +42,6 @@ class _OpenHow(ctypes.Structure):
     )
 
 
-_HOW_BYTES: Final = ctypes.sizeof(_OpenHow)
-
 # CDLL, not PyDLL: the interpreter lock is released, for a path may lead to a slow disk.
 # use_errno: ctypes keeps errno for us between the call and get_errno().
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -58,25 +56,19 @@ _syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void
 _syscall.restype = ctypes.c_long
 
 
-class OpenHow:
-    """The constant part of an openat2 call, laid out once: building it costs more than the call."""
+def openat2(dir_fd: int, path: bytes, flags: int, resolve: int, mode: int = 0) -> int:
+    """Return a new descriptor. Raises: OSError with the kernel's errno; ENOSYS off Linux.
 
-    __slots__ = ("_address", "_how")
-
-    def __init__(self, flags: int, resolve: int, mode: int = 0) -> None:
-        # openat2 refuses a mode without O_CREAT or O_TMPFILE, where open(2) ignores it.
-        self._how = _OpenHow(flags, mode, resolve)
-        self._address = ctypes.addressof(self._how)
-
-    def open(self, dir_fd: int, path: bytes) -> int:
-        """Return a new descriptor. Raises: OSError of openat2(2); ENOSYS off Linux."""
-        if not _ON_LINUX:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        fd = _syscall(_SYS_OPENAT2, dir_fd, path, self._address, _HOW_BYTES)
-        if fd < 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
-        return fd
+    A mode without O_CREAT or O_TMPFILE is refused, where open(2) ignores it.
+    """
+    if not _ON_LINUX:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    how = _OpenHow(flags, mode, resolve)
+    fd = _syscall(_SYS_OPENAT2, dir_fd, path, ctypes.byref(how), ctypes.sizeof(how))
+    if fd < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return fd
 
 
 def _call(name: str, *arguments: type) -> Callable[..., None]:

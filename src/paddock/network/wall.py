@@ -105,10 +105,10 @@ class WallThread:
             self._stop()
 
     def close(self) -> None:
-        """Stop once the last sandbox has ended."""
+        """Stop once the last sandbox has ended. Called once."""
         with self._lock:
-            is_first, self._is_closed = not self._is_closed, True
-            is_last = is_first and not self._walls
+            self._is_closed = True
+            is_last = not self._walls
         if is_last:
             self._stop()
 
@@ -181,11 +181,9 @@ class Wall:
         return Connections(self._count - began.opened, refused, more_refused)
 
     def placeholders(self) -> tuple[tuple[str, str], ...]:
-        """Return the variables that stand for credentials, new for each sandbox."""
         return tuple((each.variable, each.placeholder) for each in self.terms.credentials)
 
     def granted_s(self) -> float:
-        """Return by how much the command's time is longer, as somebody was or is asked."""
         return self.decisions.granted_s
 
     def notices(self) -> Iterator[bytes]:
@@ -404,7 +402,6 @@ class Wall:
         *,
         is_known: bool,
     ) -> None:
-        """Relay to the end, and put on record what it came to."""
         began, ending, relay = time.monotonic(), "cut off", Relay(client, outside)
         looking = None if is_known else asyncio.create_task(greeting_of(client, opened.host))
         try:

@@ -152,7 +152,7 @@ class StagedCommand:
 
     @property
     def shown(self) -> ShownNames:
-        return differing(self._ran.ground.shown, self._layer())
+        return differing(self._ran.ground.shown, self._layer().lower_fd)
 
     @property
     def count(self) -> int:

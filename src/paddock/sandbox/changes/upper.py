@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
+from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, openat2
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.inside.protocol import HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.storage.atomic import held_open, host_error
@@ -36,15 +36,14 @@ from paddock.workspace.workspace import READ_DIRECTORY, Beside, Resolution, dete
 # The layer that a command works on ends there: what is mounted is not part of it, and the
 # command sees the directory underneath, as a rule an empty one. We see what is mounted.
 
-_LOOK: Final = OpenHow(
-    os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS
-)
+_LOOK: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def is_mount_point(parent_fd: int, name: str, device: int) -> bool:
     """Ask the kernel: a bind has the same device, and a subvolume of one mount another."""
     try:
-        os.close(_LOOK.open(parent_fd, os.fsencode(name)))
+        resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS
+        os.close(openat2(parent_fd, os.fsencode(name), _LOOK, resolve))
     except OSError as error:
         if error.errno == errno.EXDEV:
             return True

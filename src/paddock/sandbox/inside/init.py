@@ -468,13 +468,9 @@ class First:
         # same time sees the signal and does not happen.
         if not _signal_all(KILL_SIGNAL):
             survivors = 0
-        began = time.monotonic()
-        while self.reap() and time.monotonic() < began + _END_WAIT_S:
-            # They need the processor more than we do; few need more than a millisecond of it.
-            if time.monotonic() < began + _YIELD_S:
-                os.sched_yield()
-            else:
-                time.sleep(_YIELD_S)
+        until_s = time.monotonic() + _END_WAIT_S
+        while self.reap() and time.monotonic() < until_s:
+            time.sleep(_YIELD_S)
         return survivors
 
 
