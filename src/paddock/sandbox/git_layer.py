@@ -24,12 +24,12 @@ from paddock.errors import ProtectedPathError
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.area import NOTHING_SHOWN, Overlaid
 from paddock.sandbox.changes.differences import (
+    ChangeKind,
     CommandDifferences,
     Difference,
     OpenLayers,
     is_only_touched,
 )
-from paddock.sandbox.changes.judging import ChangeKind
 from paddock.sandbox.git.index import (
     FILE_MODES,
     LINK_MODE,

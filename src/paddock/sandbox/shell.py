@@ -50,10 +50,9 @@ from paddock.sandbox.plan import (
     find_interpreter,
     plan_digest,
 )
-from paddock.sandbox.sessions.process import Process
+from paddock.sandbox.sessions.process import LiveView, Process
 from paddock.sandbox.sessions.sessions import PROGRAM, Means, Sessions
 from paddock.sandbox.sessions.space import SharedSpace
-from paddock.sandbox.sessions.view import LiveView
 from paddock.sandbox.staged import (
     HeldCommand,
     Ran,

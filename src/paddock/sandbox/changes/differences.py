@@ -17,13 +17,12 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Look, RawChange, UpperLayer, names_below
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE
 from paddock.sandbox.git.rules import SPECIAL_KINDS, NodeKind
@@ -166,6 +165,28 @@ _MOUNTED: Final = (
 )
 _PERMISSIONS: Final = 0o777
 _STICKY: Final = "would come without the sticky bit that it was given, and so be more open"
+
+
+class ChangeKind(Enum):
+    CREATED = "created"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+    """One entry for each name that is gone: what stood below a removed directory too."""
+    MODE = "mode"
+
+
+class CommandChange(Struct, frozen=True):
+    path: str
+    """Workspace-relative, canonical but for its characters: the disk gave it."""
+    kind: ChangeKind
+    node: NodeKind
+    mode: int = 0o644
+    """Twelve bits, as it stands now; of no interest for a link or a deletion."""
+    link_text: str = ""
+    content: bytes | None = None
+    """Only where `rules.wants_content` asks for it."""
+    obstacle: str = ""
+    """Why this user cannot do it, whatever policy says; found by whoever looked at the disk."""
 
 
 class CommandGround(Struct, frozen=True):

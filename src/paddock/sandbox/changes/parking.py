@@ -16,8 +16,7 @@ from msgspec.structs import astuple
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.ledger.format.line import encode_json
-from paddock.sandbox.changes.differences import OpenLayers
-from paddock.sandbox.changes.judging import ChangeKind, CommandChange
+from paddock.sandbox.changes.differences import ChangeKind, CommandChange, OpenLayers
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.git.rules import NodeKind

@@ -23,18 +23,24 @@ from paddock.errors import (
 )
 from paddock.policy.engine import PathGuards
 from paddock.policy.settings import ConfineMax
-from paddock.sandbox.changes.differences import CommandDifferences, Difference, OpenLayers, paths_of
-from paddock.sandbox.changes.judging import (
-    Bench,
+from paddock.sandbox.changes.differences import (
     ChangeKind,
     CommandChange,
+    CommandDifferences,
+    Difference,
+    OpenLayers,
+    paths_of,
+)
+from paddock.sandbox.changes.judging import (
+    Bench,
     StagedJudgement,
+    Units,
+    Unseen,
     follow_directories,
     judge_changes,
     refuse,
     settle_commit,
 )
-from paddock.sandbox.changes.units import Units, Unseen
 from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.objects import GIT_ENVIRONMENT, GIT_OPTIONS, find_object_name
 from paddock.sandbox.git.rules import CONTENT_BYTES_MAX, NodeKind, find_git_place, wants_content
