@@ -58,30 +58,16 @@ class Ancestor(IntEnum):
 
 
 class Ancestry(Struct):
-    """Asked for each path, looks at each directory once; makes no system call."""
-
     directories: Mapping[str, KnownDirectory]
     started_ns: int
     standing: dict[str, Look]
     """Those of now, as far as a command's changes lie in them; may grow meanwhile."""
-    _found: dict[str, Ancestor] = field(default_factory=dict[str, Ancestor])
 
     def above(self, path: str) -> Ancestor:
         parent = path.rpartition("/")[0]
         return self.at(parent) if parent else Ancestor.SAME
 
     def at(self, path: str) -> Ancestor:
-        found = self._found.get(path)
-        if found is None:
-            found = self._found[path] = self._compare(path)
-        return found
-
-    def mode_before(self, path: str) -> int | None:
-        """Return its mode at the start; None where no directory stood there."""
-        known = self._known(path)
-        return None if known is None else known.mode
-
-    def _compare(self, path: str) -> Ancestor:
         above = self.above(path)
         look = self.standing.get(path)
         if above is Ancestor.EXCHANGED or look is None:
@@ -91,6 +77,11 @@ class Ancestry(Struct):
             is_same = known.identity[:2] == look.identity
             return above if is_same else Ancestor.EXCHANGED
         return Ancestor.STRANGER if look.status.changed_ns >= self.started_ns else above
+
+    def mode_before(self, path: str) -> int | None:
+        """Return its mode at the start; None where no directory stood there."""
+        known = self._known(path)
+        return None if known is None else known.mode
 
     def _known(self, path: str) -> KnownDirectory | None:
         known = self.directories.get(path)

@@ -68,7 +68,6 @@ class Obstacles:
         self._guards = guards
         self._resolution = layers.resolution
         self._writable: dict[str, bool] = {}
-        self._holders: dict[str, str | None] = {}
         self._made = _directories(found, ChangeKind.CREATED)
         self._going = set(_directories(found, ChangeKind.DELETED))
 
@@ -90,7 +89,6 @@ class Obstacles:
             and not each.is_allowed
         }
         self._going -= staying
-        self._holders.clear()
         return any(not self._is_writable(path) for path in staying)
 
     def _of_its_content(self, difference: Difference) -> str:
@@ -109,10 +107,7 @@ class Obstacles:
     def _of_its_directory(self, difference: Difference) -> str:
         if _stays_in_place(difference):
             return ""
-        parent = difference.change.path.rpartition("/")[0]
-        if parent not in self._holders:
-            self._holders[parent] = self._holder_of(difference.change.path)
-        holder = self._holders[parent]
+        holder = self._holder_of(difference.change.path)
         if holder is None or self._is_writable(holder):
             return ""
         where = "the workspace's root" if holder == "." else quote(holder)
