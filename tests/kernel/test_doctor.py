@@ -17,7 +17,7 @@ UNDER_A_FILTER = """
 import struct, sys
 from paddock.apps.cli.main import console
 from paddock.kernel.syscalls import call_number, this_machine
-from paddock.kernel.processes import set_no_new_privileges
+from paddock.kernel.syscalls import set_no_new_privileges
 from paddock.kernel.seccomp import install_filter
 clone, unshare = (call_number(name, this_machine()) for name in ("clone", "unshare"))
 landlock = 444  # landlock_create_ruleset(2), on every machine

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import HostError
-from paddock.kernel import mounts, processes
+from paddock.kernel import mounts, syscalls
 from paddock.sandbox.area import StagingArea
 from paddock.sandbox.backends import examine_host
 from paddock.sandbox.canary import CanaryGround, gaps_over, try_stage, try_workspace
@@ -343,7 +343,7 @@ def test_where_nothing_can_be_written_the_doctor_gives_a_verdict(tmp_path: Path)
 CLOSED = """
 import os, sys
 from pathlib import Path
-from paddock.kernel import mounts, processes
+from paddock.kernel import mounts, syscalls
 from paddock.sandbox.canary import CanaryGround, try_stage
 from paddock.sandbox.launcher import Launcher
 from tests.support.sandboxes import system_places
@@ -352,7 +352,7 @@ pid = mounts.clone_process(mounts.NEW_USER)
 if pid == 0:
     mounts.write_id_maps(None, b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid), keep_groups=False)
     mounts.forbid_user_namespaces()
-    processes.drop_capabilities()
+    syscalls.drop_capabilities()
     with Launcher(Path(sys.argv[1])) as launcher:
         verdict = try_stage(launcher, Path(sys.argv[1]), CanaryGround(*system_places()))
     print(verdict.enforcement.value, verdict.cause, verdict.remedy, sep="|", flush=True)
@@ -391,7 +391,7 @@ def test_roots_canary_in_a_container_with_few_users_says_so(tmp_path: Path, clos
         [
             sys.executable,
             "-c",
-            code.replace("    processes.drop_capabilities()\n", ""),
+            code.replace("    syscalls.drop_capabilities()\n", ""),
             str(tmp_path),
         ],
         capture_output=True,
@@ -425,7 +425,7 @@ def test_started_by_root_over_a_users_workspace_the_verdict_says_what_does_not_w
 FILTERED = """
 import os, struct, sys
 from pathlib import Path
-from paddock.kernel import processes, seccomp
+from paddock.kernel import seccomp, syscalls
 from paddock.kernel.syscalls import call_number, this_machine
 from paddock.sandbox.canary import CanaryGround, try_stage
 from paddock.sandbox.launcher import Launcher
@@ -434,7 +434,7 @@ program = b"".join(struct.pack("<HBBI", *each) for each in [
     (0x20, 0, 0, 0), (0x15, 0, 1, call_number("clone", this_machine())), (0x20, 0, 0, 16),
     (0x45, 0, 1, 0x10000000), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000),
 ])
-processes.set_no_new_privileges()
+syscalls.set_no_new_privileges()
 seccomp.install_filter(program)
 with Launcher(Path(sys.argv[1])) as launcher:
     verdict = try_stage(launcher, Path(sys.argv[1]), CanaryGround(*system_places()))
@@ -563,7 +563,7 @@ def test_the_number_alone_refuses_a_nested_namespace(is_closed: bool):
             )
             if is_closed:
                 mounts.forbid_user_namespaces()
-            processes.drop_capabilities()
+            syscalls.drop_capabilities()
             try:
                 inner = mounts.clone_process(mounts.NEW_USER)
             except OSError:

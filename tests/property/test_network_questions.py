@@ -27,7 +27,7 @@ def test_no_message_is_too_bad_for_a_short_answer_that_is_one(seed: int):
             assert len(message) < 12 or message[2] & 0x80
             continue
         for is_known in (True, False):
-            reply = answer(read, SYNTHETIC_NETWORK[7], is_known=is_known)
+            reply = answer(read, SYNTHETIC_NETWORK[7] if is_known else False)
             number, flags, asked, answers, authorities, others = struct.unpack_from(">6H", reply)
 
             assert len(reply) <= 512

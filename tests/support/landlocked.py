@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.kernel.processes import adopt_orphans
+from paddock.kernel.syscalls import adopt_orphans
 from paddock.policy.engine import Policy, load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
 from paddock.sandbox.hidden import NameIndex

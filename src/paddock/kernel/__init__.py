@@ -1,9 +1,8 @@
 """Every ctypes call of Paddock, each constant with its ABI reason.
 
-    syscalls   system calls by number, and what differs between machines
+    syscalls   system calls by number, what a process gives up for good
     files      openat2, renameat2, syncfs
     mounts     mounts by descriptor, a child in new namespaces
-    processes  what a process gives up for good, one that keeps others
     landlock   rights that are given up
     seccomp    a filter over system calls
 

@@ -8,6 +8,8 @@ import ctypes
 import errno
 import os
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 _SYS_OPENAT2: Final = 437
@@ -40,8 +42,6 @@ class _OpenHow(ctypes.Structure):
     )
 
 
-_HOW_BYTES: Final = ctypes.sizeof(_OpenHow)
-
 # CDLL, not PyDLL: the interpreter lock is released, for a path may lead to a slow disk.
 # use_errno: ctypes keeps errno for us between the call and get_errno().
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -56,60 +56,54 @@ _syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void
 _syscall.restype = ctypes.c_long
 
 
-class OpenHow:
-    """The constant part of an openat2 call, laid out once: building it costs more than the call."""
+def openat2(dir_fd: int, path: bytes, flags: int, resolve: int, mode: int = 0) -> int:
+    """Return a new descriptor. Raises: OSError with the kernel's errno; ENOSYS off Linux.
 
-    __slots__ = ("_address", "_how")
+    A mode without O_CREAT or O_TMPFILE is refused, where open(2) ignores it.
+    """
+    if not _ON_LINUX:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    how = _OpenHow(flags, mode, resolve)
+    fd = _syscall(_SYS_OPENAT2, dir_fd, path, ctypes.byref(how), ctypes.sizeof(how))
+    if fd < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return fd
 
-    def __init__(self, flags: int, resolve: int, mode: int = 0) -> None:
-        # openat2 refuses a mode without O_CREAT or O_TMPFILE, where open(2) ignores it.
-        self._how = _OpenHow(flags, mode, resolve)
-        self._address = ctypes.addressof(self._how)
 
-    def open(self, dir_fd: int, path: bytes) -> int:
-        """Return a new descriptor. Raises: OSError of openat2(2); ENOSYS off Linux."""
-        if not _ON_LINUX:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        fd = _syscall(_SYS_OPENAT2, dir_fd, path, self._address, _HOW_BYTES)
-        if fd < 0:
+def _call(name: str, *arguments: type) -> Callable[..., None]:
+    """A function of the C library by its own name: numbers, and orders, differ between machines."""
+    try:
+        function = _libc[name]
+    except AttributeError:
+        function = None
+    else:
+        function.argtypes = arguments
+        function.restype = ctypes.c_int
+
+    def call(*given: int | bytes) -> None:
+        code = errno.ENOSYS
+        if function is not None:
+            if function(*given) == 0:
+                return
             code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
-        return fd
+        raise OSError(code, os.strerror(code))
+
+    return call
 
 
-try:
-    # By the C library's own name: this number differs between architectures.
-    _renameat2 = _libc.renameat2
-except AttributeError:
-    _renameat2 = None
-else:
-    _renameat2.argtypes = (
-        ctypes.c_int,
-        ctypes.c_char_p,
-        ctypes.c_int,
-        ctypes.c_char_p,
-        ctypes.c_uint,
-    )
-    _renameat2.restype = ctypes.c_int
+_renameat2 = _call(
+    "renameat2", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint
+)
+_syncfs = _call("syncfs", ctypes.c_int)
+_sync_file_range = _call(
+    "sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
+)
 
 
 def renameat2(old_dir: int, old: bytes, new_dir: int, new: bytes, flags: int) -> None:
     """Raises: OSError; EINVAL where the file system lacks the flag, ENOSYS without the call."""
-    if _renameat2 is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if _renameat2(old_dir, old, new_dir, new, flags) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-
-
-try:
-    # By the C library's own name, as above: the number differs between architectures.
-    _syncfs = _libc.syncfs
-except AttributeError:
-    _syncfs = None
-else:
-    _syncfs.argtypes = (ctypes.c_int,)
-    _syncfs.restype = ctypes.c_int
+    _renameat2(old_dir, old, new_dir, new, flags)
 
 
 def syncfs(fd: int) -> None:
@@ -118,24 +112,10 @@ def syncfs(fd: int) -> None:
     `fd` must be open for real, not O_PATH (EBADF), and from before the writes: since Linux 5.8
     the call reports a failed write back that came after that; before it reports none.
     """
-    if _syncfs is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if _syncfs(fd) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-
-
-try:
-    # By the C library's own name, as above: two machines order its arguments differently.
-    _sync_file_range = _libc.sync_file_range
-except AttributeError:
-    _sync_file_range = None
-else:
-    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    _sync_file_range.restype = ctypes.c_int
+    _syncfs(fd)
 
 
 def start_writing_back(fd: int, offset: int, size_bytes: int) -> None:
     """Have a piece of a file written soon, so that a later fsync waits less: a hint."""
-    if _sync_file_range is not None:
+    with suppress(OSError):
         _sync_file_range(fd, offset, size_bytes, _START_WRITING)

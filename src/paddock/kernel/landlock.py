@@ -14,16 +14,11 @@ import errno
 
 from paddock.kernel.syscalls import SystemCall
 
-# Since Linux 5.1 a new call has one number on every architecture (these: 5.13).
-_create = SystemCall(
-    "landlock_create_ruleset", 444, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32
-)
+_create = SystemCall("landlock_create_ruleset", ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32)
 _add = SystemCall(
-    "landlock_add_rule",
-    445,
-    *(ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32),
+    "landlock_add_rule", ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32
 )
-_restrict = SystemCall("landlock_restrict_self", 446, ctypes.c_int, ctypes.c_uint32)
+_restrict = SystemCall("landlock_restrict_self", ctypes.c_int, ctypes.c_uint32)
 
 _CREATE_RULESET_VERSION = 1
 """Asks for the version instead of making a rule set; then attributes must be null, 0."""

@@ -55,27 +55,17 @@ class _MountAttr(ctypes.Structure):
     )
 
 
-def _number(name: str) -> int | None:
-    try:
-        return call_number(name, this_machine())
-    except OSError:
-        return None
-
-
 _int, _text, _pointer = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
-_open_tree = SystemCall("open_tree", _number("open_tree"), _int, _text, ctypes.c_uint)
-_move_mount = SystemCall(
-    "move_mount", _number("move_mount"), _int, _text, _int, _text, ctypes.c_uint
-)
+_open_tree = SystemCall("open_tree", _int, _text, ctypes.c_uint)
+_move_mount = SystemCall("move_mount", _int, _text, _int, _text, ctypes.c_uint)
 _mount_setattr = SystemCall(
     "mount_setattr",
-    _number("mount_setattr"),
     *(_int, _text, ctypes.c_uint, _pointer, ctypes.c_size_t),
 )
-_fsopen = SystemCall("fsopen", _number("fsopen"), _text, ctypes.c_uint)
-_fsconfig = SystemCall("fsconfig", _number("fsconfig"), _int, ctypes.c_uint, _text, _text, _int)
-_fsmount = SystemCall("fsmount", _number("fsmount"), _int, ctypes.c_uint, ctypes.c_uint)
-_pivot_root = SystemCall("pivot_root", _number("pivot_root"), _text, _text)
+_fsopen = SystemCall("fsopen", _text, ctypes.c_uint)
+_fsconfig = SystemCall("fsconfig", _int, ctypes.c_uint, _text, _text, _int)
+_fsmount = SystemCall("fsmount", _int, ctypes.c_uint, ctypes.c_uint)
+_pivot_root = SystemCall("pivot_root", _text, _text)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _mount = _libc["mount"]
@@ -231,8 +221,5 @@ def forbid_user_namespaces() -> None:
 
 def _write(path: str, content: bytes) -> None:
     # These files take one write of everything, at offset 0.
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, content)
-    finally:
-        os.close(fd)
+    with open(path, "wb", buffering=0) as file:
+        file.write(content)

@@ -343,11 +343,7 @@ class _Program(ctypes.Structure):
 
 def install_filter(program: bytes) -> None:
     """Raises: OSError(EACCES) before no_new_privs is set, EINVAL for a broken program, ENOSYS."""
-    seccomp = SystemCall(
-        "seccomp",
-        call_number("seccomp", this_machine()),
-        *(ctypes.c_long, ctypes.c_long, ctypes.c_void_p),
-    )
+    seccomp = SystemCall("seccomp", ctypes.c_long, ctypes.c_long, ctypes.c_void_p)
     instructions = ctypes.create_string_buffer(program, len(program))
     prepared = _Program(len(program) // 8, ctypes.addressof(instructions))
     seccomp(_MODE_FILTER, 0, ctypes.addressof(prepared))

@@ -1,6 +1,7 @@
-"""System calls by number, for those that neither `os` nor the C library offers.
+"""System calls by number, and what a process gives up for good: prctl(2), capset(2), signal(2).
 
-Loaded by the launcher, which must be quick: no `typing`, no `dataclasses` (10 and 17 of 15 ms).
+Loaded by the launcher, which must be quick: no `typing`, no `dataclasses` (10 and 17 of 15 ms); nor
+`signal`, which loads `enum`.
 """
 
 from __future__ import annotations
@@ -19,22 +20,21 @@ class SystemCall:
     # syscall(2) is variadic. Fixed argument types are right here: on the ABIs of Linux integers and
     # pointers travel in the same registers, and a `c_long` fills the whole register.
 
-    __slots__ = ("_function", "_number", "name")
+    __slots__ = ("_function", "name")
 
-    def __init__(self, name: str, number: int | None, *arguments: type) -> None:
+    def __init__(self, name: str, *arguments: type) -> None:
         # Indexing makes a new function object each time: types are not shared between calls.
-        function = _libc["syscall"]
-        function.argtypes = (ctypes.c_long, *arguments)
-        function.restype = ctypes.c_long
+        self._function = _libc["syscall"]
+        self._function.argtypes = (ctypes.c_long, *arguments)
+        self._function.restype = ctypes.c_long
         self.name = name
-        self._number = number
-        self._function = function
 
     def __call__(self, *arguments: int | bytes | None) -> int:
         """Raises: OSError with the call's name; ENOSYS where this machine's number is not known."""
-        if self._number is None:
+        number = call_number(self.name, this_machine())
+        if number is None:
             raise OSError(errno.ENOSYS, f"{self.name}: {os.strerror(errno.ENOSYS)}")
-        found = self._function(self._number, *arguments)
+        found = self._function(number, *arguments)
         if found < 0:
             raise failure(self.name)
         return int(found)
@@ -159,6 +159,9 @@ _NUMBERS: dict[str, tuple[int, int]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425),
+    "landlock_add_rule": (445, 445),
+    "landlock_create_ruleset": (444, 444),
+    "landlock_restrict_self": (446, 446),
     "memfd_secret": (447, 447),
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
@@ -166,6 +169,7 @@ _NUMBERS: dict[str, tuple[int, int]] = {
     "open_tree_attr": (467, 467),
     "openat2": (437, 437),
     "pidfd_getfd": (438, 438),
+    "pidfd_send_signal": (424, 424),
     "process_madvise": (440, 440),
     "quotactl_fd": (443, 443),
 }
@@ -186,3 +190,115 @@ def call_number(name: str, machine: int) -> int | None:
     """None where the machine has no such call. Raises: KeyError for an unknown name."""
     number = _NUMBERS[name][machine]
     return None if number < 0 else number
+
+
+# linux/prctl.h
+_SET_PDEATHSIG = 1
+_SET_DUMPABLE = 4
+_CAPBSET_DROP = 24
+_SET_SECUREBITS = 28
+_SET_NO_NEW_PRIVS = 38
+_SET_CHILD_SUBREAPER = 36
+_CAP_AMBIENT = 47
+_CAP_AMBIENT_CLEAR_ALL = 4
+
+_SECUREBITS = 0b11101111
+"""NOROOT, NO_SETUID_FIXUP, KEEP_CAPS off, NO_CAP_AMBIENT_RAISE, each locked
+(linux/securebits.h): uid 0 of a namespace gains nothing by exec."""
+_CAPABILITIES_MAX = 64
+"""The kernel answers EINVAL for the first that it does not know."""
+_CAPABILITY_VERSION = 0x20080522
+"""_LINUX_CAPABILITY_VERSION_3: 64 bits, in two structs of three words."""
+
+_prctl = _libc["prctl"]
+# prctl(2) is variadic and the kernel reads unsigned long: c_long fills whole registers.
+_prctl.argtypes = (ctypes.c_int, ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_long)
+_prctl.restype = ctypes.c_int
+_signal = _libc["signal"]
+_signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+_signal.restype = ctypes.c_void_p
+_exit = _libc["_exit"]
+_exit.argtypes = (ctypes.c_int,)
+_exit.restype = None
+
+
+def _control(name: str, option: int, value: int, more: int = 0) -> None:
+    # The kernel refuses a call whose unused arguments are not zero.
+    if _prctl(option, value, more, 0, 0) != 0:
+        raise failure(name)
+
+
+def set_no_new_privileges() -> None:
+    """No exec gains anything any more; needed before a filter may be installed."""
+    _control("prctl(NO_NEW_PRIVS)", _SET_NO_NEW_PRIVS, 1)
+
+
+def set_death_signal(number: int) -> None:
+    """Call it after the last change of credentials: the kernel forgets it then."""
+    _control("prctl(PDEATHSIG)", _SET_PDEATHSIG, number)
+
+
+def set_dumpable(wanted: bool) -> None:
+    """A change of user closes /proc/PID/{mem,fd,environ,root} and ptrace, exec opens them."""
+    _control("prctl(DUMPABLE)", _SET_DUMPABLE, int(wanted))
+
+
+class _CapabilityHeader(ctypes.Structure):
+    """struct __user_cap_header_struct (linux/capability.h)."""
+
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+_CapabilitySets = ctypes.c_uint32 * 6
+"""struct __user_cap_data_struct twice: effective, permitted, inheritable; low then high words."""
+
+
+def drop_capabilities() -> None:
+    """The bounding set first: that takes a capability (CAP_SETPCAP) itself."""
+    for capability in range(_CAPABILITIES_MAX):
+        if _prctl(_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            if ctypes.get_errno() != errno.EINVAL:
+                raise failure("prctl(CAPBSET_DROP)")
+            break
+    _control("prctl(SECUREBITS)", _SET_SECUREBITS, _SECUREBITS)
+    _control("prctl(CAP_AMBIENT)", _CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL)
+    capset = SystemCall("capset", ctypes.c_void_p, ctypes.c_void_p)
+    header = _CapabilityHeader(_CAPABILITY_VERSION, 0)
+    none = _CapabilitySets()
+    capset(ctypes.addressof(header), ctypes.addressof(none))
+
+
+def find_arguments() -> tuple[int, int]:
+    """Return address and length: fields 48, 49 of /proc/self/stat. Raises: OSError."""
+    with open("/proc/self/stat", "rb") as file:
+        # The second field, a name in brackets, may hold spaces.
+        fields = file.read(4096).rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    return start, max(0, end - start)
+
+
+def clear_arguments(address: int, size_bytes: int) -> None:
+    """Have /proc/PID/cmdline say nothing; the place is that of `find_arguments`, fork included."""
+    ctypes.memset(address, 0, size_bytes)
+
+
+def use_default_action(number: int) -> None:
+    """Have a signal do what it does by default: SIG_DFL is a null pointer."""
+    _signal(number, None)
+
+
+def end_process(code: int) -> None:
+    """_exit(2): end a forked child at once, without the parent's exit handlers and buffers."""
+    _exit(code)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all orphans below; children do not inherit it. Raises: OSError."""
+    _control("prctl(CHILD_SUBREAPER)", _SET_CHILD_SUBREAPER, 1)
+
+
+_send = SystemCall("pidfd_send_signal", ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint)
+
+
+def send_signal(pidfd: int, number: int) -> None:
+    _send(pidfd, number, None, 0)

@@ -47,13 +47,14 @@ class Witness(Protocol):
     def refused(self, event: RefusedConnection) -> None: ...
 
 
-class NetworkTerms(Struct, frozen=True):
-    """What decides for one command's connections, and who is asked and keeps the record."""
+class NetworkTerms(Struct):
+    """What decides for one network's connections, and who is asked and keeps the record."""
 
     judge: NetworkJudge
     latest: Callable[[], NetworkJudge | None]
     """Read what policy says by now: the same judge if nothing changed, None if it is broken."""
     witness: Witness
+    """In a session, that of the command which was started last."""
     authority: "Authority | None" = None
     """Whose certificates the sandbox believes, where requests are judged."""
     credentials: "tuple[Credential, ...]" = ()

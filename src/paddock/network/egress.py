@@ -32,7 +32,6 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from paddock.policy.network import NetworkJudge, held_addresses
-from paddock.values.decisions import Outcome
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -157,9 +156,9 @@ def _problem_of(
     *,
     is_named: bool,
 ) -> str:
-    reach = judge.address(address, port)
-    if reach.outcome is Outcome.DENY and reach.rule is not None:
-        return f": {reach.rule.said}"
+    denial = judge.find_denial(address, port)
+    if denial is not None:
+        return f": {denial.said}"
     problem = judge_address(address, allowed if is_named else [*filter(_means_each, allowed)], own)
     return problem and f", which is {problem}"
 
@@ -175,7 +174,6 @@ def _means_each(network: Network) -> bool:
 
 
 async def _resolve_here(host: str, port: int) -> list[Address]:
-    """Ask the resolver of this host. Raises: NoWayError."""
     # With the final dot below, the resolver finds no name of the hosts file.
     with contextlib.suppress(OSError):
         if named := addresses_in_hosts_file(_HOSTS_FILE.read_text(errors="replace"), host):
@@ -352,8 +350,6 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class _Flow:
-    """What passed in one direction."""
-
     def __init__(self, source: socket.socket, target: socket.socket) -> None:
         self.source, self.target = source, target
         self.bytes, self.is_over = 0, False

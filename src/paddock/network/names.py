@@ -128,19 +128,17 @@ def _read_rest(rest: bytes, records: int) -> tuple[int, bytes]:
     return code, _OPT.pack(0, _KIND_OPT, _DATAGRAM_MAX, code >> 4, 0, flags & _DNSSEC_OK, 0)
 
 
-def answer(
-    question: HostQuestion, address: IPv4Address | None = None, *, is_known: bool = True
-) -> bytes:
+def answer(question: HostQuestion, found: IPv4Address | bool = True) -> bytes:
     """Return the answer: at most 512 bytes, so that it always fits a datagram.
 
     What the question itself decides comes first: its error, or 127.0.0.1 for localhost and names
-    below. Else: not known; or known, with the address where that was asked for, and nothing for
-    any other type.
+    below. Else: not known (False); or known, with the address where that was asked for, and nothing
+    for any other type.
     """
-    code = question.code or (0 if is_known or question.is_local else _NO_SUCH_NAME)
-    found = _LOOPBACK if question.is_local else address
+    found = _LOOPBACK if question.is_local else found
+    code = question.code or (_NO_SUCH_NAME if found is False else 0)
     records = b""
-    if found is not None and not code and question.wants_address:
+    if isinstance(found, IPv4Address) and not code and question.wants_address:
         place = _POINTER_TO_QUESTION
         records = _ADDRESS.pack(place, _KIND_A, _SPACE_IN, _TTL_S, 4, found.packed)
     # Without "recursion available", glibc takes an empty answer for a server's failure.
@@ -177,7 +175,6 @@ class SyntheticNames:
         return address
 
     def name_of(self, address: IPv4Address) -> str | None:
-        """Return the name that was given this address."""
         return self._names.get(address)
 
 
@@ -220,11 +217,10 @@ class NameServer:
         question = read_question(message)
         if question is None:
             return
-        said: IPv4Address | bool = True
+        found: IPv4Address | bool = True
         if question.name:
-            said = await self._find(question.name, question.wants_address)
-        address = said if isinstance(said, IPv4Address) else None
-        reply = answer(question, address, is_known=said is not False)
+            found = await self._find(question.name, question.wants_address)
+        reply = answer(question, found)
         with contextlib.suppress(OSError):
             # Nobody may wait for it any more, or the sandbox has ended.
             self.socket.sendto(reply, sender)

@@ -22,12 +22,10 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Address, IPv4Network
 from typing import TYPE_CHECKING, Any, Final
-
-from msgspec import Struct
 
 from paddock.errors import PaddockError
 from paddock.network.decisions import Decisions, NetworkTerms, rule_of
@@ -37,6 +35,7 @@ from paddock.network.names import NameServer, SyntheticNames
 from paddock.policy.network import Reach
 from paddock.text.show import show_name
 from paddock.values.calls import (
+    NO_CONNECTIONS,
     NO_RULE,
     ClosedConnection,
     Connections,
@@ -65,23 +64,14 @@ Listen = Callable[[bytes, int], None]
 """Have sockets made at `ADDRESS PORT` lines in the sandbox's network, and sent to a socket."""
 
 
-class ServedNetwork(Struct, frozen=True):
-    """What was made in the sandbox's network: two namespaces, the name server's socket."""
-
-    user: int
-    network: int
-    questions: int
-
-
 class WallThread:
     """The event loop, in a thread of its own that starts with the first sandbox."""
 
     def __init__(self, egress: Egress) -> None:
         self.owner = os.getpid()
-        self._egress = egress
+        self.egress, self.key = egress, secrets.token_bytes(16)
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
-        self._key = secrets.token_bytes(16)
         self._walls: set[Wall] = set()
         self._is_closed = False
         self._records = ThreadPoolExecutor(2, "paddock-network-records")
@@ -91,10 +81,9 @@ class WallThread:
         self._thread.start()
         _ours.add(self)
 
-    def hold(self, served: ServedNetwork, listen: Listen, terms: NetworkTerms) -> "Wall":
-        """Serve one sandbox; what was `served` is taken over."""
-        names = SyntheticNames(self._key)
-        wall = Wall(self, served, listen, terms, names, self._egress)
+    def hold(self, served: Sequence[int], listen: Listen, terms: NetworkTerms) -> "Wall":
+        """Serve one sandbox; what `inside.confine.open_network` made is taken over."""
+        wall = Wall(self, served, listen, terms)
         with self._lock:
             self._walls.add(wall)
         self._loop.call_soon_threadsafe(wall.start)
@@ -116,10 +105,10 @@ class WallThread:
             self._stop()
 
     def close(self) -> None:
-        """Stop once the last sandbox has ended."""
+        """Stop once the last sandbox has ended. Called once."""
         with self._lock:
-            is_first, self._is_closed = not self._is_closed, True
-            is_last = is_first and not self._walls
+            self._is_closed = True
+            is_last = not self._walls
         if is_last:
             self._stop()
 
@@ -152,20 +141,13 @@ class Wall:
     """The network of one sandbox; the first methods are called from its command's thread."""
 
     def __init__(
-        self,
-        thread: WallThread,
-        served: ServedNetwork,
-        listen: Listen,
-        terms: NetworkTerms,
-        names: SyntheticNames,
-        egress: Egress,
+        self, thread: WallThread, served: Sequence[int], listen: Listen, terms: NetworkTerms
     ) -> None:
-        self._thread, self._served, self._listen = thread, served, listen
-        self.terms, self._witness = terms, terms.witness
+        self._thread, self._listen, self.terms = thread, listen, terms
+        *self._namespaces, questions = served
         self.decisions = Decisions(terms, thread.record)
-        self._names = names
-        self._egress = egress
-        self._name_server = NameServer(served.questions, self._answer)
+        self._names = SyntheticNames(thread.key)
+        self._name_server = NameServer(questions, self._answer)
         self._listeners: dict[tuple[str, int], socket.socket] = {}
         self._listening: dict[str, asyncio.Task[str]] = {}
         self._promised = 0
@@ -191,16 +173,17 @@ class Wall:
         self._thread.call(self._end())
         self._thread.drop(self)
 
-    def connections(self) -> Connections:
-        refused = tuple(RefusedConnection(*key, count) for key, count in self._refused.items())
-        return Connections(self._count, refused, self._more_refused)
+    def connections(self, began: Connections = NO_CONNECTIONS) -> Connections:
+        """Return what there was since; a session's commands share one network."""
+        found = (RefusedConnection(*key, count) for key, count in self._refused.items())
+        refused = tuple(each for each in found if each not in began.refused)
+        more_refused = self._more_refused - began.more_refused
+        return Connections(self._count - began.opened, refused, more_refused)
 
     def placeholders(self) -> tuple[tuple[str, str], ...]:
-        """Return the variables that stand for credentials, new for each sandbox."""
         return tuple((each.variable, each.placeholder) for each in self.terms.credentials)
 
     def granted_s(self) -> float:
-        """Return by how much the command's time is longer, as somebody was or is asked."""
         return self.decisions.granted_s
 
     def notices(self) -> Iterator[bytes]:
@@ -211,7 +194,7 @@ class Wall:
     def forget(self) -> None:
         """In a forked child: these are the parent's, and would outlive their command."""
         doors = (self._name_server.socket, *self._listeners.values(), *self._open, *self._outside)
-        for fd in (*(door.detach() for door in doors), self._served.user, self._served.network):
+        for fd in (*(door.detach() for door in doors), *self._namespaces):
             with contextlib.suppress(OSError):
                 os.close(fd)
 
@@ -242,11 +225,11 @@ class Wall:
             task.cancel()
         await asyncio.gather(*left, *self._listening.values(), return_exceptions=True)
         await asyncio.gather(*self._recording)
-        for fd in (self._served.user, self._served.network):
+        for fd in self._namespaces:
             socket.close(fd)
         if self._more_refused:
             more = RefusedConnection("", 0, "further refusals", self._more_refused)
-            await self._record_after(self._witness.refused, more)
+            await self._record_after(self.terms.witness.refused, more)
 
     # --- names ------------------------------------------------------------------------
 
@@ -384,16 +367,18 @@ class Wall:
         self, host: str, port: int, reach: Reach, name: str
     ) -> tuple[socket.socket, OpenedConnection]:
         """Connect to where the name leads, each try on record before it. Raises: NoWayError."""
-        for way in await self._egress.find(host, port, await self.decisions.places(host, port)):
+        for way in await self._thread.egress.find(
+            host, port, await self.decisions.places(host, port)
+        ):
             shown = "via proxy" if way is None else str(way)
             opened = OpenedConnection(host, port, shown, name, rule_of(reach))
             self._count += 1
             try:
-                await self._thread.record(self._witness.opened, opened)
+                await self._thread.record(self.terms.witness.opened, opened)
             except PaddockError as error:
                 raise NoWayError("it cannot be put on record") from error
             try:
-                outside = await self._egress.connect(way, host, port)
+                outside = await self._thread.egress.connect(way, host, port)
             except (OSError, TimeoutError):
                 await self.close(ClosedConnection(opened, name, 0, 0, 0.0, "not connected"))
             else:
@@ -402,7 +387,7 @@ class Wall:
         raise NoWayError("nothing answers there")
 
     async def close(self, event: ClosedConnection) -> None:
-        await asyncio.shield(self._record_after(self._witness.closed, event))
+        await asyncio.shield(self._record_after(self.terms.witness.closed, event))
 
     async def _record_after(self, act: Callable[..., Any], event: Any) -> None:
         """Record what is over: a ledger that takes no more fails the call itself, at its end."""
@@ -417,7 +402,6 @@ class Wall:
         *,
         is_known: bool,
     ) -> None:
-        """Relay to the end, and put on record what it came to."""
         began, ending, relay = time.monotonic(), "cut off", Relay(client, outside)
         looking = None if is_known else asyncio.create_task(greeting_of(client, opened.host))
         try:
@@ -459,7 +443,7 @@ class Wall:
                 said += f"; a person can allow it: paddock network allow {show_name(place)}"
             self._told.append(f"{said}\n".encode())
             recording = self._record_after(
-                self._witness.refused, RefusedConnection(host, port, why)
+                self.terms.witness.refused, RefusedConnection(host, port, why)
             )
             self._recording.append(asyncio.get_running_loop().create_task(recording))
 

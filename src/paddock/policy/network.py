@@ -482,12 +482,11 @@ class NetworkJudge:
         """Judge a connection, before anything is resolved."""
         return self._reach(_find_target(host, port))
 
-    def address(self, address: Address, port: int) -> Reach:
-        """Judge where a name leads: DENY with its rule where a deny by address holds."""
+    def find_denial(self, address: Address, port: int) -> RuleMatch | None:
+        """Return the deny by address that holds for where a name leads."""
         target = NetTarget(address, port)
         named = (rule for each in self._all for _, rule, _ in each.naming(target, is_request=False))
-        denying = next((rule for rule in named if rule.outcome is Outcome.DENY), None)
-        return Reach(Outcome.ALLOW, None) if denying is None else Reach(Outcome.DENY, denying.shown)
+        return next((rule.shown for rule in named if rule.outcome is Outcome.DENY), None)
 
     @property
     def names_requests(self) -> bool:

@@ -35,7 +35,6 @@ from paddock.values.calls import NEVER, Cancel
 if TYPE_CHECKING:
     from paddock.network.decisions import NetworkTerms, Witness
     from paddock.network.wall import Wall
-    from paddock.sandbox.sessions.space import SharedWall
 
 HOME: Final = "/run/home"
 """HOME in a sandbox: empty but for git's configuration, gone afterwards."""
@@ -125,7 +124,7 @@ class CommandConversation:
         request: CommandRequest,
         observed: Observed,
         user: tuple[int, int] | None = None,
-        network: "Wall | SharedWall | None" = None,
+        network: "Wall | None" = None,
     ) -> None:
         """`user` is who the command will be on the host. Raises: ValueError for a NUL, OSError."""
         order = _start(request).encode()
@@ -139,7 +138,7 @@ class CommandConversation:
         self._heeded_s = 0.0
         self._observed = observed
         self._network = network
-        self._granted_s = 0.0
+        self._granted_s = 0.0 if network is None else network.granted_s()
         most = request.output_bytes_max
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as sent:
             out, error = (_pipe(undo, sent, user) for _ in range(2))
@@ -201,7 +200,7 @@ class CommandConversation:
                 told = now
                 progress(now - self._began, self._stdout.total_bytes + self._stderr.total_bytes)
 
-    def _hear_network(self, network: "Wall | SharedWall") -> None:
+    def _hear_network(self, network: "Wall") -> None:
         """Pass on what was refused; while somebody is asked, the command's time stands still."""
         on_output = self._observed.on_output
         for line in network.notices():

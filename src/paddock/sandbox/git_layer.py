@@ -22,12 +22,12 @@ from msgspec.structs import replace
 from paddock.errors import ProtectedPathError
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.changes.differences import (
+    ChangeKind,
     CommandDifferences,
     Difference,
     OpenLayers,
     is_only_touched,
 )
-from paddock.sandbox.changes.judging import ChangeKind
 from paddock.sandbox.git.index import (
     FILE_MODES,
     LINK_MODE,
@@ -49,11 +49,11 @@ from paddock.sandbox.git.tracked import (
 )
 from paddock.sandbox.hidden import KnownDirectory, NameIndex
 from paddock.sandbox.host.git import GIT, HeldGit, open_git_outside
-from paddock.sandbox.host.host_facts import GitOutside, directories_above
+from paddock.sandbox.host.host_facts import GitOutside, directories_above, find_content
 from paddock.sandbox.launcher import GitLayer, Launcher, StageDirectories
 from paddock.sandbox.plan import Closing, NameJudge, contained
 from paddock.sandbox.values import CommandRequest, Ending, RefusedChange, SandboxPlan, ShownFile
-from paddock.storage.atomic import held_open, host_error
+from paddock.storage.atomic import held_open
 from paddock.text.show import name_some
 from paddock.workspace.workspace import Beside, detect_resolution
 
@@ -500,11 +500,11 @@ def _shown(name: TrackedName, content: _Content) -> ShownFile:
     )
 
 
-def differing(shown: Mapping[str, ShownFile], layers: OpenLayers) -> ShownNames:
-    plain = OpenLayers(layers.upper_fd, layers.lower_fd)
-    found: list[str] = []
-    with host_error("a working copy cannot be read"):
-        for path, file in sorted(shown.items()):
-            if file.mode in FILE_MODES and not plain.has(plain.lower_fd, path, file.content):
-                found.append(path)
+def differing(shown: Mapping[str, ShownFile], root_fd: int) -> ShownNames:
+    found = (
+        path
+        for path, file in sorted(shown.items())
+        if file.mode in FILE_MODES
+        and find_content(root_fd, path, len(file.content)) != file.content
+    )
     return ShownNames(tuple(sorted(shown)), tuple(found))

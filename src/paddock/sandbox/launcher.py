@@ -41,10 +41,11 @@ from paddock.sandbox.inside.protocol import (
     WORKSPACE,
     Base,
 )
-from paddock.sandbox.sessions.space import SharedSpace, SharedWall, open_space
+from paddock.sandbox.sessions.space import SharedSpace, open_space
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import DIRECTORY
+from paddock.values.calls import NO_CONNECTIONS
 
 if TYPE_CHECKING:
     from paddock.network.decisions import NetworkTerms
@@ -329,13 +330,14 @@ class Launcher:
         with contextlib.ExitStack() as held, host_error("a command cannot be listened to"):
             user = (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
             network = self._hold_network(request.plan, stage, observed, held)
+            began = NO_CONNECTIONS if network is None else network.connections()
             if network is not None:
                 request = replace(request, env=(*request.env, *network.placeholders()))
             talk = CommandConversation(stage.control, request, observed, user, network)
             with contextlib.closing(talk):
                 end = talk.hold()
         if network is not None:
-            end = replace(end, network=network.connections())
+            end = replace(end, network=network.connections(began))
         self._prepare_next(stage)
         return end
 
@@ -345,12 +347,11 @@ class Launcher:
         stage: StageDirectories,
         observed: Observed,
         held: contextlib.ExitStack,
-    ) -> "Wall | SharedWall | None":
+    ) -> "Wall | None":
         if plan.network != "policy":
             return None
         if stage.session is not None:
-            shared = stage.session.network
-            return None if shared is None else SharedWall(shared)
+            return stage.session.network
         if observed.network is None:
             raise AssertionError("a command with a network, and nobody who decides for it")
         wall = self._serve(stage.running, receive_served(stage.control, 3), observed.network)
@@ -362,13 +363,12 @@ class Launcher:
     ) -> "Wall":
         if self._outside is None:
             raise AssertionError("a network, and no way out of it")
-        from paddock.network.wall import ServedNetwork, WallThread  # noqa: PLC0415 - few commands have one
+        from paddock.network.wall import WallThread  # noqa: PLC0415 - few commands have one
 
-        served = ServedNetwork(*spaces)
         with self._lock:
             if self._wall is None or self._wall.owner != os.getpid():
                 self._wall = WallThread(self._outside())
-        return self._wall.hold(served, partial(running.listen, *spaces[:2]), terms)
+        return self._wall.hold(spaces, partial(running.listen, *spaces[:2]), terms)
 
     def open_session(self, plan: SandboxPlan, terms: "NetworkTerms | None") -> SharedSpace:
         """Make what a session's commands share. Raises: HostError, SandboxUnavailableError."""

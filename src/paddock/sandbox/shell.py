@@ -49,10 +49,9 @@ from paddock.sandbox.plan import (
     find_interpreter,
     plan_digest,
 )
-from paddock.sandbox.sessions.process import Process
+from paddock.sandbox.sessions.process import LiveView, Process
 from paddock.sandbox.sessions.sessions import PROGRAM, Means, Sessions
 from paddock.sandbox.sessions.space import SharedSpace
-from paddock.sandbox.sessions.view import LiveView, OpenedStage
 from paddock.sandbox.staged import (
     FenceWords,
     HeldCommand,
@@ -357,12 +356,12 @@ class SandboxShell:
         request: CommandRequest,
         observed: Observed,
         space: SharedSpace | None = None,
-        on_opened: Callable[[OpenedStage], LiveView] | None = None,
+        on_opened: Callable[[LiveView], None] | None = None,
     ) -> StagedCommand:
         """Run one command in a stage of its own, and find what it changed.
 
-        From its start on, others' changes are somebody else's, but for those that the view of
-        `on_opened` knows. Raises: SandboxUnavailableError, HostError.
+        From its start on, others' changes are somebody else's, but for those that the view that
+        `on_opened` gets knows. Raises: SandboxUnavailableError, HostError.
         """
         caches = request.plan.caches
         with Caches(Path(caches).parent).in_use() if caches else nullcontext():
@@ -377,7 +376,7 @@ class SandboxShell:
         request: CommandRequest,
         observed: Observed,
         space: SharedSpace | None,
-        on_opened: Callable[[OpenedStage], LiveView] | None,
+        on_opened: Callable[[LiveView], None] | None,
     ) -> StagedCommand | None:
         """None where it was not started: what it was to be shown has changed."""
         place, launcher = self._ground.place, self._launcher
@@ -409,7 +408,8 @@ class SandboxShell:
             live = None
             if on_opened is not None:
                 is_closed = partial(self._is_closed, closed | view.files.keys())
-                live = on_opened(OpenedStage(stage, place, ran, is_closed))
+                live = LiveView(stage, place, ran, is_closed)
+                on_opened(live)
             try:
                 end = launcher.run(request, stage, observed)
             except ConfinementError:

@@ -418,7 +418,7 @@ class StagedCommand:
 
     @property
     def shown(self) -> ShownNames:
-        return differing(self._ran.ground.shown, self._layers)
+        return differing(self._ran.ground.shown, self._layers.lower_fd)
 
     @property
     def count(self) -> int:

@@ -21,7 +21,7 @@ from paddock.errors import (
 )
 from paddock.pattern import lazy_pattern
 from paddock.policy.profiles import written_path
-from paddock.sandbox.sessions.snapshot import NEW
+from paddock.sandbox.sessions.space import NEW
 from paddock.sandbox.values import (
     CommandWatch,
     Ending,

@@ -93,19 +93,12 @@ class Openat2Resolution(WalkResolution):
 
     name = "openat2"
 
-    def __init__(self) -> None:
-        # One laid-out argument for each set of flags; there are only four.
-        self._hows: dict[int, files.OpenHow] = {}
-
     def open(self, root_fd: int, relative: str, flags: int) -> int:
-        how = self._hows.get(flags)
-        if how is None:
-            how = self._hows[flags] = files.OpenHow(flags, _RESOLVE)
         path = relative.encode("utf-8", "surrogateescape")
         left = limits.openat2_retries_max
         while True:
             try:
-                return how.open(root_fd, path)
+                return files.openat2(root_fd, path, flags, _RESOLVE)
             except OSError as failure:
                 left -= 1
                 if failure.errno not in _AGAIN or left < 0:

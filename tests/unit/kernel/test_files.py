@@ -11,7 +11,7 @@ from paddock.kernel.files import (
     RESOLVE_BENEATH,
     RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS,
-    OpenHow,
+    openat2,
     renameat2,
 )
 
@@ -39,7 +39,7 @@ def errno_of(act) -> int | None:
 
 @pytest.mark.needs("openat2")
 def test_openat2_opens_beneath_a_descriptor(folder):
-    fd = OpenHow(FLAGS, RESOLVE_BENEATH).open(folder, b"file")
+    fd = openat2(folder, b"file", FLAGS, RESOLVE_BENEATH)
     assert os.read(fd, 10) == b"here"
     assert not os.get_inheritable(fd)
     os.close(fd)
@@ -61,7 +61,7 @@ def test_openat2_opens_beneath_a_descriptor(folder):
 )
 def test_openat2_answers_with_the_kernels_errno(folder, path, resolve, code):
     opened = []
-    assert errno_of(lambda: opened.append(OpenHow(FLAGS, resolve).open(folder, path))) == code
+    assert errno_of(lambda: opened.append(openat2(folder, path, FLAGS, resolve))) == code
     assert len(opened) == (code is None)
     for fd in opened:
         os.close(fd)
@@ -69,15 +69,15 @@ def test_openat2_answers_with_the_kernels_errno(folder, path, resolve, code):
 
 @pytest.mark.needs("openat2")
 def test_openat2_creates_with_a_mode(folder, tmp_path):
-    how = OpenHow(os.O_WRONLY | os.O_CREAT | os.O_EXCL, RESOLVE_BENEATH, 0o600)
-    os.close(how.open(folder, b"new"))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    os.close(openat2(folder, b"new", flags, RESOLVE_BENEATH, 0o600))
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.needs("openat2")
-def test_a_laid_out_call_can_be_repeated(folder):
-    how = OpenHow(FLAGS, RESOLVE_BENEATH)
-    fds = [how.open(folder, name) for name in (b"file", b"other", b"file")]
+def test_openat2_opens_one_after_another(folder):
+    names = (b"file", b"other", b"file")
+    fds = [openat2(folder, name, FLAGS, RESOLVE_BENEATH) for name in names]
     assert [os.read(fd, 10) for fd in fds] == [b"here", b"there", b"here"]
     for fd in fds:
         os.close(fd)

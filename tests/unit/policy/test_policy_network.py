@@ -224,12 +224,12 @@ def test_several_members_share_what_all_of_them_name():
 def test_a_deny_by_address_holds_for_what_a_name_leads_to():
     found = judge(profile(allow="connect *", deny="connect 192.0.2.0/24:443"))
 
-    assert said(found.address(ip_address("192.0.2.7"), 443)) == (
-        DENY, "tool:net:connect 192.0.2.0/24:443",
-    )  # fmt: skip
-    assert said(found.address(ip_address("::ffff:192.0.2.7"), 443))[0] is DENY
-    assert found.address(ip_address("192.0.2.7"), 80) == Reach(ALLOW, None)
-    assert found.address(ip_address("192.0.3.7"), 443) == Reach(ALLOW, None)
+    denial = found.find_denial(ip_address("192.0.2.7"), 443)
+    assert denial is not None
+    assert (denial.outcome, denial.text) == (DENY, "tool:net:connect 192.0.2.0/24:443")
+    assert found.find_denial(ip_address("::ffff:192.0.2.7"), 443) == denial
+    assert found.find_denial(ip_address("192.0.2.7"), 80) is None
+    assert found.find_denial(ip_address("192.0.3.7"), 443) is None
 
 
 def test_literals_are_the_networks_that_every_member_names_with_the_ports_that_they_share():

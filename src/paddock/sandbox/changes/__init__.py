@@ -2,9 +2,8 @@
 
     upper                   the layer as the kernel left it; what is mounted over the workspace
     differences             one entry for each path, beside what the workspace has
-    judging, settling       each entry by the policy of the file tools; then all of them together,
-                            and how much of what was there they would change or take away
-    units                   a repository's changes land together, or none of them does
+    judging                 each entry by the policy of the file tools; a repository's land together
+    settling                all of them together: what lands, and how much it would change
     parking                 the same as a diff, for whoever is asked; kept for an answer, as data
     commit                  one set of changes lands, or nothing does
 

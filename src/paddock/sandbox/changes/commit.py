@@ -18,11 +18,11 @@ from paddock.errors import FileChangedError, PathError, StorageFullError
 from paddock.policy.engine import Policy
 from paddock.policy.settings import Git
 from paddock.sandbox.changes.differences import (
+    ChangeKind,
     CommandDifferences,
     Difference,
     OpenLayers,
 )
-from paddock.sandbox.changes.judging import ChangeKind
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.git.layout import Touched, find_repositories

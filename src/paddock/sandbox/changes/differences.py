@@ -17,23 +17,27 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Look, RawChange, UpperLayer, names_below
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE
 from paddock.sandbox.git.rules import SPECIAL_KINDS, NodeKind
 from paddock.sandbox.hidden import KnownDirectory
-from paddock.sandbox.host.host_facts import directories_above
+from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.values import ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.values.entries import DIGEST_PREFIX
-from paddock.workspace.workspace import PASS, READ_FILE, Resolution, detect_resolution
+from paddock.workspace.workspace import (
+    PASS,
+    PASS_DIRECTORY,
+    READ_FILE,
+    Resolution,
+    detect_resolution,
+)
 
 # Entries below a directory that is renamed keep their own times: what came with another
 # directory looks as if it had always been there. So each directory is compared with the
@@ -54,30 +58,16 @@ class Ancestor(IntEnum):
 
 
 class Ancestry(Struct):
-    """Asked for each path, looks at each directory once; makes no system call."""
-
     directories: Mapping[str, KnownDirectory]
     started_ns: int
     standing: dict[str, Look]
     """Those of now, as far as a command's changes lie in them; may grow meanwhile."""
-    _found: dict[str, Ancestor] = field(default_factory=dict[str, Ancestor])
 
     def above(self, path: str) -> Ancestor:
         parent = path.rpartition("/")[0]
         return self.at(parent) if parent else Ancestor.SAME
 
     def at(self, path: str) -> Ancestor:
-        found = self._found.get(path)
-        if found is None:
-            found = self._found[path] = self._compare(path)
-        return found
-
-    def mode_before(self, path: str) -> int | None:
-        """Return its mode at the start; None where no directory stood there."""
-        known = self._known(path)
-        return None if known is None else known.mode
-
-    def _compare(self, path: str) -> Ancestor:
         above = self.above(path)
         look = self.standing.get(path)
         if above is Ancestor.EXCHANGED or look is None:
@@ -88,6 +78,11 @@ class Ancestry(Struct):
             return above if is_same else Ancestor.EXCHANGED
         return Ancestor.STRANGER if look.status.changed_ns >= self.started_ns else above
 
+    def mode_before(self, path: str) -> int | None:
+        """Return its mode at the start; None where no directory stood there."""
+        known = self._known(path)
+        return None if known is None else known.mode
+
     def _known(self, path: str) -> KnownDirectory | None:
         known = self.directories.get(path)
         return None if known is None or known.identity[:2] == _NOBODY else known
@@ -96,7 +91,6 @@ class Ancestry(Struct):
 _ORIGIN: Final = "user.overlay.origin"
 """On what the overlay copied up: which file it was. What a command made has none."""
 _CHUNK_BYTES: Final = 1 << 20
-_NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES})
 _NO_MARK: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT, errno.EPERM})
 
 
@@ -107,32 +101,15 @@ class OpenLayers(Struct, frozen=True):
     """Of the workspace's: it knows where a git directory outside of it stands."""
 
     def common_version(self, path: str) -> str | None:
-        with ExitStack() as held:
-            try:
-                upper = self.resolution.open(self.upper_fd, path, READ_FILE)
-            except PermissionError:
-                return None
-            held.callback(os.close, upper)
-            try:
-                lower = self.resolution.open(self.lower_fd, path, READ_FILE)
-            except OSError:
-                return None
-            held.callback(os.close, lower)
-            return _common_version(upper, lower)
-
-    def has(self, root_fd: int, path: str, content: bytes) -> bool:
-        """Return whether the file in one of the two has just this content."""
+        """Return None where the contents differ, or one of them cannot be read."""
         try:
-            fd = self.resolution.open(root_fd, path, READ_FILE)
-        except OSError as error:
-            if error.errno in _NOT_THERE:
-                return False
-            raise
-        with held_open(fd):
-            if os.fstat(fd).st_size != len(content):
-                return False
-            with open(fd, "rb", closefd=False) as file:
-                return file.read(len(content) + 1) == content
+            with (
+                held_open(self.resolution.open(self.upper_fd, path, READ_FILE)) as upper,
+                held_open(self.resolution.open(self.lower_fd, path, READ_FILE)) as lower,
+            ):
+                return _common_version(upper, lower)
+        except OSError:
+            return None
 
     def link_text(self, path: str) -> str | None:
         parent, _, name = path.rpartition("/")
@@ -151,13 +128,13 @@ class OpenLayers(Struct, frozen=True):
             raise
         return True
 
-    def directory_changed_ns(self, path: str) -> int | None:
+    def directory_changed_ns(self, path: str) -> int:
+        """Return 0 where no directory stands there."""
         try:
-            with held_open(self.resolution.open(self.lower_fd, path or ".", PASS)) as fd:
-                found = os.fstat(fd)
+            with held_open(self.resolution.open(self.lower_fd, path or ".", PASS_DIRECTORY)) as fd:
+                return os.fstat(fd).st_ctime_ns
         except OSError:
-            return None
-        return found.st_ctime_ns if stat.S_ISDIR(found.st_mode) else None
+            return 0
 
 
 def _common_version(one: int, other: int) -> str | None:
@@ -179,6 +156,28 @@ _MOUNTED: Final = (
 )
 _PERMISSIONS: Final = 0o777
 _STICKY: Final = "would come without the sticky bit that it was given, and so be more open"
+
+
+class ChangeKind(Enum):
+    CREATED = "created"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+    """One entry for each name that is gone: what stood below a removed directory too."""
+    MODE = "mode"
+
+
+class CommandChange(Struct, frozen=True):
+    path: str
+    """Workspace-relative, canonical but for its characters: the disk gave it."""
+    kind: ChangeKind
+    node: NodeKind
+    mode: int = 0o644
+    """Twelve bits, as it stands now; of no interest for a link or a deletion."""
+    link_text: str = ""
+    content: bytes | None = None
+    """Only where `rules.wants_content` asks for it."""
+    obstacle: str = ""
+    """Why this user cannot do it, whatever policy says; found by whoever looked at the disk."""
 
 
 class CommandGround(Struct, frozen=True):
@@ -352,7 +351,9 @@ class _Finding(Struct):
         if raw.upper.kind is not NodeKind.FILE or shown.mode not in FILE_MODES:
             return False
         is_same_mode = (raw.upper.mode ^ shown.mode) & stat.S_IXUSR == 0
-        return is_same_mode and self.layers.has(self.layers.upper_fd, raw.path, shown.content)
+        size, resolution = len(shown.content), self.layers.resolution
+        content = find_content(self.layers.upper_fd, raw.path, size, resolution)
+        return is_same_mode and content == shown.content
 
     def _is_hidden(self, path: str) -> bool:
         return not self.ground.hidden.isdisjoint((*directories_above(path), path))
@@ -410,8 +411,7 @@ class _Finding(Struct):
     def _is_changed_directory(self, path: str) -> bool:
         known = self._changed_directories.get(path)
         if known is None:
-            changed_ns = self.layers.directory_changed_ns(path)
-            known = changed_ns is not None and changed_ns >= self.ground.started_ns
+            known = self.layers.directory_changed_ns(path) >= self.ground.started_ns
             self._changed_directories[path] = known
         return known
 

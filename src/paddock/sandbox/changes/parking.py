@@ -16,11 +16,11 @@ from msgspec.structs import astuple
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.ledger.format.line import encode_json
-from paddock.sandbox.changes.differences import OpenLayers
-from paddock.sandbox.changes.judging import ChangeKind, CommandChange
+from paddock.sandbox.changes.differences import ChangeKind, CommandChange, OpenLayers
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.git.rules import NodeKind
+from paddock.sandbox.host.host_facts import find_content
 from paddock.sandbox.values import RefusedChange
 from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import digest_of_file
@@ -329,9 +329,4 @@ def _marks(settled: Settled, old: Look | None) -> list[str]:
 def _content(layers: OpenLayers, root_fd: int, path: str, look: Look | None) -> bytes | None:
     if look is None or look.kind is not NodeKind.FILE:
         return b""
-    try:
-        with held_open(layers.resolution.open(root_fd, path, READ_FILE)) as fd:
-            content = os.pread(fd, _FILE_BYTES_MAX + 1, 0)
-    except OSError:
-        return None
-    return content if len(content) <= _FILE_BYTES_MAX else None
+    return find_content(root_fd, path, _FILE_BYTES_MAX, layers.resolution)

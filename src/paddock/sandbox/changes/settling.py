@@ -23,18 +23,24 @@ from paddock.errors import (
 )
 from paddock.policy.engine import PathGuards
 from paddock.policy.settings import ConfineMax
-from paddock.sandbox.changes.differences import CommandDifferences, Difference, OpenLayers, paths_of
-from paddock.sandbox.changes.judging import (
-    Bench,
+from paddock.sandbox.changes.differences import (
     ChangeKind,
     CommandChange,
+    CommandDifferences,
+    Difference,
+    OpenLayers,
+    paths_of,
+)
+from paddock.sandbox.changes.judging import (
+    Bench,
     StagedJudgement,
+    Units,
+    Unseen,
     follow_directories,
     judge_changes,
     refuse,
     settle_commit,
 )
-from paddock.sandbox.changes.units import Units, Unseen
 from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.objects import GIT_ENVIRONMENT, GIT_OPTIONS, find_object_name
 from paddock.sandbox.git.rules import CONTENT_BYTES_MAX, NodeKind, find_git_place, wants_content
@@ -62,7 +68,6 @@ class Obstacles:
         self._guards = guards
         self._resolution = layers.resolution
         self._writable: dict[str, bool] = {}
-        self._holders: dict[str, str | None] = {}
         self._made = _directories(found, ChangeKind.CREATED)
         self._going = set(_directories(found, ChangeKind.DELETED))
 
@@ -84,7 +89,6 @@ class Obstacles:
             and not each.is_allowed
         }
         self._going -= staying
-        self._holders.clear()
         return any(not self._is_writable(path) for path in staying)
 
     def _of_its_content(self, difference: Difference) -> str:
@@ -103,10 +107,7 @@ class Obstacles:
     def _of_its_directory(self, difference: Difference) -> str:
         if _stays_in_place(difference):
             return ""
-        parent = difference.change.path.rpartition("/")[0]
-        if parent not in self._holders:
-            self._holders[parent] = self._holder_of(difference.change.path)
-        holder = self._holders[parent]
+        holder = self._holder_of(difference.change.path)
         if holder is None or self._is_writable(holder):
             return ""
         where = "the workspace's root" if holder == "." else quote(holder)

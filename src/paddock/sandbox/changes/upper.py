@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
+from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, openat2
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.inside.protocol import HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.storage.atomic import held_open, host_error
@@ -36,15 +36,14 @@ from paddock.workspace.workspace import READ_DIRECTORY, Beside, Resolution, dete
 # The layer that a command works on ends there: what is mounted is not part of it, and the
 # command sees the directory underneath, as a rule an empty one. We see what is mounted.
 
-_LOOK: Final = OpenHow(
-    os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS
-)
+_LOOK: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def is_mount_point(parent_fd: int, name: str, device: int) -> bool:
     """Ask the kernel: a bind has the same device, and a subvolume of one mount another."""
     try:
-        os.close(_LOOK.open(parent_fd, os.fsencode(name)))
+        resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS
+        os.close(openat2(parent_fd, os.fsencode(name), _LOOK, resolve))
     except OSError as error:
         if error.errno == errno.EXDEV:
             return True
@@ -54,10 +53,10 @@ def is_mount_point(parent_fd: int, name: str, device: int) -> bool:
 
 
 _LOWER_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MARKS: Final = "user.overlay."
-_OPAQUE: Final = "user.overlay.opaque"
+MARKS: Final = "user.overlay."
+OPAQUE: Final = "user.overlay.opaque"
 _UNEXPECTED: Final = frozenset(
-    _MARKS + name for name in ("redirect", "metacopy", "whiteout", "whiteouts")
+    MARKS + name for name in ("redirect", "metacopy", "whiteout", "whiteouts")
 )
 
 
@@ -251,12 +250,12 @@ def _open_lower(parent: int, name: str) -> int:
 
 def _is_opaque(fd: int) -> bool:
     """Raises: HostError for a mark that confine.py has switched off."""
-    marks = {name for name in os.listxattr(fd) if name.startswith(_MARKS)}
+    marks = {name for name in os.listxattr(fd) if name.startswith(MARKS)}
     if marks & _UNEXPECTED:
         raise HostError(
             f"an overlay left a mark that is not understood: {sorted(marks & _UNEXPECTED)}"
         )
-    return _OPAQUE in marks and os.getxattr(fd, _OPAQUE) == b"y"
+    return OPAQUE in marks and os.getxattr(fd, OPAQUE) == b"y"
 
 
 def _look(parent: int, name: str) -> Look | None:

@@ -15,7 +15,7 @@ import os
 import stat
 import struct
 
-from paddock.kernel import mounts, processes, seccomp
+from paddock.kernel import mounts, seccomp, syscalls
 from paddock.sandbox.inside.init import KILL_SIGNAL, limit_resources, send
 from paddock.sandbox.inside.protocol import (
     AUTHORITIES,
@@ -188,7 +188,7 @@ class Confinement:
         os.setresgid(0, 0, 0)
         os.setgroups([])
         os.setresuid(0, 0, 0)
-        processes.set_dumpable(True)
+        syscalls.set_dumpable(True)
 
     def _open_mounts(self) -> None:
         # Threat: a user namespace of the command's own, in which it may mount again. The
@@ -353,17 +353,17 @@ class Confinement:
 
     def _set_limits(self) -> None:
         base = self._base
-        # Counted in the user namespace (Linux 5.14): only this command's processes.
+        # Counted in the user namespace (Linux 5.14): only this command's syscalls.
         limit_resources(base.processes + 1, base.file_mb, base.cpu_s)
         # Should the host run out of memory, this goes first.
         _write(b"/proc/self/oom_score_adj", b"1000")
 
     def _drop_privileges(self) -> None:
-        processes.drop_capabilities()
+        syscalls.drop_capabilities()
         # After the last change of credentials, which makes the kernel forget both.
-        processes.set_death_signal(KILL_SIGNAL)
-        processes.set_dumpable(False)
-        processes.set_no_new_privileges()
+        syscalls.set_death_signal(KILL_SIGNAL)
+        syscalls.set_dumpable(False)
+        syscalls.set_no_new_privileges()
         seccomp.install_filter(self._program)
 
     # --- places below the new root ------------------------------------------------
@@ -422,11 +422,8 @@ def _pairs(items: list[bytes]) -> list[tuple[bytes, bytes]]:
 
 
 def _write(path: bytes, content: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(fd, content)
-    finally:
-        os.close(fd)
+    with open(path, "wb", buffering=0) as file:
+        file.write(content)
 
 
 # A private network: its loopback, and sockets made in it that are served from outside.
@@ -536,21 +533,13 @@ def join_network(user: int, network: int) -> None:
         # would lose those on the host.
         mounts.enter_namespace(user, mounts.NEW_USER)
         # A change of capabilities closes /proc/self, by which users are mapped.
-        processes.set_dumpable(True)
+        syscalls.set_dumpable(True)
     mounts.enter_namespace(network, mounts.NEW_NETWORK)
 
 
 def _networks(literals: list[bytes]) -> list[tuple[str, int]]:
     parts = (literal.decode("ascii").partition("/") for literal in literals)
     return [(address, int(bits)) for address, _, bits in parts]
-
-
-def listen_at(address: str, port: int) -> int:
-    """Listen without reuse of the address: nobody inside can take a share. Raises: OSError."""
-    made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
-    made.bind((address, port))
-    made.listen(_BACKLOG)
-    return made.detach()
 
 
 def listen_within(user: int, network: int, wanted: bytes, reply: int) -> None:
@@ -560,15 +549,19 @@ def listen_within(user: int, network: int, wanted: bytes, reply: int) -> None:
     """
     join_network(user, network)
     made: list[int] = []
-    codes: list[int] = []
-    for line in wanted.split(b"\n"):
-        address, _, port = line.decode("ascii").partition(" ")
+    codes: list[bytes] = []
+    for line in wanted.decode("ascii").split("\n"):
+        address, port = line.split(" ")
+        # Without reuse of the address: nobody inside can take a share.
+        door = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         try:
-            made.append(listen_at(address, int(port)))
-            codes.append(0)
+            door.bind((address, int(port)))
+            door.listen(_BACKLOG)
+            made.append(door.detach())
+            codes.append(b"0")
         except OSError as error:
-            codes.append(error.errno or errno.EIO)
-    send(reply, b" ".join(b"%d" % code for code in codes), *made)
+            codes.append(b"%d" % (error.errno or errno.EIO))
+    send(reply, b" ".join(codes), *made)
 
 
 def _ask(

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 KILL_SIGNAL = 9
 _TERMINATE_SIGNAL = 15
-_STOP_SIGNAL = 19
+STOP_SIGNAL = 19
 _CONTINUE_SIGNAL = 18
 DEFAULT_SIGNALS = (13, 25)
 """SIGPIPE and SIGXFSZ: Python ignores them, and an ignored signal stays so through exec.
@@ -64,11 +64,10 @@ _TICK_SHARE = 20
 
 
 def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
-    content, extra, _, _ = control.recvmsg(16, _socket.CMSG_SPACE(4 * 4), _socket.MSG_CMSG_CLOEXEC)
+    content, fds = receive(control, 16, 4)
     if not content:
         return None
-    ((_, _, data),) = extra
-    order_fd, *streams = struct.unpack("4i", data)
+    order_fd, *streams = fds
     try:
         return Start.decode(os.pread(order_fd, os.fstat(order_fd).st_size, 0)), streams
     finally:
@@ -93,11 +92,11 @@ def send(control: int, said: bytes, *fds: int) -> None:
         speaking.detach()
 
 
-def receive(control: _socket.socket, bytes_max: int) -> tuple[bytes, int]:
-    """Return a message, empty at the end, and the descriptor with it, -1 for none."""
-    said, extra, _, _ = control.recvmsg(bytes_max, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
-    fds = [fd for _, _, data in extra for fd in struct.unpack(f"{len(data) // 4}i", data)]
-    return said, fds[0] if fds else -1
+def receive(control: _socket.socket, bytes_max: int, fds_max: int) -> tuple[bytes, list[int]]:
+    """Return a message, empty at the end, and the descriptors with it."""
+    space = _socket.CMSG_SPACE(4 * fds_max)
+    said, extra, _, _ = control.recvmsg(bytes_max, space, _socket.MSG_CMSG_CLOEXEC)
+    return said, [fd for _, _, data in extra for fd in struct.unpack(f"{len(data) // 4}i", data)]
 
 
 def watch(
@@ -152,7 +151,7 @@ def watch(
 def _heed(control: _socket.socket, watcher: UseWatcher) -> float | None:
     """Return the seconds that its time is longer; None where nobody waits for it."""
     try:
-        said, fd = receive(control, 32)
+        said, fds = receive(control, 32, 1)
     except OSError:
         return None
     if said == TERMINATE:
@@ -161,7 +160,7 @@ def _heed(control: _socket.socket, watcher: UseWatcher) -> float | None:
     if said != HOLD:
         return int(said) / 1000 if said else None
     began = time.monotonic()
-    door = _socket.socket(fileno=fd)
+    door = _socket.socket(fileno=fds[0])
     try:
         watcher.hold(door)
     finally:
@@ -256,10 +255,13 @@ def _runs(task: bytes) -> bool:
 
 
 def _state(task: bytes) -> bytes:
-    """Return its letter of proc_pid_stat(5); empty where it has ended."""
-    # The name in parentheses may hold anything; the state comes behind the last of them.
-    fields = read_proc(task + b"/stat").rpartition(b")")[2].split()
-    return fields[0] if fields else b""
+    """Return its letter; empty where it has ended."""
+    return b"".join(stat_fields(task)[:1])
+
+
+def stat_fields(task: bytes) -> list[bytes]:
+    """From the state on (proc_pid_stat(5), field 3): the name before it may hold anything."""
+    return read_proc(task + b"/stat").rpartition(b")")[2].split()
 
 
 def _threads(process: bytes) -> list[bytes]:
@@ -438,14 +440,14 @@ class First:
         """Stop every process, lay what is asked for, and let those go on that were running."""
         stopped = frozenset(filter(_is_stopped, find_processes()))
         try:
-            if _signal_all(_STOP_SIGNAL) and not _await_stopped():
+            if _signal_all(STOP_SIGNAL) and not _await_stopped():
                 return
             door.send(HELD)
             while True:
-                said, content = receive(door, _LAID_BYTES_MAX)
+                said, fds = receive(door, _LAID_BYTES_MAX, 1)
                 if not said:
                     return
-                door.send(b"%d" % _lay(Laid.decode(said), content))
+                door.send(b"%d" % _lay(Laid.decode(said), *fds))
         except OSError:
             # Whoever asked has gone.
             return
@@ -466,13 +468,9 @@ class First:
         # same time sees the signal and does not happen.
         if not _signal_all(KILL_SIGNAL):
             survivors = 0
-        began = time.monotonic()
-        while self.reap() and time.monotonic() < began + _END_WAIT_S:
-            # They need the processor more than we do; few need more than a millisecond of it.
-            if time.monotonic() < began + _YIELD_S:
-                os.sched_yield()
-            else:
-                time.sleep(_YIELD_S)
+        until_s = time.monotonic() + _END_WAIT_S
+        while self.reap() and time.monotonic() < until_s:
+            time.sleep(_YIELD_S)
         return survivors
 
 
@@ -506,7 +504,7 @@ def _is_stopped(process: bytes) -> bool:
     return _state(b"/proc/%b" % process) == b"T"
 
 
-def _lay(laid: Laid, content: int) -> int:
+def _lay(laid: Laid, content: int = -1) -> int:
     """Return an errno, 0 where it is there now. Its processes are stopped, and see it at once."""
     parent, name = os.path.split(laid.path)
     made = b"%b/.%b.%b" % (parent, name[:200], os.urandom(4).hex().encode())

@@ -20,12 +20,11 @@ for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/san
         sys.modules[_name] = type(sys)(_name)
         sys.modules[_name].__path__ = [_path]
 
-from paddock.kernel import processes  # noqa: E402 - after the path
+from paddock.kernel import syscalls  # noqa: E402 - after the path
 from paddock.kernel.landlock import restrict_self  # noqa: E402 - after the path
-from paddock.kernel.processes import send_signal, set_death_signal  # noqa: E402 - after the path
 from paddock.kernel.seccomp import install_filter  # noqa: E402 - after the path
 from paddock.sandbox.inside import init  # noqa: E402 - after the path
-from paddock.sandbox.inside.init import KILL_SIGNAL  # noqa: E402 - after the path
+from paddock.sandbox.inside.init import KILL_SIGNAL, STOP_SIGNAL  # noqa: E402 - after the path
 from paddock.sandbox.inside.protocol import (  # noqa: E402 - after the path
     NOT_CONFINED,
     NOT_STARTED,
@@ -35,8 +34,6 @@ from paddock.sandbox.inside.protocol import (  # noqa: E402 - after the path
 )
 
 _CODE_BYTES = 64
-_STOP_SIGNAL = 19
-"""The same on every machine we know: the module `signal` loads `enum`."""
 _ROUNDS_MAX = 200
 _ROUND_S = 0.005
 """One second in which nobody new appears: what a kill needs is far less, and a process that
@@ -61,11 +58,11 @@ def hold(held: Hold | None, identity: tuple[int, int] | None) -> None:
         # With the last of them the kernel takes every capability as well (capabilities(7)).
         os.setresuid(uid, uid, uid)
     # After the last change of credentials, which makes the kernel forget it.
-    set_death_signal(KILL_SIGNAL)
+    syscalls.set_death_signal(KILL_SIGNAL)
     # Threat: uid 0 without a namespace of its own owns /proc/sys and every root-owned file.
     if 0 in os.getresuid():
         raise PermissionError("a command never runs as the host's root")
-    processes.set_no_new_privileges()
+    syscalls.set_no_new_privileges()
     if held is not None:
         ruleset_fd, program = held
         restrict_self(ruleset_fd)
@@ -102,7 +99,7 @@ def end_descendants() -> tuple[set[int], list[tuple[int, int]]]:
     seen: set[tuple[int, int]] = set()
     if _has_living():
         for _ in range(_ROUNDS_MAX):
-            if not _signal_all(_STOP_SIGNAL, seen):
+            if not _signal_all(STOP_SIGNAL, seen):
                 break
         idle = 0
         while idle < _ROUNDS_MAX and _has_living():
@@ -143,7 +140,7 @@ def count_threads(uid: int) -> int:
     for pid in _pids():
         try:
             if os.stat(f"/proc/{pid}").st_uid == uid:
-                found += int(_stat_fields(init.read_proc(b"/proc/%d/stat" % pid))[17])
+                found += int(init.stat_fields(b"/proc/%d" % pid)[17])
         except (OSError, IndexError):
             continue  # It ended while it was looked at.
     return found
@@ -170,7 +167,7 @@ def _send(pid: int, start: int, number: int) -> None:
     try:
         now = _read(pid)
         if now is not None and now[2] == start:
-            send_signal(pidfd, number)
+            syscalls.send_signal(pidfd, number)
     except OSError:
         return
     finally:
@@ -183,18 +180,13 @@ def _pids() -> list[int]:
 
 
 def _read(pid: int) -> Process | None:
-    fields = _stat_fields(init.read_proc(b"/proc/%d/stat" % pid))
+    fields = init.stat_fields(b"/proc/%d" % pid)
     if len(fields) < 20:
         return None
     state = fields[0].decode("ascii")
     if state in "ZX" and init.is_alive(b"%d" % pid):
         state = "S"  # its first thread has ended, another has not
     return pid, int(fields[1]), int(fields[19]), state
-
-
-def _stat_fields(content: bytes) -> list[bytes]:
-    """From the state on (proc_pid_stat(5), field 3): the name before it may hold anything."""
-    return content.rpartition(b")")[2].split()
 
 
 def _proportional_kb(pid: int) -> int:
@@ -254,7 +246,7 @@ class CommandSupervisor:
                 step = b"%b %d %b" % (NOT_CONFINED, error.errno or 0, b"Landlock")
             finally:
                 os.write(say, step[:_CODE_BYTES])
-                processes.end_process(126)
+                syscalls.end_process(126)
         os.close(say)
         # Nothing comes, and the end, when exec has closed the other end.
         told = os.read(said, _CODE_BYTES)
@@ -273,7 +265,7 @@ class CommandSupervisor:
         # `say` closes itself at exec.
         init.close_all_but({say} if held is None else {say, held[0]})
         for number in init.DEFAULT_SIGNALS:
-            processes.use_default_action(number)
+            syscalls.use_default_action(number)
         uid = os.getuid() if self._uid < 0 else self._uid
         # Without a user namespace the kernel counts every thread of the user.
         most = count_threads(uid) + self._processes
@@ -325,7 +317,7 @@ def main(arguments: list[str]) -> None:
         program_fd = int(filter_)
         held = int(ruleset), os.pread(program_fd, os.fstat(program_fd).st_size, 0)
         os.close(program_fd)
-    processes.adopt_orphans()
+    syscalls.adopt_orphans()
     CommandSupervisor(_socket.socket(fileno=int(control)), held, terms).serve()
 
 

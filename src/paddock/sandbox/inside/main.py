@@ -11,7 +11,6 @@ import _socket
 import gc
 import os
 import select
-import struct
 import sys
 
 # This file is a program: the package's own __init__ is not run, for it loads what is not needed.
@@ -21,13 +20,14 @@ for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/san
         sys.modules[_name] = type(sys)(_name)
         sys.modules[_name].__path__ = [_path]
 
-from paddock.kernel import mounts, processes, seccomp  # noqa: E402 - after the path
+from paddock.kernel import mounts, seccomp, syscalls  # noqa: E402 - after the path
 from paddock.sandbox.inside import confine, protocol  # noqa: E402 - after the path
 from paddock.sandbox.inside.confine import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.init import (  # noqa: E402 - after the path
     KILL_SIGNAL,
     First,
     close_all_but,
+    receive,
     send,
     send_report,
 )
@@ -65,7 +65,7 @@ class Loop:
         self._events = select.poll()
         self._later: list[tuple[set[int], int, bytes]] = []
         self._id_map = -1
-        self._arguments = processes.find_arguments()
+        self._arguments = syscalls.find_arguments()
         self._step = b"start"
         # Nobody ever writes: a sandbox sees its end when the last writer, us, is gone.
         self._life, self._life_kept = os.pipe()
@@ -100,10 +100,7 @@ class Loop:
             self._remove(area, name)
 
     def _take_order(self) -> bool:
-        content, extra, _, _ = self._door.recvmsg(
-            _ORDER_BYTES_MAX, _socket.CMSG_SPACE(_DESCRIPTORS_MAX * 4), _socket.MSG_CMSG_CLOEXEC
-        )
-        fds = [fd for _, _, data in extra for fd in struct.unpack(f"{len(data) // 4}i", data)]
+        content, fds = receive(self._door, _ORDER_BYTES_MAX, _DESCRIPTORS_MAX)
         if not content:
             return False
         if content.startswith(_DROP):
@@ -143,28 +140,19 @@ class Loop:
 
     def _remove(self, area: int, name: bytes) -> None:
         """In a child: it may be large."""
-        pid = os.fork()
-        if pid == 0:
-            try:
-                # Whoever ends a launcher by force removes the whole area, and must be alone.
-                processes.set_death_signal(KILL_SIGNAL)
-                os.close(self._life_kept)
-                protocol.remove_tree(area, os.fsdecode(name))
-            finally:
-                processes.end_process(0)
-        os.close(area)
-        self._keep(pid)
+        self._apart([area], lambda: protocol.remove_tree(area, os.fsdecode(name)))
 
     def _apart(self, fds: list[int], act: Callable[[], None], space: int = 0) -> None:
         """Act in a child, which cannot come back from there. It ends as soon as it has answered."""
         pid = mounts.clone_process(space)
         if pid == 0:
             try:
-                processes.set_death_signal(KILL_SIGNAL)
+                # Whoever ends a launcher by force removes the whole area, and must be alone.
+                syscalls.set_death_signal(KILL_SIGNAL)
                 os.close(self._life_kept)
                 act()
             finally:
-                processes.end_process(0)
+                syscalls.end_process(0)
         for fd in fds:
             os.close(fd)
         self._keep(pid)
@@ -228,7 +216,7 @@ class Loop:
         code = 1
         try:
             # Threat: a command, and so the model, would read there where on the host we lie.
-            processes.clear_arguments(*self._arguments)
+            syscalls.clear_arguments(*self._arguments)
             close_all_but(kept)
             try:
                 # What went nowhere is counted for a network, which a session shares.
@@ -246,7 +234,7 @@ class Loop:
                     control, CommandReport(NOT_CONFINED, code=error.errno or 0, where=room.step)
                 )
         finally:
-            processes.end_process(code)
+            syscalls.end_process(code)
 
 
 def _clone_joined(new: int, user: int, network: int) -> int:
@@ -268,7 +256,7 @@ def _clone_joined(new: int, user: int, network: int) -> int:
             finally:
                 if pid != 0:
                     os.write(say, answer)
-                    processes.end_process(0)
+                    syscalls.end_process(0)
             return 0
         os.waitpid(between, 0)
         pid = int(os.read(said, 16))
@@ -288,7 +276,7 @@ def _make_id_map() -> int:
             os.close(hold)
             os.read(held, 1)
         finally:
-            processes.end_process(0)
+            syscalls.end_process(0)
     try:
         mounts.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
@@ -304,7 +292,7 @@ def main(arguments: list[str]) -> None:
         # Nothing is collected or moved any more: a child then copies few pages.
         gc.disable()
         gc.freeze()
-        processes.restore_signal(_INTERRUPT_SIGNAL)
+        syscalls.use_default_action(_INTERRUPT_SIGNAL)
         Loop(_socket.socket(fileno=door), runtime).serve()
 
 

@@ -4,7 +4,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,10 +13,8 @@ from msgspec.structs import replace
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
 from paddock.sandbox.conversation import Observed, variables_of
-from paddock.sandbox.sessions.process import Process
-from paddock.sandbox.sessions.snapshot import NEW, Snapshot, read_snapshot
-from paddock.sandbox.sessions.space import SharedSpace
-from paddock.sandbox.sessions.view import LAID_MAX, LiveView, OpenedStage
+from paddock.sandbox.sessions.process import LAID_MAX, LiveView, Process
+from paddock.sandbox.sessions.space import NEW, SharedSpace, Snapshot, read_snapshot
 from paddock.sandbox.staged import StagedCommand, host_failures
 from paddock.sandbox.streams import Spooling, Streams
 from paddock.sandbox.values import (
@@ -28,13 +26,10 @@ from paddock.sandbox.values import (
     Stream,
 )
 from paddock.text.show import quote
-from paddock.values.calls import ClosedConnection, OpenedConnection, RefusedConnection
-from paddock.values.decisions import Action
 
 if TYPE_CHECKING:
     from paddock.network.decisions import Witness
     from paddock.network.wall import Wall
-    from paddock.policy.network import Reach
 
 PROGRAM: Final = "@program"
 """The session of the embedding program's own commands; no call can name it."""
@@ -51,43 +46,25 @@ class Means(Struct, frozen=True):
 
     share: Callable[[PreparedLine, "Witness | None"], SharedSpace]
     run: Callable[
-        [CommandRequest, Observed, SharedSpace, Callable[[OpenedStage], LiveView]], StagedCommand
+        [CommandRequest, Observed, SharedSpace, Callable[[LiveView], None]], StagedCommand
     ]
     spooling: Callable[[], Spooling]
     conclude: Callable[[PreparedLine, StagedCommand, Streams], ShellOutcome]
     """Bring in what policy allows of what a command changed, and let go of the command."""
 
 
-class LatestWitness:
-    """Asks and records for the command of a session that was started last."""
-
-    def __init__(self, now: "Witness") -> None:
-        self.now = now
-
-    def ask(self, action: Action, reach: "Reach") -> bool:
-        return self.now.ask(action, reach)
-
-    def opened(self, event: OpenedConnection) -> None:
-        self.now.opened(event)
-
-    def closed(self, event: ClosedConnection) -> None:
-        self.now.closed(event)
-
-    def refused(self, event: RefusedConnection) -> None:
-        self.now.refused(event)
-
-
 class ShellSession:
-    """Commands one after another in one network, with one /tmp, each from where the last ended."""
+    """Commands one after another in one network, with one /tmp, each from where the last ended.
 
-    keeps_state = True
+    Those of the embedding program begin anew each, and none waits for another.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.keeps_state = name != PROGRAM
         self.turn = threading.Lock()
         self.space: SharedSpace | None = None
         self.snapshot = NEW
-        self.witness: LatestWitness | None = None
         self.used_s = time.monotonic()
 
     def close(self) -> None:
@@ -97,7 +74,7 @@ class ShellSession:
 
     def take(self, end: CommandEnd, request: CommandRequest) -> bool:
         """Take over what the shell of a command left, and say whether there was something."""
-        if end.ending is not Ending.EXITED:
+        if not self.keeps_state or end.ending is not Ending.EXITED:
             return True
         never = (
             ()
@@ -110,24 +87,17 @@ class ShellSession:
         return found is not None
 
 
-class ProgramSession(ShellSession):
-    """The commands of the embedding program: each begins anew, and none waits for another."""
-
-    keeps_state = False
-
-    def take(self, end: CommandEnd, request: CommandRequest) -> bool:
-        del end, request
-        return True
-
-
 class Sessions:
     def __init__(self, means: Means) -> None:
         self._means = means
         self._lock = threading.Lock()
         self._sessions: dict[str, ShellSession] = {}
         self._processes: dict[str, Process] = {}
-        self.on_end: Callable[[str], None] = _nobody
-        """Called, in the thread of a process that has ended, with its name: to conclude it."""
+        self.on_end: Callable[[str], None] = lambda _: None
+        """Called, in the thread of a process that has ended, with its name: to conclude it.
+
+        Until a runtime listens nobody does: what it changed is dropped with the shell.
+        """
 
     # --- sessions ---------------------------------------------------------------------
 
@@ -154,10 +124,10 @@ class Sessions:
                     hint="call again",
                 )
             if session.space is None:
-                session.witness = None if witness is None else LatestWitness(witness)
-                session.space = self._means.share(prepared, session.witness)
-            elif session.witness is not None and witness is not None:
-                session.witness.now = witness
+                session.space = self._means.share(prepared, witness)
+            elif session.space.network is not None and witness is not None:
+                # Asks and records for the command that was started last.
+                session.space.network.terms.witness = witness
             session.used_s = time.monotonic()
             space = session.space
             if not session.keeps_state:
@@ -198,8 +168,7 @@ class Sessions:
                         f"there are {_SESSIONS_MAX} sessions already",
                         hint="end one with shell_stop, or go on in one that shell_list names",
                     )
-                make = ProgramSession if name == PROGRAM else ShellSession
-                session = self._sessions[name] = make(name)
+                session = self._sessions[name] = ShellSession(name)
             return session
 
     def _end_unused(self) -> None:
@@ -247,19 +216,15 @@ class Sessions:
             spools=process.spooling.spools,
             on_output=observed.on_output or process.transcript.add,
             on_terminal=process.take_terminal,
-            on_begun=process.begun,
+            on_begun=process.begun.set,
         )
         with self.turn(process.prepared, observed.witness) as (session, space):
             if not process.has_terminal:
                 request = replace(request, stdin=process.open_input())
             request = replace(request, script=session.snapshot.script())
 
-            def opened(found: OpenedStage) -> LiveView:
-                process.view = LiveView(found)
-                return process.view
-
             process.begin(
-                lambda: self._means.run(request, observed, space, opened),
+                lambda: self._means.run(request, observed, space, process.show),
                 lambda: self.on_end(process.name),
             )
 
@@ -336,14 +301,14 @@ class Sessions:
             if len(listed) > LAID_MAX:
                 view.unseen.update(listed)
             else:
-                _lay(view, listed)
+                view.lay(listed)
 
     def hide(self, closed: Iterable[str]) -> None:
         """Hide from every running command what is closed by now and was not at its start."""
         names = frozenset(closed)
         for process in self.running():
             view = process.view
-            if view is not None and (new := names - view.hidden) and _lay(view, new):
+            if view is not None and (new := names - view.hidden) and view.lay(new):
                 view.hidden |= new
 
     def close(self) -> None:
@@ -371,20 +336,3 @@ class Sessions:
         ended = [name for name, each in self._processes.items() if each.outcome is not None]
         for name in ended[:-_ENDED_KEPT]:
             del self._processes[name]
-
-
-def _lay(view: LiveView, paths: Collection[str]) -> bool:
-    """Show a running command what stands there; False where it does not stand still, or has ended.
-
-    Then it says so itself, by `unseen`: what somebody changed is done, whoever sees it.
-    """
-    try:
-        view.lay(paths)
-    except HostError:
-        view.unseen.update(paths)
-        return False
-    return True
-
-
-def _nobody(name: str) -> None:
-    """Until a runtime listens nobody does: what it changed is dropped with the shell."""

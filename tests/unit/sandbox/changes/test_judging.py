@@ -5,10 +5,9 @@ import hashlib
 import pytest
 
 from paddock.policy.engine import PolicySource, load_policy
+from paddock.sandbox.changes.differences import ChangeKind, CommandChange
 from paddock.sandbox.changes.judging import (
     Bench,
-    ChangeKind,
-    CommandChange,
     StagedJudgement,
     judge_changes,
     settle_commit,
