@@ -25,7 +25,7 @@ from paddock.integrations import Opened
 from paddock.runtime import program
 from paddock.runtime.awaiting import await_thread
 from paddock.text.show import quote
-from paddock.tools.replace import edit_file_dev_tool
+from paddock.tools.replace import EDIT_FILE_DEV
 from paddock.values.calls import NEVER, Cancel
 
 _BINARY_BYTES_MAX: Final = 512_000
@@ -122,7 +122,7 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
     ) -> deep.EditResult:
         given = {"old_string": old_string, "new_string": new_string, "replace_all": replace_all}
         given["path"] = _named(file_path)
-        done = program.call_tool(self.runtime, edit_file_dev_tool(), given)
+        done = program.call_tool(self.runtime, EDIT_FILE_DEV, given)
         return deep.EditResult(path=file_path, occurrences=int(done.details["replacements"]))
 
     @_answering(deep.DeleteResult)

@@ -3,7 +3,10 @@
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Final, cast, get_args
+from typing import TYPE_CHECKING, Final
+
+from msgspec import convert, to_builtins
+from msgspec.json import decode
 
 from paddock import limits
 from paddock.errors import (
@@ -14,16 +17,18 @@ from paddock.errors import (
     TextError,
     ToolError,
 )
-from paddock.storage.notes import Doing, DoingEntry, DoingKind
+from paddock.storage.notes import Doing
 from paddock.text.edit import require_text
 from paddock.text.show import quote, show_name
-from paddock.tools.spec import Change, Ports, StoredEffects, pinned
+from paddock.tools.spec import Change, Ports, StoredEffects, ToolOutput, pinned
 from paddock.values.calls import Json
 from paddock.workspace import EntryVersion, WorkspacePath, WritePath
 from paddock.workspace.changes import ChangedPath, doing_of_path
 
-_KINDS: Final[frozenset[DoingKind]] = frozenset(get_args(DoingKind))
-_ENTRIES: Final[frozenset[DoingEntry]] = frozenset(get_args(DoingEntry))
+if TYPE_CHECKING:
+    from paddock.workspace.single import SingleReceipt
+
+_MODES: Final = ("mode", "mode_after")
 
 
 def change_of_path(row: ChangedPath) -> Change | None:
@@ -52,6 +57,15 @@ def change_of_doing(doing: Doing) -> Change:
     )
 
 
+def written_output(
+    receipt: "SingleReceipt", said: str, details: Mapping[str, Json], *below: str
+) -> ToolOutput:
+    """Return what a tool answers that changed one path: what it did, notes, what stands below."""
+    rows = (said, *(f"[{note}]" for note in receipt.notes), *below)
+    changes = (change_of_doing(receipt.doing),)
+    return ToolOutput("\n".join(rows), details, changes, receipt.bytes_written)
+
+
 def within_entry(
     changes: tuple[Change, ...], keep: Callable[[bytes], str]
 ) -> tuple[tuple[Change, ...], StoredEffects | None]:
@@ -75,78 +89,25 @@ def within_entry(
 
 def changes_from_bytes(content: bytes) -> tuple[Change, ...]:
     """Raises: ValueError: it is no list that `within_entry` kept."""
-    try:
-        rows = cast("object", json.loads(content))
-        if isinstance(rows, list):
-            return tuple(change_from_json(row) for row in cast("list[dict[str, Json]]", rows))
-    except (TypeError, AttributeError) as error:
-        raise ValueError("no list of changes") from error
-    raise ValueError("no list of changes")
+    return tuple(map(change_from_json, decode(content, type=list[dict[str, Json]])))
 
 
 def change_json(change: Change) -> dict[str, Json]:
     """As the ledger keeps it; what is as usual is left out."""
-    kept: dict[str, Json] = {
-        "path": change.path,
-        "kind": change.kind,
-        "before": change.before,
-        "after": change.after,
-    }
-    if change.to is not None:
-        kept["to"] = change.to
-    if change.entry != "file":
-        kept["entry"] = change.entry
-    if change.entry_after:
-        kept["entry_after"] = change.entry_after
-    if change.mode is not None:
-        kept["mode"] = f"{change.mode:04o}"
-    if change.mode_after is not None:
-        kept["mode_after"] = f"{change.mode_after:04o}"
+    kept: dict[str, Json] = to_builtins(change)
+    kept |= {name: f"{kept[name]:04o}" for name in _MODES if name in kept}
     if change.made:
         kept["made"] = list(change.made)
-    if not change.kept:
-        kept["kept"] = False
     return kept
 
 
 def change_from_json(kept: Mapping[str, Json]) -> Change:
     """Raises: ValueError: it is none."""
-    made = cast("list[Json]", kept.get("made", []))
-    kind, entry = _text(kept.get("kind")), _text(kept.get("entry", "file"))
-    entry_after = _text(kept.get("entry_after", ""))
-    if (
-        kind not in _KINDS
-        or entry not in _ENTRIES
-        or (entry_after != "" and entry_after not in _ENTRIES)
-    ):
-        raise ValueError(f"no such change: {kind!r} of {entry!r}")
-    return Change(
-        path=_text(kept.get("path")),
-        kind=kind,
-        before=_optional(kept.get("before")),
-        after=_optional(kept.get("after")),
-        to=_optional(kept.get("to")),
-        entry=entry,
-        entry_after=entry_after,
-        mode=_mode(kept.get("mode")),
-        mode_after=_mode(kept.get("mode_after")),
-        made=tuple(_text(name) for name in made),
-        kept=kept.get("kept", True) is True,
-    )
-
-
-def _text(value: Json) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"a text is wanted: {value!r}")  # noqa: TRY004 - one kind for the caller
-    return value
-
-
-def _mode(value: Json) -> int | None:
-    return None if value is None else int(_text(value), 8) & 0o777
-
-
-def _optional(value: Json) -> str | None:
-    return None if value is None else _text(value)
+    try:
+        modes = {name: int(kept[name], 8) & 0o777 for name in _MODES if kept.get(name) is not None}
+    except TypeError as error:
+        raise ValueError("a mode is a text") from error
+    return convert({**kept, **modes}, Change)
 
 
 # Where the two are not the same, the refusal says what changed, to whom it may be shown.

@@ -1,15 +1,16 @@
 """`grep`: lines that match, over a tree or in one file; `grep_dev` accounts for the search."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from paddock import limits
 from paddock.errors import PathNotFoundError
-from paddock.policy.settings import LoweredLimits
 from paddock.text.show import quote
 from paddock.tools.arguments import (
+    INTEGER,
+    TEXT,
+    TEXTS,
     ArgumentType,
     clamped_integer,
     filled_text,
@@ -18,45 +19,43 @@ from paddock.tools.arguments import (
     optional_integer,
     optional_text,
     result_schema,
+    rows_schema,
 )
 from paddock.tools.search_rows import (
-    LineRows,
     LineText,
+    Rows,
+    SearchPlan,
     context_row,
-    count_found,
-    count_matches,
     glob_notices,
     is_partial,
     limit_notice,
-    line_text,
+    match_row,
     none_shown,
     path_text,
+    plan_search,
     refuse_cancelled,
     remark_notices,
     show_row_path,
     size_notice,
+    summary,
 )
-from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec, path_actions
+from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.view import shown_for, viewing_actions
 from paddock.values.calls import Json
-from paddock.values.decisions import Action
-from paddock.workspace import ReadPath
 from paddock.workspace.search.asked import ContentFound, FileLines, Regex, Until, Wanted
-from paddock.workspace.search.globs import EVERYTHING, SearchGlob, compile_glob
 
 if TYPE_CHECKING:
-    from paddock.workspace.search.grep import CountedFound, Skipped
-
+    from paddock.workspace.search.grep import Skipped
 
 _DEFAULT_MATCHES: Final = 100
-PATTERN: Final = (
+_PATTERN: Final = (
     "Regular expression, matched against single lines: ripgrep's syntax, which takes "
     "linear time and has no look-around and no backreferences."
 )
 
 
 class GrepArguments(ArgumentType):
-    pattern: str = needed_text(PATTERN)
+    pattern: str = needed_text(_PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
     glob: str | None = optional_text(
         "Only files that match: *.py by name, src/**/*.ts by path below the searched directory, "
@@ -75,158 +74,123 @@ class GrepArguments(ArgumentType):
     )
 
 
-class GrepPlan(Struct, frozen=True):
-    path: ReadPath
-    glob: SearchGlob
-    wanted: Wanted
-    actions: tuple[Action, ...]
+_Given: TypeAlias = "GrepArguments | GrepDevArguments"
+_Plan: TypeAlias = SearchPlan[_Given]
 
 
-class Grep:
+class _Searching:
     """The first matches by path and line; the same ones every time."""
 
-    def resolve(self, arguments: GrepArguments, ports: Ports) -> GrepPlan:
-        path = ports.workspace.resolve_read(arguments.path)
-        regex = Regex(arguments.pattern, arguments.ignoreCase, arguments.literal)
-        return GrepPlan(
-            path,
-            EVERYTHING
-            if arguments.glob is None
-            else compile_glob(arguments.glob, ports.workspace.root_names),
-            Wanted(regex, arguments.context, arguments.limit, "literal"),
-            (*path_actions("search", "grep", path), *viewing_actions(path, ports)),
-        )
+    reader: str
+    """The tool that shows more of a line."""
+    limit_name: str
+    context_name: str
 
-    def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
+    def resolve(self, arguments: _Given, ports: Ports) -> _Plan:
+        plan = plan_search("grep", arguments, arguments.glob, ports)
+        return replace(plan, actions=(*plan.actions, *viewing_actions(plan.path, ports)))
+
+    def notices(self, plan: _Plan, rows: Rows, found: ContentFound, ports: Ports) -> list[str]:
+        lowered, asked = ports.limits, plan.given
+        said: list[str] = []
+        if rows.is_full:
+            context = self.context_name if getattr(asked, self.context_name) else None
+            shown, most = len(rows.matches), lowered.search_output_bytes_max
+            said.append(size_notice(shown, found, most, context))
+        elif found.has_more:
+            name = self.limit_name
+            limit, most = (
+                getattr(asked, name),
+                getattr(lowered, type(asked).declared_arguments[name].limit),
+            )
+            said.append(limit_notice("matches", limit, most, "refine pattern", name))
+        said += rows.notices(lowered.view_bytes_max, self.reader)
+        if not found.matches:
+            said += glob_notices(plan.glob, plan.path)
+        return [*said, *remark_notices(found.remarks)]
+
+
+class Grep(_Searching):
+    reader, limit_name, context_name = "view", "limit", "context"
+
+    def run(self, plan: SearchPlan[GrepArguments], ports: Ports) -> ToolOutput:
         from paddock.workspace.search.grep import (  # noqa: PLC0415 - starting programs is costly to import
             search_content,
         )
 
-        until = Until(ports.cancel)
-        shown = shown_for(plan.actions, plan.path, ports)
-        found = search_content(
-            ports.workspace, shown, plan.path.real, plan.wanted, plan.glob, until
+        given, path = plan.given, plan.path
+        wanted = Wanted(
+            Regex(given.pattern, given.ignoreCase, given.literal),
+            given.context,
+            given.limit,
+            "literal",
         )
+        shown, until = shown_for(plan.actions, path, ports), Until(ports.cancel)
+        found = search_content(ports.workspace, shown, path.real, wanted, plan.glob, until)
         refuse_cancelled(ports)
-        return _output(plan, found, ports.limits)
-
-
-class _Rows:
-    __slots__ = ("_bytes", "_bytes_max", "files", "is_full", "lines", "matches", "rows")
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes = 0
-        self._bytes_max = bytes_max
-        self.rows: list[str] = []
-        self.matches: list[Json] = []
-        self.files: set[str] = set()
-        self.lines = LineRows()
-        self.is_full = False
-
-    def add(self, file: FileLines) -> None:
-        path = show_row_path(file.path)
-        for line in file.lines:
-            text = line_text(line)
-            if line.is_match:
-                row = f"{path}:{line.number}:{text.shown}"
-            else:
-                row = context_row(path, line.number, text)
-            self._bytes += len(row.encode("utf-8", "surrogatepass")) + 1
-            if self._bytes > self._bytes_max:
-                self.is_full = True
-                return
-            self.rows.append(row)
-            self.lines.count(text)
-            if line.is_match:
-                match = {"path": path_text(file.path), "line": line.number, "text": text.shown}
-                self.matches.append(match)
-                self.files.add(file.path)
-            else:
-                self.lines.count_beside(text)
-
-
-def _output(plan: GrepPlan, found: ContentFound, lowered: LoweredLimits) -> ToolOutput:
-    wanted = plan.wanted
-    rows = _Rows(lowered.search_output_bytes_max)
-    for file in found.files:
-        rows.add(file)
-        if rows.is_full:
-            break
-    count = len(rows.matches)
-    said = rows.rows or [none_shown(found)]
-    if rows.is_full:
-        context = "context" if wanted.context else None
-        said.append(size_notice(count, found, lowered.search_output_bytes_max, context))
-    elif found.has_more:
-        limit, most = wanted.matches_max, lowered.grep_matches_max
-        said.append(limit_notice("matches", limit, most, "refine pattern"))
-    said += rows.lines.notices(lowered.view_bytes_max)
-    if not found.matches:
-        said += glob_notices(plan.glob, plan.path)
-    said += remark_notices(found.remarks)
-    truncated = found.has_more or rows.is_full or is_partial(found.remarks)
-    details: dict[str, Json] = {
-        "summary": _summary(rows, found, more=truncated),
-        "count": count,
-        "truncated": truncated,
-        "matches": rows.matches,
-    }
-    return ToolOutput("\n".join(said), details)
-
-
-def _summary(rows: _Rows, found: ContentFound, *, more: bool) -> str:
-    count, files = len(rows.matches), len(rows.files)
-    if not count:
-        return f"{count_found(found)}, none shown" if found.matches else "no matches"
-    where = "1 file" if files == 1 else f"{files} files"
-    return f"{count_matches(count)} in {where}{', and there are more' if more else ''}"
-
-
-GREP: Final = ToolSpec(
-    name="grep",
-    title="Search contents",
-    description=(
-        "Search the lines of files for a regular expression (ripgrep's syntax: linear time, "
-        "no look-around). Rows are path:line:text, context rows path-line-text, by path and "
-        "line. Hidden files are searched; what .gitignore leaves out, .git, node_modules, links "
-        "and files with NUL bytes are not; UTF-16 is read by its byte-order mark. limit counts "
-        "matches over the whole search."
-    ),
-    toolset="search",
-    arguments=GrepArguments,
-    effects=READS,
-    output_schema=result_schema(
-        {
-            "summary": {"type": "string"},
-            "count": {"type": "integer", "description": "Matches shown."},
-            "truncated": {"type": "boolean", "description": "Whether there are more."},
-            "matches": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "path": {"type": "string"},
-                        "line": {"type": "integer"},
-                        "text": {"type": "string"},
-                    },
-                    "required": ["path", "line", "text"],
-                    "additionalProperties": False,
-                },
-            },
+        rows = Rows(ports.limits.search_output_bytes_max)
+        for file in found.files:
+            _add(rows, file)
+            if rows.is_full:
+                break
+        said = rows.rows or [none_shown(found)]
+        truncated = found.has_more or rows.is_full or is_partial(found.remarks)
+        details: dict[str, Json] = {
+            "summary": summary(rows, found, more=truncated),
+            "count": len(rows.matches),
+            "truncated": truncated,
+            "matches": rows.matches,
         }
+        return ToolOutput("\n".join([*said, *self.notices(plan, rows, found, ports)]), details)
+
+
+def _add(rows: Rows, file: FileLines) -> None:
+    path = show_row_path(file.path)
+    for line in file.lines:
+        text = LineText.of(line)
+        make_row = match_row if line.is_match else context_row
+        if not rows.add(make_row(path, line.number, text)):
+            return
+        rows.count(text)
+        if line.is_match:
+            match = {"path": path_text(file.path), "line": line.number, "text": text.shown}
+            rows.add_match(file.path, match)
+        else:
+            rows.count_beside(text)
+
+
+GREP: Final = Tool(
+    ToolSpec(
+        name="grep",
+        title="Search contents",
+        description=(
+            "Search the lines of files for a regular expression (ripgrep's syntax: linear time, "
+            "no look-around). Rows are path:line:text, context rows path-line-text, by path and "
+            "line. Hidden files are searched; what .gitignore leaves out, .git, node_modules, "
+            "links and files with NUL bytes are not; UTF-16 is read by its byte-order mark. limit counts "
+            "matches over the whole search."
+        ),
+        toolset="search",
+        arguments=GrepArguments,
+        effects=READS,
+        output_schema=result_schema(
+            {
+                "summary": TEXT,
+                "count": {"type": "integer", "description": "Matches shown."},
+                "truncated": {"type": "boolean", "description": "Whether there are more."},
+                "matches": rows_schema({"path": TEXT, "line": INTEGER, "text": TEXT}),
+            }
+        ),
     ),
+    Grep(),
 )
-
-
-def grep_tool() -> Tool[GrepArguments]:
-    return Tool(GREP, Grep())
 
 
 _DEFAULT_RESULTS: Final = 50
 
 
 class GrepDevArguments(ArgumentType):
-    pattern: str = needed_text(PATTERN)
+    pattern: str = needed_text(_PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
     glob: str = filled_text(
         "Only files that match: *.py by name, src/**/*.ts by path below the searched directory.",
@@ -246,118 +210,73 @@ class GrepDevArguments(ArgumentType):
     )
 
 
-class GrepDev:
-    """The first matches by path and line; every file that was passed by is counted."""
+class GrepDev(_Searching):
+    """Every file that was passed by is counted."""
 
-    def resolve(self, arguments: GrepDevArguments, ports: Ports) -> GrepPlan:
-        path = ports.workspace.resolve_read(arguments.path)
-        wanted = Wanted(Regex(arguments.pattern), arguments.context_lines, arguments.max_results)
-        actions = (*path_actions("search", "grep", path), *viewing_actions(path, ports))
-        return GrepPlan(
-            path, compile_glob(arguments.glob, ports.workspace.root_names), wanted, actions
-        )
+    reader, limit_name, context_name = "read_file", "max_results", "context_lines"
 
-    def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: SearchPlan[GrepDevArguments], ports: Ports) -> ToolOutput:
         from paddock.workspace.search.grep import (  # noqa: PLC0415 - starting programs is costly to import
             search_counted,
         )
 
+        given, path = plan.given, plan.path
+        wanted = Wanted(Regex(given.pattern), given.context_lines, given.max_results)
+        shown, until = shown_for(plan.actions, path, ports), Until(ports.cancel)
         try:
-            until = Until(ports.cancel)
-            shown = shown_for(plan.actions, plan.path, ports)
-            counted = search_counted(
-                ports.workspace, shown, plan.path.real, plan.wanted, plan.glob, until
-            )
+            counted = search_counted(ports.workspace, shown, path.real, wanted, plan.glob, until)
         except PathNotFoundError:
             raise PathNotFoundError(
-                f"path not found: {quote(plan.path.asked.relative)}",
+                f"path not found: {quote(path.asked.relative)}",
                 hint="list_files shows what is there",
             ) from None
         refuse_cancelled(ports)
-        return _output_grep_dev(plan, counted, ports.limits)
+        found, rows = counted.found, Rows(ports.limits.search_output_bytes_max)
+        for file in found.files:
+            _add_with_context(rows, file, given.context_lines)
+            if rows.is_full:
+                break
+        said = [*(rows.rows or [none_shown(found)]), *self.notices(plan, rows, found, ports)]
+        said.append(_account(counted.files_searched, counted.skipped))
+        details: dict[str, Json] = {
+            "pattern": given.pattern,
+            "match_count": len(rows.matches),
+            "files_searched": counted.files_searched,
+            "results": rows.matches,
+            "truncated": found.has_more or rows.is_full or is_partial(found.remarks),
+            "skipped": asdict(counted.skipped),
+        }
+        return ToolOutput("\n".join(said), details)
 
 
-class _GrepDevRows:
-    __slots__ = ("_bytes", "_bytes_max", "_context", "is_full", "lines", "results", "rows")
-
-    def __init__(self, context: int, bytes_max: int) -> None:
-        self._bytes = 0
-        self._bytes_max = bytes_max
-        self._context = context
-        self.rows: list[str] = []
-        self.results: list[Json] = []
-        self.lines = LineRows()
-        self.is_full = False
-
-    def add(self, file: FileLines) -> None:
-        path = show_row_path(file.path)
-        texts = {line.number: line_text(line) for line in file.lines}
-        counted = set[int]()
-        for number in file.matching:
-            before = _known(texts, range(number - self._context, number))
-            after = _known(texts, range(number + 1, number + 1 + self._context))
-            row = "\n".join(
-                [
-                    *(context_row(path, at, texts[at]) for at in before),
-                    f"{path}:{number}:{texts[number].shown}",
-                    *(context_row(path, at, texts[at]) for at in after),
-                ]
-            )
-            self._bytes += len(row.encode("utf-8", "surrogatepass")) + 1
-            if self._bytes > self._bytes_max:
-                self.is_full = True
-                return
-            self.rows.append(row)
-            for at in (*before, *after):
-                self.lines.count_beside(texts[at])
-            # A line may stand beside more than one match.
-            for at in {number, *before, *after} - counted:
-                self.lines.count(texts[at])
-                counted.add(at)
-            self.results.append(
-                {
-                    "file": path_text(file.path),
-                    "line_number": number,
-                    "line": texts[number].shown,
-                    "context_before": [texts[at].shown for at in before],
-                    "context_after": [texts[at].shown for at in after],
-                }
-            )
-
-
-def _known(texts: dict[int, LineText], numbers: range) -> list[int]:
-    return [number for number in numbers if number in texts]
-
-
-def _output_grep_dev(plan: GrepPlan, counted: "CountedFound", lowered: LoweredLimits) -> ToolOutput:
-    found, wanted = counted.found, plan.wanted
-    rows = _GrepDevRows(wanted.context, lowered.search_output_bytes_max)
-    for file in found.files:
-        rows.add(file)
-        if rows.is_full:
-            break
-    said = rows.rows or [none_shown(found)]
-    if rows.is_full:
-        context = "context_lines" if wanted.context else None
-        shown = len(rows.results)
-        said.append(size_notice(shown, found, lowered.search_output_bytes_max, context))
-    elif found.has_more:
-        shown, most = wanted.matches_max, lowered.dev_matches_max
-        said.append(limit_notice("matches", shown, most, "refine pattern", "max_results"))
-    said += rows.lines.notices(lowered.view_bytes_max, "read_file")
-    if not found.matches:
-        said += glob_notices(plan.glob, plan.path)
-    said += remark_notices(found.remarks)
-    said.append(_account(counted.files_searched, counted.skipped))
-    details: dict[str, Json] = {
-        "pattern": wanted.regex.pattern,
-        "match_count": len(rows.results),
-        "files_searched": counted.files_searched,
-        "results": rows.results,
-        "truncated": found.has_more or rows.is_full or is_partial(found.remarks),
-        "skipped": asdict(counted.skipped),
-    }
-    return ToolOutput("\n".join(said), details)
+def _add_with_context(rows: Rows, file: FileLines, context: int) -> None:
+    path = show_row_path(file.path)
+    texts = {line.number: LineText.of(line) for line in file.lines}
+    counted = set[int]()
+    for number in file.matching:
+        before = [at for at in range(number - context, number) if at in texts]
+        after = [at for at in range(number + 1, number + 1 + context) if at in texts]
+        row = [
+            *(context_row(path, at, texts[at]) for at in before),
+            match_row(path, number, texts[number]),
+            *(context_row(path, at, texts[at]) for at in after),
+        ]
+        if not rows.add("\n".join(row)):
+            return
+        for at in (*before, *after):
+            rows.count_beside(texts[at])
+        # A line may stand beside more than one match.
+        for at in {number, *before, *after} - counted:
+            rows.count(texts[at])
+            counted.add(at)
+        match = {
+            "file": path_text(file.path),
+            "line_number": number,
+            "line": texts[number].shown,
+            "context_before": [texts[at].shown for at in before],
+            "context_after": [texts[at].shown for at in after],
+        }
+        rows.add_match(file.path, match)
 
 
 def _account(searched: int, skipped: "Skipped") -> str:
@@ -373,54 +292,41 @@ def _account(searched: int, skipped: "Skipped") -> str:
     return f"[{files} searched{'; passed by: ' + said if said else ''}.]"
 
 
-GREP_DEV: Final = ToolSpec(
-    name="grep_dev",
-    title="Search contents",
-    description=(
-        "Search the lines of files for a regular expression (ripgrep's syntax: linear time, "
-        "no look-around). Hidden files and those that .gitignore names are searched; .git, "
-        "__pycache__, node_modules, .DS_Store, binary files and files over 1 MB are not, "
-        "and are counted."
-    ),
-    toolset="development",
-    arguments=GrepDevArguments,
-    effects=READS,
-    output_schema=result_schema(
-        {
-            "pattern": {"type": "string"},
-            "match_count": {"type": "integer", "description": "Rows returned."},
-            "files_searched": {"type": "integer"},
-            "truncated": {"type": "boolean", "description": "Whether there are more."},
-            "skipped": {
-                "type": "object",
-                "additionalProperties": {"type": "integer"},
-                "description": "What was passed by, counted by reason.",
-            },
-            "results": {
-                "type": "array",
-                "items": {
+GREP_DEV: Final = Tool(
+    ToolSpec(
+        name="grep_dev",
+        title="Search contents",
+        description=(
+            "Search the lines of files for a regular expression (ripgrep's syntax: linear time, "
+            "no look-around). Hidden files and those that .gitignore names are searched; .git, "
+            "__pycache__, node_modules, .DS_Store, binary files and files over 1 MB are not, "
+            "and are counted."
+        ),
+        toolset="development",
+        arguments=GrepDevArguments,
+        effects=READS,
+        output_schema=result_schema(
+            {
+                "pattern": TEXT,
+                "match_count": {"type": "integer", "description": "Rows returned."},
+                "files_searched": INTEGER,
+                "truncated": {"type": "boolean", "description": "Whether there are more."},
+                "skipped": {
                     "type": "object",
-                    "properties": {
-                        "file": {"type": "string"},
-                        "line_number": {"type": "integer"},
-                        "line": {"type": "string"},
-                        "context_before": {"type": "array", "items": {"type": "string"}},
-                        "context_after": {"type": "array", "items": {"type": "string"}},
-                    },
-                    "required": [
-                        "file",
-                        "line_number",
-                        "line",
-                        "context_before",
-                        "context_after",
-                    ],
-                    "additionalProperties": False,
+                    "additionalProperties": {"type": "integer"},
+                    "description": "What was passed by, counted by reason.",
                 },
-            },
-        }
+                "results": rows_schema(
+                    {
+                        "file": TEXT,
+                        "line_number": INTEGER,
+                        "line": TEXT,
+                        "context_before": TEXTS,
+                        "context_after": TEXTS,
+                    }
+                ),
+            }
+        ),
     ),
+    GrepDev(),
 )
-
-
-def grep_dev_tool() -> Tool[GrepDevArguments]:
-    return Tool(GREP_DEV, GrepDev())

@@ -7,10 +7,24 @@ from paddock import limits
 from paddock.errors import ApprovalUnavailableError
 from paddock.sandbox.values import Ending, ShellOutcome, Stream
 from paddock.text.show import show_name
-from paddock.tools.arguments import result_schema
+from paddock.tools.arguments import (
+    BOOLEAN,
+    TEXT,
+    TEXTS,
+    object_schema,
+    result_schema,
+    rows_schema,
+)
 from paddock.tools.effects import changes_of, within_entry
-from paddock.tools.ports import Shell
-from paddock.tools.spec import Change, CommandExit, OutputKept, RefusedPath, ToolOutput
+from paddock.tools.spec import (
+    Change,
+    CommandExit,
+    OutputKept,
+    Ports,
+    RefusedPath,
+    ToolOutput,
+    shell_of,
+)
 from paddock.values.calls import NO_RULE, Json
 
 # Threat: a command may print lines that look like ours. What it printed stands last, each
@@ -29,9 +43,9 @@ _NOT_ASKED: Final = (
 )
 
 
-def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
+def shell_output(outcome: ShellOutcome, ports: Ports) -> ToolOutput:
     changes = tuple(changes_of(outcome.changed))
-    listed, stored = within_entry(changes, shell.keep)
+    listed, stored = within_entry(changes, shell_of(ports).keep)
     return ToolOutput(
         _content(outcome, changes),
         _details(outcome, changes),
@@ -251,44 +265,25 @@ def _list(details: Mapping[str, Json], name: str) -> list[Json]:
     return cast("list[Json]", found) if isinstance(found, list) else []
 
 
-_TEXT: Final = {"type": "string"}
-_REFUSED: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {"path": _TEXT, "rule": _TEXT},
-    "required": ["path", "rule"],
-    "additionalProperties": False,
-}
-_SANDBOX: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "backend": _TEXT,
-        "enforcement": {"enum": ["full", "partial", "none"]},
-        "gaps": {"type": "array", "items": _TEXT},
-    },
-    "required": ["backend", "enforcement", "gaps"],
-    "additionalProperties": False,
-}
+_SANDBOX: Final = object_schema(
+    {"backend": TEXT, "enforcement": {"enum": ["full", "partial", "none"]}, "gaps": TEXTS}
+)
 SHELL_SCHEMA: Final = result_schema(
     {
         "exit_code": {"type": "integer", "description": "-1 on time-out, 128 + N for signal N."},
-        "stdout": _TEXT,
-        "stderr": _TEXT,
-        "timed_out": {"type": "boolean"},
+        "stdout": TEXT,
+        "stderr": TEXT,
+        "timed_out": BOOLEAN,
         "duration_seconds": {"type": "number"},
-        "files_changed": {
-            "type": "array",
-            "items": _TEXT,
-            "description": "What the workspace has from it now.",
-        },
-        "changes_refused": {"type": "array", "items": _REFUSED},
+        "files_changed": {**TEXTS, "description": "What the workspace has from it now."},
+        "changes_refused": rows_schema({"path": TEXT, "rule": TEXT}),
         "sandbox": _SANDBOX,
         "shell": {"enum": ["bash", "sh"]},
         "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
         "output_kept": {"type": "object", "description": "Streams that were cut, kept whole."},
         "conflict": {"type": "string", "description": "Why nothing was kept."},
         "fence": {
-            "type": "array",
-            "items": _TEXT,
+            **TEXTS,
             "description": "How policy caused the failure; stderr ends with it.",
         },
         "network": {
@@ -301,15 +296,14 @@ SHELL_SCHEMA: Final = result_schema(
             "description": "How many changes were thrown away, as policy has it.",
         },
         "shown_from_git": {
-            "type": "array",
-            "items": _TEXT,
+            **TEXTS,
             "description": "Closed files that were shown as git's index has them, not as they are.",
         },
         "diff": {"type": "string", "description": "Of a dry run: what it would change."},
         "process": {"type": "string", "description": "The id of what runs in the background."},
-        "running": {"type": "boolean"},
-        "own_changes": {"type": "array", "items": _TEXT},
-        "unseen_changes": {"type": "array", "items": _TEXT},
+        "running": BOOLEAN,
+        "own_changes": TEXTS,
+        "unseen_changes": TEXTS,
         "pending": {
             "type": "string",
             "description": "The request under which its changes wait for a person.",

@@ -24,11 +24,16 @@ from paddock.packages.rows import Failure, PackageRow, State
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    TEXTS,
     ArgumentType,
     filled_text,
     optional_integer,
     optional_text,
     result_schema,
+    rows_schema,
 )
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import Json
@@ -164,47 +169,40 @@ def _entry(stored: StoredEntry) -> dict[str, Json]:
     }
 
 
-_TEXT: Final[Json] = {"type": "string"}
-
-QUERY_LEDGER: Final = ToolSpec(
-    name="query_ledger",
-    title="Query ledger",
-    description=(
-        "Return the newest entries of a ledger, newest last. governance holds what the system "
-        "did, ho2m sessions and turns (TURN_RECORDED), ho1m model and tool calls."
-    ),
-    toolset="core",
-    arguments=QueryLedgerArguments,
-    effects=READS,
-    output_schema=result_schema(
-        {
-            "source": {"enum": [name.value for name in LEDGERS]},
-            "count": {"type": "integer", "description": "How many entries there are here."},
-            "entries": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "id": _TEXT,
-                        "event_type": _TEXT,
-                        "submission_id": _TEXT,
-                        "decision": _TEXT,
-                        "reason": _TEXT,
-                        "timestamp": _TEXT,
-                        "metadata_keys": {"type": "array", "items": _TEXT},
+QUERY_LEDGER: Final = Tool(
+    ToolSpec(
+        name="query_ledger",
+        title="Query ledger",
+        description=(
+            "Return the newest entries of a ledger, newest last. governance holds what the system "
+            "did, ho2m sessions and turns (TURN_RECORDED), ho1m model and tool calls."
+        ),
+        toolset="core",
+        arguments=QueryLedgerArguments,
+        effects=READS,
+        output_schema=result_schema(
+            {
+                "source": {"enum": [name.value for name in LEDGERS]},
+                "count": {"type": "integer", "description": "How many entries there are here."},
+                "entries": rows_schema(
+                    {
+                        "id": TEXT,
+                        "event_type": TEXT,
+                        "timestamp": TEXT,
                         "metadata": {"type": "object"},
                     },
-                    "required": ["id", "event_type", "timestamp", "metadata"],
-                    "additionalProperties": False,
-                },
-            },
-        }
+                    optional={
+                        "submission_id": TEXT,
+                        "decision": TEXT,
+                        "reason": TEXT,
+                        "metadata_keys": TEXTS,
+                    },
+                ),
+            }
+        ),
     ),
+    QueryLedger(),
 )
-
-
-def query_ledger_tool() -> Tool[QueryLedgerArguments]:
-    return Tool(QUERY_LEDGER, QueryLedger())
 
 
 class ListPackagesArguments(ArgumentType):
@@ -251,43 +249,34 @@ def _row_list_packages(row: PackageRow) -> dict[str, Json]:
     }
 
 
-LIST_PACKAGES: Final = ToolSpec(
-    name="list_packages",
-    title="List packages",
-    description=(
-        "List the installed packages: id, version, tier, framework, spec and state. The state is "
-        "installed, changed (a file is not as the package brought it), changing (right now) or "
-        "damaged."
-    ),
-    toolset="core",
-    arguments=ListPackagesArguments,
-    effects=READS,
-    output_schema=result_schema(
-        {
-            "count": {"type": "integer", "description": "How many packages there are."},
-            "packages": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "package_id": _TEXT,
-                        "version": _TEXT,
-                        "tier": _TEXT,
-                        "framework": _TEXT,
-                        "spec": _TEXT,
+LIST_PACKAGES: Final = Tool(
+    ToolSpec(
+        name="list_packages",
+        title="List packages",
+        description=(
+            "List the installed packages: id, version, tier, framework, spec and state. The state "
+            "is installed, changed (a file is not as the package brought it), changing (right now) or "
+            "damaged."
+        ),
+        toolset="core",
+        arguments=ListPackagesArguments,
+        effects=READS,
+        output_schema=result_schema(
+            {
+                "count": {"type": "integer", "description": "How many packages there are."},
+                "packages": rows_schema(
+                    {
+                        **dict.fromkeys(
+                            ("package_id", "version", "tier", "framework", "spec"), TEXT
+                        ),
                         "state": {"enum": [str(state) for state in State]},
-                    },
-                    "required": ["package_id", "version", "tier", "framework", "spec", "state"],
-                    "additionalProperties": False,
-                },
-            },
-        }
+                    }
+                ),
+            }
+        ),
     ),
+    ListPackages(),
 )
-
-
-def list_packages_tool() -> Tool[ListPackagesArguments]:
-    return Tool(LIST_PACKAGES, ListPackages())
 
 
 ALL: Final = "all"
@@ -386,53 +375,36 @@ def _failures(failures: Sequence[Failure]) -> list[Json]:
     return [{"file": each.file, "reason": each.reason} for each in failures]
 
 
-_COUNT: Final[Json] = {"type": "integer"}
-
-GATE_CHECK: Final = ToolSpec(
-    name="gate_check",
-    title="Check gates",
-    description=(
-        "Check the plane's gates: files and ownership (G0B), specs and frameworks (G1, "
-        "G1-COMPLETE), approvals (G2), dependencies (G3), acceptance (G4, told from its last run), "
-        "signatures (G5), ledgers (G6). Each passes, fails with files and reasons, or is not "
-        "applicable, which is no pass."
-    ),
-    toolset="core",
-    arguments=GateCheckArguments,
-    effects=READS,
-    output_schema=result_schema(
-        {
-            "passed": _COUNT,
-            "failed": _COUNT,
-            "not_applicable": _COUNT,
-            "gates": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "name": _TEXT,
+GATE_CHECK: Final = Tool(
+    ToolSpec(
+        name="gate_check",
+        title="Check gates",
+        description=(
+            "Check the plane's gates: files and ownership (G0B), specs and frameworks (G1, "
+            "G1-COMPLETE), approvals (G2), dependencies (G3), acceptance (G4, told from its last "
+            "run), signatures (G5), ledgers (G6). Each passes, fails with files and reasons, or is not "
+            "applicable, which is no pass."
+        ),
+        toolset="core",
+        arguments=GateCheckArguments,
+        effects=READS,
+        output_schema=result_schema(
+            {
+                "passed": INTEGER,
+                "failed": INTEGER,
+                "not_applicable": INTEGER,
+                "gates": rows_schema(
+                    {
+                        "name": TEXT,
                         "status": {"enum": [str(status) for status in Status]},
-                        "passed": {"type": "boolean"},
-                        "checks": _COUNT,
-                        "failures": {
-                            "type": "array",
-                            "items": {
-                                "type": "object",
-                                "properties": {"file": _TEXT, "reason": _TEXT},
-                                "required": ["file", "reason"],
-                                "additionalProperties": False,
-                            },
-                        },
-                        "note": _TEXT,
-                    },
-                    "required": ["name", "status", "passed", "checks", "failures", "note"],
-                    "additionalProperties": False,
-                },
-            },
-        }
+                        "passed": BOOLEAN,
+                        "checks": INTEGER,
+                        "failures": rows_schema({"file": TEXT, "reason": TEXT}),
+                        "note": TEXT,
+                    }
+                ),
+            }
+        ),
     ),
+    GateCheck(),
 )
-
-
-def gate_check_tool() -> Tool[GateCheckArguments]:
-    return Tool(GATE_CHECK, GateCheck())

@@ -17,8 +17,7 @@ from paddock.tools.arguments import (
     result_schema,
 )
 from paddock.tools.outcome import SHELL_SCHEMA, shell_output
-from paddock.tools.ports import shell_of
-from paddock.tools.spec import READS, Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import READS, Effects, Ports, Tool, ToolOutput, ToolSpec, shell_of
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Held
 
@@ -111,7 +110,7 @@ class ShellStop(_OfProcess):
             lasting.end(given.session)
             return ToolOutput(f"the session {show_name(given.session)} has ended", {})
         process = lasting.process(str(given.process))
-        output = shell_output(lasting.finish(process), shell_of(ports))
+        output = shell_output(lasting.finish(process), ports)
         return output._replace(details={**output.details, "process": process.name})
 
 
@@ -124,7 +123,7 @@ class ShellSync(_OfProcess):
         """Bring in what it changed so far. Raises: as `ShellStop.run`."""
         lasting = shell_of(ports).lasting()
         process = lasting.process(plan.given.process)
-        output = shell_output(lasting.sync(process), shell_of(ports))
+        output = shell_output(lasting.sync(process), ports)
         _, _, rest = output.content.partition("\n")
         content = f"{process.name} goes on\n{rest}{_differing_text(process)}"
         details = {
@@ -245,8 +244,8 @@ def _spec(
     )
 
 
-def shell_output_tool() -> Tool[OutputArguments]:
-    spec = _spec(
+SHELL_OUTPUT: Final = Tool(
+    _spec(
         "shell_output",
         "Output of a command",
         "What a command that runs in the background has printed, and whether it still runs.",
@@ -256,24 +255,26 @@ def shell_output_tool() -> Tool[OutputArguments]:
         offset={"type": "integer", "description": "Where the next output begins."},
         missing_bytes={"type": "integer"},
         exit_code={"type": "integer"},
-    )
-    return Tool(spec, ShellOutput())
+    ),
+    ShellOutput(),
+)
 
 
-def shell_input_tool() -> Tool[InputArguments]:
-    spec = _spec(
+SHELL_INPUT: Final = Tool(
+    _spec(
         "shell_input",
         "Type into a command",
         "Give text to a command that runs in the background, as if it were typed.",
         InputArguments,
         Effects(reads_only=False),
         bytes={"type": "integer"},
-    )
-    return Tool(spec, ShellInput())
+    ),
+    ShellInput(),
+)
 
 
-def shell_stop_tool() -> Tool[StopArguments]:
-    spec = ToolSpec(
+SHELL_STOP: Final = Tool(
+    ToolSpec(
         name="shell_stop",
         title="End a command",
         description=(
@@ -285,12 +286,13 @@ def shell_stop_tool() -> Tool[StopArguments]:
         arguments=StopArguments,
         effects=_ENDS,
         output_schema={**SHELL_SCHEMA},
-    )
-    return Tool(spec, ShellStop())
+    ),
+    ShellStop(),
+)
 
 
-def shell_sync_tool() -> Tool[SyncArguments]:
-    spec = ToolSpec(
+SHELL_SYNC: Final = Tool(
+    ToolSpec(
         name="shell_sync",
         title="Bring in changes",
         description=(
@@ -301,12 +303,13 @@ def shell_sync_tool() -> Tool[SyncArguments]:
         arguments=SyncArguments,
         effects=_ENDS,
         output_schema={**SHELL_SCHEMA},
-    )
-    return Tool(spec, ShellSync())
+    ),
+    ShellSync(),
+)
 
 
-def shell_list_tool() -> Tool[ListArguments]:
-    spec = _spec(
+SHELL_LIST: Final = Tool(
+    _spec(
         "shell_list",
         "Sessions and commands",
         "The sessions that there are, and the commands that run in the background.",
@@ -314,5 +317,6 @@ def shell_list_tool() -> Tool[ListArguments]:
         READS,
         sessions={"type": "array", "items": _ID},
         processes={"type": "array", "items": {"type": "object"}},
-    )
-    return Tool(spec, ShellList())
+    ),
+    ShellList(),
+)

@@ -1,18 +1,20 @@
 """What the search tools have in common: how rows look, and what is said beside them."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Self, TypeVar
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.pattern import lazy_pattern
 from paddock.text.show import quote, show_line, show_name
-from paddock.tools.spec import Ports, StoppedCallError
-from paddock.values.calls import LeftEffect
+from paddock.tools.spec import Ports, ReadPlan, StoppedCallError, plan_read
+from paddock.values.calls import Json, LeftEffect
 from paddock.workspace import ReadPath
 from paddock.workspace.search.asked import ContentFound, Line, Remarks
-from paddock.workspace.search.globs import SearchGlob
+from paddock.workspace.search.globs import EVERYTHING, SearchGlob, compile_glob
+
+A = TypeVar("A")
 
 NO_MATCHES: Final = "No matches found."
 NO_FILES: Final = "No files found."
@@ -51,33 +53,108 @@ def path_text(path: str) -> str:
     return path
 
 
+class SearchPlan(ReadPlan[A], frozen=True):
+    glob: SearchGlob = EVERYTHING
+
+
+def plan_search(operation: str, arguments: A, glob: str | None, ports: Ports) -> SearchPlan[A]:
+    """Resolve `arguments.path`, and compile the glob. Raises: PathError, InvalidPatternError."""
+    plan = plan_read("search", operation, arguments, ports)
+    compiled = EVERYTHING if glob is None else compile_glob(glob, ports.workspace.root_names)
+    return SearchPlan(arguments, plan.path, plan.actions, glob=compiled)
+
+
 class LineText(Struct, frozen=True):
+    """A line, cut at `limits.search_line_chars_max`, dangerous characters escaped."""
+
     shown: str
     cut_bytes: int
     """At least so long is the line where it was cut; else 0."""
     escaped: int
     is_not_utf8: bool
 
+    @classmethod
+    def of(cls, line: Line) -> Self:
+        text = line.text.decode("utf-8", "surrogateescape")
+        missing = len(text) - limits.search_line_chars_max
+        is_cut = missing > 0 or line.is_cut
+        if is_cut:
+            text = text[: limits.search_line_chars_max]
+        shown, escaped = show_line(text)
+        strange = sum("\udc80" <= character <= "\udcff" for character in text) if escaped else 0
+        cut_bytes = 0
+        if is_cut:
+            cut_bytes = limits.search_row_bytes_max + 1 if line.is_cut else len(line.text)
+            more = "more than " if line.is_cut else ""
+            shown += f" [... {more}{missing} more characters]"
+        return cls(shown, cut_bytes, escaped - strange, strange > 0)
 
-def line_text(line: Line) -> LineText:
-    """A line's text: cut at `limits.search_line_chars_max`, dangerous characters escaped."""
-    text = line.text.decode("utf-8", "surrogateescape")
-    missing = len(text) - limits.search_line_chars_max
-    is_cut = missing > 0 or line.is_cut
-    if is_cut:
-        text = text[: limits.search_line_chars_max]
-    shown, escaped = show_line(text)
-    strange = sum("\udc80" <= character <= "\udcff" for character in text) if escaped else 0
-    cut_bytes = 0
-    if is_cut:
-        cut_bytes = limits.search_row_bytes_max + 1 if line.is_cut else len(line.text)
-        more = "more than " if line.is_cut else ""
-        shown += f" [... {more}{missing} more characters]"
-    return LineText(shown, cut_bytes, escaped - strange, strange > 0)
+
+class Rows:
+    """The rows that have room. Keeps count of what was changed in lines that are shown."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._left = bytes_max
+        self.rows: list[str] = []
+        self.matches: list[Json] = []
+        self.files: set[str] = set()
+        self.is_full = False
+        self._cut: list[int] = []
+        """At least so long is each line that was cut."""
+        self._escaped = self._like_matches = self._not_utf8 = 0
+
+    def add(self, row: str) -> bool:
+        """Say whether it still had room."""
+        self._left -= len(row.encode("utf-8", "surrogatepass")) + 1
+        self.is_full = self._left < 0
+        if not self.is_full:
+            self.rows.append(row)
+        return not self.is_full
+
+    def add_match(self, path: str, match: Json) -> None:
+        self.matches.append(match)
+        self.files.add(path)
+
+    def count(self, text: LineText) -> None:
+        self._cut += [text.cut_bytes] if text.cut_bytes else []
+        self._escaped += text.escaped
+        self._not_utf8 += text.is_not_utf8
+
+    def count_beside(self, text: LineText) -> None:
+        self._like_matches += _LIKE_A_MATCH.search(text.shown) is not None
+
+    def notices(self, read_bytes_max: int, reader: str) -> list[str]:
+        """What has to be said of the lines that were shown; `reader` shows so much of one."""
+        said: list[str] = []
+        if self._cut:
+            advice = f"Use {reader} to see all of a line."
+            # Of a line that was cut when it was read it is not known how long it is.
+            if max(self._cut) > min(read_bytes_max, limits.search_row_bytes_max):
+                most = f"{read_bytes_max / 1000:g} kB"
+                advice = f"Use {reader} to see up to {most} of a line; no file tool shows more."
+            cut = _count(len(self._cut), "line")
+            said.append(f"[{cut} cut at {limits.search_line_chars_max} characters. {advice}]")
+        if self._not_utf8:
+            verb = "holds" if self._not_utf8 == 1 else "hold"
+            lines = _count(self._not_utf8, "line")
+            said.append(f"[{lines} {verb} bytes that are not UTF-8, shown as \\xNN.]")
+        if self._escaped:
+            characters = _count(self._escaped, "control or direction character")
+            said.append(f"[{characters} shown as \\xNN or \\uNNNN.]")
+        if self._like_matches:
+            verb = "looks" if self._like_matches == 1 else "look"
+            rows = _count(self._like_matches, "context row")
+            said.append(f"[{rows} {verb} like a match: colons before numbers shown as \\x3a.]")
+        return said
+
+
+def match_row(path: str, number: int, text: LineText) -> str:
+    """The row of a match; `path` as `show_row_path` gives it."""
+    return f"{path}:{number}:{text.shown}"
 
 
 def context_row(path: str, number: int, text: LineText) -> str:
-    """The row of a line beside a match; `path` as `show_row_path` gives it.
+    """The row of a line beside a match.
 
     Threat: behind `a-1-`, the text `b.py:7:x` would make a row of line 7 of `a-1-b.py`.
     """
@@ -85,73 +162,21 @@ def context_row(path: str, number: int, text: LineText) -> str:
     return f"{path}-{number}-{shown}"
 
 
-class LineRows:
-    """Keeps count of what was changed in the lines that are shown, and of no others."""
-
-    __slots__ = ("cut", "escaped", "like_matches", "longest_bytes", "not_utf8")
-
-    def __init__(self) -> None:
-        self.cut = 0
-        self.longest_bytes = 0
-        """At least so long is the longest line that was cut."""
-        self.escaped = 0
-        self.like_matches = 0
-        self.not_utf8 = 0
-
-    def count(self, text: LineText) -> None:
-        self.cut += text.cut_bytes > 0
-        self.longest_bytes = max(self.longest_bytes, text.cut_bytes)
-        self.escaped += text.escaped
-        self.not_utf8 += text.is_not_utf8
-
-    def count_beside(self, text: LineText) -> None:
-        self.like_matches += _LIKE_A_MATCH.search(text.shown) is not None
-
-    def notices(self, read_bytes_max: int, reader: str = "view") -> list[str]:
-        """What has to be said of the lines that were shown; `reader` shows so much of one."""
-        said: list[str] = []
-        if self.cut:
-            advice = f"Use {reader} to see all of a line."
-            # Of a line that was cut when it was read it is not known how long it is.
-            if self.longest_bytes > min(read_bytes_max, limits.search_row_bytes_max):
-                most = f"{read_bytes_max / 1000:g} kB"
-                advice = f"Use {reader} to see up to {most} of a line; no file tool shows more."
-            said.append(
-                f"[{_count(self.cut, 'line')} cut at {limits.search_line_chars_max} characters. "
-                f"{advice}]"
-            )
-        if self.not_utf8:
-            verb = "holds" if self.not_utf8 == 1 else "hold"
-            said.append(
-                f"[{_count(self.not_utf8, 'line')} {verb} bytes that are not UTF-8, "
-                "shown as \\xNN.]"
-            )
-        if self.escaped:
-            said.append(
-                f"[{_count(self.escaped, 'control or direction character')} "
-                "shown as \\xNN or \\uNNNN.]"
-            )
-        if self.like_matches:
-            verb = "looks" if self.like_matches == 1 else "look"
-            said.append(
-                f"[{_count(self.like_matches, 'context row')} {verb} like a match: "
-                "colons before numbers shown as \\x3a.]"
-            )
-        return said
-
-
 def none_shown(found: ContentFound) -> str:
     told = count_found(found)
     return f"{told[0].upper()}{told[1:]}, none shown." if found.matches else NO_MATCHES
 
 
-def count_matches(matches: int) -> str:
-    return f"{matches} match" if matches == 1 else f"{matches} matches"
-
-
 def count_found(found: ContentFound) -> str:
     more = "more than " if found.has_more else ""
-    return f"{more}{count_matches(found.matches)}"
+    return f"{more}{_count(found.matches, 'match', 'matches')}"
+
+
+def summary(rows: Rows, found: ContentFound, *, more: bool) -> str:
+    if not rows.matches:
+        return f"{count_found(found)}, none shown" if found.matches else "no matches"
+    where = f"{_count(len(rows.matches), 'match', 'matches')} in {_count(len(rows.files), 'file')}"
+    return f"{where}{', and there are more' if more else ''}"
 
 
 def limit_notice(
@@ -229,5 +254,5 @@ def _named(paths: Iterable[str]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+def _count(number: int, thing: str, things: str = "") -> str:
+    return f"{number} {thing if number == 1 else things or f'{thing}s'}"

@@ -42,7 +42,6 @@ from paddock.tools.arguments import (
     text_map,
 )
 from paddock.tools.outcome import SHELL_SCHEMA, shell_output
-from paddock.tools.ports import shell_of
 from paddock.tools.spec import (
     Effects,
     Ports,
@@ -50,6 +49,7 @@ from paddock.tools.spec import (
     Tool,
     ToolOutput,
     ToolSpec,
+    shell_of,
 )
 from paddock.values.calls import LeftEffect
 from paddock.values.decisions import HELD_WHOLE, Action, Held
@@ -155,7 +155,7 @@ class LineRun:
                 return _started(shell_of(ports).start(prepared, watch))
             outcome = shell_of(ports).run(prepared, _watch(ports))
         _require_not_cancelled(outcome)
-        return shell_output(outcome, shell_of(ports))
+        return shell_output(outcome, ports)
 
     def release(self, plan: ShellPlan) -> None:
         """Let go of what was held back; what was committed stands."""
@@ -321,42 +321,40 @@ def writes_from(line: ShellLine) -> list[Action]:
     return [Action("file", "create", path) for path in dict.fromkeys(found) if path]
 
 
-RUN_SHELL: Final = ToolSpec(
-    name="run_shell",
-    title="Run command",
-    description=(
-        "Run one line of shell in a sandbox over the workspace. Each file that it changed is "
-        "then judged by the policy: allowed changes land, others are refused and listed. "
-        "HOME and /tmp are private and gone afterwards but for the caches of tools, there is no "
-        "network outside unless policy grants it, and nothing goes on running when it ends; with "
-        "session it keeps its state for the next, with background it goes on."
+RUN_SHELL: Final = Tool(
+    ToolSpec(
+        name="run_shell",
+        title="Run command",
+        description=(
+            "Run one line of shell in a sandbox over the workspace. Each file that it changed is "
+            "then judged by the policy: allowed changes land, others are refused and listed. "
+            "HOME and /tmp are private and gone afterwards but for the caches of tools, there is "
+            "no network outside unless policy grants it, and nothing goes on running when it ends; "
+            "with session it keeps its state for the next, with background it goes on."
+        ),
+        toolset="shell",
+        arguments=ShellArguments,
+        effects=Effects(reads_only=False, is_destructive=True),
+        output_schema=SHELL_SCHEMA,
     ),
-    toolset="shell",
-    arguments=ShellArguments,
-    effects=Effects(reads_only=False, is_destructive=True),
-    output_schema=SHELL_SCHEMA,
+    RunShell(),
 )
 
 
-def run_shell_tool() -> Tool[ShellArguments]:
-    return Tool(RUN_SHELL, RunShell())
-
-
-RUN_SHELL_DEV: Final = ToolSpec(
-    name="run_shell_dev",
-    title="Run command (development)",
-    description=(
-        "Run one line of shell in a sandbox over the workspace. Which commands may run is not "
-        "restricted; where they may write is: each file that it changed is judged by the "
-        "policy, allowed changes land, others are refused and listed. Standard input is empty, "
-        "HOME and /tmp are private, and nothing goes on running when it ends."
+RUN_SHELL_DEV: Final = Tool(
+    ToolSpec(
+        name="run_shell_dev",
+        title="Run command (development)",
+        description=(
+            "Run one line of shell in a sandbox over the workspace. Which commands may run is not "
+            "restricted; where they may write is: each file that it changed is judged by the "
+            "policy, allowed changes land, others are refused and listed. Standard input is empty, "
+            "HOME and /tmp are private, and nothing goes on running when it ends."
+        ),
+        toolset="development",
+        arguments=ShellDevArguments,
+        effects=Effects(reads_only=False, is_destructive=True),
+        output_schema=SHELL_SCHEMA,
     ),
-    toolset="development",
-    arguments=ShellDevArguments,
-    effects=Effects(reads_only=False, is_destructive=True),
-    output_schema=SHELL_SCHEMA,
+    RunShell(),
 )
-
-
-def run_shell_dev_tool() -> Tool[ShellDevArguments]:
-    return Tool(RUN_SHELL_DEV, RunShell())

@@ -1,7 +1,6 @@
 """What a tool is: name, text, schema, effects, and its two steps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -16,8 +15,9 @@ from typing import (
 
 from msgspec import Struct, field
 
-from paddock.errors import CallCancelledError, FileChangedError
+from paddock.errors import CallCancelledError, FileChangedError, SandboxUnavailableError
 from paddock.policy.settings import LoweredLimits, McpServer
+from paddock.storage.notes import DoingEntry, DoingKind
 from paddock.text.show import quote
 from paddock.tools.arguments import Binder, PassedArguments
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from paddock.ledger.query import Ledgers
     from paddock.network.decisions import Witness
     from paddock.packages.rows import PackageRow
+    from paddock.sandbox.shell import SandboxShell
     from paddock.sandbox.values import HeldLine, OnOutput, WaitingChanges
-    from paddock.storage.notes import DoingEntry, DoingKind
-    from paddock.tools.ports import Earlier, Shell
 
 
 SCHEMA_VERSION = 1
@@ -51,7 +50,7 @@ class Effects(Struct, frozen=True):
 READS = Effects(reads_only=True, is_idempotent=True)
 
 
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, omit_defaults=True):
     """What a call did to one path, with the content's digests before and after.
 
     None stands for absence, and for the content of a directory. The rest is what undoing
@@ -59,12 +58,12 @@ class Change(Struct, frozen=True):
     """
 
     path: str
-    kind: "DoingKind"
+    kind: DoingKind
     before: str | None
     after: str | None
     to: str | None = None
-    entry: "DoingEntry" = "file"
-    entry_after: "DoingEntry | Literal['']" = ""
+    entry: DoingEntry = "file"
+    entry_after: DoingEntry | Literal[""] = ""
     """What stands there now, where that is something else."""
     mode: int | None = None
     """Permission bits of what stood there, where they do not stand there any more."""
@@ -161,6 +160,16 @@ class Shown(Protocol):
         ...
 
 
+class Earlier(Protocol):
+    def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
+        """What stood at this very path, workspace-relative, at that version.
+
+        None where nobody knows that it stood there, where it is not kept (any more), and
+        where it is larger than `bytes_max`. Never raises: it is asked in a refusal.
+        """
+        ...
+
+
 FULL_LIMITS = LoweredLimits()
 
 
@@ -179,13 +188,13 @@ class Ports(Struct, frozen=True):
     shown: Shown
     ledgers: "Ledgers | None" = None
     """To be read; a handler writes to none."""
-    shell: "Callable[[], Shell] | None" = None
+    shell: "Callable[[], SandboxShell] | None" = None
     packages: "Callable[[], tuple[PackageRow, ...]] | None" = None
     """By layer and name; each looked at now. Raises: HostError, LedgerDamagedError."""
     gates: "Callable[[Sequence[str]], tuple[GateResult, ...]] | None" = None
     """Runs these, in order, on record; G4 is told from its last run. Raises: LedgerBusyError."""
     limits: LoweredLimits = FULL_LIMITS
-    earlier: "Earlier | None" = None
+    earlier: Earlier | None = None
     memory: "Callable[[], Workspace] | None" = None
     """What the agent remembers between its sessions. Raises: HostError."""
     cancel: Cancel = NEVER
@@ -196,6 +205,15 @@ class Ports(Struct, frozen=True):
     network: "Witness | None" = None
     """Of the connections of this call, should it open any."""
     payload: Payload | None = None
+
+
+def shell_of(ports: Ports) -> "SandboxShell":
+    """Return the shell. Raises: SandboxUnavailableError: there is none."""
+    if ports.shell is None:
+        raise SandboxUnavailableError(
+            "this workspace was opened without a shell", hint="do it with the other tools"
+        )
+    return ports.shell()
 
 
 class Handler(Protocol[Given, P]):
@@ -284,47 +302,20 @@ class Tool(Generic[A]):
         return self.spec.toolset
 
 
-# For what is decided about a tool as a whole. Each call's own actions are in its plan.
+class ReadPlan(Struct, Generic[A], frozen=True):
+    """A call that looks at one path, resolved."""
 
-Head = tuple[str, str]
+    given: A
+    path: ReadPath
+    actions: tuple[Action, ...]
+    version: str | None = None
+    """What was approved; another content is not shown."""
 
-HEADS: Final[Mapping[str, tuple[Head, ...]]] = MappingProxyType(
-    {
-        "read_file": (("file", "view"),),
-        "list_files": (("search", "ls"),),
-        "query_ledger": (("ledger", "query"),),
-        "list_packages": (("package", "list"),),
-        "gate_check": (("gate", "check"),),
-        "write_file_dev": (("file", "create"),),
-        "edit_file_dev": (("file", "str_replace"),),
-        "grep_dev": (("search", "grep"),),
-        "run_shell_dev": (("shell", "run"),),
-        "create_file": (("file", "create"),),
-        "str_replace": (("file", "str_replace"),),
-        "view": (("file", "view"),),
-        "insert_text": (("file", "str_replace"),),
-        "patch_file": (("file", "str_replace"),),
-        "memory_view": (("memory", "view"),),
-        "memory_create": (("memory", "create"),),
-        "memory_str_replace": (("memory", "str_replace"),),
-        "memory_insert": (("memory", "str_replace"),),
-        "memory_delete": (("memory", "delete"),),
-        "memory_rename": (("memory", "delete"), ("memory", "create")),
-        "move_file": (("file", "delete"), ("file", "create")),
-        "delete_file": (("file", "delete"),),
-        "grep": (("search", "grep"),),
-        "find": (("search", "find"),),
-        "ls": (("search", "ls"),),
-        "write_output": (("output", "write"),),
-        "run_shell": (("shell", "run"),),
-        "shell_output": (("shell", "process"),),
-        "shell_input": (("shell", "input"),),
-        "shell_stop": (("shell", "process"),),
-        "shell_sync": (("shell", "process"),),
-        "shell_list": (("shell", "process"),),
-    }
-)
-"""A call of the tool needs all of them."""
+
+def plan_read(category: str, operation: str, arguments: Any, ports: Ports) -> ReadPlan[Any]:
+    """Resolve `arguments.path`. Raises: PathError."""
+    path = ports.workspace.resolve_read(arguments.path)
+    return ReadPlan(arguments, path, path_actions(category, operation, path))
 
 
 def path_actions(category: str, operation: str, path: ReadPath | WritePath) -> tuple[Action, ...]:
@@ -359,6 +350,13 @@ def absolute(workspace: Workspace, path: WorkspacePath) -> str:
     if path.relative == ".":
         return workspace.root
     return f"{workspace.root.rstrip('/')}/{path.relative}"
+
+
+def workspace_details(
+    ports: Ports, path: WorkspacePath, action: str, **own: Json
+) -> dict[str, Json]:
+    where = absolute(ports.workspace, path)
+    return {"path": where, "action": action, **own, "success": True, "error": None}
 
 
 # A handler that runs something long stops it when `ports.cancel` says so (`on_cancel` calls back

@@ -1,6 +1,6 @@
 """`create_file`, `write_file_dev` and `write_output`: writing a whole file."""
 
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from paddock.text.changes import unified_diff
 from paddock.text.edit import require_content, snippet_of_head
 from paddock.text.show import name_notices, quote, show_name
 from paddock.tools.arguments import (
+    INTEGER,
     WORKSPACE_FAILURE,
     ArgumentType,
     flag,
@@ -29,50 +30,69 @@ from paddock.tools.arguments import (
 from paddock.tools.effects import (
     ABSENT,
     IF_VERSION_OR_ABSENT,
-    change_of_doing,
     pinned_version,
     refusal_of_presence,
     telling_what_changed,
+    written_output,
 )
-from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec, absolute, path_actions
-from paddock.values.calls import Json
+from paddock.tools.spec import (
+    Effects,
+    Ports,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+    path_actions,
+    workspace_details,
+)
 from paddock.values.decisions import Action
 from paddock.workspace import Workspace, WritePath, version_of
 from paddock.workspace.single import Expected, SingleReceipt, write_file
 
 
-def write_whole(
-    ports: Ports,
-    path: WritePath,
-    content: bytes,
-    if_version: str | None,
-    *,
-    create_parents: bool = True,
-) -> SingleReceipt:
-    """Put `content` at `path`, in place of what has the version `if_version`.
+class WholeFilePlan(Struct, frozen=True):
+    given: Any
+    path: WritePath
+    content: bytes
+    if_version: str | None
+    actions: tuple[Action, ...]
 
-    Raises: ToolError; then the old content stands. FileChangedError says what changed.
-    """
-    expected, version = Expected.AS_RESOLVED, if_version
-    if if_version == ABSENT:
-        expected, version = Expected.ABSENT, None
-    elif if_version is None:
-        # Of two that write one path at once, both succeed, one after the other.
-        expected = Expected.ANYTHING
-    with telling_what_changed(if_version, path.real, ports):
-        try:
-            return write_file(
-                ports.workspace,
-                path,
-                content,
-                if_version=version,
-                expected=expected,
-                create_parents=create_parents,
-            )
-        except PathExistsError:
-            if expected is not Expected.ABSENT:
-                raise
-            raise refusal_of_presence(path, ports) from None
+
+class WritesWholeFile:
+    """An existing file is replaced whole, its mode and owner kept."""
+
+    def plan(self, given: Any, content: bytes, ports: Ports) -> WholeFilePlan:
+        path = ports.workspace.resolve_write(given.path)
+        actions = path_actions("file", "create", path)
+        return WholeFilePlan(given, path, content, given.if_version, actions)
+
+    def pin(self, plan: WholeFilePlan, ports: Ports) -> tuple[WholeFilePlan, str]:
+        found = pinned_version(plan.if_version, plan.path, ports)
+        return replace(plan, if_version=found), found
+
+    def write(
+        self, plan: WholeFilePlan, ports: Ports, *, create_parents: bool = True
+    ) -> SingleReceipt:
+        """Raises: ToolError; then the old content stands. FileChangedError says what changed."""
+        expected, version = Expected.AS_RESOLVED, plan.if_version
+        if version == ABSENT:
+            expected, version = Expected.ABSENT, None
+        elif version is None:
+            # Of two that write one path at once, both succeed, one after the other.
+            expected = Expected.ANYTHING
+        with telling_what_changed(plan.if_version, plan.path.real, ports):
+            try:
+                return write_file(
+                    ports.workspace,
+                    plan.path,
+                    plan.content,
+                    if_version=version,
+                    expected=expected,
+                    create_parents=create_parents,
+                )
+            except PathExistsError:
+                if expected is not Expected.ABSENT:
+                    raise
+                raise refusal_of_presence(plan.path, ports) from None
 
 
 class CreateFileArguments(ArgumentType):
@@ -81,34 +101,29 @@ class CreateFileArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
-class CreateFilePlan(Struct, frozen=True):
-    path: WritePath
-    content: bytes
-    if_version: str | None
-    actions: tuple[Action, ...]
+class CreateFile(WritesWholeFile):
+    """Creates parents."""
 
+    def resolve(self, arguments: CreateFileArguments, ports: Ports) -> WholeFilePlan:
+        return self.plan(arguments, require_content(arguments.content, "content"), ports)
 
-class CreateFile:
-    """Creates parents; an existing file is replaced whole, its mode and owner kept."""
-
-    def resolve(self, arguments: CreateFileArguments, ports: Ports) -> CreateFilePlan:
-        content = require_content(arguments.content, "content")
-        path = ports.workspace.resolve_write(arguments.path)
-        return CreateFilePlan(
-            path, content, arguments.if_version, path_actions("file", "create", path)
-        )
-
-    def pin(self, plan: CreateFilePlan, ports: Ports) -> tuple[CreateFilePlan, str]:
-        found = pinned_version(plan.if_version, plan.path, ports)
-        return replace(plan, if_version=found), found
-
-    def run(self, plan: CreateFilePlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: WholeFilePlan, ports: Ports) -> ToolOutput:
         before = _read_before(ports, plan)
-        receipt = write_whole(ports, plan.path, plan.content, plan.if_version)
-        return _output(plan, receipt, before, ports)
+        receipt = self.write(plan, ports)
+        snippet, action = _snippet(plan, receipt, before), receipt.doing.kind
+        details = workspace_details(
+            ports,
+            plan.path.asked,
+            action,
+            content_snippet=snippet,
+            bytes_written=receipt.bytes_written,
+            version=receipt.doing.after,
+        )
+        said = f"{action} {show_name(plan.path.asked.relative)} ({len(plan.content)} bytes)"
+        return written_output(receipt, said, details, *filter(None, [snippet]))
 
 
-def _read_before(ports: Ports, plan: CreateFilePlan) -> bytes | None:
+def _read_before(ports: Ports, plan: WholeFilePlan) -> bytes | None:
     """What stood there, for the diff that is shown; None where none can be shown."""
     # Threat: an agent that may write a file and not view it would read it in the diff.
     if not plan.path.exists or not ports.shown.may_view(plan.path.real.relative):
@@ -119,30 +134,7 @@ def _read_before(ports: Ports, plan: CreateFilePlan) -> bytes | None:
         return None
 
 
-def _output(
-    plan: CreateFilePlan, receipt: SingleReceipt, before: bytes | None, ports: Ports
-) -> ToolOutput:
-    name = plan.path.asked.relative
-    action = receipt.doing.kind
-    snippet = _snippet(plan, receipt, before)
-    said = [f"{action} {show_name(name)} ({len(plan.content)} bytes)"]
-    said += [f"[{note}]" for note in receipt.notes]
-    if snippet:
-        said.append(snippet)
-    details = {
-        "path": absolute(ports.workspace, plan.path.asked),
-        "action": action,
-        "content_snippet": snippet,
-        "bytes_written": receipt.bytes_written,
-        "version": receipt.doing.after,
-        "success": True,
-        "error": None,
-    }
-    changes = (change_of_doing(receipt.doing),)
-    return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
-
-
-def _snippet(plan: CreateFilePlan, receipt: SingleReceipt, before: bytes | None) -> str:
+def _snippet(plan: WholeFilePlan, receipt: SingleReceipt, before: bytes | None) -> str:
     if receipt.doing.before is None:
         return snippet_of_head(plan.content)
     # Only a diff against what was really replaced is shown.
@@ -153,23 +145,22 @@ def _snippet(plan: CreateFilePlan, receipt: SingleReceipt, before: bytes | None)
     return unified_diff(before, plan.content, show_name(plan.path.asked.relative))
 
 
-CREATE_FILE: Final = ToolSpec(
-    name="create_file",
-    title="Create file",
-    description=(
-        "Write a whole UTF-8 text file, creating its directories. An existing file is "
-        "overwritten. The write is atomic: the old content stands or the new one."
+CREATE_FILE: Final = Tool(
+    ToolSpec(
+        name="create_file",
+        title="Create file",
+        description=(
+            "Write a whole UTF-8 text file, creating its directories. An existing file is "
+            "overwritten. The write is atomic: the old content stands or the new one."
+        ),
+        toolset="workspace",
+        arguments=CreateFileArguments,
+        effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
+        output_schema=written_schema(["created", "overwritten"]),
+        failure_details=WORKSPACE_FAILURE,
     ),
-    toolset="workspace",
-    arguments=CreateFileArguments,
-    effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
-    output_schema=written_schema(["created", "overwritten"]),
-    failure_details=WORKSPACE_FAILURE,
+    CreateFile(),
 )
-
-
-def create_file_tool() -> Tool[CreateFileArguments]:
-    return Tool(CREATE_FILE, CreateFile())
 
 
 class WriteFileDevArguments(ArgumentType):
@@ -179,90 +170,57 @@ class WriteFileDevArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
-class WriteFileDevPlan(Struct, frozen=True):
-    given: str
-    path: WritePath
-    content: bytes
-    create_dirs: bool
-    if_version: str | None
-    actions: tuple[Action, ...]
-
-
-class WriteFileDev:
-    """An existing file is replaced whole, its mode and owner kept."""
-
-    def resolve(self, arguments: WriteFileDevArguments, ports: Ports) -> WriteFileDevPlan:
+class WriteFileDev(WritesWholeFile):
+    def resolve(self, arguments: WriteFileDevArguments, ports: Ports) -> WholeFilePlan:
         content = require_content(arguments.content, "content")
         if len(content) > limits.dev_content_bytes_max:
             raise TextTooLargeError(
                 "content exceeds 1MB limit",
                 hint=f"it has {len(content)} bytes, {limits.dev_content_bytes_max} are allowed",
             )
-        path = ports.workspace.resolve_write(arguments.path)
-        return WriteFileDevPlan(
-            arguments.path,
-            path,
-            content,
-            arguments.create_dirs,
-            arguments.if_version,
-            path_actions("file", "create", path),
-        )
+        return self.plan(arguments, content, ports)
 
-    def pin(self, plan: WriteFileDevPlan, ports: Ports) -> tuple[WriteFileDevPlan, str]:
-        found = pinned_version(plan.if_version, plan.path, ports)
-        return replace(plan, if_version=found), found
-
-    def run(self, plan: WriteFileDevPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: WholeFilePlan, ports: Ports) -> ToolOutput:
+        name = plan.path.asked.relative
         try:
-            receipt = write_whole(
-                ports, plan.path, plan.content, plan.if_version, create_parents=plan.create_dirs
-            )
+            receipt = self.write(plan, ports, create_parents=plan.given.create_dirs)
         except PathNotFoundError:
             raise PathNotFoundError(
-                f"the directory of {quote(plan.path.asked.relative)} does not exist",
+                f"the directory of {quote(name)} does not exist",
                 hint="use create_dirs=true, or another path",
             ) from None
-        return _output_write_file_dev(plan, receipt)
-
-
-def _output_write_file_dev(plan: WriteFileDevPlan, receipt: SingleReceipt) -> ToolOutput:
-    action = receipt.doing.kind
-    name = show_name(plan.path.asked.relative)
-    said = [f"{action} {name} ({receipt.bytes_written} bytes)"]
-    said += [f"[{note}]" for note in receipt.notes]
-    details = {
-        "path": plan.given,
-        "bytes_written": receipt.bytes_written,
-        "created_dirs": bool(receipt.doing.made),
-        "version": receipt.doing.after,
-    }
-    changes = (change_of_doing(receipt.doing),)
-    return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
-
-
-WRITE_FILE_DEV: Final = ToolSpec(
-    name="write_file_dev",
-    title="Write file (development)",
-    description=(
-        "Write a whole UTF-8 text file of at most 1 MB. An existing file is overwritten. "
-        "The write is atomic: the old content stands or the new one."
-    ),
-    toolset="development",
-    arguments=WriteFileDevArguments,
-    effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
-    output_schema=result_schema(
-        {
-            "path": {"type": "string", "description": "The path as it was given."},
-            "bytes_written": {"type": "integer", "description": "UTF-8 bytes."},
-            "created_dirs": {"type": "boolean", "description": "Directories were made."},
-            "version": {"type": "string", "description": "sha256 of the bytes written."},
+        details = {
+            "path": plan.given.path,
+            "bytes_written": receipt.bytes_written,
+            "created_dirs": bool(receipt.doing.made),
+            "version": receipt.doing.after,
         }
+        said = f"{receipt.doing.kind} {show_name(name)} ({receipt.bytes_written} bytes)"
+        return written_output(receipt, said, details)
+
+
+WRITE_FILE_DEV: Final = Tool(
+    ToolSpec(
+        name="write_file_dev",
+        title="Write file (development)",
+        description=(
+            "Write a whole UTF-8 text file of at most 1 MB. An existing file is overwritten. "
+            "The write is atomic: the old content stands or the new one."
+        ),
+        toolset="development",
+        arguments=WriteFileDevArguments,
+        effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
+        output_schema=result_schema(
+            {
+                "path": {"type": "string", "description": "The path as it was given."},
+                "bytes_written": {"type": "integer", "description": "UTF-8 bytes."},
+                "created_dirs": {"type": "boolean", "description": "Directories were made."},
+                "version": {"type": "string", "description": "sha256 of the bytes written."},
+            }
+        ),
     ),
+    WriteFileDev(),
 )
-
-
-def write_file_dev_tool() -> Tool[WriteFileDevArguments]:
-    return Tool(WRITE_FILE_DEV, WriteFileDev())
 
 
 _FOLDER: Final = "outputs"
@@ -313,7 +271,7 @@ class WriteOutput:
                 )
             receipt = _write_new(ports.workspace, _path(plan.name, number), plan.content)
             if receipt is not None:
-                return _output_write_output(receipt)
+                return _written(receipt)
             number = _first_free(ports.workspace, plan.name, number + 1)
         raise PathExistsError(
             f"{quote(_path(plan.name, 0))} exists, and so do its "
@@ -371,41 +329,33 @@ def _write_new(workspace: Workspace, path: str, content: bytes) -> SingleReceipt
         return None
 
 
-def _output_write_output(receipt: SingleReceipt) -> ToolOutput:
-    path = receipt.doing.path
+def _written(receipt: SingleReceipt) -> ToolOutput:
+    path, size = receipt.doing.path, receipt.bytes_written
     shown = show_name(path)
-    said = [
-        f"Wrote {shown} ({receipt.bytes_written} bytes). Use the path {shown} to read it back.",
-        *(f"[{note}]" for note in (*name_notices([path]), *receipt.notes)),
-    ]
-    details: dict[str, Json] = {
-        "path": path,
-        "bytes_written": receipt.bytes_written,
-        "version": receipt.doing.after,
-    }
-    changes = (change_of_doing(receipt.doing),)
-    return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
+    rows = [f"Wrote {shown} ({size} bytes). Use the path {shown} to read it back."]
+    rows += [f"[{note}]" for note in name_notices([path])]
+    details = {"path": path, "bytes_written": size, "version": receipt.doing.after}
+    return written_output(receipt, "\n".join(rows), details)
 
 
-WRITE_OUTPUT: Final = ToolSpec(
-    name="write_output",
-    title="Write output",
-    description=(
-        f"Write a result for people to {_FOLDER}/NAME.md. Nothing is ever overwritten: if the "
-        "name is taken, a number is added. The answer tells the path to read it back."
+WRITE_OUTPUT: Final = Tool(
+    ToolSpec(
+        name="write_output",
+        title="Write output",
+        description=(
+            f"Write a result for people to {_FOLDER}/NAME.md. Nothing is ever overwritten: if the "
+            "name is taken, a number is added. The answer tells the path to read it back."
+        ),
+        toolset="output",
+        arguments=WriteOutputArguments,
+        effects=Effects(reads_only=False),
+        output_schema=result_schema(
+            {
+                "path": {"type": "string", "description": "Relative to the workspace root."},
+                "bytes_written": INTEGER,
+                "version": {"type": "string", "description": "sha256 of the bytes written."},
+            }
+        ),
     ),
-    toolset="output",
-    arguments=WriteOutputArguments,
-    effects=Effects(reads_only=False),
-    output_schema=result_schema(
-        {
-            "path": {"type": "string", "description": "Relative to the workspace root."},
-            "bytes_written": {"type": "integer"},
-            "version": {"type": "string", "description": "sha256 of the bytes written."},
-        }
-    ),
+    WriteOutput(),
 )
-
-
-def write_output_tool() -> Tool[WriteOutputArguments]:
-    return Tool(WRITE_OUTPUT, WriteOutput())

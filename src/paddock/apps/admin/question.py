@@ -102,7 +102,8 @@ def _replaced(old: str, new: str, before: bytes, arguments: Mapping[str, Json]) 
     given = require_content(str(arguments.get(new, "")), new)
     name = str(arguments.get("path", ""))
     kind = ReplacementOfAll if arguments.get("replace_all") is True else Replacement
-    return b"".join(kind(name, sought, given, _WORDING, may_view=False).apply(before))
+    edit = kind(name=name, may_view=False, old=sought, new=given, wording=_WORDING)
+    return b"".join(edit.apply(before))
 
 
 _CHANGES: Final[Mapping[str, Callable[[bytes, Mapping[str, Json]], bytes]]] = {
