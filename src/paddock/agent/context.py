@@ -138,11 +138,6 @@ def without_marks(text: str) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-class Fitted(Struct, frozen=True):
-    messages: tuple[Message, ...]
-    turns_left_out: int = 0
-
-
 class Conversation:
     """The messages of each turn, oldest first. Not shared between threads."""
 
@@ -152,7 +147,8 @@ class Conversation:
     def add(self, messages: tuple[Message, ...]) -> None:
         self._turns.append(messages)
 
-    def fit(self, tokens_max: int) -> Fitted:
+    def fit(self, tokens_max: int) -> tuple[tuple[Message, ...], int]:
+        """Return those of the newest turns that fit, and how many older turns do not."""
         kept: list[tuple[Message, ...]] = []
         left = tokens_max
         for turn in reversed(self._turns):
@@ -165,7 +161,7 @@ class Conversation:
         if missing:
             note = UserMessage(f"[{missing} earlier turns of this session are not repeated here]")
             messages = (note, *messages)
-        return Fitted(messages, missing)
+        return messages, missing
 
 
 def _tokens(message: Message) -> int:

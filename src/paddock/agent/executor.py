@@ -110,8 +110,7 @@ class Assignment(Struct, frozen=True):
     streams: bool = True
 
 
-_TOKENS_MAX: Final = 10**12
-"""Of one exchange; a server that claims more is not believed."""
+_TOKENS_MAX: Final = 10**12  # of one exchange; a server that claims more is not believed
 
 
 class _OrderStoppedError(Exception):
@@ -138,8 +137,7 @@ class _OrderRun:
         self._tools = self._bounds.tools or frozenset()
         self._schemas = tuple(hands.schemas[name] for name in tools if name in hands.schemas)
         self._progress = OrderProgress()
-        self._told = 0
-        """So many of `added` stood in the last request."""
+        self._told = 0  # so many of `added` stood in the last request
         self.added: list[Message] = []
         self.cost = OrderCost()
         self.partial: Mapping[str, Json] | None = None
@@ -163,7 +161,7 @@ class _OrderRun:
         if constraints.cost_budget is not None:
             said = "no prices are known, so a budget of money cannot be kept"
             return _failed(OrderFailure.BUDGET_EXHAUSTED, said)
-        contract = self._hands.contracts.find(constraints.prompt_contract_id)
+        contract = self._hands.contracts.get(constraints.prompt_contract_id)
         if contract is None:
             said = f"there is no prompt contract {quote(constraints.prompt_contract_id)}"
             return _failed(OrderFailure.CONTRACT_NOT_FOUND, said)

@@ -24,11 +24,9 @@ from paddock.values.calls import Cancel, Json
 from paddock.values.models import Message, ModelRequest, ModelTurn, Stop, ToolUse, Usage
 from paddock.values.orders import OrderError, OrderFailure
 
-_SAID_CHARS_MAX: Final = 1_000
-"""Of a provider's reason for a refusal."""
+_SAID_CHARS_MAX: Final = 1_000  # of a provider's reason for a refusal
 
-RESPONSE_TEXT: Final = "response_text"
-"""The one field of an answer whose contract has no schema."""
+RESPONSE_TEXT: Final = "response_text"  # the one field of an answer whose contract has no schema
 
 
 class RunCalls(Struct, frozen=True):
@@ -69,16 +67,12 @@ Step = RunCalls | Answer | AskAgain | Resend | Fail
 
 
 class OrderProgress(Struct, frozen=True):
-    turns: int = 0
-    """Turns that came back, this one included; pauses do not count."""
+    turns: int = 0  # turns that came back, this one included; pauses do not count
     pauses: int = 0
     was_truncated: bool = False
-    last_call: str = ""
-    """The last call, as text that is equal exactly for equal calls."""
-    repeats: int = 0
-    """How often that call came in a row."""
-    refusals: int = 0
-    """Calls refused in a row, for any reason."""
+    last_call: str = ""  # the last call, as text that is equal exactly for equal calls
+    repeats: int = 0  # how often that call came in a row
+    refusals: int = 0  # calls refused in a row, for any reason
 
     def after_results(self, refused: tuple[bool, ...]) -> "OrderProgress":
         """With the results of one turn's calls, in order: true where one was refused.

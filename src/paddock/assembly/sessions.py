@@ -3,6 +3,7 @@
 Files can stand in a model's place: exchanges that were recorded, and scripts.
 """
 
+import itertools
 import os
 import random
 import time
@@ -32,7 +33,7 @@ from paddock.agent.recorded import RecordedSession, find_session, restore, token
 from paddock.agent.records import Scribe
 from paddock.agent.sessions import ChildAgent, Session, SessionParts
 from paddock.agent.steps import ModelDoor
-from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
+from paddock.agent.supervisor import Charter, Office, Supervisor
 from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.extensions import skill_facts
 from paddock.assembly.ledgers import open_ledger
@@ -198,7 +199,7 @@ class _Opening:
             contracts=contracts,
             budget=self._budget(),
             listener=self._listener,
-            numbers=OrderNumbers(0 if self._before is None else self._before.orders_used),
+            numbers=itertools.count(1 if self._before is None else self._before.orders_used + 1),
         )
         conversation, notices = self._restored(office)
         turns = 0 if self._before is None else self._before.turns_used

@@ -4,7 +4,6 @@
     deepagents        a backend: file tools, searches, shell
     inspect_ai        a sandbox for evaluations, and its configuration
     openai_agents     a sandbox's client, a shell, an editor of patches
-    openai_agents_session, openai_agents_processes   what that client opens; what runs on in it
     pydantic_ai       a toolset; an ask is a deferred call
     strands           a sandbox
 

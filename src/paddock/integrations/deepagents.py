@@ -28,11 +28,11 @@ from paddock.text.show import quote
 from paddock.tools.replace import EDIT_FILE_DEV
 from paddock.values.calls import NEVER, Cancel
 
-_BINARY_BYTES_MAX: Final = 512_000
-"""Of a file that is no text, what deepagents shows a model."""
+_BINARY_BYTES_MAX: Final = 512_000  # of a file that is no text, what deepagents shows a model
 _OUTPUT_BYTES_MAX: Final = 10_000_000
 _REFUSED: Final = 126
 _TIMED_OUT: Final = 124
+# What deepagents calls a refusal, the first that fits.
 _WORDS: Final[tuple[tuple[type[ToolError], str], ...]] = (
     (errors.PathNotFoundError, deep.FILE_NOT_FOUND),
     (errors.PathNotAFileError, deep.IS_DIRECTORY),
@@ -44,7 +44,6 @@ _WORDS: Final[tuple[tuple[type[ToolError], str], ...]] = (
     (errors.AmbiguousMatchError, "multiple_occurrences"),
     (errors.FileChangedError, "already exists"),
 )
-"""What deepagents calls a refusal, the first that fits."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

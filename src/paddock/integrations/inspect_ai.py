@@ -37,6 +37,7 @@ from paddock.runtime.program import Executed
 from paddock.runtime.runtime import Runtime
 
 _CANNOT_EXECUTE: Final = 126
+# What Inspect calls a refusal, the first that fits; any other is a RuntimeError.
 _RAISED: Final[tuple[tuple[type[ToolError], type[Exception]], ...]] = (
     (errors.PathNotFoundError, FileNotFoundError),
     (errors.PathNotAFileError, IsADirectoryError),
@@ -45,7 +46,6 @@ _RAISED: Final[tuple[tuple[type[ToolError], type[Exception]], ...]] = (
     (errors.ApprovalError, PermissionError),
     (errors.SandboxUnavailableError, SandboxUnavailableError),
 )
-"""What Inspect calls a refusal, the first that fits; any other is a RuntimeError."""
 
 
 class PaddockConfig(BaseModel, frozen=True):
@@ -66,8 +66,7 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
     def __init__(self, runtime: Runtime, plane: str, own_directory: Path | None) -> None:
         super().__init__()
         self.runtime = runtime
-        self.plane = plane
-        """Where the ledger is that all of it is recorded in."""
+        self.plane = plane  # where the ledger is that all of it is recorded in
         self._own_directory = own_directory
 
     @classmethod

@@ -35,6 +35,7 @@ from paddock.errors import (
 )
 from paddock.integrations import Opened
 
+# A refusal as what a file call raises: the framework knows no other errors.
 _ERRORS: Final[dict[type, type[OSError | ValueError]]] = {
     ApprovalError: PermissionError,
     InvalidArgumentsError: ValueError,
@@ -44,7 +45,6 @@ _ERRORS: Final[dict[type, type[OSError | ValueError]]] = {
     PermissionDeniedError: PermissionError,
     ToolError: OSError,
 }
-"""A refusal as what a file call raises: the framework knows no other errors."""
 
 
 class PaddockSandbox(Opened, Sandbox):

@@ -35,8 +35,7 @@ from paddock.text.json import JSON_NAMES, json_name
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
-_PLAIN: Final = (str, int, bool)
-"""Kinds that are the exact Python types of their JSON values."""
+_PLAIN: Final = (str, int, bool)  # kinds that are the exact Python types of their JSON values
 
 
 class Argument(Struct, frozen=True):
@@ -44,18 +43,14 @@ class Argument(Struct, frozen=True):
 
     kind: Any
     description: str
-    default: object = ...
-    """`...` where the field is required."""
+    default: object = ...  # `...` where the field is required
     may_be_empty: bool = True
-    is_content: bool = False
-    """Large or personal: ledgers keep a salted digest instead of the text."""
+    is_content: bool = False  # large or personal: ledgers keep a salted digest instead of the text
     minimum: int | None = None
     maximum: int | None = None
     out_of_range: Literal["refused", "clamped"] = "refused"
-    limit: str = ""
-    """The limit that `maximum` is, by name, where a policy may lower it."""
-    choices: tuple[str, ...] = ()
-    """Told to the model; the tool refuses others in its own words."""
+    limit: str = ""  # the limit that `maximum` is, by name, where a policy may lower it
+    choices: tuple[str, ...] = ()  # told to the model; the tool refuses others in its own words
 
     @property
     def is_required(self) -> bool:
@@ -297,8 +292,7 @@ def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsErr
     )
 
 
-_AT: Final = " - at "
-"""Between what is wrong and where, as `msgspec` says it."""
+_AT: Final = " - at "  # between what is wrong and where, as `msgspec` says it
 
 
 def _unfit(name: str, error: Exception) -> InvalidArgumentsError:

@@ -112,8 +112,7 @@ def change_from_json(kept: Mapping[str, Json]) -> Change:
 
 # Where the two are not the same, the refusal says what changed, to whom it may be shown.
 
-ABSENT: Final = "absent"
-"""As `if_version`: nothing may stand there."""
+ABSENT: Final = "absent"  # as `if_version`: nothing may stand there
 
 IF_VERSION: Final = "Only if the file still has this version (as a view returned it)."
 IF_VERSION_OR_ABSENT: Final = (

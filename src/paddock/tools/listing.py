@@ -20,7 +20,7 @@ from paddock.tools.arguments import (
     result_schema,
     rows_schema,
 )
-from paddock.tools.search_rows import (
+from paddock.tools.grep import (
     EMPTY_DIRECTORY,
     NO_FILES,
     SearchPlan,

@@ -38,8 +38,7 @@ from paddock.values.decisions import Action
 from paddock.workspace import EntryKind, Workspace, WorkspacePath
 from paddock.workspace.listing import DirectoryEntry, is_directory, list_directory
 
-ENTRIES_MAX: Final = 1_000
-"""So many files and directories are listed, moved or deleted by one call."""
+ENTRIES_MAX: Final = 1_000  # so many files and directories are listed, moved or deleted by one call
 
 
 _Step: TypeAlias = tuple[Handler[Any, Any], Plan]

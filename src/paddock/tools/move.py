@@ -39,8 +39,7 @@ class EntryPlan(Struct, frozen=True):
     entry: EntryPath
     if_version: str | EntryVersion | None
     actions: tuple[Action, ...]
-    to: WritePath | None = None
-    """Where it moves; None: it goes."""
+    to: WritePath | None = None  # where it moves; None: it goes
 
 
 class _ChangesEntry:

@@ -30,8 +30,7 @@ from paddock.values.calls import NO_RULE, Json
 # Threat: a command may print lines that look like ours. What it printed stands last, each
 # stream behind the number of its lines.
 
-_SHOWN_MAX: Final = 50
-"""Paths in the text for a model; the details list more."""
+_SHOWN_MAX: Final = 50  # paths in the text for a model; the details list more
 _LAST_REFUSED_SHOWN: Final = 2
 _ENDED_BY_US: Final = (
     *("Command timed out ", "Command used more than ", "Command wrote a file "),
@@ -108,21 +107,18 @@ def _changed(outcome: ShellOutcome, changes: Sequence[Change]) -> list[str]:
         return [f"files changed: none; {discarded_text(outcome.discarded)}"]
     if not changes:
         return [] if outcome.diff is not None or not outcome.is_staged else ["files changed: none"]
-    said = [f"files changed: {len(changes)}"]
-    said += [f"  {change.kind} {_name(change)}" for change in changes[:_SHOWN_MAX]]
-    return [*said, *_more(len(changes))]
+    rows = [f"{change.kind} {_name(change)}" for change in changes]
+    return [f"files changed: {len(rows)}", *_listed(rows, len(rows))]
 
 
 def _refused(outcome: ShellOutcome) -> list[str]:
     refused = outcome.refused
     if not refused:
         return []
-    said = [f"changes refused: {len(refused)}"]
-    said += [f"  {show_name(each.path)}: {show_name(each.rule)}" for each in refused[:_SHOWN_MAX]]
-    said += _more(len(refused))
-    if any(each.code == ApprovalUnavailableError.code for each in refused):
-        said.append(_NOT_ASKED)
-    return said
+    rows = [f"{show_name(each.path)}: {show_name(each.rule)}" for each in refused]
+    is_unasked = any(each.code == ApprovalUnavailableError.code for each in refused)
+    note = [_NOT_ASKED] if is_unasked else []
+    return [f"changes refused: {len(rows)}", *_listed(rows, len(rows)), *note]
 
 
 def _network(outcome: ShellOutcome) -> list[str]:
@@ -132,12 +128,12 @@ def _network(outcome: ShellOutcome) -> list[str]:
     count = len(used.refused) + used.more_refused
     how = "a person can allow one: paddock network allow HOST:PORT"
     may_be_allowed = any(each.why == NO_RULE for each in used.refused)
-    said = [f"connections refused: {count}{f' ({how})' if may_be_allowed else ''}"]
-    said += [
-        f"  {show_name(each.host)}{f':{each.port}' if each.port else ''}: {show_name(each.why)}"
+    rows = [
+        f"{show_name(each.host)}{f':{each.port}' if each.port else ''}: {show_name(each.why)}"
         for each in used.refused
     ]
-    return [*said, *_more(count)]
+    said = f"connections refused: {count}{f' ({how})' if may_be_allowed else ''}"
+    return [said, *_listed(rows, count)]
 
 
 def _warnings(outcome: ShellOutcome) -> Iterator[str]:
@@ -151,8 +147,9 @@ def _warnings(outcome: ShellOutcome) -> Iterator[str]:
         yield f"[warning: {show_name(texts[0])}{rest}]"
 
 
-def _more(count: int) -> list[str]:
-    return [f"  [and {count - _SHOWN_MAX} more]"] if count > _SHOWN_MAX else []
+def _listed(rows: Sequence[str], count: int) -> list[str]:
+    more = [f"  [and {count - _SHOWN_MAX} more]"] if count > _SHOWN_MAX else []
+    return [*(f"  {row}" for row in rows[:_SHOWN_MAX]), *more]
 
 
 def _stream(name: str, stream: Stream) -> list[str]:
@@ -180,8 +177,7 @@ def _name(change: Change) -> str:
 
 
 def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json]:
-    most = limits.shell_changes_listed_max
-    enforced = outcome.enforced
+    most, enforced, used = limits.shell_changes_listed_max, outcome.enforced, outcome.network
     details: dict[str, Json] = {
         "exit_code": outcome.exit_code,
         "stdout": outcome.stdout.text,
@@ -200,37 +196,29 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
         "shell": outcome.shell,
     }
     missing = {
-        "files_changed": len(changes) - most,
-        "changes_refused": len(outcome.refused) - most,
+        "files_changed": max(0, len(changes) - most),
+        "changes_refused": max(0, len(outcome.refused) - most),
     }
-    if any(count > 0 for count in missing.values()):
-        details["not_listed"] = {name: max(0, count) for name, count in missing.items()}
-    kept = _kept(outcome)
-    if kept:
-        details["output_kept"] = {each.stream: each.digest for each in kept}
-    if outcome.conflict:
-        details["conflict"] = outcome.conflict
-    if outcome.warnings:
-        details["warnings"] = [each.text for each in outcome.warnings]
-    if outcome.shown_from_git:
-        details["shown_from_git"] = [show_name(path) for path in outcome.shown_from_git[:most]]
-    if outcome.diff is not None:
-        details["diff"] = outcome.diff
-    used = outcome.network
-    if used.opened or used.refused:
-        details["network"] = {
-            "connections": used.opened,
-            "refused": [
-                {"host": each.host, "port": each.port, "why": each.why, "count": each.count}
-                for each in used.refused
-            ],
-            "not_listed": used.more_refused,
-        }
-    if outcome.discarded:
-        details["changes_discarded"] = outcome.discarded
-    if outcome.fence:
-        details["fence"] = list(outcome.fence)
-    return details
+    network = {
+        "connections": used.opened,
+        "refused": [
+            {"host": each.host, "port": each.port, "why": each.why, "count": each.count}
+            for each in used.refused
+        ],
+        "not_listed": used.more_refused,
+    }
+    optional: dict[str, Json] = {
+        "not_listed": missing if any(missing.values()) else None,
+        "output_kept": {each.stream: each.digest for each in _kept(outcome)},
+        "conflict": outcome.conflict,
+        "warnings": [each.text for each in outcome.warnings],
+        "shown_from_git": [show_name(path) for path in outcome.shown_from_git[:most]],
+        "network": network if used.opened or used.refused else None,
+        "changes_discarded": outcome.discarded,
+        "fence": list(outcome.fence),
+    }
+    details |= {name: value for name, value in optional.items() if value}
+    return details if outcome.diff is None else {**details, "diff": outcome.diff}
 
 
 def last_words(details: Mapping[str, Json]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Commands that go on running: what they print, what they are given, their changes, their end."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -9,6 +10,10 @@ from paddock.errors import InvalidArgumentsError
 from paddock.sandbox.sessions.process import Printed, Process
 from paddock.text.show import name_some, show_name
 from paddock.tools.arguments import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    TEXTS,
     ArgumentType,
     clamped_integer,
     needed_text,
@@ -60,6 +65,8 @@ class OutputArguments(ArgumentType):
 
 
 class ShellOutput(_OfProcess):
+    arguments = OutputArguments
+
     def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
         """Raises: InvalidArgumentsError."""
         given: OutputArguments = plan.given
@@ -78,7 +85,7 @@ class InputArguments(ArgumentType):
 
 
 class ShellInput(_OfProcess):
-    operation = "input"
+    arguments, operation = InputArguments, "input"
 
     def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
         """Raises: InvalidArgumentsError: it has ended, or takes no input."""
@@ -98,6 +105,8 @@ class StopArguments(ArgumentType):
 
 
 class ShellStop(_OfProcess):
+    arguments = StopArguments
+
     def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
         """End a process or a session. Raises: InvalidArgumentsError, SandboxUnavailableError."""
         given: StopArguments = plan.given
@@ -119,6 +128,8 @@ class SyncArguments(ArgumentType):
 
 
 class ShellSync(_OfProcess):
+    arguments = SyncArguments
+
     def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
         """Bring in what it changed so far. Raises: as `ShellStop.run`."""
         lasting = shell_of(ports).lasting()
@@ -126,12 +137,8 @@ class ShellSync(_OfProcess):
         output = shell_output(lasting.sync(process), ports)
         _, _, rest = output.content.partition("\n")
         content = f"{process.name} goes on\n{rest}{_differing_text(process)}"
-        details = {
-            **output.details,
-            "process": process.name,
-            "running": True,
-            **_differing(process),
-        }
+        own = {"process": process.name, "running": True, **_differing(process)}
+        details = {**output.details, **own}
         return output._replace(content=content, details=details, exit=None)
 
 
@@ -140,6 +147,8 @@ class ListArguments(ArgumentType):
 
 
 class ShellList(_OfProcess):
+    arguments = ListArguments
+
     def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
         lasting = shell_of(ports).lasting()
         processes, sessions = lasting.all(), lasting.names()
@@ -213,110 +222,75 @@ def _differing_text(process: Process) -> str:
     return said
 
 
-_ID: Final[dict[str, Json]] = {"type": "string"}
-_STATE: Final[dict[str, Json]] = {
-    "process": _ID,
-    "running": {"type": "boolean"},
-    "own_changes": {
-        "type": "array",
-        "items": {"type": "string"},
-        "description": "Paths of which it keeps its own although somebody else changed them.",
-    },
-    "unseen_changes": {
-        "type": "array",
-        "items": {"type": "string"},
-        "description": "Paths that somebody else changed and that it does not see as they are.",
-    },
-}
+def _answer(**own: Json) -> Mapping[str, Json]:
+    kept = "Paths of which it keeps its own although somebody else changed them."
+    unseen = "Paths that somebody else changed and that it does not see as they are."
+    state = {
+        "process": TEXT,
+        "running": BOOLEAN,
+        "own_changes": {**TEXTS, "description": kept},
+        "unseen_changes": {**TEXTS, "description": unseen},
+    }
+    return result_schema({**state, **own})
 
 
-def _spec(
-    name: str, title: str, description: str, arguments: type[Any], effects: Effects, **own: Json
-) -> ToolSpec[Any]:
-    return ToolSpec(
-        name=name,
-        title=title,
-        description=description,
-        toolset="shell",
-        arguments=arguments,
-        effects=effects,
-        output_schema=result_schema({**_STATE, **own}),
+def _tool(
+    name: str,
+    title: str,
+    description: str,
+    handler: Any,
+    effects: Effects,
+    answer: Mapping[str, Json] = SHELL_SCHEMA,
+) -> Tool[Any]:
+    arguments = handler.arguments
+    return Tool(
+        ToolSpec(name, title, description, "shell", arguments, effects, {**answer}), handler
     )
 
 
-SHELL_OUTPUT: Final = Tool(
-    _spec(
-        "shell_output",
-        "Output of a command",
-        "What a command that runs in the background has printed, and whether it still runs.",
-        OutputArguments,
-        READS,
-        output=_ID,
-        offset={"type": "integer", "description": "Where the next output begins."},
-        missing_bytes={"type": "integer"},
-        exit_code={"type": "integer"},
-    ),
+SHELL_OUTPUT: Final = _tool(
+    "shell_output",
+    "Output of a command",
+    "What a command that runs in the background has printed, and whether it still runs.",
     ShellOutput(),
-)
-
-
-SHELL_INPUT: Final = Tool(
-    _spec(
-        "shell_input",
-        "Type into a command",
-        "Give text to a command that runs in the background, as if it were typed.",
-        InputArguments,
-        Effects(reads_only=False),
-        bytes={"type": "integer"},
+    READS,
+    _answer(
+        output=TEXT,
+        offset={"type": "integer", "description": "Where the next output begins."},
+        missing_bytes=INTEGER,
+        exit_code=INTEGER,
     ),
+)
+SHELL_INPUT: Final = _tool(
+    "shell_input",
+    "Type into a command",
+    "Give text to a command that runs in the background, as if it were typed.",
     ShellInput(),
+    Effects(reads_only=False),
+    _answer(bytes=INTEGER),
 )
-
-
-SHELL_STOP: Final = Tool(
-    ToolSpec(
-        name="shell_stop",
-        title="End a command",
-        description=(
-            "End a command that runs in the background, or a session with all that runs in it. "
-            "What it changed is judged and brought in, as with run_shell. Of one that has ended "
-            "by itself: how."
-        ),
-        toolset="shell",
-        arguments=StopArguments,
-        effects=_ENDS,
-        output_schema={**SHELL_SCHEMA},
-    ),
+SHELL_STOP: Final = _tool(
+    "shell_stop",
+    "End a command",
+    "End a command that runs in the background, or a session with all that runs in it. "
+    "What it changed is judged and brought in, as with run_shell. Of one that has ended "
+    "by itself: how.",
     ShellStop(),
+    _ENDS,
 )
-
-
-SHELL_SYNC: Final = Tool(
-    ToolSpec(
-        name="shell_sync",
-        title="Bring in changes",
-        description=(
-            "Bring in what a command in the background has changed so far, judged as with "
-            "run_shell; it stands still for that moment, and goes on."
-        ),
-        toolset="shell",
-        arguments=SyncArguments,
-        effects=_ENDS,
-        output_schema={**SHELL_SCHEMA},
-    ),
+SHELL_SYNC: Final = _tool(
+    "shell_sync",
+    "Bring in changes",
+    "Bring in what a command in the background has changed so far, judged as with "
+    "run_shell; it stands still for that moment, and goes on.",
     ShellSync(),
+    _ENDS,
 )
-
-
-SHELL_LIST: Final = Tool(
-    _spec(
-        "shell_list",
-        "Sessions and commands",
-        "The sessions that there are, and the commands that run in the background.",
-        ListArguments,
-        READS,
-        sessions={"type": "array", "items": _ID},
-        processes={"type": "array", "items": {"type": "object"}},
-    ),
+SHELL_LIST: Final = _tool(
+    "shell_list",
+    "Sessions and commands",
+    "The sessions that there are, and the commands that run in the background.",
     ShellList(),
+    READS,
+    _answer(sessions=TEXTS, processes={"type": "array", "items": {"type": "object"}}),
 )

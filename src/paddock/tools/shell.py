@@ -116,8 +116,7 @@ class ShellPlan(Struct, frozen=True):
     line: ShellLine
     actions: tuple[Action, ...]
     prepared: PreparedLine | None = None
-    held: HeldLine | None = None
-    """It has run already, and what it changed was granted."""
+    held: HeldLine | None = None  # it has run already, and what it changed was granted
     in_background: bool = False
 
 
@@ -226,8 +225,7 @@ def _require_input(arguments: ShellArguments) -> None:
         )
 
 
-_BACKGROUND_SESSION: Final = "background"
-"""The session of what goes on running and names none."""
+_BACKGROUND_SESSION: Final = "background"  # the session of what goes on running and names none
 _SESSION_NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from paddock.sandbox.values import HeldLine, OnOutput, WaitingChanges
 
 
-SCHEMA_VERSION = 1
-"""Part of every approval's digest: a changed schema voids old approvals."""
+SCHEMA_VERSION = 1  # part of every approval's digest: a changed schema voids old approvals
 
 
 class Effects(Struct, frozen=True):
@@ -101,8 +100,7 @@ class OutputKept(Struct, frozen=True):
 class CommandExit(Struct, frozen=True):
     """How a command ended that a tool ran."""
 
-    code: int
-    """-1 on a time-out, 128 + N for signal N."""
+    code: int  # -1 on a time-out, 128 + N for signal N
     timed_out: bool = False
     kept: tuple[OutputKept, ...] = ()
 
@@ -186,8 +184,7 @@ class Ports(Struct, frozen=True):
 
     workspace: Workspace
     shown: Shown
-    ledgers: "Ledgers | None" = None
-    """To be read; a handler writes to none."""
+    ledgers: "Ledgers | None" = None  # to be read; a handler writes to none
     shell: "Callable[[], SandboxShell] | None" = None
     packages: "Callable[[], tuple[PackageRow, ...]] | None" = None
     """By layer and name; each looked at now. Raises: HostError, LedgerDamagedError."""
@@ -200,10 +197,8 @@ class Ports(Struct, frozen=True):
     cancel: Cancel = NEVER
     on_output: "OnOutput | None" = None
     agent: str = ""
-    call_id: str = ""
-    """Of the call that runs; empty before it does."""
-    network: "Witness | None" = None
-    """Of the connections of this call, should it open any."""
+    call_id: str = ""  # of the call that runs; empty before it does
+    network: "Witness | None" = None  # of the connections of this call, should it open any
     payload: Payload | None = None
 
 
@@ -308,8 +303,7 @@ class ReadPlan(Struct, Generic[A], frozen=True):
     given: A
     path: ReadPath
     actions: tuple[Action, ...]
-    version: str | None = None
-    """What was approved; another content is not shown."""
+    version: str | None = None  # what was approved; another content is not shown
 
 
 def plan_read(category: str, operation: str, arguments: Any, ports: Ports) -> ReadPlan[Any]:

@@ -12,8 +12,7 @@ class ListedTool(NamedTuple):
     name: str
     toolset: str
     module: str
-    heads: str
-    """Category and operation of what it does; a call needs all of them."""
+    heads: str  # category and operation of what it does; a call needs all of them
     is_offered: bool = True
     """False: only as a tool of a provider, which has its own name and schema."""
 

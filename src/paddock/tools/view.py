@@ -44,8 +44,7 @@ from paddock.values.decisions import Action
 from paddock.workspace import OpenFile, ReadPath, Window, WindowLimits
 from paddock.workspace.read import WindowLine, whole_characters
 
-ALL_LINES: Final = 2**62
-"""As a number of lines: however many there are."""
+ALL_LINES: Final = 2**62  # as a number of lines: however many there are
 
 
 def _require_text_start(file: OpenFile, name: str) -> None:
@@ -94,8 +93,7 @@ def _window_notices(window: Window, bytes_max: int) -> list[str]:
     return said
 
 
-DIRECTORY: Final = "directory"
-"""Stands for the version of a directory, which has none."""
+DIRECTORY: Final = "directory"  # stands for the version of a directory, which has none
 _NUMBER_BYTES: Final = 8
 
 

@@ -225,10 +225,10 @@ WRITE_FILE_DEV: Final = Tool(
 
 _FOLDER: Final = "outputs"
 _SUFFIX: Final = ".md"
+# So that the last number fits too.
 _NAME_BYTES_MAX: Final = (
     limits.name_bytes_max - len(f" ({limits.outputs_numbered_max})") - len(_SUFFIX)
 )
-"""So that the last number fits too."""
 
 
 class WriteOutputArguments(ArgumentType):
