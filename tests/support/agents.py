@@ -16,7 +16,7 @@ from paddock.agent.contracts import (
     parse_template,
 )
 from paddock.agent.events import Event, OneAtATime
-from paddock.agent.executor import Assignment, Execution, Executor, Hands
+from paddock.agent.executor import Assignment, Execution, Executor
 from paddock.agent.records import Scribe
 from paddock.agent.steps import ModelDoor
 from paddock.agent.supervisor import Charter, Office, Supervisor
@@ -167,15 +167,13 @@ class Room(Struct, dict=True):
             gateway(provider), self.ho1m, scribe, lambda: 0, self.keeps_contents, listener
         )
         return Executor(
-            Hands(
-                runtime,
-                schemas,
-                model,
-                {each.contract_id: each for each in self.contracts},
-                listener,
-                lambda count: b"\7" * count,
-                self.timer,
-            )
+            runtime,
+            schemas,
+            model,
+            {each.contract_id: each for each in self.contracts},
+            listener,
+            lambda count: b"\7" * count,
+            self.timer,
         )
 
     def carry_out(

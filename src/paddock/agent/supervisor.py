@@ -245,10 +245,11 @@ class Supervisor:
         charter, office = self._charter, self._office
         if charter.attention is None or not self._takes("context"):
             return ""
-        found = attend(charter.attention, office.ledgers, charter.facts, office.scribe.session_id)
-        for said in found.left_out:
+        session_id = office.scribe.session_id
+        text, left_out = attend(charter.attention, office.ledgers, charter.facts, session_id)
+        for said in left_out:
             self._go_on_without(turn, "context", said)
-        return found.text
+        return text
 
     def _takes(self, variable: str) -> bool:
         contract = self._office.contracts.get(SYNTHESIZE)

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import convert, to_builtins
 from msgspec.json import decode
+from msgspec.structs import asdict
 
 from paddock import limits
 from paddock.errors import (
@@ -17,7 +18,7 @@ from paddock.errors import (
     TextError,
     ToolError,
 )
-from paddock.storage.notes import Doing
+from paddock.storage.notes import Doing, DoingEntry, DoingKind
 from paddock.text.edit import require_text
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Change, Ports, StoredEffects, ToolOutput, pinned
@@ -107,7 +108,14 @@ def change_from_json(kept: Mapping[str, Json]) -> Change:
         modes = {name: int(kept[name], 8) & 0o777 for name in _MODES if kept.get(name) is not None}
     except TypeError as error:
         raise ValueError("a mode is a text") from error
-    return convert({**kept, **modes}, Change)
+    return Change(**asdict(convert({**kept, **modes}, _KeptChange)))
+
+
+class _KeptChange(Change, frozen=True):
+    # With the types that `spec` names and does not load.
+    kind: DoingKind
+    entry: DoingEntry = "file"
+    entry_after: DoingEntry | Literal[""] = ""
 
 
 # Where the two are not the same, the refusal says what changed, to whom it may be shown.

@@ -128,7 +128,7 @@ class LineText(Struct, frozen=True):
         return cls(shown, cut_bytes, escaped - strange, strange > 0)
 
 
-class Rows:
+class ShownRows:
     """The rows that have room. Keeps count of what was changed in lines that are shown."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -209,7 +209,7 @@ def count_found(found: ContentFound) -> str:
     return f"{more}{_count(found.matches, 'match', 'matches')}"
 
 
-def summary(rows: Rows, found: ContentFound, *, more: bool) -> str:
+def summary(rows: ShownRows, found: ContentFound, *, more: bool) -> str:
     if not rows.matches:
         return f"{count_found(found)}, none shown" if found.matches else "no matches"
     where = f"{_count(len(rows.matches), 'match', 'matches')} in {_count(len(rows.files), 'file')}"
@@ -337,7 +337,7 @@ class _Searching:
         plan = plan_search("grep", arguments, arguments.glob, ports)
         return replace(plan, actions=(*plan.actions, *viewing_actions(plan.path, ports)))
 
-    def notices(self, plan: _Plan, rows: Rows, found: ContentFound, ports: Ports) -> list[str]:
+    def notices(self, plan: _Plan, rows: ShownRows, found: ContentFound, ports: Ports) -> list[str]:
         lowered = ports.limits
         asked: _Given = plan.given
         said: list[str] = []
@@ -376,7 +376,7 @@ class Grep(_Searching):
         shown, until = shown_for(plan.actions, path, ports), Until(ports.cancel)
         found = search_content(ports.workspace, shown, path.real, wanted, plan.glob, until)
         refuse_cancelled(ports)
-        rows = Rows(ports.limits.search_output_bytes_max)
+        rows = ShownRows(ports.limits.search_output_bytes_max)
         for file in found.files:
             _add(rows, file)
             if rows.is_full:
@@ -392,7 +392,7 @@ class Grep(_Searching):
         return ToolOutput("\n".join([*said, *self.notices(plan, rows, found, ports)]), details)
 
 
-def _add(rows: Rows, file: FileLines) -> None:
+def _add(rows: ShownRows, file: FileLines) -> None:
     path = show_row_path(file.path)
     for line in file.lines:
         text = LineText.of(line)
@@ -479,7 +479,7 @@ class GrepDev(_Searching):
                 hint="list_files shows what is there",
             ) from None
         refuse_cancelled(ports)
-        found, rows = counted.found, Rows(ports.limits.search_output_bytes_max)
+        found, rows = counted.found, ShownRows(ports.limits.search_output_bytes_max)
         for file in found.files:
             _add_with_context(rows, file, given.context_lines)
             if rows.is_full:
@@ -497,7 +497,7 @@ class GrepDev(_Searching):
         return ToolOutput("\n".join(said), details)
 
 
-def _add_with_context(rows: Rows, file: FileLines, context: int) -> None:
+def _add_with_context(rows: ShownRows, file: FileLines, context: int) -> None:
     path = show_row_path(file.path)
     texts = {line.number: LineText.of(line) for line in file.lines}
     counted = set[int]()
@@ -556,7 +556,7 @@ GREP_DEV: Final = Tool(
         output_schema=result_schema(
             {
                 "pattern": TEXT,
-                "match_count": {"type": "integer", "description": "Rows returned."},
+                "match_count": {"type": "integer", "description": "ShownRows returned."},
                 "files_searched": INTEGER,
                 "truncated": {"type": "boolean", "description": "Whether there are more."},
                 "skipped": {

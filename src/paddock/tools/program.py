@@ -84,6 +84,7 @@ class ReadBytes:
     arguments = ReadBytesArguments
 
     def resolve(self, arguments: ReadBytesArguments, ports: Ports) -> _Reads:
+        _payload(ports)
         return plan_read("file", "view", arguments, ports)
 
     def pin(self, plan: _Reads, ports: Ports) -> tuple[_Reads, str]:

@@ -17,7 +17,6 @@ from msgspec import Struct, field
 
 from paddock.errors import CallCancelledError, FileChangedError, SandboxUnavailableError
 from paddock.policy.settings import LoweredLimits, McpServer
-from paddock.storage.notes import DoingEntry, DoingKind
 from paddock.text.show import quote
 from paddock.tools.arguments import Binder, PassedArguments
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from paddock.packages.rows import PackageRow
     from paddock.sandbox.shell import SandboxShell
     from paddock.sandbox.values import HeldLine, OnOutput, WaitingChanges
+    from paddock.storage.notes import DoingEntry, DoingKind
 
 
 SCHEMA_VERSION = 1  # part of every approval's digest: a changed schema voids old approvals
@@ -57,12 +57,12 @@ class Change(Struct, frozen=True, omit_defaults=True):
     """
 
     path: str
-    kind: DoingKind
+    kind: "DoingKind"
     before: str | None
     after: str | None
     to: str | None = None
-    entry: DoingEntry = "file"
-    entry_after: DoingEntry | Literal[""] = ""
+    entry: "DoingEntry" = "file"
+    entry_after: "DoingEntry | Literal['']" = ""
     """What stands there now, where that is something else."""
     mode: int | None = None
     """Permission bits of what stood there, where they do not stand there any more."""
