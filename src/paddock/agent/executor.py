@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
+from paddock import errors, limits
 from paddock.agent.contracts import Contracts, PromptContract
 from paddock.agent.events import HeardCalls, HeardOutput, HeardText, OrderMoved, Spent, TurnListener
 from paddock.agent.steps import (
@@ -30,14 +30,6 @@ from paddock.agent.steps import (
     Resend,
     RunCalls,
     next_step,
-)
-from paddock.errors import (
-    BudgetExhaustedError,
-    CallCancelledError,
-    CallDroppedError,
-    IntegrityError,
-    LedgerUnknownError,
-    PaddockError,
 )
 from paddock.providers.budgets import Budget
 from paddock.providers.failures import CancelToken, FailureKind, ProviderError, stopped_by
@@ -135,7 +127,7 @@ class _OrderRun:
         started = self._executor.model.monotonic_ns()
         try:
             ended = self._attempt()
-        except IntegrityError:
+        except errors.IntegrityError:
             raise
         except Exception as error:  # A defect of ours fails the order; it is told with an id.
             ended = self._defect(error)
@@ -160,14 +152,14 @@ class _OrderRun:
             ended = self._to_the_end(contract)
         except _OrderStoppedError as stopped:
             return Fail(stopped.error, self.partial)
-        except BudgetExhaustedError as error:
+        except errors.BudgetExhaustedError as error:
             return _failed(OrderFailure.BUDGET_EXHAUSTED, error.message, self.partial)
         except ProviderError as error:
             self.is_unreachable = error.kind in _UNREACHABLE and error.status == 0
             return _failed(OrderFailure.GATEWAY_ERROR, error.message, self.partial)
-        except IntegrityError:
+        except errors.IntegrityError:
             raise
-        except PaddockError as error:
+        except errors.PaddockError as error:
             return _failed(OrderFailure.EXECUTION_ERROR, error.message, self.partial)
         if isinstance(ended, Answer) and (said := contract.output_problem(ended.result)):
             return _failed(OrderFailure.OUTPUT_SCHEMA_INVALID, said, ended.result)
@@ -259,7 +251,7 @@ class _OrderRun:
         if not calls:
             return
         refusal = Refusal(
-            CallDroppedError.code,
+            errors.CallDroppedError.code,
             "it was not run: the turn was paused before its end",
             "make the call again in a turn that comes to its end",
         )
@@ -300,14 +292,14 @@ class _OrderRun:
     def _require_on_record(self, done: list[Done]) -> None:
         for each in done:
             refusal = each.result.refusal
-            if refusal is not None and refusal.code == LedgerUnknownError.code:
+            if refusal is not None and refusal.code == errors.LedgerUnknownError.code:
                 raise _OrderStoppedError(OrderFailure.EXECUTION_ERROR, refusal.error)
 
     def _refuse(self, calls: tuple[ToolUse, ...], why: OrderFailure) -> None:
         if not calls:
             return
         is_cancelled = why is OrderFailure.CANCELLED
-        code = CallCancelledError.code if is_cancelled else CallDroppedError.code
+        code = errors.CallCancelledError.code if is_cancelled else errors.CallDroppedError.code
         self._drop(calls, Refusal(code, f"it was not run: {why.value}"))
 
     def _drop(self, calls: tuple[ToolUse, ...], refusal: Refusal) -> list[Done]:
@@ -386,9 +378,9 @@ class Executor(Struct, frozen=True):
             final = order.failed(ended.error, cost, ended.partial)
         try:
             self.model.ledger.append([self.model.scribe.ended(final)])
-        except IntegrityError:
+        except errors.IntegrityError:
             raise
-        except PaddockError as error:
+        except errors.PaddockError as error:
             # What is not on record is not released.
             said = f"the end of the order could not be recorded: {error.message}"
             return order.failed(OrderError(OrderFailure.EXECUTION_ERROR, said), cost)

@@ -12,10 +12,12 @@ else of Paddock does.
 """
 
 import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from paddock.assembly.runtimes import open_workspace
-from paddock.errors import UsageError
+from paddock.errors import ToolError, UsageError
 from paddock.runtime.runtime import Runtime
 
 Root = str | os.PathLike[str] | Runtime
@@ -53,3 +55,12 @@ class Opened:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+
+
+@contextmanager
+def raising(said: Callable[[ToolError], Exception]) -> Generator[None]:
+    """Have a refusal be the framework's own error, as `said` makes it."""
+    try:
+        yield
+    except ToolError as error:
+        raise said(error) from error

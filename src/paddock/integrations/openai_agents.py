@@ -10,8 +10,8 @@ import shlex
 import tarfile
 import time
 import uuid
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -25,7 +25,7 @@ from agents.sandbox.types import ExecResult, User
 from agents.sandbox.util.tar_utils import UnsafeTarMemberError, validate_tarfile
 
 from paddock.errors import FileChangedError, PathNotFoundError, ToolError
-from paddock.integrations import Opened, Root
+from paddock.integrations import Opened, Root, raising
 from paddock.limits import content_bytes_max, edited_file_bytes_max, shell_timeout_raised_s
 from paddock.runtime.runtime import Runtime
 from paddock.tools.outcome import last_words
@@ -352,13 +352,12 @@ def _line(command: Sequence[str | Path]) -> str:
     return words[2] if is_line else literal_line(words)
 
 
-@contextmanager
-def _writing(path: Path) -> Generator[None]:
-    try:
-        yield
-    except ToolError as error:
-        said = error.render()
-        raise errors.WorkspaceArchiveWriteError(path=path, message=said, cause=error) from error
+def _writing(path: Path) -> AbstractContextManager[None]:
+    return raising(
+        lambda error: errors.WorkspaceArchiveWriteError(
+            path=path, message=error.render(), cause=error
+        )
+    )
 
 
 def _unread(path: Path, reason: str) -> errors.WorkspaceArchiveReadError:

@@ -9,15 +9,7 @@ from msgspec import convert, to_builtins
 from msgspec.json import decode
 from msgspec.structs import asdict
 
-from paddock import limits
-from paddock.errors import (
-    FileChangedError,
-    HostError,
-    PathNotFoundError,
-    StorageFullError,
-    TextError,
-    ToolError,
-)
+from paddock import errors, limits
 from paddock.storage.notes import Doing, DoingEntry, DoingKind
 from paddock.text.edit import require_text
 from paddock.text.show import quote, show_name
@@ -81,10 +73,12 @@ def within_entry(
     rows = [change_json(change) for change in changes]
     try:
         digest = keep(json.dumps(rows, separators=(",", ":")).encode("ascii"))
-    except StorageFullError as error:
+    except errors.StorageFullError as error:
         # Who refuses a call for lack of space says that nothing changed. Here all of it has:
         # the host failed, and what the call left is told by its notes.
-        raise HostError(f"the list of {len(rows)} changes is not kept: {error.message}") from error
+        raise errors.HostError(
+            f"the list of {len(rows)} changes is not kept: {error.message}"
+        ) from error
     return changes[: limits.effects_listed_max], StoredEffects(digest, len(changes))
 
 
@@ -148,18 +142,18 @@ def pinned_version(if_version: str | None, path: WritePath, ports: Ports) -> str
     return ABSENT
 
 
-def _refusal_of_absence(wanted: str, path: WorkspacePath, hint: str) -> FileChangedError:
-    return FileChangedError(
+def _refusal_of_absence(wanted: str, path: WorkspacePath, hint: str) -> errors.FileChangedError:
+    return errors.FileChangedError(
         f"{quote(path.relative)} is not at version {quote(wanted)}: it does not exist", hint=hint
     )
 
 
-def refusal_of_presence(path: WritePath, ports: Ports) -> FileChangedError:
+def refusal_of_presence(path: WritePath, ports: Ports) -> errors.FileChangedError:
     try:
         stands = f"exists now, at {ports.workspace.version(path.real)}"
-    except ToolError:
+    except errors.ToolError:
         stands = "exists now"  # no file, or gone again
-    return FileChangedError(
+    return errors.FileChangedError(
         f"{quote(path.asked.relative)} {stands}",
         hint="read it, then repeat the call with its version, or use another path",
     )
@@ -176,20 +170,20 @@ def telling_what_changed(
     """
     try:
         yield
-    except PathNotFoundError as error:
+    except errors.PathNotFoundError as error:
         plain = plain_version(wanted)
         if plain is None or plain == ABSENT:
             raise
         hint = "it was moved or deleted meanwhile; list the files"
         raise _refusal_of_absence(plain, path, hint) from error
-    except FileChangedError as error:
+    except errors.FileChangedError as error:
         plain = plain_version(wanted)
         difference = "" if plain is None else _difference(plain, path, ports)
         if not difference:
             raise
         # In the hint: the ledger keeps the message, and no contents of files.
         hint = f"{error.hint}; what changed:\n{difference}"
-        raise FileChangedError(error.message, where=error.where, hint=hint) from error
+        raise errors.FileChangedError(error.message, where=error.where, hint=hint) from error
 
 
 def plain_version(wanted: str | EntryVersion | None) -> str | None:
@@ -209,9 +203,9 @@ def _difference(wanted: str, path: WorkspacePath, ports: Ports) -> str:
     bytes_max = ports.limits.view_bytes_max
     try:
         now = ports.workspace.read_all(path, bytes_max)
-    except PathNotFoundError:
+    except errors.PathNotFoundError:
         return ""
-    except ToolError as error:
+    except errors.ToolError as error:
         return f"[no diff: {error.message}]"
     before = b"" if wanted == ABSENT else _kept(ports, path, wanted, bytes_max)
     if before is None:
@@ -219,7 +213,7 @@ def _difference(wanted: str, path: WorkspacePath, ports: Ports) -> str:
     try:
         for content in (before, now):
             require_text(content, path.relative)
-    except TextError:
+    except errors.TextError:
         return f"[no diff: no text; {len(before)} bytes then, {len(now)} bytes now]"
     from paddock.text.changes import unified_diff  # noqa: PLC0415 - few writes fail so
 

@@ -556,7 +556,7 @@ GREP_DEV: Final = Tool(
         output_schema=result_schema(
             {
                 "pattern": TEXT,
-                "match_count": {"type": "integer", "description": "ShownRows returned."},
+                "match_count": {"type": "integer", "description": "Rows returned."},
                 "files_searched": INTEGER,
                 "truncated": {"type": "boolean", "description": "Whether there are more."},
                 "skipped": {

@@ -11,14 +11,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    InvalidPathError,
-    PathExistsError,
-    SandboxUnavailableError,
-    ToolError,
-    ToolFailedError,
-)
+from paddock import errors, limits
 from paddock.policy.rules import MEMORIES
 from paddock.text.show import show_name
 from paddock.tools.effects import ABSENT
@@ -76,7 +69,9 @@ def _name_of(relative: str) -> str:
 def _within(ports: Ports) -> Ports:
     if ports.memory is None:
         hint = "keep it in a file"
-        raise SandboxUnavailableError("this workspace was opened without a memory", hint=hint)
+        raise errors.SandboxUnavailableError(
+            "this workspace was opened without a memory", hint=hint
+        )
     shown = _ShownMemories(ports.shown)
     return replace(ports, workspace=ports.memory(), shown=shown, earlier=None)
 
@@ -100,11 +95,13 @@ class InMemory:
         for handler, step in plan.steps:
             try:
                 outputs.append(handler.run(step, within))
-            except ToolError as error:
+            except errors.ToolError as error:
                 if not outputs:
                     raise
                 said = f"{len(outputs)} of {len(plan.steps)} steps were done: {error.message}"
-                raise ToolFailedError(said, hint="view the memory before going on") from error
+                raise errors.ToolFailedError(
+                    said, hint="view the memory before going on"
+                ) from error
         # As changes of the workspace they would be undone there.
         return outputs[-1]._replace(changes=())
 
@@ -113,7 +110,7 @@ class _Creating(InMemory):
     def steps(self, arguments: CreateFileArguments, ports: Ports) -> _Steps:
         plan = CreateFile().resolve(arguments, ports)
         if plan.path.exists:
-            raise PathExistsError(f"{plan.path.asked.shown} exists already", hint="edit it")
+            raise errors.PathExistsError(f"{plan.path.asked.shown} exists already", hint="edit it")
         yield self._handler, replace(plan, if_version=plan.if_version or ABSENT)
 
 
@@ -132,7 +129,7 @@ class _Renaming(InMemory):
         to = ports.workspace.resolve_write(arguments.to)
         below = _below(ports.workspace, path)
         if to.exists or (below and to.real.parts[: len(path.parts)] == path.parts):
-            raise PathExistsError(f"{to.asked.shown} exists already, or is below it")
+            raise errors.PathExistsError(f"{to.asked.shown} exists already, or is below it")
         if not below:
             yield from super().steps(arguments, ports)
             return
@@ -150,13 +147,13 @@ class _Renaming(InMemory):
 def _below(workspace: Workspace, path: WorkspacePath) -> list[DirectoryEntry]:
     """What is in a directory, the deepest first."""
     if path.is_root:
-        raise InvalidPathError(f"the {MEMORIES} directory itself stays")
+        raise errors.InvalidPathError(f"the {MEMORIES} directory itself stays")
     if not is_directory(workspace, path):
         return []
     listing = list_directory(workspace, path, limits.path_depth_max, ENTRIES_MAX)
     if listing.total > len(listing.entries) or listing.unreadable:
         said = f"{path.shown} holds {listing.total} entries, {ENTRIES_MAX} are changed at once"
-        raise InvalidPathError(said, hint="begin with the directories below it")
+        raise errors.InvalidPathError(said, hint="begin with the directories below it")
     return list(reversed(listing.entries))
 
 

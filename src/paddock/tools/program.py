@@ -11,13 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    InvalidArgumentsError,
-    PathNotADirectoryError,
-    PathNotFoundError,
-    TextTooLargeError,
-)
+from paddock import errors, limits
 from paddock.sandbox.sessions.sessions import PROGRAM
 from paddock.sandbox.values import ShellLine
 from paddock.text.show import quote, show_name
@@ -68,7 +62,9 @@ _TOOLSET: Final = "program"
 
 def _payload(ports: Ports) -> Payload:
     if ports.payload is None:
-        raise InvalidArgumentsError("only a program can call this", hint="use the other tools")
+        raise errors.InvalidArgumentsError(
+            "only a program can call this", hint="use the other tools"
+        )
     return ports.payload
 
 
@@ -118,13 +114,13 @@ class WriteBytes(WritesWholeFile):
     def resolve(self, arguments: WriteBytesArguments, ports: Ports) -> WholeFilePlan:
         content = _payload(ports).given
         if version_of(content) != arguments.version:
-            raise InvalidArgumentsError(
+            raise errors.InvalidArgumentsError(
                 "version is not that of the content",
                 where="version",
                 hint="give the digest of the bytes",
             )
         if len(content) > limits.program_bytes_max:
-            raise TextTooLargeError(
+            raise errors.TextTooLargeError(
                 f"content has {len(content)} bytes, {limits.program_bytes_max} are allowed",
                 hint="write it by a command",
             )
@@ -157,7 +153,7 @@ def _has_mode(workspace: Workspace, path: WorkspacePath, bits: int, act: str) ->
     try:
         with converting(path, act):
             fd = workspace.open_at(path, PASS)
-    except PathNotFoundError:
+    except errors.PathNotFoundError:
         return False
     try:
         status = status_of(fd)
@@ -239,7 +235,7 @@ def _directory(cwd: str, ports: Ports) -> str:
     if not cwd.startswith("/") or ports.workspace.names(cwd):
         return resolve_directory(cwd, ports)
     if "\0" in cwd:
-        raise PathNotADirectoryError(
+        raise errors.PathNotADirectoryError(
             f"cwd is not a directory: {quote(cwd)}", where="cwd", hint="no path holds a NUL"
         )
     # What of the host is there the sandbox says, which shows what may be read.

@@ -12,15 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    AmbiguousMatchError,
-    InvalidArgumentsError,
-    PathNotFoundError,
-    StringNotFoundError,
-    TextEncodingError,
-    TextUnchangedError,
-)
+from paddock import errors, limits
 from paddock.text.edit import (
     NearLine,
     Span,
@@ -89,15 +81,15 @@ class _Edit(Struct, kw_only=True):
         """Raises: TextError unless it is UTF-8, or the edit leaves what is not as it is."""
         try:
             require_text(content, self.name)
-        except TextEncodingError:
+        except errors.TextEncodingError:
             if not all(map(bytes.isascii, given)):
                 raise
             spans = find_apart(content, sought) if sought else ()
             require_apart(content, (span.start for span in spans), self.name)
 
-    def unchanged(self) -> TextUnchangedError:
+    def unchanged(self) -> errors.TextUnchangedError:
         # Two texts that differ in their line ends alone may come to the same in a file of CRLF.
-        return TextUnchangedError(
+        return errors.TextUnchangedError(
             f"the edit leaves {quote(self.name)} as it is: it differs in line ends alone, and the "
             "file has those that it asks for",
             where=self.name,
@@ -135,17 +127,17 @@ class Replacement(_Edit):
         if len(spans) > listed:
             lines += f" and {more} more places"
         shown = {"name": quote(self.name), "count": count, "lines": lines}
-        raise AmbiguousMatchError(
+        raise errors.AmbiguousMatchError(
             self.wording.ambiguous.format(**shown),
             where=self.name,
             hint=self.wording.ambiguous_hint.format(**shown),
         )
 
-    def not_found(self, content: bytes) -> StringNotFoundError:
+    def not_found(self, content: bytes) -> errors.StringNotFoundError:
         # Threat: an agent that may edit a file and not view it would read it in the hint.
         hint = _nearest_hint(content, self.old) if self.may_view else _COPY_EXACTLY
         message = self.wording.not_found.format(name=quote(self.name))
-        return StringNotFoundError(message, where=self.name, hint=hint)
+        return errors.StringNotFoundError(message, where=self.name, hint=hint)
 
 
 class ReplacementOfAll(Replacement):
@@ -194,7 +186,7 @@ class Insertion(_Edit):
         self.require_editable(content, self.given)
         total = content.count(b"\n") + (content[-1:] not in (b"", b"\n"))
         if not 0 <= self.after <= total:
-            raise InvalidArgumentsError(
+            raise errors.InvalidArgumentsError(
                 f"Invalid `insert_line` parameter: {self.after}. It should be within the range of "
                 f"lines of the file: [0, {total}]",
                 where="insert_line",
@@ -287,7 +279,7 @@ class _EditsOneFile:
 def _required_change(old: str, new: str, names: tuple[str, str]) -> dict[str, bytes]:
     """`names` are the tool's arguments that hold them. Raises: TextUnchangedError, TextError."""
     if old == new:
-        raise TextUnchangedError(
+        raise errors.TextUnchangedError(
             f"{names[0]} and {names[1]} are the same", hint="there is nothing to change"
         )
     return {"old": require_content(old, names[0]), "new": require_content(new, names[1])}
@@ -356,9 +348,9 @@ class EditFileDev(_EditsOneFile):
     def run(self, plan: EditPlan, ports: Ports) -> ToolOutput:
         try:
             return super().run(plan, ports)
-        except PathNotFoundError:
+        except errors.PathNotFoundError:
             hint = f"there is no {quote(plan.path.asked.relative)}"
-            raise PathNotFoundError("file not found", hint=hint) from None
+            raise errors.PathNotFoundError("file not found", hint=hint) from None
 
     def output(
         self, plan: EditPlan, edit: _Edit, receipt: SingleReceipt, ports: Ports

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    InvalidArgumentsError,
-    InvalidPathError,
-    PathError,
-    PathNotADirectoryError,
-    PathTraversalError,
-)
+from paddock import errors, limits
 from paddock.pattern import lazy_pattern
 from paddock.policy.profiles import written_path
 from paddock.sandbox.sessions.snapshot import NEW
@@ -187,12 +180,12 @@ def _watch(ports: Ports) -> CommandWatch:
 
 def require_runnable(command: str, bytes_max: int = limits.command_bytes_max) -> None:
     if "\0" in command:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             "command holds a NUL", where="command", hint="no program takes one in an argument"
         )
     size = len(command.encode())
     if size > bytes_max:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             f"command has {size} bytes, {bytes_max} are allowed",
             where="command",
             hint="write it into a file, and run that",
@@ -202,7 +195,7 @@ def require_runnable(command: str, bytes_max: int = limits.command_bytes_max) ->
 def _require_input(arguments: ShellArguments) -> None:
     size = len(arguments.stdin.encode())
     if size > limits.content_bytes_max:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             f"stdin has {size} bytes, {limits.content_bytes_max} are allowed",
             where="stdin",
             hint="write it into a file, and let the command read that",
@@ -210,14 +203,14 @@ def _require_input(arguments: ShellArguments) -> None:
     env = arguments.env or {}
     for name, value in env.items():
         if _ENV_NAME.fullmatch(name) is None or "\0" in value:
-            raise InvalidArgumentsError(
+            raise errors.InvalidArgumentsError(
                 f"env: {quote(name)} is no name of a variable, or its value holds a NUL",
                 where="env",
                 hint='give names of letters, digits and _, as {"CI": "1"}',
             )
     taken = sum(len(name) + len(value.encode()) + 2 for name, value in env.items())
     if len(env) > limits.shell_env_names_max or taken > limits.shell_env_bytes_max:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             f"env has {len(env)} variables of {taken} bytes; {limits.shell_env_names_max} of "
             f"{limits.shell_env_bytes_max} bytes together are allowed",
             where="env",
@@ -233,7 +226,7 @@ def _lasting_line(line: ShellLine, given: ShellArguments, ports: Ports) -> Shell
     """Return the line as its session has it. Raises: InvalidArgumentsError."""
     session = given.session or (_BACKGROUND_SESSION if given.background else "")
     if session and _SESSION_NAME.fullmatch(session) is None:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             f"session: {quote(session)} is no name",
             where="session",
             hint="1 to 64 letters, digits, dots, underscores or hyphens",
@@ -241,11 +234,11 @@ def _lasting_line(line: ShellLine, given: ShellArguments, ports: Ports) -> Shell
     for name, is_given in (("reset", given.reset and not session), ("tty", given.tty)):
         if is_given and not given.background:
             needs = "background" if name == "tty" else "session"
-            raise InvalidArgumentsError(
+            raise errors.InvalidArgumentsError(
                 f"{name} is for a command with {needs}", where=name, hint=f"give {needs} as well"
             )
     if given.background and (given.dry_run or given.stdin):
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             "a command in the background has no dry run, and no stdin",
             where="background",
             hint="give it text with shell_input",
@@ -272,7 +265,7 @@ def _stands_in(directory: str, cwd: str, ports: Ports) -> str:
     relative = directory[len(root) + 1 :] or "."
     try:
         return resolve_directory(relative, ports)
-    except PathError:
+    except errors.PathError:
         # It is gone, and the command says so.
         return cwd
 
@@ -291,20 +284,20 @@ def _require_not_cancelled(outcome: ShellOutcome) -> None:
 def resolve_directory(cwd: str, ports: Ports) -> str:
     try:
         path = ports.workspace.resolve_read(cwd).real
-    except PathTraversalError as error:
-        raise PathTraversalError(f"cwd: {error.message}", hint=error.hint) from error
-    except PathNotADirectoryError as error:
+    except errors.PathTraversalError as error:
+        raise errors.PathTraversalError(f"cwd: {error.message}", hint=error.hint) from error
+    except errors.PathNotADirectoryError as error:
         raise _no_directory(cwd) from error
-    except PathError as error:
-        raise InvalidPathError(f"cwd: {error.message}", hint=error.hint) from error
+    except errors.PathError as error:
+        raise errors.InvalidPathError(f"cwd: {error.message}", hint=error.hint) from error
     is_named = path.is_root or ports.shown.is_shown(path.relative)
     if not is_named or not is_directory(ports.workspace, path):
         raise _no_directory(cwd)
     return path.relative
 
 
-def _no_directory(cwd: str) -> PathNotADirectoryError:
-    return PathNotADirectoryError(
+def _no_directory(cwd: str) -> errors.PathNotADirectoryError:
+    return errors.PathNotADirectoryError(
         f"cwd is not a directory: {quote(cwd)}", hint="name a directory of the workspace"
     )
 

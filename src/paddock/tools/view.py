@@ -6,14 +6,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    BinaryFileError,
-    PathNotAFileError,
-    PathNotFoundError,
-    TextEncodingError,
-    ToolError,
-)
+from paddock import errors, limits
 from paddock.pattern import lazy_pattern
 from paddock.text.show import escape_notices, number_line, quote, text_of
 from paddock.tools.arguments import (
@@ -51,7 +44,7 @@ def _require_text_start(file: OpenFile, name: str) -> None:
     """Raises: BinaryFileError: a NUL byte among the first `limits.binary_probe_bytes`."""
     probe = file.read_start(limits.binary_probe_bytes)
     if b"\0" in probe:
-        raise BinaryFileError(
+        raise errors.BinaryFileError(
             f"{quote(name)} is a binary file: it has a NUL byte at offset {probe.index(0)}",
             hint="only UTF-8 text can be viewed",
         )
@@ -65,7 +58,7 @@ def _require_utf8(window: Window, name: str) -> None:
         except UnicodeDecodeError as error:
             from paddock.text.edit import KEEP_ENCODING  # noqa: PLC0415 - for this error alone
 
-            raise TextEncodingError(
+            raise errors.TextEncodingError(
                 f"{quote(name)} is not UTF-8: byte 0x{line.content[error.start]:02x} "
                 f"at byte {error.start + 1} of line {line.number}",
                 hint=KEEP_ENCODING,
@@ -134,13 +127,13 @@ class View(_Viewing):
     def pin(self, plan: Plan, ports: Ports) -> tuple[Plan, str]:
         try:
             return super().pin(plan, ports)
-        except PathNotAFileError:
+        except errors.PathNotAFileError:
             return replace(plan, version=DIRECTORY), DIRECTORY
 
     def run(self, plan: Plan, ports: Ports) -> ToolOutput:
         try:
             file = ports.workspace.open_file(plan.path)
-        except PathNotAFileError:
+        except errors.PathNotAFileError:
             from paddock.tools.listing import view_directory  # noqa: PLC0415 - for folders alone
 
             if plan.version is not None:
@@ -227,7 +220,7 @@ def viewing_actions(path: ReadPath, ports: Ports) -> tuple[Action, ...]:
     try:
         with ports.workspace.open_file(path):
             return path_actions("file", "view", path)
-    except ToolError:
+    except errors.ToolError:
         return ()  # no file, or none that can be read: the search itself says which
 
 
@@ -271,12 +264,12 @@ class ReadFile(_Viewing):
         name = quote(plan.path.asked.relative)
         try:
             file = ports.workspace.open_file(plan.path)
-        except PathNotFoundError:
-            raise PathNotFoundError(
+        except errors.PathNotFoundError:
+            raise errors.PathNotFoundError(
                 f"file not found: {name}", hint="list_files shows what is there"
             ) from None
-        except PathNotAFileError:
-            raise PathNotAFileError(
+        except errors.PathNotAFileError:
+            raise errors.PathNotAFileError(
                 f"{name} is a directory", hint="list_files shows what is in it"
             ) from None
         with file:

@@ -5,14 +5,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    InvalidArgumentsError,
-    PathExistsError,
-    PathNotFoundError,
-    TextTooLargeError,
-    ToolError,
-)
+from paddock import errors, limits
 from paddock.text.changes import unified_diff
 from paddock.text.edit import require_content, snippet_of_head
 from paddock.text.show import name_notices, quote, show_name
@@ -89,7 +82,7 @@ class WritesWholeFile:
                     expected=expected,
                     create_parents=create_parents,
                 )
-            except PathExistsError:
+            except errors.PathExistsError:
                 if expected is not Expected.ABSENT:
                     raise
                 raise refusal_of_presence(plan.path, ports) from None
@@ -130,7 +123,7 @@ def _read_before(ports: Ports, plan: WholeFilePlan) -> bytes | None:
         return None
     try:
         return ports.workspace.read_all(plan.path.real, ports.limits.view_bytes_max)
-    except ToolError:
+    except errors.ToolError:
         return None
 
 
@@ -174,7 +167,7 @@ class WriteFileDev(WritesWholeFile):
     def resolve(self, arguments: WriteFileDevArguments, ports: Ports) -> WholeFilePlan:
         content = require_content(arguments.content, "content")
         if len(content) > limits.dev_content_bytes_max:
-            raise TextTooLargeError(
+            raise errors.TextTooLargeError(
                 "content exceeds 1MB limit",
                 hint=f"it has {len(content)} bytes, {limits.dev_content_bytes_max} are allowed",
             )
@@ -184,8 +177,8 @@ class WriteFileDev(WritesWholeFile):
         name = plan.path.asked.relative
         try:
             receipt = self.write(plan, ports, create_parents=plan.given.create_dirs)
-        except PathNotFoundError:
-            raise PathNotFoundError(
+        except errors.PathNotFoundError:
+            raise errors.PathNotFoundError(
                 f"the directory of {quote(name)} does not exist",
                 hint="use create_dirs=true, or another path",
             ) from None
@@ -264,7 +257,7 @@ class WriteOutput:
             # Threat: another writer takes the name that was judged, and the next one is
             # a path that policy has not seen.
             if number != plan.number and not ports.shown.allows(_action(plan.name, number)):
-                raise PathExistsError(
+                raise errors.PathExistsError(
                     f"{quote(_path(plan.name, plan.number))} was taken meanwhile, and the next "
                     "free name needs a decision of its own",
                     hint="call again",
@@ -273,7 +266,7 @@ class WriteOutput:
             if receipt is not None:
                 return _written(receipt)
             number = _first_free(ports.workspace, plan.name, number + 1)
-        raise PathExistsError(
+        raise errors.PathExistsError(
             f"{quote(_path(plan.name, 0))} exists, and so do its "
             f"{limits.outputs_numbered_max} numbered names",
             hint="choose another name",
@@ -292,7 +285,7 @@ def _require_name(name: str) -> None:
     elif len(name.encode()) > _NAME_BYTES_MAX:
         problem = f"is over {_NAME_BYTES_MAX} bytes"
     if problem:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             f"name {quote(name)} {problem}", where="name", hint="give a plain name, such as report"
         )
 
@@ -325,7 +318,7 @@ def _write_new(workspace: Workspace, path: str, content: bytes) -> SingleReceipt
     place = WritePath(entry.path, entry.path, exists=False)
     try:
         return write_file(workspace, place, content, expected=Expected.ABSENT)
-    except PathExistsError:
+    except errors.PathExistsError:
         return None
 
 
