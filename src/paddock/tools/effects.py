@@ -190,11 +190,6 @@ def plain_version(wanted: str | EntryVersion | None) -> str | None:
     return wanted.version if isinstance(wanted, EntryVersion) else wanted
 
 
-def _kept(ports: Ports, path: WorkspacePath, version: str, bytes_max: int) -> bytes | None:
-    earlier = ports.earlier
-    return None if earlier is None else earlier.content(path.relative, version, bytes_max)
-
-
 def _difference(wanted: str, path: WorkspacePath, ports: Ports) -> str:
     """The diff, or a word about why there is none; empty where the message says it all."""
     # Threat: an agent that may write a file and not view it would read it in the diff.
@@ -207,7 +202,9 @@ def _difference(wanted: str, path: WorkspacePath, ports: Ports) -> str:
         return ""
     except errors.ToolError as error:
         return f"[no diff: {error.message}]"
-    before = b"" if wanted == ABSENT else _kept(ports, path, wanted, bytes_max)
+    before = b"" if wanted == ABSENT else None
+    if before is None and ports.earlier is not None:
+        before = ports.earlier.content(path.relative, wanted, bytes_max)
     if before is None:
         return f"[no diff: what it held then is not kept; it has {len(now)} bytes now]"
     try:

@@ -107,7 +107,11 @@ def _changed(outcome: ShellOutcome, changes: Sequence[Change]) -> list[str]:
         return [f"files changed: none; {discarded_text(outcome.discarded)}"]
     if not changes:
         return [] if outcome.diff is not None or not outcome.is_staged else ["files changed: none"]
-    rows = [f"{change.kind} {_name(change)}" for change in changes]
+    is_directory = [(each.entry_after or each.entry) == "directory" for each in changes]
+    rows = [
+        f"{each.kind} {show_name(each.path)}{'/' * slash}"
+        for each, slash in zip(changes, is_directory, strict=True)
+    ]
     return [f"files changed: {len(rows)}", *_listed(rows, len(rows))]
 
 
@@ -169,11 +173,6 @@ def _stream(name: str, stream: Stream) -> list[str]:
 def _lines(text: str) -> str:
     count = text.count("\n") + (not text.endswith("\n"))
     return "1 line" if count == 1 else f"{count} lines"
-
-
-def _name(change: Change) -> str:
-    kind = change.entry_after or change.entry
-    return show_name(change.path) + ("/" if kind == "directory" else "")
 
 
 def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json]:

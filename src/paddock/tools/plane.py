@@ -35,7 +35,7 @@ from paddock.tools.arguments import (
     result_schema,
     rows_schema,
 )
-from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import READS, GivenPlan, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.values.entries import CHECKPOINT
@@ -205,18 +205,16 @@ class ListPackagesArguments(ArgumentType):
     """Arguments of `list_packages`: none."""
 
 
-class ListPackagesPlan(Struct, frozen=True):
-    actions: tuple[Action, ...] = (Action("package", "list", "*"),)
-
-
 class ListPackages:
     """Each package with its state, looked at now."""
 
-    def resolve(self, arguments: ListPackagesArguments, ports: Ports) -> ListPackagesPlan:
-        del arguments, ports
-        return ListPackagesPlan()
+    def resolve(
+        self, arguments: ListPackagesArguments, ports: Ports
+    ) -> GivenPlan[ListPackagesArguments]:
+        del ports
+        return GivenPlan(arguments, (Action("package", "list", "*"),))
 
-    def run(self, plan: ListPackagesPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[ListPackagesArguments], ports: Ports) -> ToolOutput:
         del plan
         rows = () if ports.packages is None else ports.packages()
         content = "\n".join(map(_line, rows)) or "[no packages are installed]"
@@ -285,25 +283,20 @@ class GateCheckArguments(ArgumentType):
     gate: str = filled_text("One gate, or all.", ALL, (ALL, *PLANE_GATES))
 
 
-class GateCheckPlan(Struct, frozen=True):
-    names: tuple[str, ...]
-    actions: tuple[Action, ...]
-
-
 class GateCheck:
     """Each gate looks now; acceptance commands do not run."""
 
-    def resolve(self, arguments: GateCheckArguments, ports: Ports) -> GateCheckPlan:
+    def resolve(self, arguments: GateCheckArguments, ports: Ports) -> GivenPlan[GateCheckArguments]:
         del ports
         name = _known("gate", arguments.gate, (ALL, *ALL_GATES))
-        names = PLANE_GATES if name == ALL else (name,)
-        return GateCheckPlan(names, (Action("gate", "check", name),))
+        return GivenPlan(arguments, (Action("gate", "check", name),))
 
-    def run(self, plan: GateCheckPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[GateCheckArguments], ports: Ports) -> ToolOutput:
+        names = PLANE_GATES if plan.given.gate == ALL else (plan.given.gate,)
         if ports.gates is None:
-            results = tuple(not_applicable(name, "this is no bare plane") for name in plan.names)
+            results = tuple(not_applicable(name, "this is no bare plane") for name in names)
         else:
-            results = ports.gates(plan.names)
+            results = ports.gates(names)
         counts: dict[str, Json] = {
             "passed": count_of(results, Status.PASS),
             "failed": count_of(results, Status.FAIL),

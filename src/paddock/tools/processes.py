@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec import Struct
-
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
 from paddock.sandbox.sessions.process import Printed, Process
@@ -22,7 +20,16 @@ from paddock.tools.arguments import (
     result_schema,
 )
 from paddock.tools.outcome import SHELL_SCHEMA, shell_output
-from paddock.tools.spec import READS, Effects, Ports, Tool, ToolOutput, ToolSpec, shell_of
+from paddock.tools.spec import (
+    READS,
+    Effects,
+    GivenPlan,
+    Ports,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+    shell_of,
+)
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Held
 
@@ -31,28 +38,26 @@ _ENDS: Final = Effects(reads_only=False, is_destructive=True)
 _SHOWN_MAX: Final = 20
 
 
-class ProcessPlan(Struct, frozen=True):
-    given: Any
-    actions: tuple[Action, ...]
-
-
 class _OfProcess:
     """A call about commands that were decided when they began: its own action has no target."""
 
     operation = "process"
 
-    def resolve(self, arguments: ArgumentType, ports: Ports) -> ProcessPlan:
+    def resolve(self, arguments: ArgumentType, ports: Ports) -> GivenPlan[Any]:
         """Raises: SandboxUnavailableError: there is no shell."""
         shell_of(ports)
-        return ProcessPlan(arguments, (Action("shell", self.operation),))
+        return GivenPlan(arguments, (Action("shell", self.operation),))
 
-    def confine(self, plan: ProcessPlan, ports: Ports) -> tuple[ProcessPlan, Held]:
+    def confine(self, plan: GivenPlan[Any], ports: Ports) -> tuple[GivenPlan[Any], Held]:
         # Whatever runs in the background is staged: nothing else is started there.
         return plan, "full"
 
 
-class OutputArguments(ArgumentType):
+class ProcessArguments(ArgumentType):
     process: str = needed_text(_PROCESS)
+
+
+class OutputArguments(ProcessArguments):
     wait_s: int = clamped_integer(
         "Seconds to wait for output or the end, if there is nothing new.",
         0,
@@ -67,7 +72,7 @@ class OutputArguments(ArgumentType):
 class ShellOutput(_OfProcess):
     arguments = OutputArguments
 
-    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Raises: InvalidArgumentsError."""
         given: OutputArguments = plan.given
         process = shell_of(ports).lasting().process(given.process)
@@ -75,8 +80,7 @@ class ShellOutput(_OfProcess):
         return _printed(process, printed)
 
 
-class InputArguments(ArgumentType):
-    process: str = needed_text(_PROCESS)
+class InputArguments(ProcessArguments):
     text: str = needed_text(
         "What is typed, control characters too: \\n ends a line, \\u0003 interrupts in a "
         "terminal, a lone \\u0004 ends the input.",
@@ -87,7 +91,7 @@ class InputArguments(ArgumentType):
 class ShellInput(_OfProcess):
     arguments, operation = InputArguments, "input"
 
-    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Raises: InvalidArgumentsError: it has ended, or takes no input."""
         given: InputArguments = plan.given
         process = shell_of(ports).lasting().process(given.process)
@@ -107,7 +111,7 @@ class StopArguments(ArgumentType):
 class ShellStop(_OfProcess):
     arguments = StopArguments
 
-    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """End a process or a session. Raises: InvalidArgumentsError, SandboxUnavailableError."""
         given: StopArguments = plan.given
         lasting = shell_of(ports).lasting()
@@ -123,14 +127,10 @@ class ShellStop(_OfProcess):
         return output._replace(details={**output.details, "process": process.name})
 
 
-class SyncArguments(ArgumentType):
-    process: str = needed_text(_PROCESS)
-
-
 class ShellSync(_OfProcess):
-    arguments = SyncArguments
+    arguments = ProcessArguments
 
-    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Bring in what it changed so far. Raises: as `ShellStop.run`."""
         lasting = shell_of(ports).lasting()
         process = lasting.process(plan.given.process)
@@ -149,7 +149,7 @@ class ListArguments(ArgumentType):
 class ShellList(_OfProcess):
     arguments = ListArguments
 
-    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         lasting = shell_of(ports).lasting()
         processes, sessions = lasting.all(), lasting.names()
         said = [f"sessions: {', '.join(map(show_name, sessions)) or 'none'}"]

@@ -6,7 +6,7 @@ about the difference and not about the line, the line runs first and is held bac
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,7 +21,6 @@ from paddock.sandbox.values import (
     HeldLine,
     PreparedLine,
     ShellLine,
-    ShellOutcome,
 )
 from paddock.text.show import quote
 from paddock.tools.arguments import (
@@ -47,9 +46,6 @@ from paddock.tools.spec import (
 from paddock.values.calls import LeftEffect
 from paddock.values.decisions import HELD_WHOLE, Action, Held
 from paddock.workspace.listing import is_directory
-
-if TYPE_CHECKING:
-    from paddock.sandbox.sessions.process import Process
 
 _DEV_TIMEOUT_DEFAULT_S: Final = 30
 _ENV_NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -144,9 +140,12 @@ class LineRun:
             if plan.in_background:
                 # Who hears this call does not hear what is printed after it.
                 watch = CommandWatch(network=ports.network)
-                return _started(shell_of(ports).start(prepared, watch))
+                name = shell_of(ports).start(prepared, watch).name
+                said = f"{name} runs in the background; shell_output shows what it prints"
+                return ToolOutput(said, {"process": name, "running": True})
             outcome = shell_of(ports).run(prepared, _watch(ports))
-        _require_not_cancelled(outcome)
+        if outcome.ending is Ending.CANCELLED:
+            raise StoppedCallError(LeftEffect.NONE if outcome.is_staged else LeftEffect.UNKNOWN)
         return shell_output(outcome, ports)
 
     def release(self, plan: ShellPlan) -> None:
@@ -268,17 +267,6 @@ def _stands_in(directory: str, cwd: str, ports: Ports) -> str:
     except errors.PathError:
         # It is gone, and the command says so.
         return cwd
-
-
-def _started(process: "Process") -> ToolOutput:
-    name = process.name
-    said = f"{name} runs in the background; shell_output shows what it prints"
-    return ToolOutput(said, {"process": name, "running": True})
-
-
-def _require_not_cancelled(outcome: ShellOutcome) -> None:
-    if outcome.ending is Ending.CANCELLED:
-        raise StoppedCallError(LeftEffect.NONE if outcome.is_staged else LeftEffect.UNKNOWN)
 
 
 def resolve_directory(cwd: str, ports: Ports) -> str:

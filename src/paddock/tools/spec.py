@@ -297,6 +297,11 @@ class Tool(Generic[A]):
         return self.spec.toolset
 
 
+class GivenPlan(Struct, Generic[A], frozen=True):
+    given: A
+    actions: tuple[Action, ...]
+
+
 class ReadPlan(Struct, Generic[A], frozen=True):
     """A call that looks at one path, resolved."""
 
