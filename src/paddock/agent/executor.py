@@ -6,6 +6,7 @@ runtime's one door holds, its tokens a scope below the turn's, its time a deadli
 """
 
 import json
+import os
 import threading
 import traceback
 from collections.abc import Callable, Generator, Mapping
@@ -357,7 +358,7 @@ class Executor(Struct, frozen=True):
     model: ModelDoor
     contracts: Contracts
     listener: TurnListener
-    randomness: Callable[[int], bytes]
+    randomness: Callable[[int], bytes] = os.urandom
     timer: Timer = real_timer
 
     def carry_out(self, assignment: Assignment, cancel: Cancel = NEVER) -> Execution:

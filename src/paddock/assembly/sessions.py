@@ -340,7 +340,6 @@ class _Shop(Struct, frozen=True):
             model=model,
             contracts=self.contracts,
             listener=self.listener,
-            randomness=os.urandom,
             timer=self.wish.timer,
         )
 
