@@ -167,6 +167,10 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         stderr = done.stderr + done.notice.encode()
         return ExecResult(stdout=done.stdout, stderr=stderr, exit_code=done.exit_status)
 
+    def _target(self, path: Path | str, user: _Asked) -> Path:
+        _require_no_user(user)
+        return self.normalize_path(path, for_write=True)
+
     async def _change(self, path: Path, argv: Sequence[str], stdin: bytes = b"") -> None:
         """Change files by a command. Raises: WorkspaceArchiveWriteError, if any was refused."""
         with _writing(path):
@@ -186,15 +190,13 @@ class PaddockSandboxSession(session.BaseSandboxSession):
             raise _unread(path, error.render()) from error
 
     async def write(self, path: Path, data: io.IOBase, *, user: _Asked = None) -> None:
-        _require_no_user(user)
+        target = self._target(path, user)
         content = coerce_write_payload(path=path, data=data).stream.read()
-        target = self.normalize_path(path, for_write=True)
         with _writing(target):
             await self._runtime.awrite_bytes(str(target), content)
 
     async def _write_new_file(self, path: Path, data: io.IOBase, *, user: _Asked = None) -> None:
-        _require_no_user(user)
-        target = self.normalize_path(path, for_write=True)
+        target = self._target(path, user)
         with _writing(target):
             try:
                 await self._runtime.awrite_bytes(str(target), data.read(), is_new=True)
@@ -202,16 +204,14 @@ class PaddockSandboxSession(session.BaseSandboxSession):
                 raise FileExistsError(str(path)) from error
 
     async def mkdir(self, path: Path | str, *, parents: bool = False, user: _Asked = None) -> None:
-        _require_no_user(user)
-        target = self.normalize_path(path, for_write=True)
+        target = self._target(path, user)
         found = await self._runtime.acall("ls", {"path": str(target), "limit": 1})
         if found.refusal is not None:
             options = ["-p"] if parents else []
             await self._change(target, ["mkdir", *options, "--", str(target)])
 
     async def rm(self, path: Path | str, *, recursive: bool = False, user: _Asked = None) -> None:
-        _require_no_user(user)
-        target = self.normalize_path(path, for_write=True)
+        target = self._target(path, user)
         if recursive:
             await self._change(target, ["rm", "-rf", "--", str(target)])
             return

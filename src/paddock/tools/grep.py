@@ -331,27 +331,25 @@ class _Searching:
 
     reader: str  # the tool that shows more of a line
     limit_name: str
+    most_name: str  # of the limit that this has
     context_name: str
 
     def resolve(self, arguments: _Given, ports: Ports) -> _Plan:
         plan = plan_search("grep", arguments, arguments.glob, ports)
         return replace(plan, actions=(*plan.actions, *viewing_actions(plan.path, ports)))
 
-    def notices(self, plan: _Plan, rows: ShownRows, found: ContentFound, ports: Ports) -> list[str]:
+    def notices(
+        self, plan: _Plan, wanted: Wanted, rows: ShownRows, found: ContentFound, ports: Ports
+    ) -> list[str]:
         lowered = ports.limits
-        asked: _Given = plan.given
         said: list[str] = []
         if rows.is_full:
-            context = self.context_name if getattr(asked, self.context_name) else None
+            context = self.context_name if wanted.context else None
             shown, most = len(rows.matches), lowered.search_output_bytes_max
             said.append(size_notice(shown, found, most, context))
         elif found.has_more:
-            name = self.limit_name
-            limit, most = (
-                getattr(asked, name),
-                getattr(lowered, type(asked).declared_arguments[name].limit),
-            )
-            said.append(limit_notice("matches", limit, most, "refine pattern", name))
+            limit, most = wanted.matches_max, getattr(lowered, self.most_name)
+            said.append(limit_notice("matches", limit, most, "refine pattern", self.limit_name))
         said += rows.notices(lowered.view_bytes_max, self.reader)
         if not found.matches:
             said += glob_notices(plan.glob, plan.path)
@@ -359,7 +357,8 @@ class _Searching:
 
 
 class Grep(_Searching):
-    reader, limit_name, context_name = "view", "limit", "context"
+    reader, context_name = "view", "context"
+    limit_name, most_name = "limit", "grep_matches_max"
 
     def run(self, plan: SearchPlan[GrepArguments], ports: Ports) -> ToolOutput:
         from paddock.workspace.search.grep import (  # noqa: PLC0415 - starting programs is costly to import
@@ -381,7 +380,7 @@ class Grep(_Searching):
             _add(rows, file)
             if rows.is_full:
                 break
-        said = rows.rows or [none_shown(found)]
+        said = [*rows.rows] or [none_shown(found)]
         truncated = found.has_more or rows.is_full or is_partial(found.remarks)
         details: dict[str, Json] = {
             "summary": summary(rows, found, more=truncated),
@@ -389,7 +388,8 @@ class Grep(_Searching):
             "truncated": truncated,
             "matches": rows.matches,
         }
-        return ToolOutput("\n".join([*said, *self.notices(plan, rows, found, ports)]), details)
+        said += self.notices(plan, wanted, rows, found, ports)
+        return ToolOutput("\n".join(said), details)
 
 
 def _add(rows: ShownRows, file: FileLines) -> None:
@@ -461,7 +461,8 @@ class GrepDevArguments(ArgumentType):
 class GrepDev(_Searching):
     """Every file that was passed by is counted."""
 
-    reader, limit_name, context_name = "read_file", "max_results", "context_lines"
+    reader, context_name = "read_file", "context_lines"
+    limit_name, most_name = "max_results", "dev_matches_max"
 
     def run(self, plan: SearchPlan[GrepDevArguments], ports: Ports) -> ToolOutput:
         from paddock.workspace.search.grep import (  # noqa: PLC0415 - starting programs is costly to import
@@ -484,7 +485,10 @@ class GrepDev(_Searching):
             _add_with_context(rows, file, given.context_lines)
             if rows.is_full:
                 break
-        said = [*(rows.rows or [none_shown(found)]), *self.notices(plan, rows, found, ports)]
+        said = [
+            *(rows.rows or [none_shown(found)]),
+            *self.notices(plan, wanted, rows, found, ports),
+        ]
         said.append(_account(counted.files_searched, counted.skipped))
         details: dict[str, Json] = {
             "pattern": given.pattern,
