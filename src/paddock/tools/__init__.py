@@ -3,7 +3,7 @@
     spec, toolsets         what a tool is, and what it asks for; which there are
     arguments              from JSON to typed values, and the fields that results share
     view, listing, grep    tools that look
-    write, replace, move   tools that write, move and remove; effects: what they changed
+    write, replace         tools that write, move, remove and edit; effects: what they changed
     shell, processes       tools that run commands, and that go on with them; outcome: how it went
     program                bytes and commands for the embedding program
     plane, memory          tools that ask about the plane; what an agent keeps in it

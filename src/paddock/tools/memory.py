@@ -15,18 +15,20 @@ from paddock import errors, limits
 from paddock.policy.rules import MEMORIES
 from paddock.text.show import show_name
 from paddock.tools.effects import ABSENT
-from paddock.tools.move import (
+from paddock.tools.replace import INSERT_TEXT, STR_REPLACE, InsertText, StrReplace
+from paddock.tools.spec import Handler, Plan, Ports, ReadPlan, Shown, Tool, ToolOutput
+from paddock.tools.view import VIEW, View
+from paddock.tools.write import (
+    CREATE_FILE,
     DELETE_FILE,
     MOVE_FILE,
+    CreateFile,
+    CreateFileArguments,
     DeleteFile,
     DeleteFileArguments,
     MoveFile,
     MoveFileArguments,
 )
-from paddock.tools.replace import INSERT_TEXT, STR_REPLACE, InsertText, StrReplace
-from paddock.tools.spec import Handler, Plan, Ports, ReadPlan, Shown, Tool, ToolOutput
-from paddock.tools.view import VIEW, View
-from paddock.tools.write import CREATE_FILE, CreateFile, CreateFileArguments
 from paddock.values.decisions import Action
 from paddock.workspace import EntryKind, Workspace, WorkspacePath
 from paddock.workspace.listing import DirectoryEntry, is_directory, list_directory

@@ -45,8 +45,8 @@ TOOLS: Final = (
     ListedTool(
         "memory_rename", "workspace", "memory", "memory:delete memory:create", is_offered=False
     ),
-    ListedTool("move_file", "workspace", "move", "file:delete file:create"),
-    ListedTool("delete_file", "workspace", "move", "file:delete"),
+    ListedTool("move_file", "workspace", "write", "file:delete file:create"),
+    ListedTool("delete_file", "workspace", "write", "file:delete"),
     ListedTool("grep", "search", "grep", "search:grep"),
     ListedTool("find", "search", "listing", "search:find"),
     ListedTool("ls", "search", "listing", "search:ls"),
