@@ -107,11 +107,7 @@ def _changed(outcome: ShellOutcome, changes: Sequence[Change]) -> list[str]:
         return [f"files changed: none; {discarded_text(outcome.discarded)}"]
     if not changes:
         return [] if outcome.diff is not None or not outcome.is_staged else ["files changed: none"]
-    is_directory = [(each.entry_after or each.entry) == "directory" for each in changes]
-    rows = [
-        f"{each.kind} {show_name(each.path)}{'/' * slash}"
-        for each, slash in zip(changes, is_directory, strict=True)
-    ]
+    rows = [f"{change.kind} {_name(change)}" for change in changes]
     return [f"files changed: {len(rows)}", *_listed(rows, len(rows))]
 
 
@@ -151,9 +147,15 @@ def _warnings(outcome: ShellOutcome) -> Iterator[str]:
         yield f"[warning: {show_name(texts[0])}{rest}]"
 
 
+def _name(change: Change) -> str:
+    kind = change.entry_after or change.entry
+    return show_name(change.path) + ("/" if kind == "directory" else "")
+
+
 def _listed(rows: Sequence[str], count: int) -> list[str]:
-    more = [f"  [and {count - _SHOWN_MAX} more]"] if count > _SHOWN_MAX else []
-    return [*(f"  {row}" for row in rows[:_SHOWN_MAX]), *more]
+    shown = [f"  {row}" for row in rows[:_SHOWN_MAX]]
+    more = count - len(shown)
+    return [*shown, f"  [and {more} more]"] if more else shown
 
 
 def _stream(name: str, stream: Stream) -> list[str]:
