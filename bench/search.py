@@ -31,8 +31,8 @@ from msgspec import Struct
 
 from paddock.policy.engine import load_policy
 from paddock.runtime.judge import PolicyJudge
-from paddock.tools.grep import grep_tool
-from paddock.tools.listing import find_tool, ls_tool
+from paddock.tools.grep import GREP
+from paddock.tools.listing import FIND, LS
 from paddock.tools.spec import Ports, ToolOutput
 from paddock.values.decisions import Agent
 from paddock.workspace import Workspace
@@ -120,7 +120,7 @@ class Desk:
         chain = (Agent("main", "standard"),)
         judge = PolicyJudge(load_policy(None), chain)
         self.ports = Ports(Workspace.open(self.root), judge)
-        self.tools = {tool.name: tool for tool in (grep_tool(), find_tool(), ls_tool())}
+        self.tools = {tool.name: tool for tool in (GREP, FIND, LS)}
 
     def call(self, name: str, **arguments: object) -> ToolOutput:
         tool = self.tools[name]

@@ -140,7 +140,7 @@ def test_what_a_killed_turn_called_is_restored_where_contents_are_kept(place):
     (session,) = list_sessions(sessions_of(project))
 
     with open_session(project, SessionWish(resume=session.session_id)) as opened:
-        messages = opened.supervisor._conversation.fit(10**6).messages
+        messages = opened.supervisor._conversation.fit(10**6)[0]
 
     user, call, answers, *ends = messages
     assert user == UserMessage(MESSAGE)
@@ -158,7 +158,7 @@ def test_a_call_that_a_kill_cut_off_is_missed_aloud(place):
     (session,) = list_sessions(sessions_of(project))
 
     with open_session(project, SessionWish(resume=session.session_id)) as opened:
-        messages = opened.supervisor._conversation.fit(10**6).messages
+        messages = opened.supervisor._conversation.fit(10**6)[0]
 
     ended = AssistantMessage("the process ended before the turn did")
     assert messages == (UserMessage(MESSAGE), ended)

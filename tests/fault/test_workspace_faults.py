@@ -63,7 +63,9 @@ CHANGES = (
     ),
     Change(
         "patch",
-        lambda w: edit_file(w, w.resolve_write("a/old.txt"), Patch("a/old.txt", HUNKS)),
+        lambda w: edit_file(
+            w, w.resolve_write("a/old.txt"), Patch(name="a/old.txt", may_view=True, given=HUNKS)
+        ),
         {"a/old.txt": b"first\n" + b"old\n" * 998 + b"last\n"},
     ),
     Change(

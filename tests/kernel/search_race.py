@@ -31,8 +31,8 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).paren
 
 from paddock.errors import PaddockError
 from paddock.kernel.files import RENAME_EXCHANGE, renameat2
-from paddock.tools.grep import grep_dev_tool, grep_tool
-from paddock.tools.listing import find_tool, ls_tool
+from paddock.tools.grep import GREP, GREP_DEV
+from paddock.tools.listing import FIND, LS
 from paddock.tools.spec import Ports
 from paddock.workspace import Workspace
 from paddock.workspace.search.ripgrep import ripgrep
@@ -47,7 +47,7 @@ BAIT = b"first line\nneedle BAITED\n"
 TOLD = ("BAITED", "bait-name")
 FOLDERS = ("d", "e/f")
 FILES = 20
-TOOLS = {tool.name: tool for tool in (grep_tool(), find_tool(), ls_tool(), grep_dev_tool())}
+TOOLS = {tool.name: tool for tool in (GREP, FIND, LS, GREP_DEV)}
 CALLS = {
     "grep": {"pattern": WORD, "context": 1, "limit": 500},
     "grep_first": {"pattern": WORD, "limit": 3},

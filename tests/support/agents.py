@@ -1,5 +1,6 @@
 """An agent at work: a real runtime on a real directory, ledgers in memory, a model of one's choice."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,16 +11,15 @@ from msgspec import Struct, field
 from paddock.agent.context import Conversation
 from paddock.agent.contracts import (
     Boundary,
-    Contracts,
     PromptContract,
     default_contracts,
     parse_template,
 )
 from paddock.agent.events import Event, OneAtATime
-from paddock.agent.executor import Assignment, Execution, Executor, Hands
+from paddock.agent.executor import Assignment, Execution, Executor
 from paddock.agent.records import Scribe
 from paddock.agent.steps import ModelDoor
-from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
+from paddock.agent.supervisor import Charter, Office, Supervisor
 from paddock.ledger.query import Filter, Rows
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.providers.budgets import Budget, session_budget
@@ -167,15 +167,13 @@ class Room(Struct, dict=True):
             gateway(provider), self.ho1m, scribe, lambda: 0, self.keeps_contents, listener
         )
         return Executor(
-            Hands(
-                runtime,
-                schemas,
-                model,
-                Contracts(self.contracts),
-                listener,
-                lambda count: b"\7" * count,
-                self.timer,
-            )
+            runtime,
+            schemas,
+            model,
+            {each.contract_id: each for each in self.contracts},
+            listener,
+            lambda count: b"\7" * count,
+            self.timer,
         )
 
     def carry_out(
@@ -212,10 +210,10 @@ class Room(Struct, dict=True):
             Scribe(SESSION, "main"),
             self.ho2m,
             self.ledgers,
-            Contracts(self.contracts),
+            {each.contract_id: each for each in self.contracts},
             session_budget(tokens, BudgetMode.ENFORCE),
             OneAtATime(self.heard),
-            OrderNumbers(),
+            itertools.count(1),
         )
         own = Charter("main", "You are.", tools, classify=classify, **charter)
         return Supervisor(own, self.executor(provider), office, Conversation())

@@ -12,8 +12,6 @@ Everything is data for the model: one JSON object a line, between marks.
 import json
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from paddock import limits
 from paddock.errors import ConfigError, HostError, PaddockError
 from paddock.ledger.format.lines import StoredEntry
@@ -29,15 +27,13 @@ from paddock.values.models import Message, UserMessage
 _VALUE_CHARS_MAX = 400
 
 
-class Attended(Struct, frozen=True):
-    text: str = ""
-    left_out: tuple[str, ...] = ()
-
-
 def attend(
     attention: Attention, ledgers: Ledgers, facts: Mapping[str, Json], session_id: str
-) -> Attended:
-    """Raises: ConfigError where a stage cannot be made and the configuration says `fail`."""
+) -> tuple[str, list[str]]:
+    """Return the context, and what is left out of it.
+
+    Raises: ConfigError where a stage cannot be made and the configuration says `fail`.
+    """
     left_out: list[str] = []
     parts: list[str] = []
     room = attention.token_budget * limits.model_bytes_per_token
@@ -53,10 +49,8 @@ def attend(
         if len(kept) < len(rows):
             said = f"{len(rows) - len(kept)} of {len(rows)} rows of the stage {_name(stage)}"
             left_out.append(f"{said} are over the token budget")
-    if not parts:
-        return Attended("", tuple(left_out))
     body = "\n".join(parts)
-    return Attended(f"<context>\n{body}\n</context>\n", tuple(left_out))
+    return (f"<context>\n{body}\n</context>\n" if parts else ""), left_out
 
 
 def _give_up(
@@ -138,11 +132,6 @@ def without_marks(text: str) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-class Fitted(Struct, frozen=True):
-    messages: tuple[Message, ...]
-    turns_left_out: int = 0
-
-
 class Conversation:
     """The messages of each turn, oldest first. Not shared between threads."""
 
@@ -152,7 +141,8 @@ class Conversation:
     def add(self, messages: tuple[Message, ...]) -> None:
         self._turns.append(messages)
 
-    def fit(self, tokens_max: int) -> Fitted:
+    def fit(self, tokens_max: int) -> tuple[tuple[Message, ...], int]:
+        """Return those of the newest turns that fit, and how many older turns do not."""
         kept: list[tuple[Message, ...]] = []
         left = tokens_max
         for turn in reversed(self._turns):
@@ -165,7 +155,7 @@ class Conversation:
         if missing:
             note = UserMessage(f"[{missing} earlier turns of this session are not repeated here]")
             messages = (note, *messages)
-        return Fitted(messages, missing)
+        return messages, missing
 
 
 def _tokens(message: Message) -> int:

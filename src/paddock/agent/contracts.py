@@ -16,9 +16,9 @@ are: two braces in a value are text. Pure.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta, Struct, field
 
@@ -106,12 +106,7 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-class Contracts:
-    def __init__(self, contracts: Iterable[PromptContract]) -> None:
-        self._by_id = {contract.contract_id: contract for contract in contracts}
-
-    def find(self, contract_id: str) -> PromptContract | None:
-        return self._by_id.get(contract_id)
+Contracts: TypeAlias = Mapping[str, PromptContract]  # by their ids
 
 
 def parse_contract(content: bytes, file: str) -> PromptContract:
@@ -120,12 +115,9 @@ def parse_contract(content: bytes, file: str) -> PromptContract:
     if _ID.fullmatch(read.contract_id) is None:
         said = f"{quote(read.contract_id)} is no contract's id"
         raise given.error("contract_id", said, "such as PRC-CLASSIFY-001")
-    for name, schema in (
-        ("input_schema", read.input_schema),
-        ("output_schema", read.output_schema),
-    ):
-        if schema is not None:
-            _require_object_schema(given, name, schema)
+    _require_object_schema(given, "input_schema", read.input_schema)
+    if read.output_schema is not None:
+        _require_object_schema(given, "output_schema", read.output_schema)
     try:
         template = parse_template(read.template)
     except ValueError as error:
@@ -237,7 +229,7 @@ def default_contracts() -> tuple[PromptContract, ...]:
 def load_contracts(directory: Path | None) -> Contracts:
     """What Paddock brings, and in its place what `directory` holds as `PRC-….json`."""
     own = () if directory is None else _read_all(directory)
-    return Contracts((*default_contracts(), *own))
+    return {contract.contract_id: contract for contract in (*default_contracts(), *own)}
 
 
 def _read_all(directory: Path) -> list[PromptContract]:

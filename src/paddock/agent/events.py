@@ -22,8 +22,7 @@ from paddock.sandbox.streams import LastLine
 from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.values.orders import OrderCost, WorkOrder
 
-_PRINTED_S: Final = 0.25
-"""Between two lines of a command that are told."""
+_PRINTED_S: Final = 0.25  # between two lines of a command that are told
 
 
 class TextPiece(Struct, frozen=True):
@@ -46,8 +45,7 @@ class CallDecided(Struct, frozen=True):
     tool: str
     arguments: Mapping[str, Json]
     outcome: str
-    rule: str
-    """Text and place of the rule that decided."""
+    rule: str  # text and place of the rule that decided
     by: str = ""
 
 
@@ -226,8 +224,7 @@ class TurnOutcome(StrEnum):
     """How a turn ended, as its record says it."""
 
     SUCCESS = "success"
-    DEGRADED = "degraded"
-    """No result was accepted; the answer says so."""
+    DEGRADED = "degraded"  # no result was accepted; the answer says so
     ERROR = "error"
     CANCELLED = "cancelled"
 
@@ -235,11 +232,9 @@ class TurnOutcome(StrEnum):
 class TurnEnd(Struct, frozen=True):
     response: str
     outcome: TurnOutcome
-    passed: bool = False
-    """The quality gate."""
+    passed: bool = False  # the quality gate
     reason: str = ""
-    answered_by: str = ""
-    """The order whose result was accepted."""
+    answered_by: str = ""  # the order whose result was accepted
 
 
 class TurnResult(Struct, frozen=True):

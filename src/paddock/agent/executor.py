@@ -6,6 +6,7 @@ runtime's one door holds, its tokens a scope below the turn's, its time a deadli
 """
 
 import json
+import os
 import threading
 import traceback
 from collections.abc import Callable, Generator, Mapping
@@ -16,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
+from paddock import errors, limits
 from paddock.agent.contracts import Contracts, PromptContract
 from paddock.agent.events import HeardCalls, HeardOutput, HeardText, OrderMoved, Spent, TurnListener
 from paddock.agent.steps import (
@@ -30,14 +31,6 @@ from paddock.agent.steps import (
     Resend,
     RunCalls,
     next_step,
-)
-from paddock.errors import (
-    BudgetExhaustedError,
-    CallCancelledError,
-    CallDroppedError,
-    IntegrityError,
-    LedgerUnknownError,
-    PaddockError,
 )
 from paddock.providers.budgets import Budget
 from paddock.providers.failures import CancelToken, FailureKind, ProviderError, stopped_by
@@ -90,18 +83,6 @@ def _in_time(parent: Cancel, timeout_s: float | None, timer: Timer) -> Generator
         yield deadline
 
 
-class Hands(Struct, frozen=True):
-    """`randomness(n)` returns n unpredictable bytes."""
-
-    calls: Runtime
-    schemas: Mapping[str, ToolSchema]
-    model: ModelDoor
-    contracts: Contracts
-    listener: TurnListener
-    randomness: Callable[[int], bytes]
-    timer: Timer = real_timer
-
-
 class Assignment(Struct, frozen=True):
     order: WorkOrder
     budget: Budget
@@ -110,8 +91,7 @@ class Assignment(Struct, frozen=True):
     streams: bool = True
 
 
-_TOKENS_MAX: Final = 10**12
-"""Of one exchange; a server that claims more is not believed."""
+_TOKENS_MAX: Final = 10**12  # of one exchange; a server that claims more is not believed
 
 
 class _OrderStoppedError(Exception):
@@ -127,33 +107,32 @@ class _OrderRun:
     last text of the model, for an order that fails.
     """
 
-    def __init__(self, hands: Hands, assignment: Assignment, deadline: _Deadline) -> None:
+    def __init__(self, executor: "Executor", assignment: Assignment, deadline: _Deadline) -> None:
         order = assignment.order
         tools = order.constraints.tools_allowed
-        self._hands = hands
+        self._executor = executor
         self._assignment = assignment
         self._deadline = deadline
-        printed = HeardOutput(hands.listener)
+        printed = HeardOutput(executor.listener)
         self._bounds = Bounds(frozenset(tools), order.wo_id, deadline.token, on_output=printed)
         self._tools = self._bounds.tools or frozenset()
-        self._schemas = tuple(hands.schemas[name] for name in tools if name in hands.schemas)
+        self._schemas = tuple(executor.schemas[each] for each in tools if each in executor.schemas)
         self._progress = OrderProgress()
-        self._told = 0
-        """So many of `added` stood in the last request."""
+        self._told = 0  # so many of `added` stood in the last request
         self.added: list[Message] = []
         self.cost = OrderCost()
         self.partial: Mapping[str, Json] | None = None
         self.is_unreachable = False
 
     def carry_out(self) -> Answer | Fail:
-        started = self._hands.model.monotonic_ns()
+        started = self._executor.model.monotonic_ns()
         try:
             ended = self._attempt()
-        except IntegrityError:
+        except errors.IntegrityError:
             raise
         except Exception as error:  # A defect of ours fails the order; it is told with an id.
             ended = self._defect(error)
-        elapsed_ms = (self._hands.model.monotonic_ns() - started) // 1_000_000
+        elapsed_ms = (self._executor.model.monotonic_ns() - started) // 1_000_000
         self.cost = self.cost.plus(OrderCost(elapsed_ms=elapsed_ms))
         return ended
 
@@ -163,7 +142,7 @@ class _OrderRun:
         if constraints.cost_budget is not None:
             said = "no prices are known, so a budget of money cannot be kept"
             return _failed(OrderFailure.BUDGET_EXHAUSTED, said)
-        contract = self._hands.contracts.find(constraints.prompt_contract_id)
+        contract = self._executor.contracts.get(constraints.prompt_contract_id)
         if contract is None:
             said = f"there is no prompt contract {quote(constraints.prompt_contract_id)}"
             return _failed(OrderFailure.CONTRACT_NOT_FOUND, said)
@@ -171,21 +150,24 @@ class _OrderRun:
         if problem:
             return _failed(OrderFailure.INPUT_SCHEMA_INVALID, problem)
         try:
-            return _checked(self._to_the_end(contract), contract)
+            ended = self._to_the_end(contract)
         except _OrderStoppedError as stopped:
             return Fail(stopped.error, self.partial)
-        except BudgetExhaustedError as error:
+        except errors.BudgetExhaustedError as error:
             return _failed(OrderFailure.BUDGET_EXHAUSTED, error.message, self.partial)
         except ProviderError as error:
             self.is_unreachable = error.kind in _UNREACHABLE and error.status == 0
             return _failed(OrderFailure.GATEWAY_ERROR, error.message, self.partial)
-        except IntegrityError:
+        except errors.IntegrityError:
             raise
-        except PaddockError as error:
+        except errors.PaddockError as error:
             return _failed(OrderFailure.EXECUTION_ERROR, error.message, self.partial)
+        if isinstance(ended, Answer) and (said := contract.output_problem(ended.result)):
+            return _failed(OrderFailure.OUTPUT_SCHEMA_INVALID, said, ended.result)
+        return ended
 
     def _defect(self, error: Exception) -> Fail:
-        report = self._hands.randomness(6).hex()
+        report = self._executor.randomness(6).hex()
         frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_SHOWN_MAX:]
         places = ", ".join(f"{PurePath(f.filename).name}:{f.lineno}" for f in frames)
         said = f"internal error {report}: {type(error).__name__} at {places}"
@@ -197,7 +179,7 @@ class _OrderRun:
         allowed = Allowed(self._tools, order.constraints.turn_limit, has_schema=has_schema)
         # The text of an object is for us, and nobody knows yet whether it will be accepted.
         is_shown = self._assignment.streams and not has_schema
-        on_text = HeardText(self._hands.listener) if is_shown else None
+        on_text = HeardText(self._executor.listener) if is_shown else None
         while True:
             turn = self._ask(contract, on_text)
             step, self._progress = next_step(turn, self._progress, allowed)
@@ -238,7 +220,7 @@ class _OrderRun:
         self._told = len(self.added)
         number = self.cost.llm_calls + 1
         self.cost = self.cost.plus(OrderCost(llm_calls=1))
-        turn = self._hands.model.ask(
+        turn = self._executor.model.ask(
             request,
             number,
             assignment.order.wo_id,
@@ -252,7 +234,7 @@ class _OrderRun:
         if turn.text.strip():
             self.partial = {RESPONSE_TEXT: turn.text}
         spent = Spent(assignment.order.wo_id, self.cost, assignment.budget.free)
-        self._hands.listener.heard(spent)
+        self._executor.listener.heard(spent)
         return turn
 
     def _tell_cut(self, turn: ModelTurn) -> None:
@@ -270,7 +252,7 @@ class _OrderRun:
         if not calls:
             return
         refusal = Refusal(
-            CallDroppedError.code,
+            errors.CallDroppedError.code,
             "it was not run: the turn was paused before its end",
             "make the call again in a turn that comes to its end",
         )
@@ -282,7 +264,7 @@ class _OrderRun:
 
     def _run_calls(self, turn: ModelTurn) -> None:
         self._require_running()
-        done = self._hands.calls.call_all(
+        done = self._executor.calls.call_all(
             [
                 ToolCall(call.id, call.name, call.arguments)
                 if call.problem is None
@@ -290,7 +272,7 @@ class _OrderRun:
                 for call in turn.tool_calls
             ],
             self._bounds,
-            HeardCalls(self._hands.listener),
+            HeardCalls(self._executor.listener),
         )
         self.added.append(turn.message)
         self.added.append(ToolAnswers(tuple(ToolAnswer.of(each.result) for each in done)))
@@ -311,19 +293,21 @@ class _OrderRun:
     def _require_on_record(self, done: list[Done]) -> None:
         for each in done:
             refusal = each.result.refusal
-            if refusal is not None and refusal.code == LedgerUnknownError.code:
+            if refusal is not None and refusal.code == errors.LedgerUnknownError.code:
                 raise _OrderStoppedError(OrderFailure.EXECUTION_ERROR, refusal.error)
 
     def _refuse(self, calls: tuple[ToolUse, ...], why: OrderFailure) -> None:
         if not calls:
             return
         is_cancelled = why is OrderFailure.CANCELLED
-        code = CallCancelledError.code if is_cancelled else CallDroppedError.code
+        code = errors.CallCancelledError.code if is_cancelled else errors.CallDroppedError.code
         self._drop(calls, Refusal(code, f"it was not run: {why.value}"))
 
     def _drop(self, calls: tuple[ToolUse, ...], refusal: Refusal) -> list[Done]:
         asked = [Malformed(ToolCall(call.id, call.name, {}), refusal) for call in calls]
-        return self._hands.calls.call_all(asked, self._bounds, HeardCalls(self._hands.listener))
+        return self._executor.calls.call_all(
+            asked, self._bounds, HeardCalls(self._executor.listener)
+        )
 
     def _require_running(self, turn: ModelTurn | None = None) -> None:
         if not self._deadline.token.is_cancelled:
@@ -366,33 +350,38 @@ class Execution(Struct, frozen=True):
     is_unreachable: bool = False
 
 
-class Executor:
-    def __init__(self, hands: Hands) -> None:
-        self._hands = hands
+class Executor(Struct, frozen=True):
+    """`randomness(n)` returns n unpredictable bytes."""
+
+    calls: Runtime
+    schemas: Mapping[str, ToolSchema]
+    model: ModelDoor
+    contracts: Contracts
+    listener: TurnListener
+    randomness: Callable[[int], bytes] = os.urandom
+    timer: Timer = real_timer
 
     def carry_out(self, assignment: Assignment, cancel: Cancel = NEVER) -> Execution:
-        hands = self._hands
-        agent = hands.model.scribe.agent
+        agent = self.model.scribe.agent
         order = assignment.order.started()
-        hands.listener.heard(OrderMoved(order, agent))
-        with _in_time(cancel, order.constraints.timeout_s, hands.timer) as deadline:
-            run = _OrderRun(hands, assignment, deadline)
+        self.listener.heard(OrderMoved(order, agent))
+        with _in_time(cancel, order.constraints.timeout_s, self.timer) as deadline:
+            run = _OrderRun(self, assignment, deadline)
             ended = run.carry_out()
         order = self._recorded(order, ended, run.cost)
-        hands.listener.heard(OrderMoved(order, agent))
+        self.listener.heard(OrderMoved(order, agent))
         return Execution(order, tuple(run.added), run.is_unreachable)
 
     def _recorded(self, order: WorkOrder, ended: Answer | Fail, cost: OrderCost) -> WorkOrder:
-        model = self._hands.model
         if isinstance(ended, Answer):
             final = order.completed(ended.result, cost)
         else:
             final = order.failed(ended.error, cost, ended.partial)
         try:
-            model.ledger.append([model.scribe.ended(final)])
-        except IntegrityError:
+            self.model.ledger.append([self.model.scribe.ended(final)])
+        except errors.IntegrityError:
             raise
-        except PaddockError as error:
+        except errors.PaddockError as error:
             # What is not on record is not released.
             said = f"the end of the order could not be recorded: {error.message}"
             return order.failed(OrderError(OrderFailure.EXECUTION_ERROR, said), cost)
@@ -401,12 +390,3 @@ class Executor:
 
 def _failed(code: OrderFailure, said: str, partial: Mapping[str, Json] | None = None) -> Fail:
     return Fail(OrderError(code, said), partial)
-
-
-def _checked(ended: Answer | Fail, contract: PromptContract) -> Answer | Fail:
-    if isinstance(ended, Fail):
-        return ended
-    problem = contract.output_problem(ended.result)
-    if problem:
-        return _failed(OrderFailure.OUTPUT_SCHEMA_INVALID, problem, ended.result)
-    return ended

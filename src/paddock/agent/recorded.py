@@ -198,13 +198,11 @@ def _unfinished(
     return tuple(turn for number, turn in found.items() if number not in recorded)
 
 
-class Restored(Struct, frozen=True):
-    conversation: Conversation
-    notices: tuple[str, ...]
-
-
-def restore(ledgers: Ledgers, session: RecordedSession) -> Restored:
-    kept = _kept_contents(ledgers, session.session_id)
+def restore(ledgers: Ledgers, session: RecordedSession) -> tuple[Conversation, tuple[str, ...]]:
+    """Return its conversation, and what is not as it was."""
+    kept: dict[str, list[StoredEntry]] = {}
+    for row in _exchanges(ledgers, session.session_id):
+        kept.setdefault(row.entry.submission_id, []).append(row)
     conversation = Conversation()
     without = cut_short = 0
     for turn in session.turns:
@@ -229,14 +227,12 @@ def restore(ledgers: Ledgers, session: RecordedSession) -> Restored:
     cut = sum(turn.cut_chars for turn in session.turns)
     if cut:
         notices.append(f"{cut} characters of long messages and responses were not kept")
-    return Restored(conversation, tuple(notices))
+    return conversation, tuple(notices)
 
 
 def tokens_charged(ledgers: Ledgers, session_id: str) -> int:
     """What the exchanges of a session took from its budget, its children's included."""
-    wanted = Filter(event_type=entries.LLM_CALL, session_id=session_id)
-    rows = _rows(ledgers, LedgerName.HO1M, wanted)
-    found = (_read(row, _Exchange) for row in rows)
+    found = (_read(row, _Exchange) for row in _exchanges(ledgers, session_id))
     return sum(
         sum(each.usage.get(name, 0) for name in Usage._fields)
         if each.charged_tokens is None
@@ -245,12 +241,9 @@ def tokens_charged(ledgers: Ledgers, session_id: str) -> int:
     )
 
 
-def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[StoredEntry]]:
+def _exchanges(ledgers: Ledgers, session_id: str) -> Sequence[StoredEntry]:
     wanted = Filter(event_type=entries.LLM_CALL, session_id=session_id)
-    found: dict[str, list[StoredEntry]] = {}
-    for row in _rows(ledgers, LedgerName.HO1M, wanted):
-        found.setdefault(row.entry.submission_id, []).append(row)
-    return found
+    return _rows(ledgers, LedgerName.HO1M, wanted)
 
 
 class _Between(Struct):

@@ -31,8 +31,7 @@ _NO_COST: Final = OrderCost()
 
 class RecordedExchange(Struct, frozen=True):
     wo_id: str
-    number: int
-    """Of the order's exchanges, from 1."""
+    number: int  # of the order's exchanges, from 1
     request_digest: str
     provider: str
     model: str
@@ -40,8 +39,7 @@ class RecordedExchange(Struct, frozen=True):
     shortage: Shortage | None = None
     charged_tokens: int = 0
     """What its attempts took from the budgets; all that was granted to one of unknown cost."""
-    contents: str | None = None
-    """JSON text, where the configuration keeps contents."""
+    contents: str | None = None  # JSON text, where the configuration keeps contents
 
 
 class Scribe(Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec import Struct
 from paddock.agent.contracts import EXECUTE
 from paddock.agent.events import OneAtATime, TurnResult
 from paddock.agent.executor import Assignment, Executor
-from paddock.agent.supervisor import Charter, Office, OrderPlan, Supervisor
+from paddock.agent.supervisor import Charter, Office, Supervisor
 from paddock.errors import UsageError
 from paddock.providers.budgets import Budget
 from paddock.providers.failures import stopped_by
@@ -117,10 +117,13 @@ class Session:
                 timeout_s=own.order_timeout_s,
             )
             supervisor = self._parts.supervisor
-            plan = OrderPlan(
-                OrderType.EXECUTE, {"task": task}, constraints, supervisor.turns, agent
+            order = office.dispatch(
+                OrderType.EXECUTE,
+                {"task": task},
+                constraints,
+                turn=supervisor.turns,
+                executor=agent,
             )
-            order = office.dispatch(plan)
             scope = office.budget.child(order.wo_id, constraints.token_budget)
             assignment = Assignment(order, scope, child.charter.system_prompt, streams=False)
             done = child.executor.carry_out(assignment, stop).order

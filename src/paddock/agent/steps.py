@@ -6,7 +6,7 @@ to go on.
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Final, Self
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,11 +24,9 @@ from paddock.values.calls import Cancel, Json
 from paddock.values.models import Message, ModelRequest, ModelTurn, Stop, ToolUse, Usage
 from paddock.values.orders import OrderError, OrderFailure
 
-_SAID_CHARS_MAX: Final = 1_000
-"""Of a provider's reason for a refusal."""
+_SAID_CHARS_MAX: Final = 1_000  # of a provider's reason for a refusal
 
-RESPONSE_TEXT: Final = "response_text"
-"""The one field of an answer whose contract has no schema."""
+RESPONSE_TEXT: Final = "response_text"  # the one field of an answer whose contract has no schema
 
 
 class RunCalls(Struct, frozen=True):
@@ -69,16 +67,12 @@ Step = RunCalls | Answer | AskAgain | Resend | Fail
 
 
 class OrderProgress(Struct, frozen=True):
-    turns: int = 0
-    """Turns that came back, this one included; pauses do not count."""
+    turns: int = 0  # turns that came back, this one included; pauses do not count
     pauses: int = 0
     was_truncated: bool = False
-    last_call: str = ""
-    """The last call, as text that is equal exactly for equal calls."""
-    repeats: int = 0
-    """How often that call came in a row."""
-    refusals: int = 0
-    """Calls refused in a row, for any reason."""
+    last_call: str = ""  # the last call, as text that is equal exactly for equal calls
+    repeats: int = 0  # how often that call came in a row
+    refusals: int = 0  # calls refused in a row, for any reason
 
     def after_results(self, refused: tuple[bool, ...]) -> "OrderProgress":
         """With the results of one turn's calls, in order: true where one was refused.
@@ -102,6 +96,10 @@ def next_step(
     turn: ModelTurn, progress: OrderProgress, allowed: Allowed
 ) -> tuple[Step, OrderProgress]:
     """What to do now, and what to remember. Pure and total."""
+
+    def failed(code: OrderFailure, said: str) -> tuple[Step, OrderProgress]:
+        return _fail(code, said, turn, allowed), progress
+
     match turn.stop:
         case Stop.TOOL_USE | Stop.END_TURN | Stop.STOP_SEQUENCE:
             progress = replace(progress, turns=progress.turns + 1)
@@ -113,26 +111,24 @@ def next_step(
             # An order without tools has one turn and no other way to an answer that fits.
             progress = replace(progress, turns=progress.turns + 1)
             if progress.was_truncated:
-                said = "the answer was cut at the output limit"
-                return _fail(OrderFailure.TRUNCATED, said, turn, allowed), progress
+                return failed(OrderFailure.TRUNCATED, "the answer was cut at the output limit")
             return AskAgain(), replace(progress, was_truncated=True)
         case Stop.PAUSE:
             if progress.pauses >= limits.model_pauses_max:
                 said = f"the provider paused more than {limits.model_pauses_max} times"
-                return _fail(OrderFailure.GATEWAY_ERROR, said, turn, allowed), progress
+                return failed(OrderFailure.GATEWAY_ERROR, said)
             return Resend(turn.tool_calls), replace(progress, pauses=progress.pauses + 1)
         case Stop.REFUSAL | Stop.CONTENT_FILTER:
             said = show_name(cut(turn.stop_reason, _SAID_CHARS_MAX))
-            said = said or "the model declined to answer"
-            return _fail(OrderFailure.REFUSED, said, turn, allowed), progress
+            return failed(OrderFailure.REFUSED, said or "the model declined to answer")
         case Stop.CONTEXT_WINDOW:
             said = "the conversation no longer fits the model's context window"
-            return _fail(OrderFailure.TRUNCATED, said, turn, allowed), progress
+            return failed(OrderFailure.TRUNCATED, said)
         case Stop.CANCELLED:
-            return _fail(OrderFailure.CANCELLED, "cancelled", turn, allowed), progress
+            return failed(OrderFailure.CANCELLED, "cancelled")
         case Stop.UNKNOWN:
             said = f"the turn ended for an unknown reason {quote(turn.stop_raw)}"
-            return _fail(OrderFailure.GATEWAY_ERROR, said, turn, allowed), progress
+            return failed(OrderFailure.GATEWAY_ERROR, said)
 
 
 def _after_calls(
@@ -141,10 +137,8 @@ def _after_calls(
     if not allowed.tools:
         # Nothing that was asked for can run: it is recorded, and the rest is the answer.
         if turn.structured is None and not turn.text.strip():
-            error = OrderError(
-                OrderFailure.EXECUTION_ERROR, "the model called tools and none is allowed"
-            )
-            return Fail(error), progress
+            said = "the model called tools and none is allowed"
+            return Fail(OrderError(OrderFailure.EXECUTION_ERROR, said)), progress
         answer = _answer(turn, allowed)
         if isinstance(answer, Answer):
             answer = replace(answer, not_allowed=turn.tool_calls)
@@ -166,11 +160,9 @@ def _count_repeats(progress: OrderProgress, calls: tuple[ToolUse, ...]) -> Order
     for call in calls:
         arguments = call.raw if call.problem else json.dumps(call.arguments, sort_keys=True)
         text = f"{call.name} {arguments}"
-        repeats = repeats + 1 if text == last else 1
-        last = text
+        last, repeats = text, repeats + 1 if text == last else 1
         longest = max(longest, repeats)
-    if longest >= limits.same_call_max:
-        repeats = longest
+    repeats = longest if longest >= limits.same_call_max else repeats
     return replace(progress, last_call=last, repeats=repeats)
 
 
@@ -248,14 +240,16 @@ class ModelDoor(Struct, frozen=True):
                 contents=self._contents(request, number, new, turn),
             )
 
-        with till:
-            try:
-                turn = self.router.route(request, on_text=on_text, cancel=cancel, pay=till.pay)
-            except BaseException as error:
-                # Whatever became of the answer: what was sent is on record, and what it cost.
-                if till.is_begun:
-                    self.ledger.append([self.scribe.unanswered(exchange(None), error)])
-                raise
+        try:
+            turn = self.router.route(request, on_text=on_text, cancel=cancel, pay=till.pay)
+        except BaseException as error:
+            # Whatever became of the answer: what was sent is on record, and what it cost.
+            if till.is_begun:
+                self.ledger.append([self.scribe.unanswered(exchange(None), error)])
+            raise
+        finally:
+            # Settled already, but where no attempt was begun.
+            reservation.release()
         turn = replace(turn, usage_is_known=turn.usage_is_known and till.is_known)
         self.ledger.append([self.scribe.answered(exchange(turn), turn)])
         return turn
@@ -277,9 +271,8 @@ class ModelDoor(Struct, frozen=True):
 class _Till:
     """Pays for the attempts of one exchange, each with a reservation as large as the first.
 
-    A context manager. `is_begun` says whether anything was sent, `charged` what it came to,
-    `is_known` whether all attempts said what they cost, `shortage` what a budget that only
-    warns lacked first.
+    `is_begun` says whether anything was sent, `charged` what it came to, `is_known` whether all
+    attempts said what they cost, `shortage` what a budget that only warns lacked first.
     """
 
     def __init__(self, budget: Budget, first: TokenReservation, listener: TurnListener) -> None:
@@ -320,13 +313,6 @@ class _Till:
             tokens = reservation.granted if charged is None else charged
             self.charged += tokens
             reservation.settle(Usage(tokens))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # Settled already, but where no attempt was begun.
-        self._first.release()
 
 
 def _reserve(request: ModelRequest, budget: Budget) -> tuple[TokenReservation, ModelRequest]:

@@ -58,25 +58,6 @@ class Charter(Struct, frozen=True):
     order_timeout_s: float = limits.order_timeout_s
 
 
-class OrderPlan(Struct, frozen=True):
-    wo_type: OrderType
-    given: Mapping[str, Json]
-    constraints: Constraints
-    turn: int
-    executor: str
-    message: str = ""
-
-
-class OrderNumbers:
-    def __init__(self, used: int = 0) -> None:
-        self._lock = threading.Lock()
-        self._numbers = itertools.count(used + 1)
-
-    def draw(self) -> int:
-        with self._lock:
-            return next(self._numbers)
-
-
 class Office(Struct, frozen=True):
     scribe: Scribe
     ledger: Ledger
@@ -84,21 +65,30 @@ class Office(Struct, frozen=True):
     contracts: Contracts
     budget: Budget
     listener: TurnListener
-    numbers: OrderNumbers
+    numbers: "itertools.count[int]"  # those that no order of the session has; drawn from any thread
 
     def append(self, *entries: Entry) -> None:
         self.ledger.append(entries)
 
-    def dispatch(self, plan: OrderPlan) -> WorkOrder:
+    def dispatch(
+        self,
+        wo_type: OrderType,
+        given: Mapping[str, Json],
+        constraints: Constraints,
+        *,
+        turn: int,
+        executor: str,
+        message: str = "",
+    ) -> WorkOrder:
         session_id = self.scribe.session_id
-        order_id = format_order_id(session_id, self.numbers.draw())
-        order = WorkOrder(order_id, session_id, plan.wo_type, plan.given, plan.constraints)
-        contract = self.contracts.find(plan.constraints.prompt_contract_id)
+        order_id = format_order_id(session_id, next(self.numbers))
+        order = WorkOrder(order_id, session_id, wo_type, given, constraints)
+        contract = self.contracts.get(constraints.prompt_contract_id)
         digest = "" if contract is None else contract.digest
-        planned = self.scribe.planned(order, plan.turn, digest, plan.executor, plan.message)
+        planned = self.scribe.planned(order, turn, digest, executor, message)
         self.listener.heard(OrderMoved(order, self.scribe.agent))
         order = order.dispatched()
-        self.append(planned, self.scribe.dispatched(order, plan.turn))
+        self.append(planned, self.scribe.dispatched(order, turn))
         self.listener.heard(OrderMoved(order, self.scribe.agent))
         return order
 
@@ -129,18 +119,16 @@ def response_of(order: WorkOrder) -> str:
     return said.encode("utf-8", "replace").decode("utf-8")
 
 
-NO_TOOLS_FOR: Final = frozenset({"greeting"})
-"""Speech acts that ask for nothing to be done."""
+NO_TOOLS_FOR: Final = frozenset({"greeting"})  # speech acts that ask for nothing to be done
 _WITHHELD: Final = "the model took the message for a {}, and was offered no tools"
+# How a person is told what a turn does without.
 _WITHOUT: Final = {
     "context": "this turn goes on without context: {}",
     "classify": "what kind of message this is was not found out, so every tool is offered: {}",
     "conversation": "this turn goes on without the oldest messages: {}",
 }
-"""How a person is told what a turn does without."""
 _CANCELLED: Final = "The turn was cancelled."
-_CORRECTION_CHARS_MAX: Final = 600
-"""Of why an answer was not accepted, as the model is told it."""
+_CORRECTION_CHARS_MAX: Final = 600  # of why an answer was not accepted, as the model is told it
 
 
 class _Turn(Struct):
@@ -225,8 +213,7 @@ class Supervisor:
     # The work
 
     def _attempt(self, turn: _Turn) -> TurnEnd:
-        context = self._attend(turn)
-        tools = self._narrowed(turn)
+        context, tools = self._attend(turn), self._narrowed(turn)
         if turn.cancel.is_cancelled:
             self._complete_chain(turn)
             return TurnEnd(_CANCELLED, TurnOutcome.CANCELLED, reason="it was cancelled")
@@ -258,13 +245,14 @@ class Supervisor:
         charter, office = self._charter, self._office
         if charter.attention is None or not self._takes("context"):
             return ""
-        found = attend(charter.attention, office.ledgers, charter.facts, office.scribe.session_id)
-        for said in found.left_out:
+        session_id = office.scribe.session_id
+        text, left_out = attend(charter.attention, office.ledgers, charter.facts, session_id)
+        for said in left_out:
             self._go_on_without(turn, "context", said)
-        return found.text
+        return text
 
     def _takes(self, variable: str) -> bool:
-        contract = self._office.contracts.find(SYNTHESIZE)
+        contract = self._office.contracts.get(SYNTHESIZE)
         return contract is not None and variable in contract.template.variables
 
     def _narrowed(self, turn: _Turn) -> tuple[str, ...]:
@@ -289,7 +277,7 @@ class Supervisor:
     def _synthesize(
         self, turn: _Turn, context: str, tools: tuple[str, ...]
     ) -> tuple[Execution, str, int]:
-        contract = self._office.contracts.find(SYNTHESIZE)
+        contract = self._office.contracts.get(SYNTHESIZE)
         problem = ""
         attempt = 0
         while True:
@@ -327,7 +315,12 @@ class Supervisor:
         )
         message = "" if turn.orders else turn.user_message
         order = self._office.dispatch(
-            OrderPlan(wo_type, given, constraints, turn.number, charter.agent, message)
+            wo_type,
+            given,
+            constraints,
+            turn=turn.number,
+            executor=charter.agent,
+            message=message,
         )
         streams = wo_type is not OrderType.CLASSIFY
         conversation = self._conversation_for(turn) if streams else ()
@@ -343,13 +336,12 @@ class Supervisor:
 
     def _conversation_for(self, turn: _Turn) -> tuple[Message, ...]:
         share = int(self._charter.order_tokens * limits.conversation_share)
-        fitted = self._conversation.fit(share)
-        if fitted.turns_left_out and not turn.messages:
-            said = f"{fitted.turns_left_out} earlier turns no longer fit"
-            self._go_on_without(turn, "conversation", said)
-        if not turn.messages:
-            return fitted.messages
-        return (*fitted.messages, UserMessage(turn.user_message), *turn.messages)
+        fitting, missing = self._conversation.fit(share)
+        if turn.messages:
+            return (*fitting, UserMessage(turn.user_message), *turn.messages)
+        if missing:
+            self._go_on_without(turn, "conversation", f"{missing} earlier turns no longer fit")
+        return fitting
 
     def _go_on_without(self, turn: _Turn, what: str, why: str) -> None:
         self._office.append(self._office.scribe.degraded(turn.number, what, why))

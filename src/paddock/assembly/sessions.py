@@ -3,6 +3,7 @@
 Files can stand in a model's place: exchanges that were recorded, and scripts.
 """
 
+import itertools
 import os
 import random
 import time
@@ -27,12 +28,12 @@ from paddock.agent.events import (
     TurnListener,
     TurnOutcome,
 )
-from paddock.agent.executor import Executor, Hands, Timer, real_timer
+from paddock.agent.executor import Executor, Timer, real_timer
 from paddock.agent.recorded import RecordedSession, find_session, restore, tokens_charged
 from paddock.agent.records import Scribe
 from paddock.agent.sessions import ChildAgent, Session, SessionParts
 from paddock.agent.steps import ModelDoor
-from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
+from paddock.agent.supervisor import Charter, Office, Supervisor
 from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.extensions import skill_facts
 from paddock.assembly.ledgers import open_ledger
@@ -197,7 +198,7 @@ class _Opening:
             contracts=contracts,
             budget=self._budget(),
             listener=self._listener,
-            numbers=OrderNumbers(0 if self._before is None else self._before.orders_used),
+            numbers=itertools.count(1 if self._before is None else self._before.orders_used + 1),
         )
         conversation, notices = self._restored(office)
         turns = 0 if self._before is None else self._before.turns_used
@@ -243,13 +244,13 @@ class _Opening:
             ended = TurnEnd("", TurnOutcome.ERROR, reason=said)
             office.append(office.scribe.turn_recorded(turn.number, turn.user_message, ended))
         # Read again, with the turns that were recorded just now.
-        restored = restore(office.ledgers, require_session(self._project, self._session_id))
-        notices = restored.notices
+        session = require_session(self._project, self._session_id)
+        conversation, notices = restore(office.ledgers, session)
         if before.unfinished:
             many = len(before.unfinished)
             count = "1 turn" if many == 1 else f"{many} turns"
             notices += (f"{count} of this session had not ended",)
-        return restored.conversation, notices
+        return conversation, notices
 
     def _facts(
         self, charter: Charter, router: Gateway, lineage: tuple[str, ...], budget: Budget
@@ -304,7 +305,7 @@ class _Shop(Struct, frozen=True):
         approver = HeardApprover(self.wish.approver, self.listener)
         runtime = open_runtime(project, agent=agent, approver=approver, session_id=self.session_id)
         with runtime:
-            yield ChildAgent(self._charter(agent), Executor(self._hands(agent, runtime)))
+            yield ChildAgent(self._charter(agent), self._executor(agent, runtime))
 
     @contextmanager
     def open_descendant(self, ancestor: str, agent: str) -> Generator[ChildAgent]:
@@ -319,7 +320,7 @@ class _Shop(Struct, frozen=True):
         with self.open_agent(agent) as child:
             yield child
 
-    def _hands(self, agent: str, runtime: Runtime) -> Hands:
+    def _executor(self, agent: str, runtime: Runtime) -> Executor:
         model = ModelDoor(
             self.router,
             self.ho1m,
@@ -332,13 +333,12 @@ class _Shop(Struct, frozen=True):
             tool.name: ToolSchema(tool.name, tool.spec.description, tool.binder.schema)
             for tool in runtime.tools.list_all()
         }
-        return Hands(
+        return Executor(
             calls=runtime,
             schemas=schemas,
             model=model,
             contracts=self.contracts,
             listener=self.listener,
-            randomness=os.urandom,
             timer=self.wish.timer,
         )
 

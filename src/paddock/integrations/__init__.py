@@ -4,7 +4,6 @@
     deepagents        a backend: file tools, searches, shell
     inspect_ai        a sandbox for evaluations, and its configuration
     openai_agents     a sandbox's client, a shell, an editor of patches
-    openai_agents_session, openai_agents_processes   what that client opens; what runs on in it
     pydantic_ai       a toolset; an ask is a deferred call
     strands           a sandbox
 
@@ -13,10 +12,12 @@ else of Paddock does.
 """
 
 import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from paddock.assembly.runtimes import open_workspace
-from paddock.errors import UsageError
+from paddock.errors import ToolError, UsageError
 from paddock.runtime.runtime import Runtime
 
 Root = str | os.PathLike[str] | Runtime
@@ -54,3 +55,12 @@ class Opened:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+
+
+@contextmanager
+def raising(said: Callable[[ToolError], Exception]) -> Generator[None]:
+    """Have a refusal be the framework's own error, as `said` makes it."""
+    try:
+        yield
+    except ToolError as error:
+        raise said(error) from error

@@ -25,14 +25,14 @@ from paddock.integrations import Opened
 from paddock.runtime import program
 from paddock.runtime.awaiting import await_thread
 from paddock.text.show import quote
-from paddock.tools.replace import edit_file_dev_tool
+from paddock.tools.replace import EDIT_FILE_DEV
 from paddock.values.calls import NEVER, Cancel
 
-_BINARY_BYTES_MAX: Final = 512_000
-"""Of a file that is no text, what deepagents shows a model."""
+_BINARY_BYTES_MAX: Final = 512_000  # of a file that is no text, what deepagents shows a model
 _OUTPUT_BYTES_MAX: Final = 10_000_000
 _REFUSED: Final = 126
 _TIMED_OUT: Final = 124
+# What deepagents calls a refusal, the first that fits.
 _WORDS: Final[tuple[tuple[type[ToolError], str], ...]] = (
     (errors.PathNotFoundError, deep.FILE_NOT_FOUND),
     (errors.PathNotAFileError, deep.IS_DIRECTORY),
@@ -44,7 +44,6 @@ _WORDS: Final[tuple[tuple[type[ToolError], str], ...]] = (
     (errors.AmbiguousMatchError, "multiple_occurrences"),
     (errors.FileChangedError, "already exists"),
 )
-"""What deepagents calls a refusal, the first that fits."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -122,7 +121,7 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
     ) -> deep.EditResult:
         given = {"old_string": old_string, "new_string": new_string, "replace_all": replace_all}
         given["path"] = _named(file_path)
-        done = program.call_tool(self.runtime, edit_file_dev_tool(), given)
+        done = program.call_tool(self.runtime, EDIT_FILE_DEV, given)
         return deep.EditResult(path=file_path, occurrences=int(done.details["replacements"]))
 
     @_answering(deep.DeleteResult)

@@ -30,6 +30,7 @@ from paddock import errors, limits
 from paddock.assembly.opening import init_project, open_given
 from paddock.assembly.runtimes import open_workspace
 from paddock.errors import ToolError
+from paddock.integrations import raising
 from paddock.plane.create import POLICY_TEMPLATE
 from paddock.plane.environment import process_environment
 from paddock.runtime.awaiting import await_thread
@@ -37,6 +38,7 @@ from paddock.runtime.program import Executed
 from paddock.runtime.runtime import Runtime
 
 _CANNOT_EXECUTE: Final = 126
+# What Inspect calls a refusal, the first that fits; any other is a RuntimeError.
 _RAISED: Final[tuple[tuple[type[ToolError], type[Exception]], ...]] = (
     (errors.PathNotFoundError, FileNotFoundError),
     (errors.PathNotAFileError, IsADirectoryError),
@@ -45,7 +47,6 @@ _RAISED: Final[tuple[tuple[type[ToolError], type[Exception]], ...]] = (
     (errors.ApprovalError, PermissionError),
     (errors.SandboxUnavailableError, SandboxUnavailableError),
 )
-"""What Inspect calls a refusal, the first that fits; any other is a RuntimeError."""
 
 
 class PaddockConfig(BaseModel, frozen=True):
@@ -66,8 +67,7 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
     def __init__(self, runtime: Runtime, plane: str, own_directory: Path | None) -> None:
         super().__init__()
         self.runtime = runtime
-        self.plane = plane
-        """Where the ledger is that all of it is recorded in."""
+        self.plane = plane  # where the ledger is that all of it is recorded in
         self._own_directory = own_directory
 
     @classmethod
@@ -136,7 +136,7 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
                 f"paddock runs no command as {user!r}: a fence keeps the user that it has"
             )
         given = input.encode() if isinstance(input, str) else input or b""
-        try:
+        with raising(_raised):
             done = await self.runtime.aexec(
                 cmd,
                 stdin=given,
@@ -145,16 +145,12 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
                 timeout=timeout or limits.shell_timeout_s,
                 output_limit=SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE,
             )
-        except ToolError as error:
-            raise _raised(error) from error
         return _result(done, cmd)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         content = contents.encode() if isinstance(contents, str) else contents
-        try:
+        with raising(_raised):
             await self.runtime.awrite_bytes(file, content)
-        except ToolError as error:
-            raise _raised(error) from error
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -164,13 +160,8 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         most = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
-        try:
+        with raising(_unread):
             content = await self.runtime.aread_bytes(file, limit=most)
-        except errors.TextTooLargeError:
-            said = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR
-            raise OutputLimitExceededError(said, None) from None
-        except ToolError as error:
-            raise _raised(error) from error
         return content.decode() if text else content
 
 
@@ -183,6 +174,12 @@ def _given(config: SandboxEnvironmentConfigType | None) -> PaddockConfig:
     if isinstance(config, str):
         return PaddockConfig(policy=config)
     return PaddockConfig.model_validate(config.model_dump())
+
+
+def _unread(error: ToolError) -> Exception:
+    if isinstance(error, errors.TextTooLargeError):
+        return OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
+    return _raised(error)
 
 
 def _raised(error: ToolError) -> Exception:

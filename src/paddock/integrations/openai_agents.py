@@ -4,26 +4,50 @@ RunConfig(sandbox=SandboxRunConfig(client=PaddockSandboxClient(".")))
 ShellTool(executor=shell_executor(".")), ApplyPatchTool(editor=patch_editor("."))
 """
 
+import io
 import math
+import shlex
+import tarfile
+import time
 import uuid
-from typing import Any, Final
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import agents
-from agents.sandbox import session
+from agents.sandbox import errors, session
 from agents.sandbox.manifest import Manifest
+from agents.sandbox.session import pty_types
+from agents.sandbox.session.workspace_payloads import coerce_write_payload
 from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
+from agents.sandbox.types import ExecResult, User
+from agents.sandbox.util.tar_utils import UnsafeTarMemberError, validate_tarfile
 
-from paddock.errors import ToolError
-from paddock.integrations import Opened, Root
-from paddock.integrations.openai_agents_session import (
-    PaddockSandboxSession,
-    PaddockSandboxSessionState,
-)
-from paddock.limits import content_bytes_max, edited_file_bytes_max
-from paddock.values.calls import Json, ToolResult
+from paddock.errors import FileChangedError, PathNotFoundError, ToolError
+from paddock.integrations import Opened, Root, raising
+from paddock.limits import content_bytes_max, edited_file_bytes_max, shell_timeout_raised_s
+from paddock.runtime.runtime import Runtime
+from paddock.tools.outcome import last_words
+from paddock.tools.program import literal_line
+from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 
 _DEFAULT_ROOT: Final = Manifest().root
+_REFUSED: Final = 126  # as a shell says of a command that may not be run
+_PACK: Final = r"""
+find . \( -type f -o -type d -o -type l \) -print0 | tar -c --null --no-recursion "$@" -T -
+"""
+_UNPACK: Final = "tar -x --no-same-owner --no-same-permissions --exclude=./.git"
+# One set of changes. A repository is more than its files, and no snapshot replaces it.
+_RESTORE: Final = rf"""
+find . -mindepth 1 -maxdepth 1 ! -name .git -exec rm -rf -- {{}} + && {_UNPACK}
+"""
+_Asked = str | User | None
+
+
+class PaddockSandboxSessionState(session.SandboxSessionState):
+    type: Literal["paddock"] = "paddock"  # pyright: ignore[reportIncompatibleVariableOverride] - the SDK's way
 
 
 class PaddockSandboxClient(Opened, session.BaseSandboxClient[None]):
@@ -60,11 +84,8 @@ class PaddockSandboxClient(Opened, session.BaseSandboxClient[None]):
         if manifest.root == _DEFAULT_ROOT:
             manifest = manifest.model_copy(update={"root": self.runtime.root}, deep=True)
         identity = uuid.uuid4()
-        state = PaddockSandboxSessionState(
-            session_id=identity,
-            manifest=manifest,
-            snapshot=resolve_snapshot(snapshot, str(identity)),
-        )
+        kept = resolve_snapshot(snapshot, str(identity))
+        state = PaddockSandboxSessionState(session_id=identity, manifest=manifest, snapshot=kept)
         return self._opened(state)
 
     async def resume(self, state: session.SandboxSessionState) -> session.SandboxSession:
@@ -77,12 +98,11 @@ class PaddockSandboxClient(Opened, session.BaseSandboxClient[None]):
         self, state: PaddockSandboxSessionState, *, is_resumed: bool = False
     ) -> session.SandboxSession:
         """Raises: ValueError, MountConfigError: the manifest wants what is not supported."""
-        manifest = self._validate_manifest_for_create(state.manifest)
+        manifest, root = self._validate_manifest_for_create(state.manifest), self.runtime.root
         unsupported = {
             "manifest users or groups": manifest.users or manifest.groups,
             "sandbox path grants": manifest.extra_path_grants,
-            f"another root than {self.runtime.root}": not self.runtime.names(manifest.root)
-            or manifest.root != self.runtime.root,
+            f"another root than {root}": manifest.root != root,
         }
         for what, is_wanted in unsupported.items():
             if is_wanted:
@@ -101,12 +121,255 @@ class PaddockSandboxClient(Opened, session.BaseSandboxClient[None]):
         )
 
 
+class PaddockSandboxSession(session.BaseSandboxSession):
+    """A session on the client's workspace; its commands in the background end with it.
+
+    What policy refuses to a command is that command's failure, with the rule in its errors; to a
+    file operation it is the SDK's error of that operation. No snapshot holds a secret.
+    """
+
+    def __init__(
+        self, state: PaddockSandboxSessionState, runtime: Runtime, *, is_resumed: bool
+    ) -> None:
+        self.state = state
+        self._set_start_state_preserved(is_resumed)
+        self._runtime = runtime
+        self._is_running = False
+        self._processes: dict[int, tuple[str, bool]] = {}  # name, and whether it has a terminal
+        self._shell = ""  # the runtime's session of them, as soon as it has begun
+
+    async def _after_start(self) -> None:
+        self._is_running = True
+
+    async def _after_shutdown(self) -> None:
+        self._is_running = False
+
+    async def running(self) -> bool:
+        return self._is_running and not self._runtime.is_closed
+
+    def _prepare_exec_command(
+        self, *command: str | Path, shell: bool | list[str], user: _Asked
+    ) -> list[str]:
+        _require_no_user(user)
+        return super()._prepare_exec_command(*command, shell=shell, user=None)
+
+    async def _exec_internal(
+        self, *command: str | Path, timeout: float | None = None
+    ) -> ExecResult:
+        """Raises: ExecTimeoutError."""
+        env = await self.state.manifest.environment.resolve()
+        try:
+            done = await self._runtime.aexec(_line(command), env=env, timeout=_seconds(timeout))
+        except ToolError as error:
+            return ExecResult(stdout=b"", stderr=error.render().encode(), exit_code=_REFUSED)
+        if done.timed_out:
+            raise errors.ExecTimeoutError(command=command, timeout_s=timeout)
+        stderr = done.stderr + done.notice.encode()
+        return ExecResult(stdout=done.stdout, stderr=stderr, exit_code=done.exit_status)
+
+    def _target(self, path: Path | str, user: _Asked) -> Path:
+        _require_no_user(user)
+        return self.normalize_path(path, for_write=True)
+
+    async def _change(self, path: Path, argv: Sequence[str], stdin: bytes = b"") -> None:
+        """Change files by a command. Raises: WorkspaceArchiveWriteError, if any was refused."""
+        with _writing(path):
+            done = await self._runtime.aexec(argv, stdin=stdin, timeout=_seconds(None))
+        if done.exit_status or done.notice:
+            raise errors.WorkspaceArchiveWriteError(
+                path=path, message=_text(done.stderr) + done.notice
+            )
+
+    async def read(self, path: Path, *, user: _Asked = None) -> io.IOBase:
+        _require_no_user(user)
+        try:
+            return io.BytesIO(await self._runtime.aread_bytes(str(self.normalize_path(path))))
+        except PathNotFoundError as error:
+            raise errors.WorkspaceReadNotFoundError(path=path, cause=error) from error
+        except ToolError as error:
+            raise _unread(path, error.render()) from error
+
+    async def write(self, path: Path, data: io.IOBase, *, user: _Asked = None) -> None:
+        target = self._target(path, user)
+        content = coerce_write_payload(path=path, data=data).stream.read()
+        with _writing(target):
+            await self._runtime.awrite_bytes(str(target), content)
+
+    async def _write_new_file(self, path: Path, data: io.IOBase, *, user: _Asked = None) -> None:
+        target = self._target(path, user)
+        with _writing(target):
+            try:
+                await self._runtime.awrite_bytes(str(target), data.read(), is_new=True)
+            except FileChangedError as error:
+                raise FileExistsError(str(path)) from error
+
+    async def mkdir(self, path: Path | str, *, parents: bool = False, user: _Asked = None) -> None:
+        target = self._target(path, user)
+        found = await self._runtime.acall("ls", {"path": str(target), "limit": 1})
+        if found.refusal is not None:
+            options = ["-p"] if parents else []
+            await self._change(target, ["mkdir", *options, "--", str(target)])
+
+    async def rm(self, path: Path | str, *, recursive: bool = False, user: _Asked = None) -> None:
+        target = self._target(path, user)
+        if recursive:
+            await self._change(target, ["rm", "-rf", "--", str(target)])
+            return
+        with _writing(target):
+            try:
+                (await self._runtime.acall("delete_file", {"path": str(target)})).unwrap()
+            except PathNotFoundError as error:
+                missing = ExecResult(stdout=b"", stderr=error.render().encode(), exit_code=1)
+                raise errors.ExecNonZeroError(missing, command=("rm", str(target))) from error
+
+    async def _can_skip_snapshot_restore_on_resume(self, *, is_running: bool) -> bool:
+        # The workspace is there also while no session runs: what is as it was is left alone.
+        return await super()._can_skip_snapshot_restore_on_resume(is_running=True)
+
+    async def persist_workspace(self) -> io.IOBase:
+        root, skipped = Path(self.state.manifest.root), self._persist_workspace_skip_relpaths()
+        argv = ["sh", "-c", _PACK, "sh", *(f"--exclude=./{each}" for each in sorted(skipped))]
+        try:
+            done = await self._runtime.aexec(argv, timeout=_seconds(None))
+        except ToolError as error:
+            raise _unread(root, error.render()) from error
+        if done.exit_code or done.is_cut:
+            raise _unread(root, _text(done.stderr) or "it is too large")
+        return io.BytesIO(done.stdout)
+
+    async def hydrate_workspace(self, data: io.IOBase) -> None:
+        await self._unpack(_UNPACK, data)
+
+    async def _restore_snapshot_into_workspace_on_resume(self) -> None:
+        with await self.state.snapshot.restore(dependencies=self.dependencies) as archive:
+            await self._unpack(_RESTORE, archive)
+
+    async def _unpack(self, script: str, data: io.IOBase) -> None:
+        """Raises: WorkspaceArchiveWriteError: it leads out, or some of it was refused."""
+        root, content = Path(self.state.manifest.root), data.read()
+        try:
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                validate_tarfile(archive, allow_external_symlink_targets=False)
+        except (UnsafeTarMemberError, tarfile.TarError) as error:
+            raise errors.WorkspaceArchiveWriteError(path=root, cause=error) from error
+        await self._change(root, ["sh", "-c", script], content)
+
+    def supports_pty(self) -> bool:
+        return True
+
+    async def pty_exec_start(
+        self,
+        *command: str | Path,
+        timeout: float | None = None,
+        shell: bool | list[str] = True,
+        user: _Asked = None,
+        tty: bool = False,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> pty_types.PtyExecUpdate:
+        """Start a line, and wait for its output. A refusal is what it says as it ends."""
+        line = _line(self._prepare_exec_command(*command, shell=shell, user=user))
+        env = await self.state.manifest.environment.resolve()
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
+        self._shell = f"openai-agents-{self.state.session_id.hex}"
+        given = {"command": exports + line, "session": self._shell, "background": True, "tty": tty}
+        started = await self._runtime.acall("run_shell", given)
+        if started.refusal is not None:
+            return pty_types.PtyExecUpdate(None, started.content.encode(), _REFUSED, None)
+        number = pty_types.allocate_pty_process_id(set(self._processes))
+        self._processes[number] = str(started.details["process"]), tty
+        wait_ms = pty_types.clamp_pty_yield_time_ms(int(1000 * (yield_time_s or 10)))
+        return await self._printed(number, wait_ms, max_output_tokens)
+
+    async def pty_write_stdin(
+        self,
+        *,
+        session_id: int,
+        chars: str,
+        yield_time_s: float | None = None,
+        max_output_tokens: int | None = None,
+    ) -> pty_types.PtyExecUpdate:
+        """Type into it, and wait for its output. Raises: RuntimeError without a terminal."""
+        name, tty = self._resolve_pty_session_entry(
+            pty_processes=self._processes, session_id=session_id
+        )
+        if chars and not tty:
+            # The SDK's tool looks for these words.
+            raise RuntimeError("stdin is not available for this process")
+        if chars:
+            await self._runtime.acall("shell_input", {"process": name, "text": chars})
+        wait_ms = pty_types.resolve_pty_write_yield_time_ms(
+            yield_time_ms=int(1000 * (yield_time_s or 0.25)), input_empty=not chars
+        )
+        return await self._printed(session_id, wait_ms, max_output_tokens)
+
+    async def _printed(
+        self, number: int, wait_ms: int, tokens: int | None
+    ) -> pty_types.PtyExecUpdate:
+        name, _ = self._processes[number]
+        until, output, is_running = time.monotonic() + wait_ms / 1000, "", True
+        while is_running and (left := until - time.monotonic()) > 0:
+            asked = {"process": name, "wait_s": math.ceil(left)}
+            said = (await self._runtime.acall("shell_output", asked)).details
+            output, is_running = output + str(said.get("output", "")), said.get("running") is True
+        exit_code = None
+        if not is_running:
+            self._processes.pop(number, None)
+            # What it changed is in the workspace when its end is told.
+            ended = await self._runtime.acall("shell_stop", {"process": name})
+            output += "".join(f"{line}\n" for line in last_words(ended.details))
+            exit_code = ended.details.get("exit_code", _REFUSED)
+        text, count = pty_types.truncate_text_by_tokens(output, tokens)
+        live = number if is_running else None
+        return pty_types.PtyExecUpdate(live, text.encode("utf-8", "replace"), exit_code, count)
+
+    async def pty_terminate_all(self) -> None:
+        """End all of them, and bring in what they changed."""
+        self._processes.clear()
+        shell, self._shell = self._shell, ""
+        if shell:
+            await self._runtime.acall("shell_stop", {"session": shell})
+
+
+def _require_no_user(user: _Asked) -> None:
+    if user is not None:
+        raise ValueError("PaddockSandboxSession does not support other users")
+
+
+def _seconds(timeout: float | None) -> int:
+    """Without one it is as long as policy lets a command run."""
+    return shell_timeout_raised_s if timeout is None else max(1, math.ceil(timeout))
+
+
+def _text(printed: bytes) -> str:
+    return printed.decode("utf-8", "replace")
+
+
+def _line(command: Sequence[str | Path]) -> str:
+    """Return what a shell is given as the line that it is, for policy to read; else the words."""
+    words = tuple(map(str, command))
+    is_line = len(words) == 3 and words[:2] in (("sh", "-c"), ("sh", "-lc"))
+    return words[2] if is_line else literal_line(words)
+
+
+def _writing(path: Path) -> AbstractContextManager[None]:
+    return raising(
+        lambda error: errors.WorkspaceArchiveWriteError(
+            path=path, message=error.render(), cause=error
+        )
+    )
+
+
+def _unread(path: Path, reason: str) -> errors.WorkspaceArchiveReadError:
+    return errors.WorkspaceArchiveReadError(path=path, context={"reason": reason})
+
+
 class ShellExecutor(Opened):
     """Runs the commands of `ShellTool`; `close` it at the end."""
 
     async def __call__(self, request: agents.ShellCommandRequest) -> agents.ShellResult:
         action = request.data.action
-        timeout = None if action.timeout_ms is None else max(1, math.ceil(action.timeout_ms / 1000))
+        timeout = None if action.timeout_ms is None else _seconds(action.timeout_ms / 1000)
         output: list[agents.ShellCommandOutput] = []
         for command in action.commands:
             output.append(await self._run(command, timeout))
@@ -120,20 +383,12 @@ class ShellExecutor(Opened):
                 command, timeout=timeout, output_limit=content_bytes_max
             )
         except ToolError as error:
-            refused = agents.ShellCallOutcome("exit", 126)
+            refused = agents.ShellCallOutcome("exit", _REFUSED)
             return agents.ShellCommandOutput("", error.render(), refused, command)
-        ending = "timeout" if done.timed_out else "exit"
-        return agents.ShellCommandOutput(
-            done.stdout.decode("utf-8", "replace"),
-            done.stderr.decode("utf-8", "replace") + done.notice,
-            agents.ShellCallOutcome(ending, None if done.timed_out else done.exit_status),
-            command,
-        )
-
-
-def shell_executor(root: Root, **open_arguments: Any) -> ShellExecutor:
-    """Return the executor for a directory, as `paddock.open` has it, or for an open runtime."""
-    return ShellExecutor(root, **open_arguments)
+        code = None if done.timed_out else done.exit_status
+        outcome = agents.ShellCallOutcome("timeout" if done.timed_out else "exit", code)
+        stderr = _text(done.stderr) + done.notice
+        return agents.ShellCommandOutput(_text(done.stdout), stderr, outcome, command)
 
 
 class PatchEditor(Opened):
@@ -169,10 +424,14 @@ class PatchEditor(Opened):
         return await self._call("delete_file", path=path, if_version=version)
 
     async def _call(self, tool: str, **given: Json) -> agents.ApplyPatchResult:
-        result: ToolResult = await self.runtime.acall(tool, given)
-        return agents.ApplyPatchResult(
-            "completed" if result.refusal is None else "failed", result.content
-        )
+        result = await self.runtime.acall(tool, given)
+        status = "completed" if result.refusal is None else "failed"
+        return agents.ApplyPatchResult(status, result.content)
+
+
+def shell_executor(root: Root, **open_arguments: Any) -> ShellExecutor:
+    """Return the executor for a directory, as `paddock.open` has it, or for an open runtime."""
+    return ShellExecutor(root, **open_arguments)
 
 
 def patch_editor(root: Root, **open_arguments: Any) -> PatchEditor:

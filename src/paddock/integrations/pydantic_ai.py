@@ -38,8 +38,7 @@ class PaddockToolset(AbstractToolset[Any], Opened):
         super().__init__(root, **open_arguments)
         self._id = id
         self._defers = open_arguments.get("approver") is None
-        self._asked: dict[str, str] = {}
-        """By its id, what each deferred call was asked about."""
+        self._asked: dict[str, str] = {}  # by its id, what each deferred call was asked about
 
     @property
     def id(self) -> str | None:

@@ -23,28 +23,19 @@ from strands.vended_tools.shell import (
 )
 from strands.vended_tools.shell.types import SANDBOX_SHELL_DESCRIPTION
 
-from paddock import limits
-from paddock.errors import (
-    ApprovalError,
-    InvalidArgumentsError,
-    PathNotADirectoryError,
-    PathNotAFileError,
-    PathNotFoundError,
-    PermissionDeniedError,
-    ToolError,
-)
-from paddock.integrations import Opened
+from paddock import errors, limits
+from paddock.integrations import Opened, raising
 
+# A refusal as what a file call raises: the framework knows no other errors.
 _ERRORS: Final[dict[type, type[OSError | ValueError]]] = {
-    ApprovalError: PermissionError,
-    InvalidArgumentsError: ValueError,
-    PathNotADirectoryError: NotADirectoryError,
-    PathNotAFileError: IsADirectoryError,
-    PathNotFoundError: FileNotFoundError,
-    PermissionDeniedError: PermissionError,
-    ToolError: OSError,
+    errors.ApprovalError: PermissionError,
+    errors.InvalidArgumentsError: ValueError,
+    errors.PathNotADirectoryError: NotADirectoryError,
+    errors.PathNotAFileError: IsADirectoryError,
+    errors.PathNotFoundError: FileNotFoundError,
+    errors.PermissionDeniedError: PermissionError,
+    errors.ToolError: OSError,
 }
-"""A refusal as what a file call raises: the framework knows no other errors."""
 
 
 class PaddockSandbox(Opened, Sandbox):
@@ -104,9 +95,8 @@ class PaddockSandbox(Opened, Sandbox):
         try:
             while (chunk := await heard.get()) is not None:
                 yield chunk
-            done = await running
-        except ToolError as error:
-            raise _error(error) from error
+            with raising(_error):
+                done = await running
         finally:
             # Who stops listening ends the command, and is let go when it has ended.
             running.cancel()
@@ -120,54 +110,44 @@ class PaddockSandbox(Opened, Sandbox):
 
     async def read_file(self, path: str, **kwargs: Any) -> bytes:
         """Raises: OSError, as FileNotFoundError."""
-        try:
+        with raising(_error):
             return await self.runtime.aread_bytes(path)
-        except ToolError as error:
-            raise _error(error) from error
 
     async def write_file(self, path: str, content: bytes, **kwargs: Any) -> None:
         """Raises: OSError."""
-        try:
+        with raising(_error):
             await self.runtime.awrite_bytes(path, content)
-        except ToolError as error:
-            raise _error(error) from error
 
     async def remove_file(self, path: str, **kwargs: Any) -> None:
         """Raises: OSError, as FileNotFoundError."""
         if self._is_elsewhere(path):
             await self._ran("rm", "--", path)
             return
-        try:
+        with raising(_error):
             (await self.runtime.acall("delete_file", {"path": path})).unwrap()
-        except ToolError as error:
-            raise _error(error) from error
 
     async def list_files(self, path: str, **kwargs: Any) -> list[FileInfo]:
         """Raises: SandboxPathNotFoundError, OSError."""
         if self._is_elsewhere(path):
-            names = (await self._ran("ls", "-1Ap", "--", path)).splitlines()
-        else:
+            names = sorted((await self._ran("ls", "-1Ap", "--", path)).splitlines())
+            return [FileInfo(name.rstrip("/"), name.endswith("/")) for name in names]
+        with raising(_error):
             try:
                 listed = await self.runtime.alist_entries(path)
-            except (PathNotFoundError, PathNotADirectoryError) as error:
+            except (errors.PathNotFoundError, errors.PathNotADirectoryError) as error:
                 raise SandboxPathNotFoundError(path) from error
-            except ToolError as error:
-                raise _error(error) from error
-            return [
-                FileInfo(posixpath.basename(each.path), each.is_directory, each.size_bytes)
-                for each in listed.entries
-            ]
-        return [FileInfo(name.rstrip("/"), name.endswith("/")) for name in sorted(names)]
+        return [
+            FileInfo(posixpath.basename(each.path), each.is_directory, each.size_bytes)
+            for each in listed.entries
+        ]
 
     def _is_elsewhere(self, path: str) -> bool:
         return path.startswith("/") and not self.runtime.names(path)
 
     async def _ran(self, *argv: str) -> str:
         """What a file operation of the sandbox's own /tmp printed. Raises: OSError."""
-        try:
+        with raising(_error):
             done = await self.runtime.aexec(argv)
-        except ToolError as error:
-            raise _error(error) from error
         if done.exit_code:
             raise SandboxPathNotFoundError(argv[-1]) from OSError(_text(done.stderr))
         return _text(done.stdout)
@@ -189,7 +169,7 @@ class PaddockSandbox(Opened, Sandbox):
         ]
 
 
-def _error(refusal: ToolError) -> OSError | ValueError:
+def _error(refusal: errors.ToolError) -> OSError | ValueError:
     return next(_ERRORS[each] for each in type(refusal).__mro__ if each in _ERRORS)(
         refusal.render()
     )

@@ -1,10 +1,9 @@
 """One file per tool: its spec, its argument type, its handler.
 
-    spec, toolsets         what a tool is; which there are
+    spec, toolsets         what a tool is, and what it asks for; which there are
     arguments              from JSON to typed values, and the fields that results share
-    ports                  what tools ask for besides the workspace
-    view, listing, grep    tools that look; search_rows: the rows of a search
-    write, replace, move   tools that write, move and remove; effects: what they changed
+    view, listing, grep    tools that look
+    write, replace         tools that write, move, remove and edit; effects: what they changed
     shell, processes       tools that run commands, and that go on with them; outcome: how it went
     program                bytes and commands for the embedding program
     plane, memory          tools that ask about the plane; what an agent keeps in it

@@ -3,8 +3,8 @@
 An argument type is an `ArgumentType` whose fields are made with `needed_text`,
 `optional_integer`, `flag` and the like, or from a function's signature. From it come
 the JSON Schema that a model sees and the binder that checks what the model sent:
-`msgspec` makes the one and converts, strictly, and what it does not look at is looked
-at here (characters, ranges, limits of a policy).
+`msgspec` makes the one, and converts what is no text, number or boolean; those are
+looked at here (type, characters, ranges, limits of a policy).
 Nothing is coerced: a wrong type, an unknown name, a missing or empty text is an error;
 a number out of range is an error unless its field is clamped.
 """
@@ -27,7 +27,7 @@ from typing import (
 
 from msgspec import Meta, Struct, StructMeta, ValidationError, convert, field, to_builtins
 from msgspec.json import encode, schema_components
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
@@ -35,8 +35,7 @@ from paddock.text.json import JSON_NAMES, json_name
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
-_PLAIN: Final = (str, int, bool)
-"""Kinds that are the exact Python types of their JSON values."""
+_PLAIN: Final = (str, int, bool)  # kinds that are the exact Python types of their JSON values
 
 
 class Argument(Struct, frozen=True):
@@ -44,18 +43,14 @@ class Argument(Struct, frozen=True):
 
     kind: Any
     description: str
-    default: object = ...
-    """`...` where the field is required."""
+    default: object = ...  # `...` where the field is required
     may_be_empty: bool = True
-    is_content: bool = False
-    """Large or personal: ledgers keep a salted digest instead of the text."""
+    is_content: bool = False  # large or personal: ledgers keep a salted digest instead of the text
     minimum: int | None = None
     maximum: int | None = None
     out_of_range: Literal["refused", "clamped"] = "refused"
-    limit: str = ""
-    """The limit that `maximum` is, by name, where a policy may lower it."""
-    choices: tuple[str, ...] = ()
-    """Told to the model; the tool refuses others in its own words."""
+    limit: str = ""  # the limit that `maximum` is, by name, where a policy may lower it
+    choices: tuple[str, ...] = ()  # told to the model; the tool refuses others in its own words
 
     @property
     def is_required(self) -> bool:
@@ -149,8 +144,6 @@ class _ArgumentMeta(StructMeta):
             for name, each in own.items()
         }
         made: Any = super().__new__(mcls, name, bases, {**namespace, **fields}, **options)
-        # In place of those that the author wrote, where `int | None` would let null in.
-        made.__annotations__ = {name: each.converted for name, each in own.items()}
         made.declared_arguments = {**getattr(made, "declared_arguments", {}), **own}
         return made
 
@@ -160,7 +153,7 @@ class _ArgumentMeta(StructMeta):
         super().__setattr__(name, value)
 
 
-class ArgumentType(Struct, frozen=True, forbid_unknown_fields=True, metaclass=_ArgumentMeta):
+class ArgumentType(Struct, frozen=True, metaclass=_ArgumentMeta):
     """Base of every argument type: a frozen struct of `Argument` fields."""
 
     declared_arguments: ClassVar[Mapping[str, Argument]]
@@ -182,7 +175,7 @@ _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 class Binder(Generic[A]):
     """Checks a call's arguments against one argument type."""
 
-    __slots__ = ("_type", "declared", "schema")
+    __slots__ = ("_numbers", "_type", "declared", "schema")
 
     def __init__(self, type_: type[A]) -> None:
         if not (isinstance(type_, _ArgumentMeta) and issubclass(type_, ArgumentType)):
@@ -191,6 +184,7 @@ class Binder(Generic[A]):
         self.declared: Mapping[str, Argument] = type_.declared_arguments
         if tuple(self.declared) != type_.__struct_fields__:
             raise TypeError(f"a field of {type_.__name__} is not described")
+        self._numbers = [each for each in self.declared.items() if each[1].minimum is not None]
         self.schema = _schema_of(self.declared)
 
     def bind(
@@ -203,58 +197,43 @@ class Binder(Generic[A]):
 
         Raises: UnknownArgumentError, InvalidArgumentsError.
         """
-        try:
-            bound = convert(given, self._type, dec_hook=from_model)
-        except (ValidationError, UnicodeEncodeError, RecursionError):
-            raise self._fault(given) from None
-        clamped: dict[str, int] = {}
+        values: dict[str, Any] = {}
         for name, declared in self.declared.items():
-            value = getattr(bound, name)
             if name in given:
-                if declared.kind not in _PLAIN:
-                    _require_json(name, given[name])
-                    continue
-                if type(given[name]) is not declared.kind:  # an enum of a program, say
-                    raise _mistyped(name, declared, given[name])
-                _require_characters(name, value)
-            if declared.minimum is None or value is None:
+                values[name] = self._typed(name, declared, given[name])
+            elif declared.is_required:
+                # A misspelt name is both unknown and missing; the former says more.
+                raise self._unknown(given) or self._missing(name)
+        if len(values) < len(given):
+            raise self._unknown(given) or InvalidArgumentsError("the arguments are not usable")
+        clamped: dict[str, int] = {}
+        for name, declared in self._numbers:
+            value = values.get(name, declared.default)
+            if value is None:
                 continue
-            most = _most_of(declared, lowered)
-            used = max(value, declared.minimum)
+            low, most = declared.minimum or 0, _most_of(declared, lowered)
+            used = max(value, low)
             used = used if most is None else min(used, most)
             if used == value:
                 continue
             if name in given and declared.out_of_range == "refused":
-                raise _out_of_range(name, declared.minimum, most, value)
-            force_setattr(bound, name, used)
-            clamped[name] = used
-        return bound, clamped
+                raise _out_of_range(name, low, most, value)
+            values[name] = clamped[name] = used
+        return self._type(**values), clamped
 
     def values(self, given: Mapping[str, Json]) -> dict[str, Json]:
         """The arguments as `bind` types them, by name, defaults filled in; raises as it does."""
         return to_builtins(self.bind(given)[0], enc_hook=as_model)
 
-    def _fault(self, given: Mapping[str, Json]) -> InvalidArgumentsError:
-        for name, declared in self.declared.items():
-            if name not in given:
-                if not declared.is_required:
-                    continue
-                # A misspelt name is both unknown and missing; the former says more.
-                return self._unknown(given) or self._missing(name)
-            value = given[name]
-            if declared.kind not in _PLAIN:
-                try:
-                    convert(value, declared.kind, dec_hook=from_model)
-                except (ValidationError, RecursionError) as error:
-                    return _unfit(name, error)
-                _require_json(name, value)
-                continue
-            if type(value) is not declared.kind:
-                return _mistyped(name, declared, value)
-            if value == "" and not declared.may_be_empty:
-                return self._missing(name)
-            _require_characters(name, cast("Json", value))
-        return self._unknown(given) or InvalidArgumentsError("the arguments are not usable")
+    def _typed(self, name: str, declared: Argument, value: Json) -> Any:
+        if declared.kind not in _PLAIN:
+            return _converted(name, declared, value)
+        if type(value) is not declared.kind:
+            raise _mistyped(name, declared, value)
+        if value == "" and not declared.may_be_empty:
+            raise self._missing(name)
+        _require_characters(name, value)
+        return value
 
     def _missing(self, name: str) -> InvalidArgumentsError:
         declared = self.declared[name]
@@ -313,8 +292,7 @@ def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsErr
     )
 
 
-_AT: Final = " - at "
-"""Between what is wrong and where, as `msgspec` says it."""
+_AT: Final = " - at "  # between what is wrong and where, as `msgspec` says it
 
 
 def _unfit(name: str, error: Exception) -> InvalidArgumentsError:
@@ -326,6 +304,17 @@ def _unfit(name: str, error: Exception) -> InvalidArgumentsError:
         where=where,
         hint=f"give {name} as its schema says",
     )
+
+
+def _converted(name: str, declared: Argument, value: Json) -> Any:
+    try:
+        converted = convert(value, declared.kind, dec_hook=from_model)
+    except (ValidationError, RecursionError) as error:
+        raise _unfit(name, error) from None
+    except UnicodeEncodeError:
+        converted = None  # what has half of a character is no JSON either
+    _require_json(name, value)
+    return converted
 
 
 def _require_json(name: str, value: Json) -> None:
@@ -449,6 +438,11 @@ def _model_schema(common: dict[str, Json], kind: Any) -> dict[str, Json]:
     return schema
 
 
+TEXT: Final[dict[str, Json]] = {"type": "string"}
+INTEGER: Final[dict[str, Json]] = {"type": "integer"}
+BOOLEAN: Final[dict[str, Json]] = {"type": "boolean"}
+TEXTS: Final[dict[str, Json]] = {"type": "array", "items": TEXT}
+_NO_FIELDS: Final[Mapping[str, Json]] = MappingProxyType({})
 WORKSPACE_FAILURE: Final[Mapping[str, Json]] = MappingProxyType({"success": False})
 
 
@@ -469,6 +463,20 @@ def result_schema(own: Mapping[str, Json]) -> dict[str, Json]:
         "type": "object",
         "properties": {**common, **own},
         "required": ["status", "content"],
+        "additionalProperties": False,
+    }
+
+
+def rows_schema(fields: Mapping[str, Json], *, optional: Mapping[str, Json] = _NO_FIELDS) -> Json:
+    """The schema of a list of objects that have all `fields`, and no others but `optional`."""
+    return {"type": "array", "items": object_schema(fields, optional=optional)}
+
+
+def object_schema(fields: Mapping[str, Json], *, optional: Mapping[str, Json] = _NO_FIELDS) -> Json:
+    return {
+        "type": "object",
+        "properties": {**fields, **optional},
+        "required": list(fields),
         "additionalProperties": False,
     }
 

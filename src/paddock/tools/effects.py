@@ -3,27 +3,25 @@
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Final, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal
 
-from paddock import limits
-from paddock.errors import (
-    FileChangedError,
-    HostError,
-    PathNotFoundError,
-    StorageFullError,
-    TextError,
-    ToolError,
-)
+from msgspec import convert, to_builtins
+from msgspec.json import decode
+from msgspec.structs import asdict
+
+from paddock import errors, limits
 from paddock.storage.notes import Doing, DoingEntry, DoingKind
 from paddock.text.edit import require_text
 from paddock.text.show import quote, show_name
-from paddock.tools.spec import Change, Ports, StoredEffects, pinned
+from paddock.tools.spec import Change, Ports, StoredEffects, ToolOutput, pinned
 from paddock.values.calls import Json
 from paddock.workspace import EntryVersion, WorkspacePath, WritePath
 from paddock.workspace.changes import ChangedPath, doing_of_path
 
-_KINDS: Final[frozenset[DoingKind]] = frozenset(get_args(DoingKind))
-_ENTRIES: Final[frozenset[DoingEntry]] = frozenset(get_args(DoingEntry))
+if TYPE_CHECKING:
+    from paddock.workspace.single import SingleReceipt
+
+_MODES: Final = ("mode", "mode_after")
 
 
 def change_of_path(row: ChangedPath) -> Change | None:
@@ -52,6 +50,15 @@ def change_of_doing(doing: Doing) -> Change:
     )
 
 
+def written_output(
+    receipt: "SingleReceipt", said: str, details: Mapping[str, Json], *below: str
+) -> ToolOutput:
+    """Return what a tool answers that changed one path: what it did, notes, what stands below."""
+    rows = (said, *(f"[{note}]" for note in receipt.notes), *below)
+    changes = (change_of_doing(receipt.doing),)
+    return ToolOutput("\n".join(rows), details, changes, receipt.bytes_written)
+
+
 def within_entry(
     changes: tuple[Change, ...], keep: Callable[[bytes], str]
 ) -> tuple[tuple[Change, ...], StoredEffects | None]:
@@ -66,93 +73,48 @@ def within_entry(
     rows = [change_json(change) for change in changes]
     try:
         digest = keep(json.dumps(rows, separators=(",", ":")).encode("ascii"))
-    except StorageFullError as error:
+    except errors.StorageFullError as error:
         # Who refuses a call for lack of space says that nothing changed. Here all of it has:
         # the host failed, and what the call left is told by its notes.
-        raise HostError(f"the list of {len(rows)} changes is not kept: {error.message}") from error
+        raise errors.HostError(
+            f"the list of {len(rows)} changes is not kept: {error.message}"
+        ) from error
     return changes[: limits.effects_listed_max], StoredEffects(digest, len(changes))
 
 
 def changes_from_bytes(content: bytes) -> tuple[Change, ...]:
     """Raises: ValueError: it is no list that `within_entry` kept."""
-    try:
-        rows = cast("object", json.loads(content))
-        if isinstance(rows, list):
-            return tuple(change_from_json(row) for row in cast("list[dict[str, Json]]", rows))
-    except (TypeError, AttributeError) as error:
-        raise ValueError("no list of changes") from error
-    raise ValueError("no list of changes")
+    return tuple(map(change_from_json, decode(content, type=list[dict[str, Json]])))
 
 
 def change_json(change: Change) -> dict[str, Json]:
     """As the ledger keeps it; what is as usual is left out."""
-    kept: dict[str, Json] = {
-        "path": change.path,
-        "kind": change.kind,
-        "before": change.before,
-        "after": change.after,
-    }
-    if change.to is not None:
-        kept["to"] = change.to
-    if change.entry != "file":
-        kept["entry"] = change.entry
-    if change.entry_after:
-        kept["entry_after"] = change.entry_after
-    if change.mode is not None:
-        kept["mode"] = f"{change.mode:04o}"
-    if change.mode_after is not None:
-        kept["mode_after"] = f"{change.mode_after:04o}"
+    kept: dict[str, Json] = to_builtins(change)
+    kept |= {name: f"{kept[name]:04o}" for name in _MODES if name in kept}
     if change.made:
         kept["made"] = list(change.made)
-    if not change.kept:
-        kept["kept"] = False
     return kept
 
 
 def change_from_json(kept: Mapping[str, Json]) -> Change:
     """Raises: ValueError: it is none."""
-    made = cast("list[Json]", kept.get("made", []))
-    kind, entry = _text(kept.get("kind")), _text(kept.get("entry", "file"))
-    entry_after = _text(kept.get("entry_after", ""))
-    if (
-        kind not in _KINDS
-        or entry not in _ENTRIES
-        or (entry_after != "" and entry_after not in _ENTRIES)
-    ):
-        raise ValueError(f"no such change: {kind!r} of {entry!r}")
-    return Change(
-        path=_text(kept.get("path")),
-        kind=kind,
-        before=_optional(kept.get("before")),
-        after=_optional(kept.get("after")),
-        to=_optional(kept.get("to")),
-        entry=entry,
-        entry_after=entry_after,
-        mode=_mode(kept.get("mode")),
-        mode_after=_mode(kept.get("mode_after")),
-        made=tuple(_text(name) for name in made),
-        kept=kept.get("kept", True) is True,
-    )
+    try:
+        modes = {name: int(kept[name], 8) & 0o777 for name in _MODES if kept.get(name) is not None}
+    except TypeError as error:
+        raise ValueError("a mode is a text") from error
+    return Change(**asdict(convert({**kept, **modes}, _KeptChange)))
 
 
-def _text(value: Json) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"a text is wanted: {value!r}")  # noqa: TRY004 - one kind for the caller
-    return value
-
-
-def _mode(value: Json) -> int | None:
-    return None if value is None else int(_text(value), 8) & 0o777
-
-
-def _optional(value: Json) -> str | None:
-    return None if value is None else _text(value)
+class _KeptChange(Change, frozen=True):
+    # With the types that `spec` names and does not load.
+    kind: DoingKind
+    entry: DoingEntry = "file"
+    entry_after: DoingEntry | Literal[""] = ""
 
 
 # Where the two are not the same, the refusal says what changed, to whom it may be shown.
 
-ABSENT: Final = "absent"
-"""As `if_version`: nothing may stand there."""
+ABSENT: Final = "absent"  # as `if_version`: nothing may stand there
 
 IF_VERSION: Final = "Only if the file still has this version (as a view returned it)."
 IF_VERSION_OR_ABSENT: Final = (
@@ -180,18 +142,18 @@ def pinned_version(if_version: str | None, path: WritePath, ports: Ports) -> str
     return ABSENT
 
 
-def _refusal_of_absence(wanted: str, path: WorkspacePath, hint: str) -> FileChangedError:
-    return FileChangedError(
+def _refusal_of_absence(wanted: str, path: WorkspacePath, hint: str) -> errors.FileChangedError:
+    return errors.FileChangedError(
         f"{quote(path.relative)} is not at version {quote(wanted)}: it does not exist", hint=hint
     )
 
 
-def refusal_of_presence(path: WritePath, ports: Ports) -> FileChangedError:
+def refusal_of_presence(path: WritePath, ports: Ports) -> errors.FileChangedError:
     try:
         stands = f"exists now, at {ports.workspace.version(path.real)}"
-    except ToolError:
+    except errors.ToolError:
         stands = "exists now"  # no file, or gone again
-    return FileChangedError(
+    return errors.FileChangedError(
         f"{quote(path.asked.relative)} {stands}",
         hint="read it, then repeat the call with its version, or use another path",
     )
@@ -208,29 +170,24 @@ def telling_what_changed(
     """
     try:
         yield
-    except PathNotFoundError as error:
+    except errors.PathNotFoundError as error:
         plain = plain_version(wanted)
         if plain is None or plain == ABSENT:
             raise
         hint = "it was moved or deleted meanwhile; list the files"
         raise _refusal_of_absence(plain, path, hint) from error
-    except FileChangedError as error:
+    except errors.FileChangedError as error:
         plain = plain_version(wanted)
         difference = "" if plain is None else _difference(plain, path, ports)
         if not difference:
             raise
         # In the hint: the ledger keeps the message, and no contents of files.
         hint = f"{error.hint}; what changed:\n{difference}"
-        raise FileChangedError(error.message, where=error.where, hint=hint) from error
+        raise errors.FileChangedError(error.message, where=error.where, hint=hint) from error
 
 
 def plain_version(wanted: str | EntryVersion | None) -> str | None:
     return wanted.version if isinstance(wanted, EntryVersion) else wanted
-
-
-def _kept(ports: Ports, path: WorkspacePath, version: str, bytes_max: int) -> bytes | None:
-    earlier = ports.earlier
-    return None if earlier is None else earlier.content(path.relative, version, bytes_max)
 
 
 def _difference(wanted: str, path: WorkspacePath, ports: Ports) -> str:
@@ -241,17 +198,19 @@ def _difference(wanted: str, path: WorkspacePath, ports: Ports) -> str:
     bytes_max = ports.limits.view_bytes_max
     try:
         now = ports.workspace.read_all(path, bytes_max)
-    except PathNotFoundError:
+    except errors.PathNotFoundError:
         return ""
-    except ToolError as error:
+    except errors.ToolError as error:
         return f"[no diff: {error.message}]"
-    before = b"" if wanted == ABSENT else _kept(ports, path, wanted, bytes_max)
+    before = b"" if wanted == ABSENT else None
+    if before is None and ports.earlier is not None:
+        before = ports.earlier.content(path.relative, wanted, bytes_max)
     if before is None:
         return f"[no diff: what it held then is not kept; it has {len(now)} bytes now]"
     try:
         for content in (before, now):
             require_text(content, path.relative)
-    except TextError:
+    except errors.TextError:
         return f"[no diff: no text; {len(before)} bytes then, {len(now)} bytes now]"
     from paddock.text.changes import unified_diff  # noqa: PLC0415 - few writes fail so
 

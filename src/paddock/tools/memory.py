@@ -5,42 +5,35 @@ workspace: nothing else is in it, and no name leads out of it. Each step is judg
 `tool:memory:OPERATION /memories/…`. What was replaced is not kept, so nothing is undone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    InvalidPathError,
-    PathExistsError,
-    SandboxUnavailableError,
-    ToolError,
-    ToolFailedError,
-)
+from paddock import errors, limits
 from paddock.policy.rules import MEMORIES
 from paddock.text.show import show_name
 from paddock.tools.effects import ABSENT
-from paddock.tools.move import (
+from paddock.tools.replace import INSERT_TEXT, STR_REPLACE, InsertText, StrReplace
+from paddock.tools.spec import Handler, Plan, Ports, ReadPlan, Shown, Tool, ToolOutput
+from paddock.tools.view import VIEW, View
+from paddock.tools.write import (
+    CREATE_FILE,
+    DELETE_FILE,
+    MOVE_FILE,
+    CreateFile,
+    CreateFileArguments,
     DeleteFile,
     DeleteFileArguments,
     MoveFile,
     MoveFileArguments,
-    delete_file_tool,
-    move_file_tool,
 )
-from paddock.tools.replace import InsertText, StrReplace, insert_text_tool, str_replace_tool
-from paddock.tools.spec import Handler, Plan, Ports, Shown, Tool, ToolOutput
-from paddock.tools.view import View, ViewPlan, view_tool
-from paddock.tools.write import CreateFile, CreateFileArguments, create_file_tool
 from paddock.values.decisions import Action
 from paddock.workspace import EntryKind, Workspace, WorkspacePath
 from paddock.workspace.listing import DirectoryEntry, is_directory, list_directory
 
-ENTRIES_MAX: Final = 1_000
-"""So many files and directories are listed, moved or deleted by one call."""
+ENTRIES_MAX: Final = 1_000  # so many files and directories are listed, moved or deleted by one call
 
 
 _Step: TypeAlias = tuple[Handler[Any, Any], Plan]
@@ -78,7 +71,9 @@ def _name_of(relative: str) -> str:
 def _within(ports: Ports) -> Ports:
     if ports.memory is None:
         hint = "keep it in a file"
-        raise SandboxUnavailableError("this workspace was opened without a memory", hint=hint)
+        raise errors.SandboxUnavailableError(
+            "this workspace was opened without a memory", hint=hint
+        )
     shown = _ShownMemories(ports.shown)
     return replace(ports, workspace=ports.memory(), shown=shown, earlier=None)
 
@@ -102,11 +97,13 @@ class InMemory:
         for handler, step in plan.steps:
             try:
                 outputs.append(handler.run(step, within))
-            except ToolError as error:
+            except errors.ToolError as error:
                 if not outputs:
                     raise
                 said = f"{len(outputs)} of {len(plan.steps)} steps were done: {error.message}"
-                raise ToolFailedError(said, hint="view the memory before going on") from error
+                raise errors.ToolFailedError(
+                    said, hint="view the memory before going on"
+                ) from error
         # As changes of the workspace they would be undone there.
         return outputs[-1]._replace(changes=())
 
@@ -115,7 +112,7 @@ class _Creating(InMemory):
     def steps(self, arguments: CreateFileArguments, ports: Ports) -> _Steps:
         plan = CreateFile().resolve(arguments, ports)
         if plan.path.exists:
-            raise PathExistsError(f"{plan.path.asked.shown} exists already", hint="edit it")
+            raise errors.PathExistsError(f"{plan.path.asked.shown} exists already", hint="edit it")
         yield self._handler, replace(plan, if_version=plan.if_version or ABSENT)
 
 
@@ -134,39 +131,38 @@ class _Renaming(InMemory):
         to = ports.workspace.resolve_write(arguments.to)
         below = _below(ports.workspace, path)
         if to.exists or (below and to.real.parts[: len(path.parts)] == path.parts):
-            raise PathExistsError(f"{to.asked.shown} exists already, or is below it")
+            raise errors.PathExistsError(f"{to.asked.shown} exists already, or is below it")
+        if not below:
+            yield from super().steps(arguments, ports)
+            return
+        folders = [each.path for each in below if each.kind is EntryKind.DIRECTORY]
         for each in below:
             if each.kind is not EntryKind.DIRECTORY:
                 target = to.real.relative + each.path.relative[len(path.relative) :]
                 given = MoveFileArguments(path=each.path.relative, to=target)
                 yield self._handler, self._handler.resolve(given, ports)
-        for each in (each for each in below if each.kind is EntryKind.DIRECTORY):
-            delete = DeleteFileArguments(path=each.path.relative)
+        for folder in (*folders, path):
+            delete = DeleteFileArguments(path=folder.relative)
             yield DeleteFile(), DeleteFile().resolve(delete, ports)
-        if below:
-            delete = DeleteFileArguments(path=path.relative)
-            yield DeleteFile(), DeleteFile().resolve(delete, ports)
-        else:
-            yield from super().steps(arguments, ports)
 
 
 def _below(workspace: Workspace, path: WorkspacePath) -> list[DirectoryEntry]:
     """What is in a directory, the deepest first."""
     if path.is_root:
-        raise InvalidPathError(f"the {MEMORIES} directory itself stays")
+        raise errors.InvalidPathError(f"the {MEMORIES} directory itself stays")
     if not is_directory(workspace, path):
         return []
     listing = list_directory(workspace, path, limits.path_depth_max, ENTRIES_MAX)
     if listing.total > len(listing.entries) or listing.unreadable:
         said = f"{path.shown} holds {listing.total} entries, {ENTRIES_MAX} are changed at once"
-        raise InvalidPathError(said, hint="begin with the directories below it")
+        raise errors.InvalidPathError(said, hint="begin with the directories below it")
     return list(reversed(listing.entries))
 
 
 class _Viewing(View):
     """Of a directory the sizes and names two levels deep, as the provider documents them."""
 
-    def run(self, plan: ViewPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: ReadPlan[Any], ports: Ports) -> ToolOutput:
         path = plan.path.real
         if not is_directory(ports.workspace, path):
             return super().run(plan, ports)
@@ -194,16 +190,14 @@ def _row(name: str, path: WorkspacePath, entries: Sequence[DirectoryEntry]) -> s
     return f"{size:.1f}".removesuffix(".0") + f"{'BKMG'[unit]}\t{name}"
 
 
-def _tool(name: str, of: Callable[[], Tool[Any]], handler: Handler[Any, Any]) -> Tool[Any]:
-    spec = of().spec
+def _of(tool: Tool[Any], name: str, handler: Handler[Any, Any]) -> Tool[Any]:
+    spec = tool.spec
     return Tool(replace(spec, name=name, title=f"Memory: {spec.title.lower()}"), handler)
 
 
-memory_view_tool = partial(_tool, "memory_view", view_tool, InMemory(_Viewing()))
-memory_create_tool = partial(_tool, "memory_create", create_file_tool, _Creating(CreateFile()))
-memory_str_replace_tool = partial(
-    _tool, "memory_str_replace", str_replace_tool, InMemory(StrReplace())
-)
-memory_insert_tool = partial(_tool, "memory_insert", insert_text_tool, InMemory(InsertText()))
-memory_delete_tool = partial(_tool, "memory_delete", delete_file_tool, _Deleting(DeleteFile()))
-memory_rename_tool = partial(_tool, "memory_rename", move_file_tool, _Renaming(MoveFile()))
+MEMORY_VIEW: Final = _of(VIEW, "memory_view", InMemory(_Viewing()))
+MEMORY_CREATE: Final = _of(CREATE_FILE, "memory_create", _Creating(CreateFile()))
+MEMORY_STR_REPLACE: Final = _of(STR_REPLACE, "memory_str_replace", InMemory(StrReplace()))
+MEMORY_INSERT: Final = _of(INSERT_TEXT, "memory_insert", InMemory(InsertText()))
+MEMORY_DELETE: Final = _of(DELETE_FILE, "memory_delete", _Deleting(DeleteFile()))
+MEMORY_RENAME: Final = _of(MOVE_FILE, "memory_rename", _Renaming(MoveFile()))

@@ -7,17 +7,30 @@ from paddock import limits
 from paddock.errors import ApprovalUnavailableError
 from paddock.sandbox.values import Ending, ShellOutcome, Stream
 from paddock.text.show import show_name
-from paddock.tools.arguments import result_schema
+from paddock.tools.arguments import (
+    BOOLEAN,
+    TEXT,
+    TEXTS,
+    object_schema,
+    result_schema,
+    rows_schema,
+)
 from paddock.tools.effects import changes_of, within_entry
-from paddock.tools.ports import Shell
-from paddock.tools.spec import Change, CommandExit, OutputKept, RefusedPath, ToolOutput
+from paddock.tools.spec import (
+    Change,
+    CommandExit,
+    OutputKept,
+    Ports,
+    RefusedPath,
+    ToolOutput,
+    shell_of,
+)
 from paddock.values.calls import NO_RULE, Json
 
 # Threat: a command may print lines that look like ours. What it printed stands last, each
 # stream behind the number of its lines.
 
-_SHOWN_MAX: Final = 50
-"""Paths in the text for a model; the details list more."""
+_SHOWN_MAX: Final = 50  # paths in the text for a model; the details list more
 _LAST_REFUSED_SHOWN: Final = 2
 _ENDED_BY_US: Final = (
     *("Command timed out ", "Command used more than ", "Command wrote a file "),
@@ -29,9 +42,9 @@ _NOT_ASKED: Final = (
 )
 
 
-def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
+def shell_output(outcome: ShellOutcome, ports: Ports) -> ToolOutput:
     changes = tuple(changes_of(outcome.changed))
-    listed, stored = within_entry(changes, shell.keep)
+    listed, stored = within_entry(changes, shell_of(ports).keep)
     return ToolOutput(
         _content(outcome, changes),
         _details(outcome, changes),
@@ -94,21 +107,18 @@ def _changed(outcome: ShellOutcome, changes: Sequence[Change]) -> list[str]:
         return [f"files changed: none; {discarded_text(outcome.discarded)}"]
     if not changes:
         return [] if outcome.diff is not None or not outcome.is_staged else ["files changed: none"]
-    said = [f"files changed: {len(changes)}"]
-    said += [f"  {change.kind} {_name(change)}" for change in changes[:_SHOWN_MAX]]
-    return [*said, *_more(len(changes))]
+    rows = [f"{change.kind} {_name(change)}" for change in changes]
+    return [f"files changed: {len(rows)}", *_listed(rows, len(rows))]
 
 
 def _refused(outcome: ShellOutcome) -> list[str]:
     refused = outcome.refused
     if not refused:
         return []
-    said = [f"changes refused: {len(refused)}"]
-    said += [f"  {show_name(each.path)}: {show_name(each.rule)}" for each in refused[:_SHOWN_MAX]]
-    said += _more(len(refused))
-    if any(each.code == ApprovalUnavailableError.code for each in refused):
-        said.append(_NOT_ASKED)
-    return said
+    rows = [f"{show_name(each.path)}: {show_name(each.rule)}" for each in refused]
+    is_unasked = any(each.code == ApprovalUnavailableError.code for each in refused)
+    note = [_NOT_ASKED] if is_unasked else []
+    return [f"changes refused: {len(rows)}", *_listed(rows, len(rows)), *note]
 
 
 def _network(outcome: ShellOutcome) -> list[str]:
@@ -118,12 +128,12 @@ def _network(outcome: ShellOutcome) -> list[str]:
     count = len(used.refused) + used.more_refused
     how = "a person can allow one: paddock network allow HOST:PORT"
     may_be_allowed = any(each.why == NO_RULE for each in used.refused)
-    said = [f"connections refused: {count}{f' ({how})' if may_be_allowed else ''}"]
-    said += [
-        f"  {show_name(each.host)}{f':{each.port}' if each.port else ''}: {show_name(each.why)}"
+    rows = [
+        f"{show_name(each.host)}{f':{each.port}' if each.port else ''}: {show_name(each.why)}"
         for each in used.refused
     ]
-    return [*said, *_more(count)]
+    said = f"connections refused: {count}{f' ({how})' if may_be_allowed else ''}"
+    return [said, *_listed(rows, count)]
 
 
 def _warnings(outcome: ShellOutcome) -> Iterator[str]:
@@ -137,8 +147,15 @@ def _warnings(outcome: ShellOutcome) -> Iterator[str]:
         yield f"[warning: {show_name(texts[0])}{rest}]"
 
 
-def _more(count: int) -> list[str]:
-    return [f"  [and {count - _SHOWN_MAX} more]"] if count > _SHOWN_MAX else []
+def _name(change: Change) -> str:
+    kind = change.entry_after or change.entry
+    return show_name(change.path) + ("/" if kind == "directory" else "")
+
+
+def _listed(rows: Sequence[str], count: int) -> list[str]:
+    shown = [f"  {row}" for row in rows[:_SHOWN_MAX]]
+    more = count - len(shown)
+    return [*shown, f"  [and {more} more]"] if more else shown
 
 
 def _stream(name: str, stream: Stream) -> list[str]:
@@ -160,14 +177,8 @@ def _lines(text: str) -> str:
     return "1 line" if count == 1 else f"{count} lines"
 
 
-def _name(change: Change) -> str:
-    kind = change.entry_after or change.entry
-    return show_name(change.path) + ("/" if kind == "directory" else "")
-
-
 def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json]:
-    most = limits.shell_changes_listed_max
-    enforced = outcome.enforced
+    most, enforced, used = limits.shell_changes_listed_max, outcome.enforced, outcome.network
     details: dict[str, Json] = {
         "exit_code": outcome.exit_code,
         "stdout": outcome.stdout.text,
@@ -186,37 +197,29 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
         "shell": outcome.shell,
     }
     missing = {
-        "files_changed": len(changes) - most,
-        "changes_refused": len(outcome.refused) - most,
+        "files_changed": max(0, len(changes) - most),
+        "changes_refused": max(0, len(outcome.refused) - most),
     }
-    if any(count > 0 for count in missing.values()):
-        details["not_listed"] = {name: max(0, count) for name, count in missing.items()}
-    kept = _kept(outcome)
-    if kept:
-        details["output_kept"] = {each.stream: each.digest for each in kept}
-    if outcome.conflict:
-        details["conflict"] = outcome.conflict
-    if outcome.warnings:
-        details["warnings"] = [each.text for each in outcome.warnings]
-    if outcome.shown_from_git:
-        details["shown_from_git"] = [show_name(path) for path in outcome.shown_from_git[:most]]
-    if outcome.diff is not None:
-        details["diff"] = outcome.diff
-    used = outcome.network
-    if used.opened or used.refused:
-        details["network"] = {
-            "connections": used.opened,
-            "refused": [
-                {"host": each.host, "port": each.port, "why": each.why, "count": each.count}
-                for each in used.refused
-            ],
-            "not_listed": used.more_refused,
-        }
-    if outcome.discarded:
-        details["changes_discarded"] = outcome.discarded
-    if outcome.fence:
-        details["fence"] = list(outcome.fence)
-    return details
+    network = {
+        "connections": used.opened,
+        "refused": [
+            {"host": each.host, "port": each.port, "why": each.why, "count": each.count}
+            for each in used.refused
+        ],
+        "not_listed": used.more_refused,
+    }
+    optional: dict[str, Json] = {
+        "not_listed": missing if any(missing.values()) else None,
+        "output_kept": {each.stream: each.digest for each in _kept(outcome)},
+        "conflict": outcome.conflict,
+        "warnings": [each.text for each in outcome.warnings],
+        "shown_from_git": [show_name(path) for path in outcome.shown_from_git[:most]],
+        "network": network if used.opened or used.refused else None,
+        "changes_discarded": outcome.discarded,
+        "fence": list(outcome.fence),
+    }
+    details |= {name: value for name, value in optional.items() if value}
+    return details if outcome.diff is None else {**details, "diff": outcome.diff}
 
 
 def last_words(details: Mapping[str, Json]) -> Iterator[str]:
@@ -251,44 +254,25 @@ def _list(details: Mapping[str, Json], name: str) -> list[Json]:
     return cast("list[Json]", found) if isinstance(found, list) else []
 
 
-_TEXT: Final = {"type": "string"}
-_REFUSED: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {"path": _TEXT, "rule": _TEXT},
-    "required": ["path", "rule"],
-    "additionalProperties": False,
-}
-_SANDBOX: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "backend": _TEXT,
-        "enforcement": {"enum": ["full", "partial", "none"]},
-        "gaps": {"type": "array", "items": _TEXT},
-    },
-    "required": ["backend", "enforcement", "gaps"],
-    "additionalProperties": False,
-}
+_SANDBOX: Final = object_schema(
+    {"backend": TEXT, "enforcement": {"enum": ["full", "partial", "none"]}, "gaps": TEXTS}
+)
 SHELL_SCHEMA: Final = result_schema(
     {
         "exit_code": {"type": "integer", "description": "-1 on time-out, 128 + N for signal N."},
-        "stdout": _TEXT,
-        "stderr": _TEXT,
-        "timed_out": {"type": "boolean"},
+        "stdout": TEXT,
+        "stderr": TEXT,
+        "timed_out": BOOLEAN,
         "duration_seconds": {"type": "number"},
-        "files_changed": {
-            "type": "array",
-            "items": _TEXT,
-            "description": "What the workspace has from it now.",
-        },
-        "changes_refused": {"type": "array", "items": _REFUSED},
+        "files_changed": {**TEXTS, "description": "What the workspace has from it now."},
+        "changes_refused": rows_schema({"path": TEXT, "rule": TEXT}),
         "sandbox": _SANDBOX,
         "shell": {"enum": ["bash", "sh"]},
         "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
         "output_kept": {"type": "object", "description": "Streams that were cut, kept whole."},
         "conflict": {"type": "string", "description": "Why nothing was kept."},
         "fence": {
-            "type": "array",
-            "items": _TEXT,
+            **TEXTS,
             "description": "How policy caused the failure; stderr ends with it.",
         },
         "network": {
@@ -301,15 +285,14 @@ SHELL_SCHEMA: Final = result_schema(
             "description": "How many changes were thrown away, as policy has it.",
         },
         "shown_from_git": {
-            "type": "array",
-            "items": _TEXT,
+            **TEXTS,
             "description": "Closed files that were shown as git's index has them, not as they are.",
         },
         "diff": {"type": "string", "description": "Of a dry run: what it would change."},
         "process": {"type": "string", "description": "The id of what runs in the background."},
-        "running": {"type": "boolean"},
-        "own_changes": {"type": "array", "items": _TEXT},
-        "unseen_changes": {"type": "array", "items": _TEXT},
+        "running": BOOLEAN,
+        "own_changes": TEXTS,
+        "unseen_changes": TEXTS,
         "pending": {
             "type": "string",
             "description": "The request under which its changes wait for a person.",

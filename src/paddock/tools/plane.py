@@ -1,7 +1,7 @@
 """`query_ledger`, `list_packages`, `gate_check`: what ledgers, packages and gates say."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -24,22 +24,24 @@ from paddock.packages.rows import Failure, PackageRow, State
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    TEXTS,
     ArgumentType,
     filled_text,
     optional_integer,
     optional_text,
     result_schema,
+    rows_schema,
 )
-from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import READS, GivenPlan, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.values.entries import CHECKPOINT
 
 LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M)
 _ENTRIES_DEFAULT: Final = 10
-
-
-_NOTHING: Final = Rows((), (), 0, 0)
 
 
 class QueryLedgerArguments(ArgumentType):
@@ -62,10 +64,8 @@ class QueryLedgerArguments(ArgumentType):
 
 
 class QueryLedgerPlan(Struct, frozen=True):
-    ledger: LedgerName
+    given: QueryLedgerArguments
     wanted: Filter
-    count: int
-    offset: int
     actions: tuple[Action, ...]
 
 
@@ -74,14 +74,7 @@ class QueryLedger:
 
     def resolve(self, arguments: QueryLedgerArguments, ports: Ports) -> QueryLedgerPlan:
         del ports
-        if arguments.ledger not in LEDGERS:
-            shown = show_name(arguments.ledger[: limits.message_value_chars_max])
-            raise InvalidArgumentsError(
-                f"Unknown ledger: {shown}. Valid: {', '.join(LEDGERS)}",
-                where="ledger",
-                hint=f"give one of these, or leave ledger out for {LEDGERS[0]}",
-            )
-        ledger = LedgerName(arguments.ledger)
+        ledger = _known("ledger", arguments.ledger, LEDGERS)
         wanted = Filter(
             event_type=arguments.event_type,
             without=None if arguments.event_type else CHECKPOINT,
@@ -89,18 +82,38 @@ class QueryLedger:
             since=_seconds("since", arguments.since),
             until=_seconds("until", arguments.until),
         )
-        actions = (Action("ledger", "query", ledger),)
-        return QueryLedgerPlan(ledger, wanted, arguments.max_entries, arguments.offset, actions)
+        return QueryLedgerPlan(arguments, wanted, (Action("ledger", "query", ledger),))
 
     def run(self, plan: QueryLedgerPlan, ports: Ports) -> ToolOutput:
-        if plan.count == 0:
-            return _output(plan, [], _NOTHING)
-        rows = _NOTHING
-        if ports.ledgers is not None:
-            rows = ports.ledgers.query(plan.ledger, plan.wanted, plan.count + plan.offset)
-        end = len(rows.entries) - plan.offset
-        found = list(rows.entries[max(0, end - plan.count) : max(0, end)])
-        return _output(plan, found, rows)
+        name, count, offset = plan.given.ledger, plan.given.max_entries, plan.given.offset
+        rows = Rows((), (), 0, 0)
+        if count and ports.ledgers is not None:
+            rows = ports.ledgers.query(LedgerName(name), plan.wanted, count + offset)
+        end = len(rows.entries) - offset
+        found = rows.entries[max(0, end - count) : max(0, end)]
+        shown = _fitting(found)
+        content = shown or [f"[no entries in {name}]"]
+        if len(shown) < len(found):
+            said = f"{len(shown)} newest of {len(found)} entries shown"
+            content.append(f"[{said}; offset={offset + len(shown)} goes on with older ones]")
+        bad = len(rows.bad) + rows.bad_omitted
+        if bad:
+            content.append(f"[{bad} lines of {name} hold no entry: it has to be verified]")
+        entries: list[Json] = [_entry(stored) for stored in found]
+        details: dict[str, Json] = {"source": name, "count": len(found), "entries": entries}
+        return ToolOutput("\n".join(content), details)
+
+
+def _known(argument: str, name: str, valid: Sequence[str]) -> str:
+    """Return a name that there is. Raises: InvalidArgumentsError."""
+    if name in valid:
+        return name
+    shown = show_name(name[: limits.message_value_chars_max])
+    raise InvalidArgumentsError(
+        f"Unknown {argument}: {shown}. Valid: {', '.join(valid)}",
+        where=argument,
+        hint=f"give one of these, or leave {argument} out for {valid[0]}",
+    )
 
 
 def _seconds(name: str, text: str | None) -> float | None:
@@ -118,29 +131,17 @@ def _seconds(name: str, text: str | None) -> float | None:
     return seconds
 
 
-def _output(plan: QueryLedgerPlan, found: list[StoredEntry], rows: Rows) -> ToolOutput:
+def _fitting(found: Sequence[StoredEntry]) -> list[str]:
+    """The rows of the newest, where not all fit."""
     shown: list[str] = []
     left = limits.ledger_rows_bytes_max
-    # The newest are kept where not all fit.
     for stored in reversed(found):
         row = _row(stored)
         left -= len(row.encode("utf-8", "surrogatepass")) + 1
         if left < 0 and shown:
             break
         shown.insert(0, row)
-    content = shown or [f"[no entries in {plan.ledger}]"]
-    if len(shown) < len(found):
-        said = f"{len(shown)} newest of {len(found)} entries shown"
-        content.append(f"[{said}; offset={plan.offset + len(shown)} goes on with older ones]")
-    bad = len(rows.bad) + rows.bad_omitted
-    if bad:
-        content.append(f"[{bad} lines of {plan.ledger} hold no entry: it has to be verified]")
-    details: dict[str, Json] = {
-        "source": plan.ledger,
-        "count": len(found),
-        "entries": [_entry(stored) for stored in found],
-    }
-    return ToolOutput("\n".join(content), details)
+    return shown
 
 
 def _row(stored: StoredEntry) -> str:
@@ -164,71 +165,71 @@ def _entry(stored: StoredEntry) -> dict[str, Json]:
     }
 
 
-_TEXT: Final[Json] = {"type": "string"}
-
-QUERY_LEDGER: Final = ToolSpec(
-    name="query_ledger",
-    title="Query ledger",
-    description=(
-        "Return the newest entries of a ledger, newest last. governance holds what the system "
-        "did, ho2m sessions and turns (TURN_RECORDED), ho1m model and tool calls."
-    ),
-    toolset="core",
-    arguments=QueryLedgerArguments,
-    effects=READS,
-    output_schema=result_schema(
-        {
-            "source": {"enum": [name.value for name in LEDGERS]},
-            "count": {"type": "integer", "description": "How many entries there are here."},
-            "entries": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "id": _TEXT,
-                        "event_type": _TEXT,
-                        "submission_id": _TEXT,
-                        "decision": _TEXT,
-                        "reason": _TEXT,
-                        "timestamp": _TEXT,
-                        "metadata_keys": {"type": "array", "items": _TEXT},
+QUERY_LEDGER: Final = Tool(
+    ToolSpec(
+        name="query_ledger",
+        title="Query ledger",
+        description=(
+            "Return the newest entries of a ledger, newest last. governance holds what the system "
+            "did, ho2m sessions and turns (TURN_RECORDED), ho1m model and tool calls."
+        ),
+        toolset="core",
+        arguments=QueryLedgerArguments,
+        effects=READS,
+        output_schema=result_schema(
+            {
+                "source": {"enum": [name.value for name in LEDGERS]},
+                "count": {"type": "integer", "description": "How many entries there are here."},
+                "entries": rows_schema(
+                    {
+                        "id": TEXT,
+                        "event_type": TEXT,
+                        "timestamp": TEXT,
                         "metadata": {"type": "object"},
                     },
-                    "required": ["id", "event_type", "timestamp", "metadata"],
-                    "additionalProperties": False,
-                },
-            },
-        }
+                    optional={
+                        "submission_id": TEXT,
+                        "decision": TEXT,
+                        "reason": TEXT,
+                        "metadata_keys": TEXTS,
+                    },
+                ),
+            }
+        ),
     ),
+    QueryLedger(),
 )
-
-
-def query_ledger_tool() -> Tool[QueryLedgerArguments]:
-    return Tool(QUERY_LEDGER, QueryLedger())
 
 
 class ListPackagesArguments(ArgumentType):
     """Arguments of `list_packages`: none."""
 
 
-class ListPackagesPlan(Struct, frozen=True):
-    actions: tuple[Action, ...] = (Action("package", "list", "*"),)
-
-
 class ListPackages:
     """Each package with its state, looked at now."""
 
-    def resolve(self, arguments: ListPackagesArguments, ports: Ports) -> ListPackagesPlan:
-        del arguments, ports
-        return ListPackagesPlan()
+    def resolve(
+        self, arguments: ListPackagesArguments, ports: Ports
+    ) -> GivenPlan[ListPackagesArguments]:
+        del ports
+        return GivenPlan(arguments, (Action("package", "list", "*"),))
 
-    def run(self, plan: ListPackagesPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[ListPackagesArguments], ports: Ports) -> ToolOutput:
         del plan
         rows = () if ports.packages is None else ports.packages()
         content = "\n".join(map(_line, rows)) or "[no packages are installed]"
-        return ToolOutput(
-            content, {"count": len(rows), "packages": [_row_list_packages(row) for row in rows]}
-        )
+        listed: list[Json] = [
+            {
+                "package_id": row.package_id,
+                "version": row.version,
+                "tier": row.tier,
+                "framework": row.framework_id,
+                "spec": row.spec_id,
+                "state": row.state,
+            }
+            for row in rows
+        ]
+        return ToolOutput(content, {"count": len(rows), "packages": listed})
 
 
 def _line(row: PackageRow) -> str:
@@ -240,54 +241,34 @@ def _line(row: PackageRow) -> str:
     return "  ".join(parts) + changed
 
 
-def _row_list_packages(row: PackageRow) -> dict[str, Json]:
-    return {
-        "package_id": row.package_id,
-        "version": row.version,
-        "tier": row.tier,
-        "framework": row.framework_id,
-        "spec": row.spec_id,
-        "state": row.state,
-    }
-
-
-LIST_PACKAGES: Final = ToolSpec(
-    name="list_packages",
-    title="List packages",
-    description=(
-        "List the installed packages: id, version, tier, framework, spec and state. The state is "
-        "installed, changed (a file is not as the package brought it), changing (right now) or "
-        "damaged."
-    ),
-    toolset="core",
-    arguments=ListPackagesArguments,
-    effects=READS,
-    output_schema=result_schema(
-        {
-            "count": {"type": "integer", "description": "How many packages there are."},
-            "packages": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "package_id": _TEXT,
-                        "version": _TEXT,
-                        "tier": _TEXT,
-                        "framework": _TEXT,
-                        "spec": _TEXT,
+LIST_PACKAGES: Final = Tool(
+    ToolSpec(
+        name="list_packages",
+        title="List packages",
+        description=(
+            "List the installed packages: id, version, tier, framework, spec and state. The state "
+            "is installed, changed (a file is not as the package brought it), changing (right "
+            "now) or damaged."
+        ),
+        toolset="core",
+        arguments=ListPackagesArguments,
+        effects=READS,
+        output_schema=result_schema(
+            {
+                "count": {"type": "integer", "description": "How many packages there are."},
+                "packages": rows_schema(
+                    {
+                        **dict.fromkeys(
+                            ("package_id", "version", "tier", "framework", "spec"), TEXT
+                        ),
                         "state": {"enum": [str(state) for state in State]},
-                    },
-                    "required": ["package_id", "version", "tier", "framework", "spec", "state"],
-                    "additionalProperties": False,
-                },
-            },
-        }
+                    }
+                ),
+            }
+        ),
     ),
+    ListPackages(),
 )
-
-
-def list_packages_tool() -> Tool[ListPackagesArguments]:
-    return Tool(LIST_PACKAGES, ListPackages())
 
 
 ALL: Final = "all"
@@ -302,137 +283,93 @@ class GateCheckArguments(ArgumentType):
     gate: str = filled_text("One gate, or all.", ALL, (ALL, *PLANE_GATES))
 
 
-class GateCheckPlan(Struct, frozen=True):
-    names: tuple[str, ...]
-    actions: tuple[Action, ...]
-
-
 class GateCheck:
     """Each gate looks now; acceptance commands do not run."""
 
-    def resolve(self, arguments: GateCheckArguments, ports: Ports) -> GateCheckPlan:
+    def resolve(self, arguments: GateCheckArguments, ports: Ports) -> GivenPlan[GateCheckArguments]:
         del ports
-        name = arguments.gate
-        if name != ALL and name not in ALL_GATES:
-            shown = show_name(name[: limits.message_value_chars_max])
-            raise InvalidArgumentsError(
-                f"Unknown gate: {shown}. Valid: {ALL}, {', '.join(ALL_GATES)}",
-                where="gate",
-                hint="give one of these, or leave gate out for all",
-            )
-        names = PLANE_GATES if name == ALL else (name,)
-        return GateCheckPlan(names, (Action("gate", "check", name),))
+        name = _known("gate", arguments.gate, (ALL, *ALL_GATES))
+        return GivenPlan(arguments, (Action("gate", "check", name),))
 
-    def run(self, plan: GateCheckPlan, ports: Ports) -> ToolOutput:
-        rows = [_Row(result, ports.shown) for result in _check(ports.gates, plan.names)]
-        results = [row.result for row in rows]
+    def run(self, plan: GivenPlan[GateCheckArguments], ports: Ports) -> ToolOutput:
+        names = PLANE_GATES if plan.given.gate == ALL else (plan.given.gate,)
+        if ports.gates is None:
+            results = tuple(not_applicable(name, "this is no bare plane") for name in names)
+        else:
+            results = ports.gates(names)
         counts: dict[str, Json] = {
             "passed": count_of(results, Status.PASS),
             "failed": count_of(results, Status.FAIL),
             "not_applicable": count_of(results, Status.NOT_APPLICABLE),
         }
-        said = (f"{counts['passed']} passed", f"{counts['failed']} failed")
-        last = f"{', '.join(said)}, {counts['not_applicable']} not applicable"
-        content = "\n".join([*(row.text() for row in rows), last])
-        return ToolOutput(content, {"gates": [row.as_json() for row in rows], **counts})
+        rows = [_gate_text(result, ports.shown) for result in results]
+        rows.append(", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items()))
+        gates: list[Json] = [
+            {
+                "name": result.gate,
+                "status": result.status,
+                "passed": result.status is Status.PASS,
+                "checks": result.checks,
+                "failures": [
+                    {"file": each.file, "reason": each.reason}
+                    for each in _shown_failures(result, ports.shown)
+                ],
+                "note": result.note,
+            }
+            for result in results
+        ]
+        return ToolOutput("\n".join(rows), {"gates": gates, **counts})
 
 
-def _check(
-    gates: Callable[[Sequence[str]], tuple[GateResult, ...]] | None, names: Sequence[str]
-) -> tuple[GateResult, ...]:
-    if gates is None:
-        return tuple(not_applicable(name, "this is no bare plane") for name in names)
-    return gates(names)
+def _shown_failures(result: GateResult, shown: Shown) -> list[Failure]:
+    """Without those of files that the agent may not know of."""
+    return [each for each in result.failures if not each.file or shown.is_shown(each.file)]
 
 
-class _Row:
-    """One gate's answer, without files that the agent may not know of."""
-
-    def __init__(self, result: GateResult, shown: Shown) -> None:
-        self.result = result
-        self._shown = [each for each in result.failures if _is_shown(each, shown)]
-        self._hidden = len(result.failures) - len(self._shown)
-
-    def text(self) -> str:
-        result = self.result
-        note = f"  {show_name(result.note)}" if result.note else ""
-        lines = [f"{result.gate}  {_WORDS[result.status]}  {result.checks} checks{note}"]
-        listed = self._shown[: limits.gate_failures_listed_max]
-        lines += [f"  {show_name(str(failure))}" for failure in listed]
-        more = len(self._shown) - len(listed)
-        if more:
-            lines.append(f"  [{more} more failures are not listed]")
-        if self._hidden:
-            lines.append(f"  [{self._hidden} failures of files that are not shown]")
-        return "\n".join(lines)
-
-    def as_json(self) -> Json:
-        result = self.result
-        return {
-            "name": result.gate,
-            "status": result.status,
-            "passed": result.status is Status.PASS,
-            "checks": result.checks,
-            "failures": _failures(self._shown),
-            "note": result.note,
-        }
+def _gate_text(result: GateResult, shown: Shown) -> str:
+    failures = _shown_failures(result, shown)
+    note = f"  {show_name(result.note)}" if result.note else ""
+    lines = [f"{result.gate}  {_WORDS[result.status]}  {result.checks} checks{note}"]
+    listed = failures[: limits.gate_failures_listed_max]
+    lines += [f"  {show_name(str(failure))}" for failure in listed]
+    more, hidden = len(failures) - len(listed), len(result.failures) - len(failures)
+    if more:
+        lines.append(f"  [{more} more failures are not listed]")
+    if hidden:
+        lines.append(f"  [{hidden} failures of files that are not shown]")
+    return "\n".join(lines)
 
 
-def _is_shown(failure: Failure, shown: Shown) -> bool:
-    return not failure.file or shown.is_shown(failure.file)
-
-
-def _failures(failures: Sequence[Failure]) -> list[Json]:
-    return [{"file": each.file, "reason": each.reason} for each in failures]
-
-
-_COUNT: Final[Json] = {"type": "integer"}
-
-GATE_CHECK: Final = ToolSpec(
-    name="gate_check",
-    title="Check gates",
-    description=(
-        "Check the plane's gates: files and ownership (G0B), specs and frameworks (G1, "
-        "G1-COMPLETE), approvals (G2), dependencies (G3), acceptance (G4, told from its last run), "
-        "signatures (G5), ledgers (G6). Each passes, fails with files and reasons, or is not "
-        "applicable, which is no pass."
-    ),
-    toolset="core",
-    arguments=GateCheckArguments,
-    effects=READS,
-    output_schema=result_schema(
-        {
-            "passed": _COUNT,
-            "failed": _COUNT,
-            "not_applicable": _COUNT,
-            "gates": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "name": _TEXT,
+GATE_CHECK: Final = Tool(
+    ToolSpec(
+        name="gate_check",
+        title="Check gates",
+        description=(
+            "Check the plane's gates: files and ownership (G0B), specs and frameworks (G1, "
+            "G1-COMPLETE), approvals (G2), dependencies (G3), acceptance (G4, told from its last "
+            "run), signatures (G5), ledgers (G6). Each passes, fails with files and reasons, or is "
+            "not applicable, which is no pass."
+        ),
+        toolset="core",
+        arguments=GateCheckArguments,
+        effects=READS,
+        output_schema=result_schema(
+            {
+                "passed": INTEGER,
+                "failed": INTEGER,
+                "not_applicable": INTEGER,
+                "gates": rows_schema(
+                    {
+                        "name": TEXT,
                         "status": {"enum": [str(status) for status in Status]},
-                        "passed": {"type": "boolean"},
-                        "checks": _COUNT,
-                        "failures": {
-                            "type": "array",
-                            "items": {
-                                "type": "object",
-                                "properties": {"file": _TEXT, "reason": _TEXT},
-                                "required": ["file", "reason"],
-                                "additionalProperties": False,
-                            },
-                        },
-                        "note": _TEXT,
-                    },
-                    "required": ["name", "status", "passed", "checks", "failures", "note"],
-                    "additionalProperties": False,
-                },
-            },
-        }
+                        "passed": BOOLEAN,
+                        "checks": INTEGER,
+                        "failures": rows_schema({"file": TEXT, "reason": TEXT}),
+                        "note": TEXT,
+                    }
+                ),
+            }
+        ),
     ),
+    GateCheck(),
 )
-
-
-def gate_check_tool() -> Tool[GateCheckArguments]:
-    return Tool(GATE_CHECK, GateCheck())

@@ -1,14 +1,17 @@
 """Commands that go on running: what they print, what they are given, their changes, their end."""
 
+from collections.abc import Mapping
 from typing import Any, Final
-
-from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
 from paddock.sandbox.sessions.process import Printed, Process
 from paddock.text.show import name_some, show_name
 from paddock.tools.arguments import (
+    BOOLEAN,
+    INTEGER,
+    TEXT,
+    TEXTS,
     ArgumentType,
     clamped_integer,
     needed_text,
@@ -17,8 +20,16 @@ from paddock.tools.arguments import (
     result_schema,
 )
 from paddock.tools.outcome import SHELL_SCHEMA, shell_output
-from paddock.tools.ports import shell_of
-from paddock.tools.spec import READS, Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import (
+    READS,
+    Effects,
+    GivenPlan,
+    Ports,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+    shell_of,
+)
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Held
 
@@ -27,28 +38,26 @@ _ENDS: Final = Effects(reads_only=False, is_destructive=True)
 _SHOWN_MAX: Final = 20
 
 
-class ProcessPlan(Struct, frozen=True):
-    given: Any
-    actions: tuple[Action, ...]
-
-
 class _OfProcess:
     """A call about commands that were decided when they began: its own action has no target."""
 
     operation = "process"
 
-    def resolve(self, arguments: ArgumentType, ports: Ports) -> ProcessPlan:
+    def resolve(self, arguments: ArgumentType, ports: Ports) -> GivenPlan[Any]:
         """Raises: SandboxUnavailableError: there is no shell."""
         shell_of(ports)
-        return ProcessPlan(arguments, (Action("shell", self.operation),))
+        return GivenPlan(arguments, (Action("shell", self.operation),))
 
-    def confine(self, plan: ProcessPlan, ports: Ports) -> tuple[ProcessPlan, Held]:
+    def confine(self, plan: GivenPlan[Any], ports: Ports) -> tuple[GivenPlan[Any], Held]:
         # Whatever runs in the background is staged: nothing else is started there.
         return plan, "full"
 
 
-class OutputArguments(ArgumentType):
+class ProcessArguments(ArgumentType):
     process: str = needed_text(_PROCESS)
+
+
+class OutputArguments(ProcessArguments):
     wait_s: int = clamped_integer(
         "Seconds to wait for output or the end, if there is nothing new.",
         0,
@@ -61,7 +70,9 @@ class OutputArguments(ArgumentType):
 
 
 class ShellOutput(_OfProcess):
-    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+    arguments = OutputArguments
+
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Raises: InvalidArgumentsError."""
         given: OutputArguments = plan.given
         process = shell_of(ports).lasting().process(given.process)
@@ -69,8 +80,7 @@ class ShellOutput(_OfProcess):
         return _printed(process, printed)
 
 
-class InputArguments(ArgumentType):
-    process: str = needed_text(_PROCESS)
+class InputArguments(ProcessArguments):
     text: str = needed_text(
         "What is typed, control characters too: \\n ends a line, \\u0003 interrupts in a "
         "terminal, a lone \\u0004 ends the input.",
@@ -79,9 +89,9 @@ class InputArguments(ArgumentType):
 
 
 class ShellInput(_OfProcess):
-    operation = "input"
+    arguments, operation = InputArguments, "input"
 
-    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Raises: InvalidArgumentsError: it has ended, or takes no input."""
         given: InputArguments = plan.given
         process = shell_of(ports).lasting().process(given.process)
@@ -99,7 +109,9 @@ class StopArguments(ArgumentType):
 
 
 class ShellStop(_OfProcess):
-    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+    arguments = StopArguments
+
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """End a process or a session. Raises: InvalidArgumentsError, SandboxUnavailableError."""
         given: StopArguments = plan.given
         lasting = shell_of(ports).lasting()
@@ -111,28 +123,22 @@ class ShellStop(_OfProcess):
             lasting.end(given.session)
             return ToolOutput(f"the session {show_name(given.session)} has ended", {})
         process = lasting.process(str(given.process))
-        output = shell_output(lasting.finish(process), shell_of(ports))
+        output = shell_output(lasting.finish(process), ports)
         return output._replace(details={**output.details, "process": process.name})
 
 
-class SyncArguments(ArgumentType):
-    process: str = needed_text(_PROCESS)
-
-
 class ShellSync(_OfProcess):
-    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+    arguments = ProcessArguments
+
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Bring in what it changed so far. Raises: as `ShellStop.run`."""
         lasting = shell_of(ports).lasting()
         process = lasting.process(plan.given.process)
-        output = shell_output(lasting.sync(process), shell_of(ports))
+        output = shell_output(lasting.sync(process), ports)
         _, _, rest = output.content.partition("\n")
         content = f"{process.name} goes on\n{rest}{_differing_text(process)}"
-        details = {
-            **output.details,
-            "process": process.name,
-            "running": True,
-            **_differing(process),
-        }
+        own = {"process": process.name, "running": True, **_differing(process)}
+        details = {**output.details, **own}
         return output._replace(content=content, details=details, exit=None)
 
 
@@ -141,7 +147,9 @@ class ListArguments(ArgumentType):
 
 
 class ShellList(_OfProcess):
-    def run(self, plan: ProcessPlan, ports: Ports) -> ToolOutput:
+    arguments = ListArguments
+
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         lasting = shell_of(ports).lasting()
         processes, sessions = lasting.all(), lasting.names()
         said = [f"sessions: {', '.join(map(show_name, sessions)) or 'none'}"]
@@ -214,105 +222,75 @@ def _differing_text(process: Process) -> str:
     return said
 
 
-_ID: Final[dict[str, Json]] = {"type": "string"}
-_STATE: Final[dict[str, Json]] = {
-    "process": _ID,
-    "running": {"type": "boolean"},
-    "own_changes": {
-        "type": "array",
-        "items": {"type": "string"},
-        "description": "Paths of which it keeps its own although somebody else changed them.",
-    },
-    "unseen_changes": {
-        "type": "array",
-        "items": {"type": "string"},
-        "description": "Paths that somebody else changed and that it does not see as they are.",
-    },
-}
+def _answer(**own: Json) -> Mapping[str, Json]:
+    kept = "Paths of which it keeps its own although somebody else changed them."
+    unseen = "Paths that somebody else changed and that it does not see as they are."
+    state = {
+        "process": TEXT,
+        "running": BOOLEAN,
+        "own_changes": {**TEXTS, "description": kept},
+        "unseen_changes": {**TEXTS, "description": unseen},
+    }
+    return result_schema({**state, **own})
 
 
-def _spec(
-    name: str, title: str, description: str, arguments: type[Any], effects: Effects, **own: Json
-) -> ToolSpec[Any]:
-    return ToolSpec(
-        name=name,
-        title=title,
-        description=description,
-        toolset="shell",
-        arguments=arguments,
-        effects=effects,
-        output_schema=result_schema({**_STATE, **own}),
+def _tool(
+    name: str,
+    title: str,
+    description: str,
+    handler: Any,
+    effects: Effects,
+    answer: Mapping[str, Json] = SHELL_SCHEMA,
+) -> Tool[Any]:
+    arguments = handler.arguments
+    return Tool(
+        ToolSpec(name, title, description, "shell", arguments, effects, {**answer}), handler
     )
 
 
-def shell_output_tool() -> Tool[OutputArguments]:
-    spec = _spec(
-        "shell_output",
-        "Output of a command",
-        "What a command that runs in the background has printed, and whether it still runs.",
-        OutputArguments,
-        READS,
-        output=_ID,
+SHELL_OUTPUT: Final = _tool(
+    "shell_output",
+    "Output of a command",
+    "What a command that runs in the background has printed, and whether it still runs.",
+    ShellOutput(),
+    READS,
+    _answer(
+        output=TEXT,
         offset={"type": "integer", "description": "Where the next output begins."},
-        missing_bytes={"type": "integer"},
-        exit_code={"type": "integer"},
-    )
-    return Tool(spec, ShellOutput())
-
-
-def shell_input_tool() -> Tool[InputArguments]:
-    spec = _spec(
-        "shell_input",
-        "Type into a command",
-        "Give text to a command that runs in the background, as if it were typed.",
-        InputArguments,
-        Effects(reads_only=False),
-        bytes={"type": "integer"},
-    )
-    return Tool(spec, ShellInput())
-
-
-def shell_stop_tool() -> Tool[StopArguments]:
-    spec = ToolSpec(
-        name="shell_stop",
-        title="End a command",
-        description=(
-            "End a command that runs in the background, or a session with all that runs in it. "
-            "What it changed is judged and brought in, as with run_shell. Of one that has ended "
-            "by itself: how."
-        ),
-        toolset="shell",
-        arguments=StopArguments,
-        effects=_ENDS,
-        output_schema={**SHELL_SCHEMA},
-    )
-    return Tool(spec, ShellStop())
-
-
-def shell_sync_tool() -> Tool[SyncArguments]:
-    spec = ToolSpec(
-        name="shell_sync",
-        title="Bring in changes",
-        description=(
-            "Bring in what a command in the background has changed so far, judged as with "
-            "run_shell; it stands still for that moment, and goes on."
-        ),
-        toolset="shell",
-        arguments=SyncArguments,
-        effects=_ENDS,
-        output_schema={**SHELL_SCHEMA},
-    )
-    return Tool(spec, ShellSync())
-
-
-def shell_list_tool() -> Tool[ListArguments]:
-    spec = _spec(
-        "shell_list",
-        "Sessions and commands",
-        "The sessions that there are, and the commands that run in the background.",
-        ListArguments,
-        READS,
-        sessions={"type": "array", "items": _ID},
-        processes={"type": "array", "items": {"type": "object"}},
-    )
-    return Tool(spec, ShellList())
+        missing_bytes=INTEGER,
+        exit_code=INTEGER,
+    ),
+)
+SHELL_INPUT: Final = _tool(
+    "shell_input",
+    "Type into a command",
+    "Give text to a command that runs in the background, as if it were typed.",
+    ShellInput(),
+    Effects(reads_only=False),
+    _answer(bytes=INTEGER),
+)
+SHELL_STOP: Final = _tool(
+    "shell_stop",
+    "End a command",
+    "End a command that runs in the background, or a session with all that runs in it. "
+    "What it changed is judged and brought in, as with run_shell. Of one that has ended "
+    "by itself: how.",
+    ShellStop(),
+    _ENDS,
+)
+SHELL_SYNC: Final = _tool(
+    "shell_sync",
+    "Bring in changes",
+    "Bring in what a command in the background has changed so far, judged as with "
+    "run_shell; it stands still for that moment, and goes on.",
+    ShellSync(),
+    _ENDS,
+)
+SHELL_LIST: Final = _tool(
+    "shell_list",
+    "Sessions and commands",
+    "The sessions that there are, and the commands that run in the background.",
+    ShellList(),
+    READS,
+    _answer(sessions=TEXTS, processes={"type": "array", "items": {"type": "object"}}),
+)

@@ -7,18 +7,11 @@ their digest.
 
 import errno
 import os
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    InvalidArgumentsError,
-    PathNotADirectoryError,
-    PathNotFoundError,
-    TextTooLargeError,
-)
+from paddock import errors, limits
 from paddock.sandbox.sessions.sessions import PROGRAM
 from paddock.sandbox.values import ShellLine
 from paddock.text.show import quote, show_name
@@ -30,7 +23,7 @@ from paddock.tools.arguments import (
     optional_integer,
     optional_text,
 )
-from paddock.tools.effects import IF_VERSION_OR_ABSENT, change_of_doing, pinned_version
+from paddock.tools.effects import IF_VERSION_OR_ABSENT, written_output
 from paddock.tools.listing import ShownEntries, entry_details
 from paddock.tools.shell import (
     LineRun,
@@ -44,16 +37,17 @@ from paddock.tools.spec import (
     Effects,
     Payload,
     Ports,
+    ReadPlan,
     Tool,
     ToolOutput,
     ToolSpec,
-    path_actions,
     pinned,
+    plan_read,
 )
-from paddock.tools.write import write_whole
+from paddock.tools.write import WholeFilePlan, WritesWholeFile
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
-from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath, version_of
+from paddock.workspace import Workspace, WorkspacePath, version_of
 from paddock.workspace.failures import converting
 from paddock.workspace.listing import list_directory
 from paddock.workspace.metadata import status_of
@@ -68,7 +62,9 @@ _TOOLSET: Final = "program"
 
 def _payload(ports: Ports) -> Payload:
     if ports.payload is None:
-        raise InvalidArgumentsError("only a program can call this", hint="use the other tools")
+        raise errors.InvalidArgumentsError(
+            "only a program can call this", hint="use the other tools"
+        )
     return ports.payload
 
 
@@ -77,33 +73,29 @@ class ReadBytesArguments(ArgumentType):
     limit: int | None = optional_integer("Bytes that it may have.", None, minimum=0)
 
 
-class ReadBytesPlan(Struct, frozen=True):
-    path: ReadPath
-    limit: int
-    payload: Payload
-    actions: tuple[Action, ...]
-    version: str | None = None
+_Reads: TypeAlias = ReadPlan[ReadBytesArguments]
 
 
 class ReadBytes:
     arguments = ReadBytesArguments
 
-    def resolve(self, arguments: ReadBytesArguments, ports: Ports) -> ReadBytesPlan:
-        path = ports.workspace.resolve_read(arguments.path)
-        most = limits.program_bytes_max if arguments.limit is None else arguments.limit
-        actions = path_actions("file", "view", path)
-        return ReadBytesPlan(path, most, _payload(ports), actions)
+    def resolve(self, arguments: ReadBytesArguments, ports: Ports) -> _Reads:
+        _payload(ports)
+        return plan_read("file", "view", arguments, ports)
 
-    def pin(self, plan: ReadBytesPlan, ports: Ports) -> tuple[ReadBytesPlan, str]:
+    def pin(self, plan: _Reads, ports: Ports) -> tuple[_Reads, str]:
         found = ports.workspace.version(plan.path.real)
         return replace(plan, version=found), found
 
-    def run(self, plan: ReadBytesPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: _Reads, ports: Ports) -> ToolOutput:
         """Raises: PathError, TextTooLargeError."""
         _require_mode(ports.workspace, plan.path.real, _READ, "read")
-        content = ports.workspace.read_all(plan.path, plan.limit)
+        limit = plan.given.limit
+        content = ports.workspace.read_all(
+            plan.path, limits.program_bytes_max if limit is None else limit
+        )
         version = pinned(plan.version, version_of(content), plan.path.real)
-        plan.payload.taken = content
+        _payload(ports).taken = content
         shown = show_name(plan.path.asked.relative)
         return ToolOutput(f"{len(content)} bytes of {shown}", {"version": version})
 
@@ -114,48 +106,33 @@ class WriteBytesArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
-class WriteBytesPlan(Struct, frozen=True):
-    path: WritePath
-    content: bytes
-    actions: tuple[Action, ...]
-    if_version: str | None = None
-
-
-class WriteBytes:
-    """Creates parents; an existing file is replaced whole, its mode and owner kept."""
+class WriteBytes(WritesWholeFile):
+    """Creates parents."""
 
     arguments = WriteBytesArguments
 
-    def resolve(self, arguments: WriteBytesArguments, ports: Ports) -> WriteBytesPlan:
+    def resolve(self, arguments: WriteBytesArguments, ports: Ports) -> WholeFilePlan:
         content = _payload(ports).given
         if version_of(content) != arguments.version:
-            raise InvalidArgumentsError(
+            raise errors.InvalidArgumentsError(
                 "version is not that of the content",
                 where="version",
                 hint="give the digest of the bytes",
             )
         if len(content) > limits.program_bytes_max:
-            raise TextTooLargeError(
+            raise errors.TextTooLargeError(
                 f"content has {len(content)} bytes, {limits.program_bytes_max} are allowed",
                 hint="write it by a command",
             )
-        path = ports.workspace.resolve_write(arguments.path)
-        actions = path_actions("file", "create", path)
-        return WriteBytesPlan(path, content, actions, arguments.if_version)
+        return self.plan(arguments, content, ports)
 
-    def pin(self, plan: WriteBytesPlan, ports: Ports) -> tuple[WriteBytesPlan, str]:
-        found = pinned_version(plan.if_version, plan.path, ports)
-        return replace(plan, if_version=found), found
-
-    def run(self, plan: WriteBytesPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: WholeFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then the old content stands."""
         _require_mode(ports.workspace, plan.path.real, _WRITE, "write")
-        receipt = write_whole(ports, plan.path, plan.content, plan.if_version)
+        receipt = self.write(plan, ports)
         doing = receipt.doing
         said = f"{doing.kind} {show_name(plan.path.asked.relative)} ({len(plan.content)} bytes)"
-        said = "\n".join((said, *(f"[{note}]" for note in receipt.notes)))
-        details = {"action": doing.kind, "version": doing.after}
-        return ToolOutput(said, details, (change_of_doing(doing),), receipt.bytes_written)
+        return written_output(receipt, said, {"action": doing.kind, "version": doing.after})
 
 
 def _require_mode(workspace: Workspace, path: WorkspacePath, bits: int, act: str) -> None:
@@ -176,7 +153,7 @@ def _has_mode(workspace: Workspace, path: WorkspacePath, bits: int, act: str) ->
     try:
         with converting(path, act):
             fd = workspace.open_at(path, PASS)
-    except PathNotFoundError:
+    except errors.PathNotFoundError:
         return False
     try:
         status = status_of(fd)
@@ -195,10 +172,7 @@ class ListEntriesArguments(ArgumentType):
     depth: int = clamped_integer("How many levels down.", 1, minimum=1, maximum=_DEPTH_MAX)
 
 
-class ListEntriesPlan(Struct, frozen=True):
-    path: ReadPath
-    depth: int
-    actions: tuple[Action, ...]
+_Lists: TypeAlias = ReadPlan[ListEntriesArguments]
 
 
 class ListEntries:
@@ -206,14 +180,13 @@ class ListEntries:
 
     arguments = ListEntriesArguments
 
-    def resolve(self, arguments: ListEntriesArguments, ports: Ports) -> ListEntriesPlan:
-        path = ports.workspace.resolve_read(arguments.path)
-        return ListEntriesPlan(path, arguments.depth, path_actions("search", "ls", path))
+    def resolve(self, arguments: ListEntriesArguments, ports: Ports) -> _Lists:
+        return plan_read("search", "ls", arguments, ports)
 
-    def run(self, plan: ListEntriesPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: _Lists, ports: Ports) -> ToolOutput:
         """Raises: PathError."""
         most, about = limits.program_entries_max, ShownEntries(ports.shown)
-        listing = list_directory(ports.workspace, plan.path, plan.depth, most, about)
+        listing = list_directory(ports.workspace, plan.path, plan.given.depth, most, about)
         found = [entry_details(entry, ports.shown) for entry in listing.entries]
         entries = [entry for entry in found if entry is not None]
         details: dict[str, Json] = {
@@ -262,7 +235,7 @@ def _directory(cwd: str, ports: Ports) -> str:
     if not cwd.startswith("/") or ports.workspace.names(cwd):
         return resolve_directory(cwd, ports)
     if "\0" in cwd:
-        raise PathNotADirectoryError(
+        raise errors.PathNotADirectoryError(
             f"cwd is not a directory: {quote(cwd)}", where="cwd", hint="no path holds a NUL"
         )
     # What of the host is there the sandbox says, which shows what may be read.

@@ -6,19 +6,12 @@ about the difference and not about the line, the line runs first and is held bac
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    InvalidArgumentsError,
-    InvalidPathError,
-    PathError,
-    PathNotADirectoryError,
-    PathTraversalError,
-)
+from paddock import errors, limits
 from paddock.pattern import lazy_pattern
 from paddock.policy.profiles import written_path
 from paddock.sandbox.sessions.space import NEW
@@ -28,7 +21,6 @@ from paddock.sandbox.values import (
     HeldLine,
     PreparedLine,
     ShellLine,
-    ShellOutcome,
 )
 from paddock.text.show import quote
 from paddock.tools.arguments import (
@@ -42,7 +34,6 @@ from paddock.tools.arguments import (
     text_map,
 )
 from paddock.tools.outcome import SHELL_SCHEMA, shell_output
-from paddock.tools.ports import shell_of
 from paddock.tools.spec import (
     Effects,
     Ports,
@@ -50,13 +41,11 @@ from paddock.tools.spec import (
     Tool,
     ToolOutput,
     ToolSpec,
+    shell_of,
 )
 from paddock.values.calls import LeftEffect
 from paddock.values.decisions import HELD_WHOLE, Action, Held
 from paddock.workspace.listing import is_directory
-
-if TYPE_CHECKING:
-    from paddock.sandbox.sessions.process import Process
 
 _DEV_TIMEOUT_DEFAULT_S: Final = 30
 _ENV_NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -116,8 +105,7 @@ class ShellPlan(Struct, frozen=True):
     line: ShellLine
     actions: tuple[Action, ...]
     prepared: PreparedLine | None = None
-    held: HeldLine | None = None
-    """It has run already, and what it changed was granted."""
+    held: HeldLine | None = None  # it has run already, and what it changed was granted
     in_background: bool = False
 
 
@@ -152,10 +140,13 @@ class LineRun:
             if plan.in_background:
                 # Who hears this call does not hear what is printed after it.
                 watch = CommandWatch(network=ports.network)
-                return _started(shell_of(ports).start(prepared, watch))
+                name = shell_of(ports).start(prepared, watch).name
+                said = f"{name} runs in the background; shell_output shows what it prints"
+                return ToolOutput(said, {"process": name, "running": True})
             outcome = shell_of(ports).run(prepared, _watch(ports))
-        _require_not_cancelled(outcome)
-        return shell_output(outcome, shell_of(ports))
+        if outcome.ending is Ending.CANCELLED:
+            raise StoppedCallError(LeftEffect.NONE if outcome.is_staged else LeftEffect.UNKNOWN)
+        return shell_output(outcome, ports)
 
     def release(self, plan: ShellPlan) -> None:
         """Let go of what was held back; what was committed stands."""
@@ -188,12 +179,12 @@ def _watch(ports: Ports) -> CommandWatch:
 
 def require_runnable(command: str, bytes_max: int = limits.command_bytes_max) -> None:
     if "\0" in command:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             "command holds a NUL", where="command", hint="no program takes one in an argument"
         )
     size = len(command.encode())
     if size > bytes_max:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             f"command has {size} bytes, {bytes_max} are allowed",
             where="command",
             hint="write it into a file, and run that",
@@ -203,7 +194,7 @@ def require_runnable(command: str, bytes_max: int = limits.command_bytes_max) ->
 def _require_input(arguments: ShellArguments) -> None:
     size = len(arguments.stdin.encode())
     if size > limits.content_bytes_max:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             f"stdin has {size} bytes, {limits.content_bytes_max} are allowed",
             where="stdin",
             hint="write it into a file, and let the command read that",
@@ -211,14 +202,14 @@ def _require_input(arguments: ShellArguments) -> None:
     env = arguments.env or {}
     for name, value in env.items():
         if _ENV_NAME.fullmatch(name) is None or "\0" in value:
-            raise InvalidArgumentsError(
+            raise errors.InvalidArgumentsError(
                 f"env: {quote(name)} is no name of a variable, or its value holds a NUL",
                 where="env",
                 hint='give names of letters, digits and _, as {"CI": "1"}',
             )
     taken = sum(len(name) + len(value.encode()) + 2 for name, value in env.items())
     if len(env) > limits.shell_env_names_max or taken > limits.shell_env_bytes_max:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             f"env has {len(env)} variables of {taken} bytes; {limits.shell_env_names_max} of "
             f"{limits.shell_env_bytes_max} bytes together are allowed",
             where="env",
@@ -226,8 +217,7 @@ def _require_input(arguments: ShellArguments) -> None:
         )
 
 
-_BACKGROUND_SESSION: Final = "background"
-"""The session of what goes on running and names none."""
+_BACKGROUND_SESSION: Final = "background"  # the session of what goes on running and names none
 _SESSION_NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -235,7 +225,7 @@ def _lasting_line(line: ShellLine, given: ShellArguments, ports: Ports) -> Shell
     """Return the line as its session has it. Raises: InvalidArgumentsError."""
     session = given.session or (_BACKGROUND_SESSION if given.background else "")
     if session and _SESSION_NAME.fullmatch(session) is None:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             f"session: {quote(session)} is no name",
             where="session",
             hint="1 to 64 letters, digits, dots, underscores or hyphens",
@@ -243,11 +233,11 @@ def _lasting_line(line: ShellLine, given: ShellArguments, ports: Ports) -> Shell
     for name, is_given in (("reset", given.reset and not session), ("tty", given.tty)):
         if is_given and not given.background:
             needs = "background" if name == "tty" else "session"
-            raise InvalidArgumentsError(
+            raise errors.InvalidArgumentsError(
                 f"{name} is for a command with {needs}", where=name, hint=f"give {needs} as well"
             )
     if given.background and (given.dry_run or given.stdin):
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             "a command in the background has no dry run, and no stdin",
             where="background",
             hint="give it text with shell_input",
@@ -274,39 +264,28 @@ def _stands_in(directory: str, cwd: str, ports: Ports) -> str:
     relative = directory[len(root) + 1 :] or "."
     try:
         return resolve_directory(relative, ports)
-    except PathError:
+    except errors.PathError:
         # It is gone, and the command says so.
         return cwd
-
-
-def _started(process: "Process") -> ToolOutput:
-    name = process.name
-    said = f"{name} runs in the background; shell_output shows what it prints"
-    return ToolOutput(said, {"process": name, "running": True})
-
-
-def _require_not_cancelled(outcome: ShellOutcome) -> None:
-    if outcome.ending is Ending.CANCELLED:
-        raise StoppedCallError(LeftEffect.NONE if outcome.is_staged else LeftEffect.UNKNOWN)
 
 
 def resolve_directory(cwd: str, ports: Ports) -> str:
     try:
         path = ports.workspace.resolve_read(cwd).real
-    except PathTraversalError as error:
-        raise PathTraversalError(f"cwd: {error.message}", hint=error.hint) from error
-    except PathNotADirectoryError as error:
+    except errors.PathTraversalError as error:
+        raise errors.PathTraversalError(f"cwd: {error.message}", hint=error.hint) from error
+    except errors.PathNotADirectoryError as error:
         raise _no_directory(cwd) from error
-    except PathError as error:
-        raise InvalidPathError(f"cwd: {error.message}", hint=error.hint) from error
+    except errors.PathError as error:
+        raise errors.InvalidPathError(f"cwd: {error.message}", hint=error.hint) from error
     is_named = path.is_root or ports.shown.is_shown(path.relative)
     if not is_named or not is_directory(ports.workspace, path):
         raise _no_directory(cwd)
     return path.relative
 
 
-def _no_directory(cwd: str) -> PathNotADirectoryError:
-    return PathNotADirectoryError(
+def _no_directory(cwd: str) -> errors.PathNotADirectoryError:
+    return errors.PathNotADirectoryError(
         f"cwd is not a directory: {quote(cwd)}", hint="name a directory of the workspace"
     )
 
@@ -321,42 +300,40 @@ def writes_from(line: ShellLine) -> list[Action]:
     return [Action("file", "create", path) for path in dict.fromkeys(found) if path]
 
 
-RUN_SHELL: Final = ToolSpec(
-    name="run_shell",
-    title="Run command",
-    description=(
-        "Run one line of shell in a sandbox over the workspace. Each file that it changed is "
-        "then judged by the policy: allowed changes land, others are refused and listed. "
-        "HOME and /tmp are private and gone afterwards but for the caches of tools, there is no "
-        "network outside unless policy grants it, and nothing goes on running when it ends; with "
-        "session it keeps its state for the next, with background it goes on."
+RUN_SHELL: Final = Tool(
+    ToolSpec(
+        name="run_shell",
+        title="Run command",
+        description=(
+            "Run one line of shell in a sandbox over the workspace. Each file that it changed is "
+            "then judged by the policy: allowed changes land, others are refused and listed. "
+            "HOME and /tmp are private and gone afterwards but for the caches of tools, there is "
+            "no network outside unless policy grants it, and nothing goes on running when it ends; "
+            "with session it keeps its state for the next, with background it goes on."
+        ),
+        toolset="shell",
+        arguments=ShellArguments,
+        effects=Effects(reads_only=False, is_destructive=True),
+        output_schema=SHELL_SCHEMA,
     ),
-    toolset="shell",
-    arguments=ShellArguments,
-    effects=Effects(reads_only=False, is_destructive=True),
-    output_schema=SHELL_SCHEMA,
+    RunShell(),
 )
 
 
-def run_shell_tool() -> Tool[ShellArguments]:
-    return Tool(RUN_SHELL, RunShell())
-
-
-RUN_SHELL_DEV: Final = ToolSpec(
-    name="run_shell_dev",
-    title="Run command (development)",
-    description=(
-        "Run one line of shell in a sandbox over the workspace. Which commands may run is not "
-        "restricted; where they may write is: each file that it changed is judged by the "
-        "policy, allowed changes land, others are refused and listed. Standard input is empty, "
-        "HOME and /tmp are private, and nothing goes on running when it ends."
+RUN_SHELL_DEV: Final = Tool(
+    ToolSpec(
+        name="run_shell_dev",
+        title="Run command (development)",
+        description=(
+            "Run one line of shell in a sandbox over the workspace. Which commands may run is not "
+            "restricted; where they may write is: each file that it changed is judged by the "
+            "policy, allowed changes land, others are refused and listed. Standard input is empty, "
+            "HOME and /tmp are private, and nothing goes on running when it ends."
+        ),
+        toolset="development",
+        arguments=ShellDevArguments,
+        effects=Effects(reads_only=False, is_destructive=True),
+        output_schema=SHELL_SCHEMA,
     ),
-    toolset="development",
-    arguments=ShellDevArguments,
-    effects=Effects(reads_only=False, is_destructive=True),
-    output_schema=SHELL_SCHEMA,
+    RunShell(),
 )
-
-
-def run_shell_dev_tool() -> Tool[ShellDevArguments]:
-    return Tool(RUN_SHELL_DEV, RunShell())

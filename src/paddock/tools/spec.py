@@ -1,7 +1,6 @@
 """What a tool is: name, text, schema, effects, and its two steps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -16,7 +15,7 @@ from typing import (
 
 from msgspec import Struct, field
 
-from paddock.errors import CallCancelledError, FileChangedError
+from paddock.errors import CallCancelledError, FileChangedError, SandboxUnavailableError
 from paddock.policy.settings import LoweredLimits, McpServer
 from paddock.text.show import quote
 from paddock.tools.arguments import Binder, PassedArguments
@@ -30,13 +29,12 @@ if TYPE_CHECKING:
     from paddock.ledger.query import Ledgers
     from paddock.network.decisions import Witness
     from paddock.packages.rows import PackageRow
+    from paddock.sandbox.shell import SandboxShell
     from paddock.sandbox.values import HeldLine, OnOutput, WaitingChanges
     from paddock.storage.notes import DoingEntry, DoingKind
-    from paddock.tools.ports import Earlier, Shell
 
 
-SCHEMA_VERSION = 1
-"""Part of every approval's digest: a changed schema voids old approvals."""
+SCHEMA_VERSION = 1  # part of every approval's digest: a changed schema voids old approvals
 
 
 class Effects(Struct, frozen=True):
@@ -51,7 +49,7 @@ class Effects(Struct, frozen=True):
 READS = Effects(reads_only=True, is_idempotent=True)
 
 
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, omit_defaults=True):
     """What a call did to one path, with the content's digests before and after.
 
     None stands for absence, and for the content of a directory. The rest is what undoing
@@ -102,8 +100,7 @@ class OutputKept(Struct, frozen=True):
 class CommandExit(Struct, frozen=True):
     """How a command ended that a tool ran."""
 
-    code: int
-    """-1 on a time-out, 128 + N for signal N."""
+    code: int  # -1 on a time-out, 128 + N for signal N
     timed_out: bool = False
     kept: tuple[OutputKept, ...] = ()
 
@@ -161,6 +158,16 @@ class Shown(Protocol):
         ...
 
 
+class Earlier(Protocol):
+    def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
+        """What stood at this very path, workspace-relative, at that version.
+
+        None where nobody knows that it stood there, where it is not kept (any more), and
+        where it is larger than `bytes_max`. Never raises: it is asked in a refusal.
+        """
+        ...
+
+
 FULL_LIMITS = LoweredLimits()
 
 
@@ -177,25 +184,31 @@ class Ports(Struct, frozen=True):
 
     workspace: Workspace
     shown: Shown
-    ledgers: "Ledgers | None" = None
-    """To be read; a handler writes to none."""
-    shell: "Callable[[], Shell] | None" = None
+    ledgers: "Ledgers | None" = None  # to be read; a handler writes to none
+    shell: "Callable[[], SandboxShell] | None" = None
     packages: "Callable[[], tuple[PackageRow, ...]] | None" = None
     """By layer and name; each looked at now. Raises: HostError, LedgerDamagedError."""
     gates: "Callable[[Sequence[str]], tuple[GateResult, ...]] | None" = None
     """Runs these, in order, on record; G4 is told from its last run. Raises: LedgerBusyError."""
     limits: LoweredLimits = FULL_LIMITS
-    earlier: "Earlier | None" = None
+    earlier: Earlier | None = None
     memory: "Callable[[], Workspace] | None" = None
     """What the agent remembers between its sessions. Raises: HostError."""
     cancel: Cancel = NEVER
     on_output: "OnOutput | None" = None
     agent: str = ""
-    call_id: str = ""
-    """Of the call that runs; empty before it does."""
-    network: "Witness | None" = None
-    """Of the connections of this call, should it open any."""
+    call_id: str = ""  # of the call that runs; empty before it does
+    network: "Witness | None" = None  # of the connections of this call, should it open any
     payload: Payload | None = None
+
+
+def shell_of(ports: Ports) -> "SandboxShell":
+    """Return the shell. Raises: SandboxUnavailableError: there is none."""
+    if ports.shell is None:
+        raise SandboxUnavailableError(
+            "this workspace was opened without a shell", hint="do it with the other tools"
+        )
+    return ports.shell()
 
 
 class Handler(Protocol[Given, P]):
@@ -284,47 +297,24 @@ class Tool(Generic[A]):
         return self.spec.toolset
 
 
-# For what is decided about a tool as a whole. Each call's own actions are in its plan.
+class GivenPlan(Struct, Generic[A], frozen=True):
+    given: A
+    actions: tuple[Action, ...]
 
-Head = tuple[str, str]
 
-HEADS: Final[Mapping[str, tuple[Head, ...]]] = MappingProxyType(
-    {
-        "read_file": (("file", "view"),),
-        "list_files": (("search", "ls"),),
-        "query_ledger": (("ledger", "query"),),
-        "list_packages": (("package", "list"),),
-        "gate_check": (("gate", "check"),),
-        "write_file_dev": (("file", "create"),),
-        "edit_file_dev": (("file", "str_replace"),),
-        "grep_dev": (("search", "grep"),),
-        "run_shell_dev": (("shell", "run"),),
-        "create_file": (("file", "create"),),
-        "str_replace": (("file", "str_replace"),),
-        "view": (("file", "view"),),
-        "insert_text": (("file", "str_replace"),),
-        "patch_file": (("file", "str_replace"),),
-        "memory_view": (("memory", "view"),),
-        "memory_create": (("memory", "create"),),
-        "memory_str_replace": (("memory", "str_replace"),),
-        "memory_insert": (("memory", "str_replace"),),
-        "memory_delete": (("memory", "delete"),),
-        "memory_rename": (("memory", "delete"), ("memory", "create")),
-        "move_file": (("file", "delete"), ("file", "create")),
-        "delete_file": (("file", "delete"),),
-        "grep": (("search", "grep"),),
-        "find": (("search", "find"),),
-        "ls": (("search", "ls"),),
-        "write_output": (("output", "write"),),
-        "run_shell": (("shell", "run"),),
-        "shell_output": (("shell", "process"),),
-        "shell_input": (("shell", "input"),),
-        "shell_stop": (("shell", "process"),),
-        "shell_sync": (("shell", "process"),),
-        "shell_list": (("shell", "process"),),
-    }
-)
-"""A call of the tool needs all of them."""
+class ReadPlan(Struct, Generic[A], frozen=True):
+    """A call that looks at one path, resolved."""
+
+    given: A
+    path: ReadPath
+    actions: tuple[Action, ...]
+    version: str | None = None  # what was approved; another content is not shown
+
+
+def plan_read(category: str, operation: str, arguments: Any, ports: Ports) -> ReadPlan[Any]:
+    """Resolve `arguments.path`. Raises: PathError."""
+    path = ports.workspace.resolve_read(arguments.path)
+    return ReadPlan(arguments, path, path_actions(category, operation, path))
 
 
 def path_actions(category: str, operation: str, path: ReadPath | WritePath) -> tuple[Action, ...]:
@@ -359,6 +349,13 @@ def absolute(workspace: Workspace, path: WorkspacePath) -> str:
     if path.relative == ".":
         return workspace.root
     return f"{workspace.root.rstrip('/')}/{path.relative}"
+
+
+def workspace_details(
+    ports: Ports, path: WorkspacePath, action: str, **own: Json
+) -> dict[str, Json]:
+    where = absolute(ports.workspace, path)
+    return {"path": where, "action": action, **own, "success": True, "error": None}
 
 
 # A handler that runs something long stops it when `ports.cancel` says so (`on_cancel` calls back

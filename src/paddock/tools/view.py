@@ -1,23 +1,17 @@
 """`view` and `read_file`: the lines of a file, or a directory's listing."""
 
 import re
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    BinaryFileError,
-    PathNotAFileError,
-    PathNotFoundError,
-    TextEncodingError,
-    ToolError,
-)
+from paddock import errors, limits
 from paddock.pattern import lazy_pattern
-from paddock.policy.settings import LoweredLimits
 from paddock.text.show import escape_notices, number_line, quote, text_of
 from paddock.tools.arguments import (
+    BOOLEAN,
+    INTEGER,
     WORKSPACE_FAILURE,
     ArgumentType,
     needed_text,
@@ -28,39 +22,35 @@ from paddock.tools.arguments import (
 from paddock.tools.spec import (
     READS,
     Ports,
+    ReadPlan,
     Shown,
     Tool,
     ToolOutput,
     ToolSpec,
-    absolute,
     path_actions,
     pinned,
+    plan_read,
+    workspace_details,
 )
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
-from paddock.workspace import OpenFile, ReadPath, Window, WindowLimits, Workspace
+from paddock.workspace import OpenFile, ReadPath, Window, WindowLimits
 from paddock.workspace.read import WindowLine, whole_characters
 
-ALL_LINES: Final = 2**62
-"""As a number of lines: however many there are."""
+ALL_LINES: Final = 2**62  # as a number of lines: however many there are
 
 
-def window_limits(lowered: LoweredLimits) -> WindowLimits:
-    """What one look may hold; a single line may take all of it."""
-    return WindowLimits(lowered.view_bytes_max, lowered.view_bytes_max)
-
-
-def require_text_start(file: OpenFile, name: str) -> None:
+def _require_text_start(file: OpenFile, name: str) -> None:
     """Raises: BinaryFileError: a NUL byte among the first `limits.binary_probe_bytes`."""
     probe = file.read_start(limits.binary_probe_bytes)
     if b"\0" in probe:
-        raise BinaryFileError(
+        raise errors.BinaryFileError(
             f"{quote(name)} is a binary file: it has a NUL byte at offset {probe.index(0)}",
             hint="only UTF-8 text can be viewed",
         )
 
 
-def require_utf8(window: Window, name: str) -> None:
+def _require_utf8(window: Window, name: str) -> None:
     """Raises: TextEncodingError: with the byte, its place and its line."""
     for line in window.lines:
         try:
@@ -68,22 +58,23 @@ def require_utf8(window: Window, name: str) -> None:
         except UnicodeDecodeError as error:
             from paddock.text.edit import KEEP_ENCODING  # noqa: PLC0415 - for this error alone
 
-            raise TextEncodingError(
+            raise errors.TextEncodingError(
                 f"{quote(name)} is not UTF-8: byte 0x{line.content[error.start]:02x} "
                 f"at byte {error.start + 1} of line {line.number}",
                 hint=KEEP_ENCODING,
             ) from None
 
 
-def window_notices(window: Window, offset: int, limit: int, bytes_max: int) -> list[str]:
-    total = window.lines_total
+def _window_notices(window: Window, bytes_max: int) -> list[str]:
+    offset, total = window.first_line, window.lines_total
     said: list[str] = []
     if total == 0:
         said.append("the file is empty")
     elif offset > total:
         said.append(f"offset {text_of(offset)} is past the end: the file has {total} lines")
     elif window.next_line is not None:
-        why = f"cut at {bytes_max} bytes" if window.cut_by_bytes else f"limit={limit} reached"
+        count = window.next_line - offset
+        why = f"cut at {bytes_max} bytes" if window.cut_by_bytes else f"limit={count} reached"
         said.append(
             f"lines {offset}-{window.next_line - 1} of {total} shown, {why}; "
             f"use offset={window.next_line} to go on"
@@ -95,8 +86,7 @@ def window_notices(window: Window, offset: int, limit: int, bytes_max: int) -> l
     return said
 
 
-DIRECTORY: Final = "directory"
-"""Stands for the version of a directory, which has none."""
+DIRECTORY: Final = "directory"  # stands for the version of a directory, which has none
 _NUMBER_BYTES: Final = 8
 
 
@@ -108,77 +98,65 @@ class ViewArguments(ArgumentType):
     limit: int | None = optional_integer("How many lines, or entries, to show.", None, minimum=1)
 
 
-class ViewPlan(Struct, frozen=True):
-    path: ReadPath
-    offset: int
-    limit: int
-    actions: tuple[Action, ...]
-    version: str | None = None
-    """What was approved; another content is not shown."""
+Plan: TypeAlias = ReadPlan["ViewArguments | ReadFileArguments"]
 
 
-class View:
+class _Viewing:
     """Streams: line 900,000 of a million-line file costs one pass and little memory."""
 
-    def resolve(self, arguments: ViewArguments, ports: Ports) -> ViewPlan:
-        path = ports.workspace.resolve_read(arguments.path)
-        return ViewPlan(
-            path,
-            arguments.offset or 1,
-            arguments.limit or ALL_LINES,
-            path_actions("file", "view", path),
-        )
+    def resolve(self, arguments: "ViewArguments | ReadFileArguments", ports: Ports) -> Plan:
+        return plan_read("file", "view", arguments, ports)
 
-    def pin(self, plan: ViewPlan, ports: Ports) -> tuple[ViewPlan, str]:
-        try:
-            found = ports.workspace.version(plan.path.real)
-        except PathNotAFileError:
-            found = DIRECTORY
+    def pin(self, plan: Plan, ports: Ports) -> tuple[Plan, str]:
+        found = ports.workspace.version(plan.path.real)
         return replace(plan, version=found), found
 
-    def run(self, plan: ViewPlan, ports: Ports) -> ToolOutput:
-        workspace = ports.workspace
+    def window(self, plan: Plan, file: OpenFile, ports: Ports) -> Window:
+        name, most = plan.path.asked.relative, ports.limits.view_bytes_max
+        _require_text_start(file, name)
+        offset, limit = plan.given.offset or 1, plan.given.limit or ALL_LINES
+        # A single line may take all of it.
+        window = file.window(offset, limit, WindowLimits(most, most))
+        if plan.version is not None:
+            pinned(plan.version, str(window.version), plan.path.asked)
+        _require_utf8(window, name)
+        return window
+
+
+class View(_Viewing):
+    def pin(self, plan: Plan, ports: Ports) -> tuple[Plan, str]:
         try:
-            file = workspace.open_file(plan.path)
-        except PathNotAFileError:
+            return super().pin(plan, ports)
+        except errors.PathNotAFileError:
+            return replace(plan, version=DIRECTORY), DIRECTORY
+
+    def run(self, plan: Plan, ports: Ports) -> ToolOutput:
+        try:
+            file = ports.workspace.open_file(plan.path)
+        except errors.PathNotAFileError:
             from paddock.tools.listing import view_directory  # noqa: PLC0415 - for folders alone
 
             if plan.version is not None:
                 pinned(plan.version, DIRECTORY, plan.path.asked)
-            text, more = view_directory(workspace, plan.path, plan.offset, plan.limit, ports.shown)
-            return ToolOutput(text, _details(plan, workspace, text) | more)
+            given = plan.given
+            text, more = view_directory(plan.path, given.offset or 1, given.limit, ports)
+            return ToolOutput(text, _viewed(plan, ports, text) | more)
         with file:
-            return _show_file(plan, file, ports)
+            window = self.window(plan, file, ports)
+        bytes_max = ports.limits.view_bytes_max
+        window, rows, escaped = _number(window, bytes_max)
+        said = (*_window_notices(window, bytes_max), *escape_notices(escaped))
+        details = {
+            **_viewed(plan, ports, "\n".join(rows)),
+            "lines_total": window.lines_total,
+            "truncated": window.truncated,
+            "version": window.version,
+        }
+        return ToolOutput("\n".join([*rows, *(f"[{notice}]" for notice in said)]), details)
 
 
-def _show_file(plan: ViewPlan, file: OpenFile, ports: Ports) -> ToolOutput:
-    name = plan.path.asked.relative
-    require_text_start(file, name)
-    window = file.window(plan.offset, plan.limit, window_limits(ports.limits))
-    if plan.version is not None:
-        pinned(plan.version, str(window.version), plan.path.asked)
-    require_utf8(window, name)
-    window, rows, escaped = _number(window, ports.limits.view_bytes_max)
-    said = window_notices(window, plan.offset, plan.limit, ports.limits.view_bytes_max)
-    notices = [f"[{notice}]" for notice in (*said, *escape_notices(escaped))]
-    snippet = "\n".join(rows)
-    details = _details(plan, ports.workspace, snippet)
-    details |= {
-        "lines_total": window.lines_total,
-        "truncated": window.truncated,
-        "version": window.version,
-    }
-    return ToolOutput("\n".join([*rows, *notices]), details)
-
-
-def _details(plan: ViewPlan, workspace: Workspace, snippet: str) -> dict[str, Json]:
-    return {
-        "path": absolute(workspace, plan.path.asked),
-        "action": "viewed",
-        "content_snippet": snippet,
-        "success": True,
-        "error": None,
-    }
+def _viewed(plan: Plan, ports: Ports, snippet: str) -> dict[str, Json]:
+    return workspace_details(ports, plan.path.asked, "viewed", content_snippet=snippet)
 
 
 def _number(window: Window, bytes_max: int) -> tuple[Window, list[str], int]:
@@ -205,32 +183,31 @@ def _number(window: Window, bytes_max: int) -> tuple[Window, list[str], int]:
     return replace(window, lines=tuple(lines)), rows, escaped
 
 
-VIEW: Final = ToolSpec(
-    name="view",
-    title="View",
-    description=(
-        "Show a UTF-8 text file with line numbers, up to 100 kB of them, or from line "
-        "`offset` on for `limit` lines; for a directory, list it two levels deep."
+VIEW: Final = Tool(
+    ToolSpec(
+        name="view",
+        title="View",
+        description=(
+            "Show a UTF-8 text file with line numbers, up to 100 kB of them, or from line "
+            "`offset` on for `limit` lines; for a directory, list it two levels deep."
+        ),
+        toolset="workspace",
+        arguments=ViewArguments,
+        effects=READS,
+        output_schema=workspace_schema(
+            ["viewed"],
+            {
+                "content_snippet": {"type": "string", "description": "The numbered lines."},
+                "lines_total": INTEGER,
+                "entries_total": INTEGER,
+                "truncated": BOOLEAN,
+                "version": {"type": "string", "description": "sha256 of the whole file's bytes."},
+            },
+        ),
+        failure_details=WORKSPACE_FAILURE,
     ),
-    toolset="workspace",
-    arguments=ViewArguments,
-    effects=READS,
-    output_schema=workspace_schema(
-        ["viewed"],
-        {
-            "content_snippet": {"type": "string", "description": "The numbered lines."},
-            "lines_total": {"type": "integer"},
-            "entries_total": {"type": "integer"},
-            "truncated": {"type": "boolean"},
-            "version": {"type": "string", "description": "sha256 of the whole file's bytes."},
-        },
-    ),
-    failure_details=WORKSPACE_FAILURE,
+    View(),
 )
-
-
-def view_tool() -> Tool[ViewArguments]:
-    return Tool(VIEW, View())
 
 
 def viewing_actions(path: ReadPath, ports: Ports) -> tuple[Action, ...]:
@@ -243,7 +220,7 @@ def viewing_actions(path: ReadPath, ports: Ports) -> tuple[Action, ...]:
     try:
         with ports.workspace.open_file(path):
             return path_actions("file", "view", path)
-    except ToolError:
+    except errors.ToolError:
         return ()  # no file, or none that can be read: the search itself says which
 
 
@@ -280,75 +257,44 @@ class ReadFileArguments(ArgumentType):
     limit: int | None = optional_integer("How many lines to return.", None, minimum=1)
 
 
-class ReadFilePlan(Struct, frozen=True):
-    given: str
-    path: ReadPath
-    offset: int
-    limit: int
-    actions: tuple[Action, ...]
-    version: str | None = None
-    """What was approved; another content is not released."""
-
-
-class ReadFile:
+class ReadFile(_Viewing):
     """The file's own characters: nothing is numbered, and line ends stay as they are."""
 
-    def resolve(self, arguments: ReadFileArguments, ports: Ports) -> ReadFilePlan:
-        path = ports.workspace.resolve_read(arguments.path)
-        return ReadFilePlan(
-            arguments.path,
-            path,
-            arguments.offset or 1,
-            arguments.limit or ALL_LINES,
-            path_actions("file", "view", path),
-        )
-
-    def pin(self, plan: ReadFilePlan, ports: Ports) -> tuple[ReadFilePlan, str]:
-        found = ports.workspace.version(plan.path.real)
-        return replace(plan, version=found), found
-
-    def run(self, plan: ReadFilePlan, ports: Ports) -> ToolOutput:
-        name = plan.path.asked.relative
+    def run(self, plan: Plan, ports: Ports) -> ToolOutput:
+        name = quote(plan.path.asked.relative)
         try:
             file = ports.workspace.open_file(plan.path)
-        except PathNotFoundError:
-            raise PathNotFoundError(
-                f"file not found: {quote(name)}", hint="list_files shows what is there"
+        except errors.PathNotFoundError:
+            raise errors.PathNotFoundError(
+                f"file not found: {name}", hint="list_files shows what is there"
             ) from None
-        except PathNotAFileError:
-            raise PathNotAFileError(
-                f"{quote(name)} is a directory", hint="list_files shows what is in it"
+        except errors.PathNotAFileError:
+            raise errors.PathNotAFileError(
+                f"{name} is a directory", hint="list_files shows what is in it"
             ) from None
         with file:
-            require_text_start(file, name)
-            window = file.window(plan.offset, plan.limit, window_limits(ports.limits))
-            if plan.version is not None:
-                pinned(plan.version, str(window.version), plan.path.asked)
-            require_utf8(window, name)
-            return _output(plan, window, file, ports.limits.view_bytes_max)
+            window = self.window(plan, file, ports)
+            ends_with_newline = file.ends_with_newline()
+        text = b"\n".join(line.content for line in window.lines).decode("utf-8")
+        if window.lines and (window.next_line is not None or ends_with_newline):
+            text += "\n"
+        # Threat: a file that holds a notice of ours would speak for us to the model.
+        text, escaped = _LOOKS_LIKE_NOTICE.subn(r"\\[", text)
+        said = _notices(window, escaped, ports.limits.view_bytes_max)
+        rows = "\n".join(f"{NOTICE}{notice}]" for notice in said)
+        if rows and text and not text.endswith("\n"):
+            text += "\n"
+        details = {
+            "path": plan.given.path,
+            "lines_total": window.lines_total,
+            "truncated": window.truncated,
+            "version": window.version,
+        }
+        return ToolOutput(text + rows, details)
 
 
-def _output(plan: ReadFilePlan, window: Window, file: OpenFile, bytes_max: int) -> ToolOutput:
-    text = b"\n".join(line.content for line in window.lines).decode("utf-8")
-    if window.lines and (window.next_line is not None or file.ends_with_newline()):
-        text += "\n"
-    # Threat: a file that holds a notice of ours would speak for us to the model.
-    text, escaped = _LOOKS_LIKE_NOTICE.subn(r"\\[", text)
-    said = _notices(plan, window, escaped, bytes_max)
-    rows = "\n".join(f"{NOTICE}{notice}]" for notice in said)
-    if rows and text and not text.endswith("\n"):
-        text += "\n"
-    details = {
-        "path": plan.given,
-        "lines_total": window.lines_total,
-        "truncated": window.truncated,
-        "version": window.version,
-    }
-    return ToolOutput(text + rows, details)
-
-
-def _notices(plan: ReadFilePlan, window: Window, escaped: int, bytes_max: int) -> list[str]:
-    said = window_notices(window, plan.offset, plan.limit, bytes_max)
+def _notices(window: Window, escaped: int, bytes_max: int) -> list[str]:
+    said = _window_notices(window, bytes_max)
     said += [
         f"line {line.number} goes on for {line.length_bytes - len(line.content)} more bytes"
         for line in window.lines
@@ -362,26 +308,25 @@ def _notices(plan: ReadFilePlan, window: Window, escaped: int, bytes_max: int) -
     return said
 
 
-READ_FILE: Final = ToolSpec(
-    name="read_file",
-    title="Read file",
-    description=(
-        "Return the text of a UTF-8 file as it stands, or some of its lines. Over "
-        f"{limits.view_bytes_max} bytes the text is cut, and the last line says how to go on."
+READ_FILE: Final = Tool(
+    ToolSpec(
+        name="read_file",
+        title="Read file",
+        description=(
+            "Return the text of a UTF-8 file as it stands, or some of its lines. Over "
+            f"{limits.view_bytes_max} bytes the text is cut, and the last line says how to go on."
+        ),
+        toolset="core",
+        arguments=ReadFileArguments,
+        effects=READS,
+        output_schema=result_schema(
+            {
+                "path": {"type": "string", "description": "The path as it was given."},
+                "lines_total": INTEGER,
+                "truncated": {"type": "boolean", "description": "The file goes on."},
+                "version": {"type": "string", "description": "sha256 of all bytes of the file."},
+            }
+        ),
     ),
-    toolset="core",
-    arguments=ReadFileArguments,
-    effects=READS,
-    output_schema=result_schema(
-        {
-            "path": {"type": "string", "description": "The path as it was given."},
-            "lines_total": {"type": "integer"},
-            "truncated": {"type": "boolean", "description": "The file goes on."},
-            "version": {"type": "string", "description": "sha256 of all bytes of the file."},
-        }
-    ),
+    ReadFile(),
 )
-
-
-def read_file_tool() -> Tool[ReadFileArguments]:
-    return Tool(READ_FILE, ReadFile())

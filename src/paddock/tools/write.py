@@ -1,22 +1,16 @@
-"""`create_file`, `write_file_dev` and `write_output`: writing a whole file."""
+"""Writing a whole file, and `move_file` and `delete_file` of a file, a directory or a link."""
 
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    InvalidArgumentsError,
-    PathExistsError,
-    PathNotFoundError,
-    TextTooLargeError,
-    ToolError,
-)
+from paddock import errors, limits
 from paddock.text.changes import unified_diff
 from paddock.text.edit import require_content, snippet_of_head
 from paddock.text.show import name_notices, quote, show_name
 from paddock.tools.arguments import (
+    INTEGER,
     WORKSPACE_FAILURE,
     ArgumentType,
     flag,
@@ -24,55 +18,87 @@ from paddock.tools.arguments import (
     optional_text,
     plain_text,
     result_schema,
+    workspace_schema,
     written_schema,
 )
 from paddock.tools.effects import (
     ABSENT,
+    IF_VERSION,
     IF_VERSION_OR_ABSENT,
     change_of_doing,
     pinned_version,
+    plain_version,
     refusal_of_presence,
     telling_what_changed,
+    written_output,
 )
-from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec, absolute, path_actions
-from paddock.values.calls import Json
+from paddock.tools.spec import (
+    Effects,
+    Ports,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+    absolute,
+    path_actions,
+    pinned,
+    workspace_details,
+)
 from paddock.values.decisions import Action
-from paddock.workspace import Workspace, WritePath, version_of
-from paddock.workspace.single import Expected, SingleReceipt, write_file
+from paddock.workspace import EntryPath, EntryVersion, Workspace, WritePath, version_of
+from paddock.workspace.single import (
+    Expected,
+    SingleReceipt,
+    delete_entry,
+    entry_version,
+    move_entry,
+    write_file,
+)
 
 
-def write_whole(
-    ports: Ports,
-    path: WritePath,
-    content: bytes,
-    if_version: str | None,
-    *,
-    create_parents: bool = True,
-) -> SingleReceipt:
-    """Put `content` at `path`, in place of what has the version `if_version`.
+class WholeFilePlan(Struct, frozen=True):
+    given: Any
+    path: WritePath
+    content: bytes
+    if_version: str | None
+    actions: tuple[Action, ...]
 
-    Raises: ToolError; then the old content stands. FileChangedError says what changed.
-    """
-    expected, version = Expected.AS_RESOLVED, if_version
-    if if_version == ABSENT:
-        expected, version = Expected.ABSENT, None
-    elif if_version is None:
-        # Of two that write one path at once, both succeed, one after the other.
-        expected = Expected.ANYTHING
-    with telling_what_changed(if_version, path.real, ports):
-        try:
-            return write_file(
-                ports.workspace,
-                path,
-                content,
-                if_version=version,
-                expected=expected,
-                create_parents=create_parents,
-            )
-        except PathExistsError:
-            if expected is not Expected.ABSENT:
-                raise
-            raise refusal_of_presence(path, ports) from None
+
+class WritesWholeFile:
+    """An existing file is replaced whole, its mode and owner kept."""
+
+    def plan(self, given: Any, content: bytes, ports: Ports) -> WholeFilePlan:
+        path = ports.workspace.resolve_write(given.path)
+        actions = path_actions("file", "create", path)
+        return WholeFilePlan(given, path, content, given.if_version, actions)
+
+    def pin(self, plan: WholeFilePlan, ports: Ports) -> tuple[WholeFilePlan, str]:
+        found = pinned_version(plan.if_version, plan.path, ports)
+        return replace(plan, if_version=found), found
+
+    def write(
+        self, plan: WholeFilePlan, ports: Ports, *, create_parents: bool = True
+    ) -> SingleReceipt:
+        """Raises: ToolError; then the old content stands. FileChangedError says what changed."""
+        expected, version = Expected.AS_RESOLVED, plan.if_version
+        if version == ABSENT:
+            expected, version = Expected.ABSENT, None
+        elif version is None:
+            # Of two that write one path at once, both succeed, one after the other.
+            expected = Expected.ANYTHING
+        with telling_what_changed(plan.if_version, plan.path.real, ports):
+            try:
+                return write_file(
+                    ports.workspace,
+                    plan.path,
+                    plan.content,
+                    if_version=version,
+                    expected=expected,
+                    create_parents=create_parents,
+                )
+            except errors.PathExistsError:
+                if expected is not Expected.ABSENT:
+                    raise
+                raise refusal_of_presence(plan.path, ports) from None
 
 
 class CreateFileArguments(ArgumentType):
@@ -81,68 +107,40 @@ class CreateFileArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
-class CreateFilePlan(Struct, frozen=True):
-    path: WritePath
-    content: bytes
-    if_version: str | None
-    actions: tuple[Action, ...]
+class CreateFile(WritesWholeFile):
+    """Creates parents."""
 
+    def resolve(self, arguments: CreateFileArguments, ports: Ports) -> WholeFilePlan:
+        return self.plan(arguments, require_content(arguments.content, "content"), ports)
 
-class CreateFile:
-    """Creates parents; an existing file is replaced whole, its mode and owner kept."""
-
-    def resolve(self, arguments: CreateFileArguments, ports: Ports) -> CreateFilePlan:
-        content = require_content(arguments.content, "content")
-        path = ports.workspace.resolve_write(arguments.path)
-        return CreateFilePlan(
-            path, content, arguments.if_version, path_actions("file", "create", path)
-        )
-
-    def pin(self, plan: CreateFilePlan, ports: Ports) -> tuple[CreateFilePlan, str]:
-        found = pinned_version(plan.if_version, plan.path, ports)
-        return replace(plan, if_version=found), found
-
-    def run(self, plan: CreateFilePlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: WholeFilePlan, ports: Ports) -> ToolOutput:
         before = _read_before(ports, plan)
-        receipt = write_whole(ports, plan.path, plan.content, plan.if_version)
-        return _output(plan, receipt, before, ports)
+        receipt = self.write(plan, ports)
+        snippet, action = _snippet(plan, receipt, before), receipt.doing.kind
+        details = workspace_details(
+            ports,
+            plan.path.asked,
+            action,
+            content_snippet=snippet,
+            bytes_written=receipt.bytes_written,
+            version=receipt.doing.after,
+        )
+        said = f"{action} {show_name(plan.path.asked.relative)} ({len(plan.content)} bytes)"
+        return written_output(receipt, said, details, *filter(None, [snippet]))
 
 
-def _read_before(ports: Ports, plan: CreateFilePlan) -> bytes | None:
+def _read_before(ports: Ports, plan: WholeFilePlan) -> bytes | None:
     """What stood there, for the diff that is shown; None where none can be shown."""
     # Threat: an agent that may write a file and not view it would read it in the diff.
     if not plan.path.exists or not ports.shown.may_view(plan.path.real.relative):
         return None
     try:
         return ports.workspace.read_all(plan.path.real, ports.limits.view_bytes_max)
-    except ToolError:
+    except errors.ToolError:
         return None
 
 
-def _output(
-    plan: CreateFilePlan, receipt: SingleReceipt, before: bytes | None, ports: Ports
-) -> ToolOutput:
-    name = plan.path.asked.relative
-    action = receipt.doing.kind
-    snippet = _snippet(plan, receipt, before)
-    said = [f"{action} {show_name(name)} ({len(plan.content)} bytes)"]
-    said += [f"[{note}]" for note in receipt.notes]
-    if snippet:
-        said.append(snippet)
-    details = {
-        "path": absolute(ports.workspace, plan.path.asked),
-        "action": action,
-        "content_snippet": snippet,
-        "bytes_written": receipt.bytes_written,
-        "version": receipt.doing.after,
-        "success": True,
-        "error": None,
-    }
-    changes = (change_of_doing(receipt.doing),)
-    return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
-
-
-def _snippet(plan: CreateFilePlan, receipt: SingleReceipt, before: bytes | None) -> str:
+def _snippet(plan: WholeFilePlan, receipt: SingleReceipt, before: bytes | None) -> str:
     if receipt.doing.before is None:
         return snippet_of_head(plan.content)
     # Only a diff against what was really replaced is shown.
@@ -153,23 +151,22 @@ def _snippet(plan: CreateFilePlan, receipt: SingleReceipt, before: bytes | None)
     return unified_diff(before, plan.content, show_name(plan.path.asked.relative))
 
 
-CREATE_FILE: Final = ToolSpec(
-    name="create_file",
-    title="Create file",
-    description=(
-        "Write a whole UTF-8 text file, creating its directories. An existing file is "
-        "overwritten. The write is atomic: the old content stands or the new one."
+CREATE_FILE: Final = Tool(
+    ToolSpec(
+        name="create_file",
+        title="Create file",
+        description=(
+            "Write a whole UTF-8 text file, creating its directories. An existing file is "
+            "overwritten. The write is atomic: the old content stands or the new one."
+        ),
+        toolset="workspace",
+        arguments=CreateFileArguments,
+        effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
+        output_schema=written_schema(["created", "overwritten"]),
+        failure_details=WORKSPACE_FAILURE,
     ),
-    toolset="workspace",
-    arguments=CreateFileArguments,
-    effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
-    output_schema=written_schema(["created", "overwritten"]),
-    failure_details=WORKSPACE_FAILURE,
+    CreateFile(),
 )
-
-
-def create_file_tool() -> Tool[CreateFileArguments]:
-    return Tool(CREATE_FILE, CreateFile())
 
 
 class WriteFileDevArguments(ArgumentType):
@@ -179,98 +176,65 @@ class WriteFileDevArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
-class WriteFileDevPlan(Struct, frozen=True):
-    given: str
-    path: WritePath
-    content: bytes
-    create_dirs: bool
-    if_version: str | None
-    actions: tuple[Action, ...]
-
-
-class WriteFileDev:
-    """An existing file is replaced whole, its mode and owner kept."""
-
-    def resolve(self, arguments: WriteFileDevArguments, ports: Ports) -> WriteFileDevPlan:
+class WriteFileDev(WritesWholeFile):
+    def resolve(self, arguments: WriteFileDevArguments, ports: Ports) -> WholeFilePlan:
         content = require_content(arguments.content, "content")
         if len(content) > limits.dev_content_bytes_max:
-            raise TextTooLargeError(
+            raise errors.TextTooLargeError(
                 "content exceeds 1MB limit",
                 hint=f"it has {len(content)} bytes, {limits.dev_content_bytes_max} are allowed",
             )
-        path = ports.workspace.resolve_write(arguments.path)
-        return WriteFileDevPlan(
-            arguments.path,
-            path,
-            content,
-            arguments.create_dirs,
-            arguments.if_version,
-            path_actions("file", "create", path),
-        )
+        return self.plan(arguments, content, ports)
 
-    def pin(self, plan: WriteFileDevPlan, ports: Ports) -> tuple[WriteFileDevPlan, str]:
-        found = pinned_version(plan.if_version, plan.path, ports)
-        return replace(plan, if_version=found), found
-
-    def run(self, plan: WriteFileDevPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: WholeFilePlan, ports: Ports) -> ToolOutput:
+        name = plan.path.asked.relative
         try:
-            receipt = write_whole(
-                ports, plan.path, plan.content, plan.if_version, create_parents=plan.create_dirs
-            )
-        except PathNotFoundError:
-            raise PathNotFoundError(
-                f"the directory of {quote(plan.path.asked.relative)} does not exist",
+            receipt = self.write(plan, ports, create_parents=plan.given.create_dirs)
+        except errors.PathNotFoundError:
+            raise errors.PathNotFoundError(
+                f"the directory of {quote(name)} does not exist",
                 hint="use create_dirs=true, or another path",
             ) from None
-        return _output_write_file_dev(plan, receipt)
-
-
-def _output_write_file_dev(plan: WriteFileDevPlan, receipt: SingleReceipt) -> ToolOutput:
-    action = receipt.doing.kind
-    name = show_name(plan.path.asked.relative)
-    said = [f"{action} {name} ({receipt.bytes_written} bytes)"]
-    said += [f"[{note}]" for note in receipt.notes]
-    details = {
-        "path": plan.given,
-        "bytes_written": receipt.bytes_written,
-        "created_dirs": bool(receipt.doing.made),
-        "version": receipt.doing.after,
-    }
-    changes = (change_of_doing(receipt.doing),)
-    return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
-
-
-WRITE_FILE_DEV: Final = ToolSpec(
-    name="write_file_dev",
-    title="Write file (development)",
-    description=(
-        "Write a whole UTF-8 text file of at most 1 MB. An existing file is overwritten. "
-        "The write is atomic: the old content stands or the new one."
-    ),
-    toolset="development",
-    arguments=WriteFileDevArguments,
-    effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
-    output_schema=result_schema(
-        {
-            "path": {"type": "string", "description": "The path as it was given."},
-            "bytes_written": {"type": "integer", "description": "UTF-8 bytes."},
-            "created_dirs": {"type": "boolean", "description": "Directories were made."},
-            "version": {"type": "string", "description": "sha256 of the bytes written."},
+        details = {
+            "path": plan.given.path,
+            "bytes_written": receipt.bytes_written,
+            "created_dirs": bool(receipt.doing.made),
+            "version": receipt.doing.after,
         }
+        said = f"{receipt.doing.kind} {show_name(name)} ({receipt.bytes_written} bytes)"
+        return written_output(receipt, said, details)
+
+
+WRITE_FILE_DEV: Final = Tool(
+    ToolSpec(
+        name="write_file_dev",
+        title="Write file (development)",
+        description=(
+            "Write a whole UTF-8 text file of at most 1 MB. An existing file is overwritten. "
+            "The write is atomic: the old content stands or the new one."
+        ),
+        toolset="development",
+        arguments=WriteFileDevArguments,
+        effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
+        output_schema=result_schema(
+            {
+                "path": {"type": "string", "description": "The path as it was given."},
+                "bytes_written": {"type": "integer", "description": "UTF-8 bytes."},
+                "created_dirs": {"type": "boolean", "description": "Directories were made."},
+                "version": {"type": "string", "description": "sha256 of the bytes written."},
+            }
+        ),
     ),
+    WriteFileDev(),
 )
-
-
-def write_file_dev_tool() -> Tool[WriteFileDevArguments]:
-    return Tool(WRITE_FILE_DEV, WriteFileDev())
 
 
 _FOLDER: Final = "outputs"
 _SUFFIX: Final = ".md"
+# So that the last number fits too.
 _NAME_BYTES_MAX: Final = (
     limits.name_bytes_max - len(f" ({limits.outputs_numbered_max})") - len(_SUFFIX)
 )
-"""So that the last number fits too."""
 
 
 class WriteOutputArguments(ArgumentType):
@@ -306,16 +270,16 @@ class WriteOutput:
             # Threat: another writer takes the name that was judged, and the next one is
             # a path that policy has not seen.
             if number != plan.number and not ports.shown.allows(_action(plan.name, number)):
-                raise PathExistsError(
+                raise errors.PathExistsError(
                     f"{quote(_path(plan.name, plan.number))} was taken meanwhile, and the next "
                     "free name needs a decision of its own",
                     hint="call again",
                 )
             receipt = _write_new(ports.workspace, _path(plan.name, number), plan.content)
             if receipt is not None:
-                return _output_write_output(receipt)
+                return _written(receipt)
             number = _first_free(ports.workspace, plan.name, number + 1)
-        raise PathExistsError(
+        raise errors.PathExistsError(
             f"{quote(_path(plan.name, 0))} exists, and so do its "
             f"{limits.outputs_numbered_max} numbered names",
             hint="choose another name",
@@ -334,7 +298,7 @@ def _require_name(name: str) -> None:
     elif len(name.encode()) > _NAME_BYTES_MAX:
         problem = f"is over {_NAME_BYTES_MAX} bytes"
     if problem:
-        raise InvalidArgumentsError(
+        raise errors.InvalidArgumentsError(
             f"name {quote(name)} {problem}", where="name", hint="give a plain name, such as report"
         )
 
@@ -367,45 +331,148 @@ def _write_new(workspace: Workspace, path: str, content: bytes) -> SingleReceipt
     place = WritePath(entry.path, entry.path, exists=False)
     try:
         return write_file(workspace, place, content, expected=Expected.ABSENT)
-    except PathExistsError:
+    except errors.PathExistsError:
         return None
 
 
-def _output_write_output(receipt: SingleReceipt) -> ToolOutput:
-    path = receipt.doing.path
+def _written(receipt: SingleReceipt) -> ToolOutput:
+    path, size = receipt.doing.path, receipt.bytes_written
     shown = show_name(path)
-    said = [
-        f"Wrote {shown} ({receipt.bytes_written} bytes). Use the path {shown} to read it back.",
-        *(f"[{note}]" for note in (*name_notices([path]), *receipt.notes)),
-    ]
-    details: dict[str, Json] = {
-        "path": path,
-        "bytes_written": receipt.bytes_written,
-        "version": receipt.doing.after,
-    }
-    changes = (change_of_doing(receipt.doing),)
-    return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
+    rows = [f"Wrote {shown} ({size} bytes). Use the path {shown} to read it back."]
+    rows += [f"[{note}]" for note in name_notices([path])]
+    details = {"path": path, "bytes_written": size, "version": receipt.doing.after}
+    return written_output(receipt, "\n".join(rows), details)
 
 
-WRITE_OUTPUT: Final = ToolSpec(
-    name="write_output",
-    title="Write output",
-    description=(
-        f"Write a result for people to {_FOLDER}/NAME.md. Nothing is ever overwritten: if the "
-        "name is taken, a number is added. The answer tells the path to read it back."
+WRITE_OUTPUT: Final = Tool(
+    ToolSpec(
+        name="write_output",
+        title="Write output",
+        description=(
+            f"Write a result for people to {_FOLDER}/NAME.md. Nothing is ever overwritten: if the "
+            "name is taken, a number is added. The answer tells the path to read it back."
+        ),
+        toolset="output",
+        arguments=WriteOutputArguments,
+        effects=Effects(reads_only=False),
+        output_schema=result_schema(
+            {
+                "path": {"type": "string", "description": "Relative to the workspace root."},
+                "bytes_written": INTEGER,
+                "version": {"type": "string", "description": "sha256 of the bytes written."},
+            }
+        ),
     ),
-    toolset="output",
-    arguments=WriteOutputArguments,
-    effects=Effects(reads_only=False),
-    output_schema=result_schema(
-        {
-            "path": {"type": "string", "description": "Relative to the workspace root."},
-            "bytes_written": {"type": "integer"},
-            "version": {"type": "string", "description": "sha256 of the bytes written."},
-        }
-    ),
+    WriteOutput(),
 )
 
 
-def write_output_tool() -> Tool[WriteOutputArguments]:
-    return Tool(WRITE_OUTPUT, WriteOutput())
+class EntryPlan(Struct, frozen=True):
+    entry: EntryPath
+    if_version: str | EntryVersion | None
+    actions: tuple[Action, ...]
+    to: WritePath | None = None  # where it moves; None: it goes
+
+
+class _ChangesEntry:
+    """The entry itself, never what a link leads to."""
+
+    def pin(self, plan: EntryPlan, ports: Ports) -> tuple[EntryPlan, str]:
+        with telling_what_changed(plan.if_version, plan.entry.path, ports):
+            found = entry_version(ports.workspace, plan.entry)
+            pinned(plain_version(plan.if_version), found.version, plan.entry.path)
+        return replace(plan, if_version=found), str(found)
+
+    def run(self, plan: EntryPlan, ports: Ports) -> ToolOutput:
+        entry, to, version = plan.entry, plan.to, plan.if_version
+        with telling_what_changed(version, entry.path, ports):
+            if to is None:
+                receipt = delete_entry(ports.workspace, entry, if_version=version)
+            else:
+                receipt = move_entry(ports.workspace, entry, to, if_version=version)
+        action, name = receipt.doing.kind, show_name(entry.path.relative)
+        said, own = f"{action} {name}", {}
+        if to is not None:
+            said = f"{said} to {show_name(to.real.relative)}"
+            own = {"to": absolute(ports.workspace, to.real)}
+        details = workspace_details(ports, entry.path, action, **own)
+        return ToolOutput(said, details, (change_of_doing(receipt.doing),))
+
+
+class MoveFileArguments(ArgumentType):
+    path: str = needed_text("What to move, relative to the workspace root.")
+    to: str = needed_text("Its new path, relative to the workspace root; nothing may be there.")
+    if_version: str | None = optional_text(IF_VERSION)
+
+
+def _disclosing_actions(entry: EntryPath, to: WritePath, ports: Ports) -> tuple[Action, ...]:
+    """To view it, where a file that may not be viewed becomes one that may.
+
+    Threat: an agent that may delete and create, and not view, reads by moving.
+    """
+    source, target = entry.path.relative, to.real.relative
+    if not ports.shown.may_view(source) and ports.shown.may_view(target):
+        return (Action("file", "view", source),)
+    return ()
+
+
+class MoveFile(_ChangesEntry):
+    """Never overwrites."""
+
+    def resolve(self, arguments: MoveFileArguments, ports: Ports) -> EntryPlan:
+        entry = ports.workspace.resolve_entry(arguments.path)
+        to = ports.workspace.resolve_write(arguments.to)
+        actions = (
+            Action("file", "delete", entry.path.relative),
+            *path_actions("file", "create", to),
+            *_disclosing_actions(entry, to, ports),
+        )
+        return EntryPlan(entry, arguments.if_version, actions, to)
+
+
+MOVE_FILE: Final = Tool(
+    ToolSpec(
+        name="move_file",
+        title="Move file",
+        description=(
+            "Move or rename a file, an empty directory or a symbolic link (the link itself). "
+            "Directories on the way are created. Nothing is ever overwritten."
+        ),
+        toolset="workspace",
+        arguments=MoveFileArguments,
+        effects=Effects(reads_only=False, is_destructive=True),
+        output_schema=workspace_schema(["moved"], {"to": {"type": "string"}}),
+        failure_details=WORKSPACE_FAILURE,
+    ),
+    MoveFile(),
+)
+
+
+class DeleteFileArguments(ArgumentType):
+    path: str = needed_text("What to delete, relative to the workspace root.")
+    if_version: str | None = optional_text(IF_VERSION)
+
+
+class DeleteFile(_ChangesEntry):
+    def resolve(self, arguments: DeleteFileArguments, ports: Ports) -> EntryPlan:
+        entry = ports.workspace.resolve_entry(arguments.path)
+        actions = (Action("file", "delete", entry.path.relative),)
+        return EntryPlan(entry, arguments.if_version, actions)
+
+
+DELETE_FILE: Final = Tool(
+    ToolSpec(
+        name="delete_file",
+        title="Delete file",
+        description=(
+            "Delete a file, an empty directory or a symbolic link (the link itself, "
+            "not what it leads to)."
+        ),
+        toolset="workspace",
+        arguments=DeleteFileArguments,
+        effects=Effects(reads_only=False, is_destructive=True),
+        output_schema=workspace_schema(["deleted"], {}),
+        failure_details=WORKSPACE_FAILURE,
+    ),
+    DeleteFile(),
+)

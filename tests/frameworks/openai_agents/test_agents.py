@@ -123,6 +123,47 @@ def test_a_plain_agent_has_a_shell_and_an_editor(
     ]  # fmt: skip
 
 
+def test_native_calls_are_answered_in_the_form_in_which_the_sdk_answers_them(
+    runtime: paddock.Runtime,
+):
+    def calls(name: str) -> list[Any]:
+        done = {"id": "1", "status": "completed"}
+        action = {"commands": ["echo one; exit 3", "true"], "max_output_length": 1000}
+        create = {"type": "create_file", "path": name, "diff": "+one"}
+        return [
+            ResponseFunctionShellToolCall.model_validate(
+                {**done, "call_id": "1", "type": "shell_call", "action": action}
+            ),
+            ResponseApplyPatchToolCall.model_validate(
+                {**done, "call_id": "2", "type": "apply_patch_call", "operation": create}
+            ),
+        ]
+
+    model = ScriptedModel([calls("theirs"), [assistant_message("done")]])
+    tools = [
+        ShellTool(executor=shell_executor(runtime)),
+        ApplyPatchTool(editor=patch_editor(runtime)),
+    ]
+    config = RunConfig(tracing_disabled=True)
+    done = asyncio.run(
+        Runner.run(Agent(name="a", model=model, tools=tools), "go", run_config=config)
+    )
+    items = [each for each in done.to_input_list() if str(each.get("type")).endswith("_output")]
+    message = {"output": [each.model_dump() for each in calls("ours")], "status": "completed"}
+
+    assert list(map(form_of, runtime.answer("openai-responses", message))) == [
+        form_of(each) for each in items
+    ]
+
+
+def form_of(item: Any) -> Any:
+    """Names and types, and the values that are words of the wire."""
+    if isinstance(item, dict):
+        wire = ("type", "call_id", "status", "exit_code", "stdout")
+        return {name: each if name in wire else form_of(each) for name, each in item.items()}
+    return list(map(form_of, item)) if isinstance(item, list) else type(item)
+
+
 def test_a_patch_is_applied_to_what_it_was_made_for(place: Place, editor: PatchEditor):
     crlf = patches("update_file", "src/a.py", "@@\n-x = 1\n+x = 2\n y = 'é'\n")
     moved = patches("update_file", "README.md", "@@\n-# Widgets\n+# Gadgets\n", "docs/new.md")

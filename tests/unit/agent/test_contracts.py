@@ -116,7 +116,7 @@ def test_an_object_is_asked_for_under_a_name_that_providers_take():
 
 def test_without_a_directory_there_are_those_that_paddock_brings(tmp_path):
     for contracts in (load_contracts(None), load_contracts(tmp_path / "none")):
-        assert all(contracts.find(each) for each in (CLASSIFY, SYNTHESIZE, EXECUTE))
+        assert all(contracts.get(each) for each in (CLASSIFY, SYNTHESIZE, EXECUTE))
 
 
 def test_a_planes_contract_takes_the_place_of_the_one_that_paddock_brings(tmp_path):
@@ -124,7 +124,7 @@ def test_a_planes_contract_takes_the_place_of_the_one_that_paddock_brings(tmp_pa
     (tmp_path / f"{CLASSIFY}.json").write_text(json.dumps(own))
     (tmp_path / "README.md").write_text("no contract")
 
-    assert load_contracts(tmp_path).find(CLASSIFY).render({"text": "mine"}) == "mine"
+    assert load_contracts(tmp_path)[CLASSIFY].render({"text": "mine"}) == "mine"
 
 
 def test_a_file_is_called_by_its_contracts_id(tmp_path):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from anthropic.tools import BetaLocalFilesystemMemoryTool, ToolError
 
 import paddock
 from paddock.ledger.query import Filter, query
@@ -329,6 +330,43 @@ def test_the_documented_errors_of_memory(runtime, given, content):
     use(runtime, "memory", command="create", path="/memories/other.md", file_text="")
     found, is_error = use(runtime, "memory", **given)
     assert (found.split("\n")[0], is_error) == (content, True)
+
+
+MEMORY_SCRIPT: list[dict[str, Any]] = [
+    {"command": "create", "path": NOTES, "file_text": "one\ntwo\ntwo"},
+    {"command": "create", "path": NOTES, "file_text": "other"},
+    {"command": "view", "path": NOTES},
+    {"command": "view", "path": NOTES, "view_range": [2, 3]},
+    {"command": "view", "path": "/memories/none.md"},
+    {"command": "str_replace", "path": NOTES, "old_str": "one", "new_str": "1"},
+    {"command": "str_replace", "path": NOTES, "old_str": "two", "new_str": "2"},
+    {"command": "str_replace", "path": NOTES, "old_str": "zz", "new_str": "2"},
+    {"command": "str_replace", "path": "/memories/none.md", "old_str": "a", "new_str": "b"},
+    {"command": "insert", "path": NOTES, "insert_line": 1, "insert_text": "1.5\n"},
+    {"command": "insert", "path": "/memories/none.md", "insert_line": 0, "insert_text": "x"},
+    {"command": "create", "path": "/memories/a/b.md", "file_text": "b"},
+    {"command": "rename", "old_path": "/memories/a", "new_path": "/memories/c"},
+    {"command": "view", "path": "/memories/c/b.md"},
+    {"command": "rename", "old_path": "/memories/none.md", "new_path": "/memories/d"},
+    {"command": "rename", "old_path": NOTES, "new_path": "/memories/c/b.md"},
+    {"command": "delete", "path": "/memories/none.md"},
+    {"command": "delete", "path": "/memories/c"},
+    {"command": "view", "path": "/memories/c/b.md"},
+]
+
+
+def test_memory_answers_each_call_as_the_tool_of_the_sdk_does(runtime, tmp_path):
+    theirs = BetaLocalFilesystemMemoryTool(str(tmp_path))
+    for given in MEMORY_SCRIPT:
+        try:
+            expected = (theirs.call(given), False)
+        except ToolError as error:
+            expected = (str(error), True)
+        content, is_error = use(runtime, "memory", **given)
+        if is_error:
+            # As the documentation has it; what to do next stands below.
+            content = content.removeprefix("Error: ").split("\n")[0]
+        assert (content, is_error) == expected, given
 
 
 @pytest.mark.parametrize(

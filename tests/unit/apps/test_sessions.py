@@ -380,9 +380,9 @@ def kept(place: Place, *steps: Say | ScriptedFailure, outcome: str = "success") 
 
 def live_and_resumed(place: Place, session: Session) -> tuple[list, list, tuple[str, ...]]:
     """The conversation before the next turn, as it was and as it is restored; the notices."""
-    live = session.supervisor._conversation.fit(10**6).messages
+    live = session.supervisor._conversation.fit(10**6)[0]
     with place.open(resume=session.session_id) as again:
-        restored = again.supervisor._conversation.fit(10**6).messages
+        restored = again.supervisor._conversation.fit(10**6)[0]
     return list(live), list(restored), again.notices
 
 

@@ -86,7 +86,7 @@ def test_the_model_is_told_of_them_with_the_tier(operator):
         facts = session._parts.charter.facts
     assert [row["path"] for row in facts["skills"]] == BROUGHT
     attention = Attention(stages=(TierStage(),))
-    said = attend(attention, Ledgers({}), facts, "SES-0").text
+    said = attend(attention, Ledgers({}), facts, "SES-0")[0]
     assert all(path in said for path in BROUGHT)
 
 

@@ -90,7 +90,7 @@ def test_every_hash_in_the_sources_is_fresh():
 def test_the_contracts_in_the_packages_are_the_built_in_ones():
     found = load_contracts(SOURCES / "PKG-CONTRACTS-001/HO1/contracts")
     for default in default_contracts():
-        own = found.find(default.contract_id)
+        own = found.get(default.contract_id)
         assert own.digest != default.digest
         assert (own.input_schema, own.output_schema, own.template, own.boundary) == (
             default.input_schema,

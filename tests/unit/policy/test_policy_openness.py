@@ -4,8 +4,7 @@ import pytest
 
 from paddock.policy.decide import may_ever
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.tools.spec import HEADS
-from paddock.tools.toolsets import all_tools
+from paddock.tools.toolsets import HEADS, all_tools
 from paddock.values.decisions import Agent, Permissions
 
 MAIN = (Agent("main", "mine"),)

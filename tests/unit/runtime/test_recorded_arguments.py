@@ -10,7 +10,7 @@ from paddock.policy.arguments import redact
 from paddock.policy.settings import McpServer
 from paddock.runtime.records import DigestsAlone, kept_arguments
 from paddock.tools.spec import Tool
-from paddock.tools.view import view_tool
+from paddock.tools.view import VIEW
 
 GIVEN = {"repo": "a", "limit": 1.5, "auth": {"key": "hunter2", "user": "me"}, "list": [{"k": 1}]}
 
@@ -30,7 +30,7 @@ class Kept:
 
 
 def kept(given, contents=None, **said):
-    tool = view_tool()
+    tool = VIEW
     spec = replace(tool.spec, recording=McpServer("issues", ("x",), **said))
     return kept_arguments(given, Tool(spec, tool.handler), contents or Kept())
 

@@ -29,7 +29,7 @@ def asking(desk):
         here = replace(desk, ports=replace(desk.ports, gates=gates and gates.check))
         output = here.run("gate_check", **arguments)
         answer = {"status": "ok", "content": output.content, **output.details}
-        jsonschema.Draft202012Validator(GATE_CHECK.output_schema).validate(answer)
+        jsonschema.Draft202012Validator(GATE_CHECK.spec.output_schema).validate(answer)
         return output
 
     return run

@@ -8,9 +8,9 @@ from paddock.errors import (
     PathNotFoundError,
     PathTraversalError,
 )
-from paddock.tools.grep import grep_dev_tool
+from paddock.tools.grep import GREP_DEV
 
-TOOL = grep_dev_tool()
+TOOL = GREP_DEV
 NOTHING = {"by_name": 0, "forbidden": 0, "too_large": 0, "binary": 0, "unreadable": 0}
 
 

@@ -49,7 +49,7 @@ def test_each_package_has_a_row_with_its_state(listing):
         "state": "installed",
     }
     answer = {"status": "ok", "content": output.content, **output.details}
-    jsonschema.Draft202012Validator(LIST_PACKAGES.output_schema).validate(answer)
+    jsonschema.Draft202012Validator(LIST_PACKAGES.spec.output_schema).validate(answer)
 
 
 def test_a_plane_without_packages_says_so(listing):

@@ -29,7 +29,7 @@ from paddock.sandbox.values import (
     Warned,
 )
 from paddock.tools.effects import changes_from_bytes
-from paddock.tools.shell import run_shell_dev_tool, run_shell_tool
+from paddock.tools.shell import RUN_SHELL, RUN_SHELL_DEV
 from paddock.tools.spec import Ports, RefusedPath, StoppedCallError
 from paddock.values.calls import LeftEffect
 from paddock.workspace import EntryKind, Workspace
@@ -87,9 +87,9 @@ class HeldOutcome(Struct, dict=True):
         self.is_closed = True
 
 
-@pytest.fixture(params=[run_shell_tool, run_shell_dev_tool])
+@pytest.fixture(params=[RUN_SHELL, RUN_SHELL_DEV])
 def tool(request: pytest.FixtureRequest):
-    return request.param()
+    return request.param
 
 
 @pytest.fixture

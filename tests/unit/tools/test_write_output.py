@@ -197,7 +197,7 @@ def test_threads_with_one_name_get_as_many_files(desk):
 WRITER = """
 import sys
 from paddock.tools.spec import Ports
-from paddock.tools.write import write_output_tool
+from paddock.tools.write import WRITE_OUTPUT
 from paddock.workspace import Workspace
 
 class Everything:
@@ -205,7 +205,7 @@ class Everything:
     def may_view(self, relative): return True
     def allows(self, action): return True
 
-tool = write_output_tool()
+tool = WRITE_OUTPUT
 with Workspace.open(sys.argv[1]) as workspace:
     ports = Ports(workspace, Everything())
     for number in range(20):

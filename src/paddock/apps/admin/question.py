@@ -98,11 +98,11 @@ def _written(before: bytes, arguments: Mapping[str, Json]) -> bytes:
 
 
 def _replaced(old: str, new: str, before: bytes, arguments: Mapping[str, Json]) -> bytes:
-    sought = require_content(str(arguments.get(old, "")), old)
-    given = require_content(str(arguments.get(new, "")), new)
+    sought, given = (require_content(str(arguments.get(each, "")), each) for each in (old, new))
     name = str(arguments.get("path", ""))
     kind = ReplacementOfAll if arguments.get("replace_all") is True else Replacement
-    return b"".join(kind(name, sought, given, _WORDING, may_view=False).apply(before))
+    edit = kind(name=name, may_view=False, old=sought, new=given, wording=_WORDING)
+    return b"".join(edit.apply(before))
 
 
 _CHANGES: Final[Mapping[str, Callable[[bytes, Mapping[str, Json]], bytes]]] = {

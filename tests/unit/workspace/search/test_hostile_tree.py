@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import InvalidPatternError
-from paddock.tools.grep import grep_dev_tool, grep_tool
-from paddock.tools.listing import find_tool, ls_tool
+from paddock.tools.grep import GREP, GREP_DEV
+from paddock.tools.listing import FIND, LS
 from paddock.tools.spec import Ports
 from paddock.workspace import Workspace
 from tests.support.hostile_tree import build
 from tests.support.shown import Shows
 
 RUNS = 15
-TOOLS = {tool.name: tool for tool in (grep_tool(), find_tool(), ls_tool(), grep_dev_tool())}
+TOOLS = {tool.name: tool for tool in (GREP, FIND, LS, GREP_DEV)}
 CALLS = [
     ("grep", {"pattern": "needle", "limit": 500}),
     ("grep", {"pattern": "needle", "limit": 20, "context": 3}),
