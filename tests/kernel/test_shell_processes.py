@@ -423,7 +423,7 @@ def test_a_job_that_the_command_stopped_itself_stays_stopped(terminal: Terminal)
     process.type("\x1a").until("Stopped")
 
     process.sync()
-    process.type("echo ne""xt; jobs -l; echo do""ne\n").until("\ndone")
+    process.type("echo next; jobs -l; echo done\n").until("\ndone")
 
     assert "Stopped" in process.said.partition("\nnext")[2]
     process.stop()

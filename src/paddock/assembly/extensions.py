@@ -52,10 +52,10 @@ from paddock.pattern import lazy_pattern
 from paddock.plane.admin import PackageTool
 from paddock.policy.engine import Policy
 from paddock.policy.settings import McpServer
-from paddock.runtime.asking import AskedQuestion, CallNetwork
+from paddock.runtime.approvals import CallNetwork
 from paddock.runtime.dispatch import Context
 from paddock.runtime.own_tools import OwnPlan, registered_tool
-from paddock.runtime.prepared import FREE, Registry
+from paddock.runtime.prepared import FREE, Judged, Prepared, Registry
 from paddock.runtime.records import Recorder
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType
@@ -381,5 +381,5 @@ def _server_network(context_now: Callable[[], Context], server: McpServer) -> Ca
     action = Action("mcp", "call", f"{server.name}/*")
     decision = Decision(Outcome.ALLOW, str(action), "", None, "", context.judge.policy_digest)
     plan, call = OwnPlan({}, (action,)), ToolCall(new_call_id(), tool.name, {})
-    question = AskedQuestion(call, tool, plan, (str(action),), decision, FREE)
-    return CallNetwork(context, Recorder(context.caller), question)
+    work = Prepared(call, tool, plan, {}, {}, (str(action),), Judged(decision), FREE)
+    return CallNetwork(context, Recorder(context.caller), work)

@@ -47,19 +47,15 @@ from paddock.policy.engine import Policy, PolicySource
 from paddock.policy.places import PatternError
 from paddock.policy.questions.flip import Always, plan_always
 from paddock.policy.rules import compile_rule, parse_concrete
-from paddock.runtime.approvals import ApprovalRequest, approval_digest
-from paddock.runtime.inbox import (
-    ACTIONS_CHANGED,
-    AGENT_CHANGED,
-    POLICY_CHANGED,
-    TARGET_CHANGED,
-    ChangedSince,
-    Inbox,
+from paddock.runtime.approvals import (
+    ALWAYS,
+    Approval,
+    ApprovalRequest,
+    answered_later,
+    approval_digest,
 )
-from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.parked import Answers, Parked
-from paddock.runtime.prepared import FREE, Bounds, Registry
-from paddock.runtime.records import ALWAYS, Caller, answered_later
+from paddock.runtime.inbox import Answers, Inbox, Parked
+from paddock.runtime.prepared import FREE, Bounds, Caller, PolicyJudge, Registry
 from paddock.runtime.undo import commit_tool
 from paddock.sandbox.changes.parking import unpark_set
 from paddock.sandbox.values import strictest_git
@@ -72,10 +68,40 @@ from paddock.values.calls import ToolResult
 from paddock.values.decisions import Action, AgentChain, Decision, Outcome
 from paddock.values.entries import Entry
 
+POLICY_CHANGED: Final = "the policy has changed since it was asked about"
+AGENT_CHANGED: Final = (
+    "the agent, its permissions, the tool or the kept request has changed since it was asked about"
+)
+ACTIONS_CHANGED: Final = "what the call comes to has changed since it was asked about"
+TARGET_CHANGED: Final = "what stands at its target has changed since it was asked about"
+SANDBOX_CHANGED: Final = "what its sandbox would let it do has changed since it was asked about"
 KEPT_CHANGED: Final = "what its file shows is not what was asked about, as it was put on record"
 TOOL_GONE: Final = "the agent does not have the tool any more"
 _AGAIN: Final = "make the call again: it is decided by what holds now"
 _ANEW: Final = "make the call again: it is asked about anew"
+
+
+class ChangedSince:
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: ApprovalRequest) -> None:
+        self._kept = kept
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        return Approval(False, "inbox", ApprovalExpiredError.code, _change(self._kept, request))
+
+
+def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:
+    if now.policy_digest != kept.policy_digest:
+        return POLICY_CHANGED
+    if now.actions != kept.actions:
+        return ACTIONS_CHANGED
+    if now.target_digest != kept.target_digest:
+        is_command = any(action.startswith("tool:shell:") for action in kept.actions)
+        return SANDBOX_CHANGED if is_command else TARGET_CHANGED
+    if now.digest != kept.digest:
+        return AGENT_CHANGED
+    return "its grant was used, or withdrawn, meanwhile"
 
 
 class Outdated(Struct, frozen=True):

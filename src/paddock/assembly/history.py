@@ -48,8 +48,7 @@ from paddock.workspace import Workspace
 from paddock.workspace.workspace import detect_resolution
 
 if TYPE_CHECKING:
-    from paddock.runtime.inbox import Inbox
-    from paddock.runtime.parked import Answers, Parked
+    from paddock.runtime.inbox import Answers, Inbox, Parked
     from paddock.storage.journal import Journal
     from paddock.storage.objects import StoreReader
 
@@ -328,7 +327,7 @@ def _notify(command: tuple[str, ...], parked: "Parked") -> None:
 def read_answers(project: Project, requests: Collection[str]) -> "Answers":
     """What was answered to these. Raises: LedgerDamagedError; HostError, ConfigError."""
     from paddock.assembly.auditing import audit_ledger  # noqa: PLC0415 - for a question alone
-    from paddock.runtime.parked import Answers  # noqa: PLC0415 - for a question alone
+    from paddock.runtime.inbox import Answers  # noqa: PLC0415 - for a question alone
 
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not path.exists():

@@ -32,10 +32,16 @@ from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.dispatch import Dispatcher
-from paddock.runtime.judge import Context, OperatorJudge, PolicyJudge
 from paddock.runtime.past import Differ, Diffs, PastCall, ended_notes, find_call, past_calls
-from paddock.runtime.prepared import FREE, Bounds, Registry
-from paddock.runtime.records import Caller
+from paddock.runtime.prepared import (
+    FREE,
+    Bounds,
+    Caller,
+    Context,
+    OperatorJudge,
+    PolicyJudge,
+    Registry,
+)
 from paddock.runtime.undo import changed_since, is_as_before, is_only_touched, undo_tool, unkept
 from paddock.storage.history import History
 from paddock.storage.notes import Note, read_notes

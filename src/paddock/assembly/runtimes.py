@@ -56,11 +56,10 @@ from paddock.runtime.approvals import (
     Limited,
     NoApprover,
 )
-from paddock.runtime.asking import InboxApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.prepared import Registry
-from paddock.runtime.records import Caller, KeptContents
+from paddock.runtime.inbox import InboxApprover
+from paddock.runtime.prepared import Caller, PolicyJudge, Registry
+from paddock.runtime.records import KeptContents
 from paddock.runtime.runtime import Notices, Runtime
 from paddock.storage.locks import Late
 from paddock.tools.spec import Ports, Tool

@@ -32,8 +32,7 @@ from paddock.assembly.runtimes import open_workspace
 from paddock.errors import ToolError
 from paddock.plane.create import POLICY_TEMPLATE
 from paddock.plane.environment import process_environment
-from paddock.runtime.awaiting import await_thread
-from paddock.runtime.program import Executed
+from paddock.runtime.program import Executed, await_thread
 from paddock.runtime.runtime import Runtime
 
 _CANNOT_EXECUTE: Final = 126

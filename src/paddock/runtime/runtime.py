@@ -26,8 +26,7 @@ from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from paddock.gateway.gateway import McpGateway
-    from paddock.runtime.lasting import LastingShell
-    from paddock.runtime.program import EntryList, Executed
+    from paddock.runtime.program import EntryList, Executed, LastingShell
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -556,7 +555,7 @@ class Runtime:
 
         Without a name it gets one of its own. Nothing runs yet.
         """
-        from paddock.runtime.lasting import LastingShell  # noqa: PLC0415 - few programs have one
+        from paddock.runtime.program import LastingShell  # noqa: PLC0415 - few programs have one
 
         return LastingShell(self, session or f"python-{self._new_id()}")
 
@@ -570,6 +569,6 @@ class Runtime:
 
 async def _awaited(work: Callable[[Cancel], T]) -> T:
     # It needs asyncio, which only they have loaded who await.
-    from paddock.runtime.awaiting import await_thread  # noqa: PLC0415 - for them alone
+    from paddock.runtime.program import await_thread  # noqa: PLC0415 - for them alone
 
     return await await_thread(work)
