@@ -17,10 +17,15 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.agent.contracts import parse_contract_file
 from paddock.assembly.auditing import PlaneWitness
-from paddock.assembly.bootstrap_sources import require_registered
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger, record_in_governance
-from paddock.assembly.project import ADMIN_AGENT, ADMIN_PROFILE, Project, policy_of
+from paddock.assembly.project import (
+    ADMIN_AGENT,
+    ADMIN_PROFILE,
+    Project,
+    policy_of,
+    require_registered,
+)
 from paddock.assembly.shells import LazyShell, ShellGround
 from paddock.errors import (
     ConfigError,

@@ -242,12 +242,11 @@ class Past(Struct):
     def workspace(self, agent: str) -> Workspace:
         found = self._workspaces.get(agent)
         if found is None:
-            lineage = self.project.agents.lineage(self._declared(agent))
-            chain = tuple(record.agent for record in lineage)
-            self._records[agent] = lineage[0]
-            self._judges[agent] = PolicyJudge(self.project.policy_for(lineage[0]), chain)
+            record, policy, chain = self.project.acting(self._declared(agent))
+            self._records[agent] = record
+            self._judges[agent] = PolicyJudge(policy, chain)
             # An operator's undo keeps everything: also what policy says is generated.
-            opened = workspace_with_git(lineage[0], self.history.keeper())
+            opened = workspace_with_git(record, self.history.keeper())
             found = self._workspaces[agent] = self._held.enter_context(opened)
         return found
 

@@ -113,9 +113,7 @@ def _check_gates(project: Project, agent: str, names: Sequence[str]) -> "tuple[G
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:
-    lineage = project.agents.lineage(project.agent_named(agent))
-    chain = tuple(record.agent for record in lineage)
-    policy = project.policy_for(lineage[0])
+    _, policy, chain = project.acting(agent)
     registry = _registry(project, policy, chain)[0]
     _add_others(registry, project, policy, chain, _not_opened)
     return registry
@@ -381,12 +379,11 @@ def _of_commands(project: Project, name: str | None) -> tuple[str, ...]:
     from paddock.policy.questions.lint import describe_tracked, find_tracked_secrets  # noqa: PLC0415 - for few
     from paddock.sandbox.git.tracked import list_tracked  # noqa: PLC0415 - loads the sandbox
 
-    lineage = project.agents.lineage(project.agent_named(name))
-    policy, chain = project.policy_for(lineage[0]), tuple(record.agent for record in lineage)
+    record, policy, chain = project.acting(name)
     if not may_ever(policy, chain, "shell", "run"):
         return ()
     said: list[str] = []
-    tracked = find_tracked_secrets(policy, list_tracked(lineage[0].workspace))
+    tracked = find_tracked_secrets(policy, list_tracked(record.workspace))
     if tracked:
         said.append(f"{describe_tracked(tracked)}; paddock policy lint")
     held = held_here(project, policy, chain, Action("shell", "run", "true"))
