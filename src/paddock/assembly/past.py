@@ -6,7 +6,6 @@ Undo and the commit of kept changes are calls of a person with a tool that no ag
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ from paddock.runtime.prepared import (
     PolicyJudge,
     Registry,
 )
-from paddock.runtime.undo import changed_since, is_as_before, is_only_touched, undo_tool, unkept
+from paddock.runtime.undo import UndoStanding, undo_tool, why_no_undo
 from paddock.storage.history import History
 from paddock.storage.notes import Note, read_notes
 from paddock.storage.objects import StoreReader
@@ -121,16 +120,6 @@ def past_workspaces(governance: Path, calls: Sequence[PastCall]) -> PastWorkspac
     return PastWorkspaces(declared, began)
 
 
-class UndoStanding(StrEnum):
-    UNDOABLE = "yes"
-    OTHER_WORKSPACE = "other workspace"
-    NOT_RECORDED = "not recorded"
-    AS_BEFORE = "as before"
-    CHANGED = "changed since"
-    NO_WORKSPACE = "no workspace"
-    NOT_KEPT = "not kept"
-
-
 class UndoAnswer(Struct, frozen=True):
     result: ToolResult
     since: Diffs | None
@@ -172,18 +161,12 @@ class Past(Struct):
             workspace = self.workspace(call.workspace_of)
             if self._left_since(call):
                 return UndoStanding.OTHER_WORKSPACE
-            if not call.changes:
-                return UndoStanding.NOT_RECORDED
-            if is_only_touched(call.changes) and not call.undoes:
-                return UndoStanding.AS_BEFORE
-            if changed_since(call.changes, workspace):
-                is_before = is_as_before(call.changes, workspace)
-                return UndoStanding.AS_BEFORE if is_before else UndoStanding.CHANGED
+            obstacle = why_no_undo(call, workspace, self.seen)
         except (UsageError, ConfigError):
             return UndoStanding.NO_WORKSPACE
         except (PathError, TextError):
             return UndoStanding.CHANGED
-        return UndoStanding.NOT_KEPT if unkept(call.changes, self.seen) else UndoStanding.UNDOABLE
+        return UndoStanding.UNDOABLE if obstacle is None else obstacle.standing
 
     def is_shown(self, call: PastCall, change: Change) -> bool:
         # Threat: a content's digest tells those who guess it that they are right.
