@@ -238,7 +238,9 @@ def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tup
         there = tuple(digest for digest in dict.fromkeys(digests) if blobs.has(digest))
         if not there:
             return ()
-        record_in_governance(project, _erased(there, reason))
+        said = reason or "an operator erased contents"
+        entry = Entry(CONTENT_ERASED, reason=said, metadata={"digests": list(there)})
+        record_in_governance(project, entry)
         for digest in there:
             blobs.erase(digest)
     return there
@@ -252,14 +254,6 @@ def find_erasure(project: Project, digest: str) -> int | None:
         if digest in cast("list[Json]", row.entry.metadata.get("digests", [])):
             return row.seq
     return None
-
-
-def _erased(digests: Sequence[str], reason: str) -> Entry:
-    return Entry(
-        CONTENT_ERASED,
-        reason=reason or "an operator erased contents",
-        metadata={"digests": list(digests)},
-    )
 
 
 def named_contents(entry: Entry, seq: int) -> list[NamedContent]:

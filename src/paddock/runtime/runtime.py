@@ -480,13 +480,15 @@ class Runtime:
 
     def create_file(self, path: str, content: str, *, if_version: str | None = None) -> ToolResult:
         """Write a whole file. Raises: ToolError."""
-        return self._do("create_file", if_version, path=path, content=content)
+        return self._ask("create_file", path=path, content=content, if_version=if_version)
 
     def str_replace(
         self, path: str, old_str: str, new_str: str, *, if_version: str | None = None
     ) -> ToolResult:
         """Change one exact text. Raises: ToolError."""
-        return self._do("str_replace", if_version, path=path, old_str=old_str, new_str=new_str)
+        return self._ask(
+            "str_replace", path=path, old_str=old_str, new_str=new_str, if_version=if_version
+        )
 
     def view(self, path: str, *, offset: int | None = None, limit: int | None = None) -> ToolResult:
         """Numbered lines of a file, or a directory's listing. Raises: ToolError."""
@@ -521,11 +523,11 @@ class Runtime:
 
     def move_file(self, path: str, to: str, *, if_version: str | None = None) -> ToolResult:
         """Give a file another name. Raises: ToolError."""
-        return self._do("move_file", if_version, path=path, to=to)
+        return self._ask("move_file", path=path, to=to, if_version=if_version)
 
     def delete_file(self, path: str, *, if_version: str | None = None) -> ToolResult:
         """Remove a file. Raises: ToolError."""
-        return self._do("delete_file", if_version, path=path)
+        return self._ask("delete_file", path=path, if_version=if_version)
 
     def run_shell(
         self,
@@ -541,14 +543,8 @@ class Runtime:
 
         Whatever it exits with is a result: see `details`.
         """
-        given: dict[str, Json] = {"command": command, "cwd": cwd}
-        if stdin:
-            given["stdin"] = stdin
-        if env is not None:
-            given["env"] = dict(env)
-        if timeout is not None:
-            given["timeout"] = timeout
-        return self.call("run_shell", given, on_output=on_output).unwrap()
+        given = {"stdin": stdin or None, "env": None if env is None else dict(env)}
+        return self._ask("run_shell", on_output, command=command, cwd=cwd, timeout=timeout, **given)
 
     def shell(self, session: str | None = None) -> "LastingShell":
         """Open a session of commands that keep their state; a context manager that ends it.
@@ -559,12 +555,9 @@ class Runtime:
 
         return LastingShell(self, session or f"python-{self._new_id()}")
 
-    def _do(self, tool: str, if_version: str | None, **arguments: str) -> ToolResult:
-        return self._ask(tool, if_version=if_version, **arguments)
-
-    def _ask(self, tool: str, **arguments: Json) -> ToolResult:
+    def _ask(self, tool: str, on_output: OnText | None = None, **arguments: Json) -> ToolResult:
         given = {name: value for name, value in arguments.items() if value is not None}
-        return self.call(tool, given).unwrap()
+        return self.call(tool, given, on_output=on_output).unwrap()
 
 
 async def _awaited(work: Callable[[Cancel], T]) -> T:
