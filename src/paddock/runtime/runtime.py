@@ -480,27 +480,30 @@ class Runtime:
 
     def create_file(self, path: str, content: str, *, if_version: str | None = None) -> ToolResult:
         """Write a whole file. Raises: ToolError."""
-        return self._ask("create_file", path=path, content=content, if_version=if_version)
+        return self._ask(
+            "create_file", {"path": path, "content": content, "if_version": if_version}
+        )
 
     def str_replace(
         self, path: str, old_str: str, new_str: str, *, if_version: str | None = None
     ) -> ToolResult:
         """Change one exact text. Raises: ToolError."""
         return self._ask(
-            "str_replace", path=path, old_str=old_str, new_str=new_str, if_version=if_version
+            "str_replace",
+            {"path": path, "old_str": old_str, "new_str": new_str, "if_version": if_version},
         )
 
     def view(self, path: str, *, offset: int | None = None, limit: int | None = None) -> ToolResult:
         """Numbered lines of a file, or a directory's listing. Raises: ToolError."""
-        return self._ask("view", path=path, offset=offset, limit=limit)
+        return self._ask("view", {"path": path, "offset": offset, "limit": limit})
 
     def ls(self, path: str = ".", *, limit: int | None = None) -> ToolResult:
         """List one directory. Raises: ToolError."""
-        return self._ask("ls", path=path, limit=limit)
+        return self._ask("ls", {"path": path, "limit": limit})
 
     def find(self, pattern: str, path: str = ".", *, limit: int | None = None) -> ToolResult:
         """Find files by a glob. Raises: ToolError."""
-        return self._ask("find", pattern=pattern, path=path, limit=limit)
+        return self._ask("find", {"pattern": pattern, "path": path, "limit": limit})
 
     def grep(
         self,
@@ -515,19 +518,19 @@ class Runtime:
     ) -> ToolResult:
         """Search contents by a regular expression, or a `literal` text. Raises: ToolError."""
         how = {"ignoreCase": ignore_case, "literal": literal, "context": context, "limit": limit}
-        return self._ask("grep", pattern=pattern, path=path, glob=glob, **how)
+        return self._ask("grep", {"pattern": pattern, "path": path, "glob": glob, **how})
 
     def write_output(self, name: str, content: str) -> ToolResult:
         """Write a new file of results, by a name that is free. Raises: ToolError."""
-        return self._ask("write_output", name=name, content=content)
+        return self._ask("write_output", {"name": name, "content": content})
 
     def move_file(self, path: str, to: str, *, if_version: str | None = None) -> ToolResult:
         """Give a file another name. Raises: ToolError."""
-        return self._ask("move_file", path=path, to=to, if_version=if_version)
+        return self._ask("move_file", {"path": path, "to": to, "if_version": if_version})
 
     def delete_file(self, path: str, *, if_version: str | None = None) -> ToolResult:
         """Remove a file. Raises: ToolError."""
-        return self._ask("delete_file", path=path, if_version=if_version)
+        return self._ask("delete_file", {"path": path, "if_version": if_version})
 
     def run_shell(
         self,
@@ -543,8 +546,9 @@ class Runtime:
 
         Whatever it exits with is a result: see `details`.
         """
-        given = {"stdin": stdin or None, "env": None if env is None else dict(env)}
-        return self._ask("run_shell", on_output, command=command, cwd=cwd, timeout=timeout, **given)
+        given = {"command": command, "cwd": cwd, "timeout": timeout, "stdin": stdin or None}
+        variables = None if env is None else dict(env)
+        return self._ask("run_shell", {**given, "env": variables}, on_output)
 
     def shell(self, session: str | None = None) -> "LastingShell":
         """Open a session of commands that keep their state; a context manager that ends it.
@@ -555,7 +559,9 @@ class Runtime:
 
         return LastingShell(self, session or f"python-{self._new_id()}")
 
-    def _ask(self, tool: str, on_output: OnText | None = None, **arguments: Json) -> ToolResult:
+    def _ask(
+        self, tool: str, arguments: Mapping[str, Json], on_output: OnText | None = None
+    ) -> ToolResult:
         given = {name: value for name, value in arguments.items() if value is not None}
         return self.call(tool, given, on_output=on_output).unwrap()
 
