@@ -7,7 +7,7 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -61,9 +61,7 @@ class OperatorDoor(Struct, frozen=True):
     ledger: Ledger
     history: History
 
-    def call(
-        self, tool: Tool[Any], arguments: Mapping[str, Json], bounds: Bounds = FREE
-    ) -> ToolResult:
+    def call(self, tool: Tool[Any], arguments: Mapping[str, Json], bounds: Bounds) -> ToolResult:
         judge = OperatorJudge(tool.name, self.shown)
         context = Context(
             registry=Registry([tool]),
@@ -125,6 +123,12 @@ class UndoAnswer(Struct, frozen=True):
     since: Diffs | None
 
 
+class _Opened(NamedTuple):
+    workspace: Workspace
+    record: AgentRecord
+    judge: PolicyJudge
+
+
 class Past(Struct):
     project: Project
     seen: StoreReader
@@ -135,9 +139,7 @@ class Past(Struct):
     ended: frozenset[Note]
     then: PastWorkspaces
     _held: ExitStack
-    _workspaces: dict[str, Workspace] = field(default_factory=dict[str, Workspace])
-    _records: dict[str, AgentRecord] = field(default_factory=dict[str, AgentRecord])
-    _judges: dict[str, PolicyJudge] = field(default_factory=dict[str, PolicyJudge])
+    _opened: dict[str, _Opened] = field(default_factory=dict[str, _Opened])
 
     def find(self, wanted: str) -> PastCall:
         return find_call(self.calls, wanted, self.is_shown)
@@ -178,7 +180,7 @@ class Past(Struct):
             self.workspace(call.workspace_of)
         except (UsageError, ConfigError):
             return self.project.policy.guards.find_secret(path) is None
-        return self._judges[call.workspace_of].is_shown(path)
+        return self._opened[call.workspace_of].judge.is_shown(path)
 
     def call_json(self, call: PastCall, undone: Mapping[str, str]) -> dict[str, Json]:
         shown = [change for change in call.changes if self.is_shown(call, change)]
@@ -205,10 +207,10 @@ class Past(Struct):
 
     def _differ(self, call: PastCall) -> Differ:
         workspace = self._workspace_of(call)
-        return Differ(workspace, self.seen, self._judges[call.workspace_of])
+        return Differ(workspace, self.seen, self._opened[call.workspace_of].judge)
 
     def _left_since(self, call: PastCall) -> str:
-        return self.then.left_since(call, self._records[call.workspace_of])
+        return self.then.left_since(call, self._opened[call.workspace_of].record)
 
     def _workspace_of(self, call: PastCall) -> Workspace:
         workspace = self.workspace(call.workspace_of)
@@ -223,15 +225,12 @@ class Past(Struct):
         return workspace
 
     def workspace(self, agent: str) -> Workspace:
-        found = self._workspaces.get(agent)
-        if found is None:
+        if agent not in self._opened:
             record, policy, chain = self.project.acting(self._declared(agent))
-            self._records[agent] = record
-            self._judges[agent] = PolicyJudge(policy, chain)
             # An operator's undo keeps everything: also what policy says is generated.
-            opened = workspace_with_git(record, self.history.keeper())
-            found = self._workspaces[agent] = self._held.enter_context(opened)
-        return found
+            workspace = self._held.enter_context(workspace_with_git(record, self.history.keeper()))
+            self._opened[agent] = _Opened(workspace, record, PolicyJudge(policy, chain))
+        return self._opened[agent].workspace
 
     def _declared(self, agent: str) -> str:
         """Return the agent whose eyes are lent: of a program's, which is declared nowhere, ours."""
@@ -251,8 +250,8 @@ class Past(Struct):
             closing(open_ledger(self.project, LedgerName.HO1M)) as ledger,
             open_journal(self.project) as journal,
         ):
-            door = OperatorDoor(self._judges[call.workspace_of], workspace, ledger, self.history)
-            result = door.call(
+            judge = self._opened[call.workspace_of].judge
+            result = OperatorDoor(judge, workspace, ledger, self.history).call(
                 undo_tool(call, self.history, journal),
                 {"call": call.call_id, "agent": call.workspace_of},
                 bounds,

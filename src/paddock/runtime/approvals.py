@@ -525,15 +525,7 @@ KEPT: Final = "kept"
 
 
 def approval_asked(request: ApprovalRequest) -> Entry:
-    return Entry(
-        event_type=APPROVAL_ASKED,
-        decision="ask",
-        reason=clean(request.reason),
-        session_id=request.session_id,
-        agent=request.agent,
-        call_id=kept_name(request.call_id),
-        metadata=_request_json(request),
-    )
+    return _entry(APPROVAL_ASKED, request, "ask", {})._replace(reason=clean(request.reason))
 
 
 def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
@@ -549,39 +541,33 @@ def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
         answer["shown"] = shown_digest(request)
     if approval.changes_digest:
         answer["changes"] = approval.changes_digest
-    return Entry(
-        event_type=APPROVAL_ANSWERED,
-        decision="allow" if approval.is_granted else "deny",
-        session_id=request.session_id,
-        agent=request.agent,
-        call_id=kept_name(request.call_id),
-        metadata={**_request_json(request), **answer},
-    )
+    return _entry(APPROVAL_ANSWERED, request, "allow" if approval.is_granted else "deny", answer)
 
 
 def answered_later(parked: "Parked", answer: str) -> Entry:
-    request = parked.request
+    told: dict[str, Json] = {
+        "by": clean(parked.answered_by),
+        "note": clean(parked.note),
+        "request": parked.id,
+        "answer": answer,
+        "expires_at": parked.expires_at,
+    }
+    decision = "deny" if answer == REFUSED else "allow"
+    return _entry(APPROVAL_ANSWERED, parked.request, decision, told)
+
+
+def _entry(event: str, request: ApprovalRequest, decision: str, more: Mapping[str, Json]) -> Entry:
     return Entry(
-        event_type=APPROVAL_ANSWERED,
-        decision="deny" if answer == REFUSED else "allow",
+        event_type=event,
+        decision=decision,
         session_id=request.session_id,
         agent=request.agent,
         call_id=kept_name(request.call_id),
         metadata={
-            **_request_json(request),
-            "by": clean(parked.answered_by),
-            "note": clean(parked.note),
-            "request": parked.id,
-            "answer": answer,
-            "expires_at": parked.expires_at,
+            "digest": request.digest,
+            "tool": request.tool,
+            "actions": [clean(action) for action in request.actions],
+            "rule": clean(request.rule),
+            **more,
         },
     )
-
-
-def _request_json(request: ApprovalRequest) -> Mapping[str, Json]:
-    return {
-        "digest": request.digest,
-        "tool": request.tool,
-        "actions": [clean(action) for action in request.actions],
-        "rule": clean(request.rule),
-    }

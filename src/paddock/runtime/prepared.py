@@ -186,10 +186,6 @@ class Registry:
         have = {name for name, tool in self._tools.items() if self._is_offered(tool)}
         return [*native_schemas(provider, have), *schemas_for(provider, own)]
 
-    def only(self, toolsets: Iterable[str]) -> "Registry":
-        wanted = frozenset(toolsets)
-        return Registry(tool for tool in self._tools.values() if tool.toolset in wanted)
-
 
 class PolicyJudge:
     __slots__ = ("_judge", "chain", "policy")

@@ -115,7 +115,6 @@ class _Printed:
 
 
 def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER) -> bytes:
-    """Raises: ToolError."""
     if not _is_elsewhere(runtime, path):
         payload = Payload()
         _call(runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel))
@@ -130,7 +129,6 @@ def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER
 def write_bytes(
     runtime: "Runtime", path: str, content: bytes, *, is_new: bool = False, cancel: Cancel = NEVER
 ) -> ToolResult:
-    """Raises: ToolError."""
     if not _is_elsewhere(runtime, path):
         given: dict[str, Json] = {"path": path, "version": digest_of(content)}
         if is_new:
@@ -143,7 +141,6 @@ def write_bytes(
 
 
 def list_entries(runtime: "Runtime", path: str, depth: int) -> EntryList:
-    """Raises: ToolError."""
     given: dict[str, Json] = {"path": path, "depth": depth}
     details = call_tool(runtime, LIST_ENTRIES, given).details
     entries = [

@@ -180,8 +180,11 @@ class UndoPlan(Struct):
     overrides_read_only: bool
     """For what a command did: to files that no tool may write it could do it all the same."""
     staged: list[StagedChange] = field(default_factory=list[StagedChange])
-    actions: list[Action] = field(default_factory=list[Action])
     _made: set[str] = field(default_factory=set[str])
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        return tuple(map(_action, self.staged))
 
     def add_all(self, changes: Sequence[Change]) -> None:
         gone = {change.path for change in changes if change.kind == "created"}
@@ -195,7 +198,7 @@ class UndoPlan(Struct):
         for directory in sorted(made, key=lambda name: (-name.count("/"), name)):
             if self._holds_only(directory, gone):
                 gone.add(directory)
-                self._stage("delete", RemoveDirectory(self.left.path(directory)))
+                self.staged.append(RemoveDirectory(self.left.path(directory)))
 
     def _add(self, change: Change) -> None:
         if change.kind == "touched":
@@ -208,7 +211,7 @@ class UndoPlan(Struct):
                 # The set compares with what is seen here, so this must be what the call left.
                 if change.mode_after not in {None, seen.status.permissions}:
                     raise _refusal_of_changed((_mode_named(change, seen.status.permissions),))
-                self._stage("mode", SetMetadata(path, seen, change.mode))
+                self.staged.append(SetMetadata(path, seen, change.mode))
         elif change.kind == "created":
             self._remove(path, change.entry, change.after)
         else:
@@ -226,21 +229,21 @@ class UndoPlan(Struct):
         if change.entry == "directory":
             made = MakeDirectory(path, old, change.mode, overrides_read_only=overrides)
             self._made.add(change.path)
-            self._stage("create", made)
+            self.staged.append(made)
         elif change.entry == "link":
             text = os.fsdecode(self.store.read(change.before or ""))
-            self._stage("link", MakeLink(path, text, old, overrides_read_only=overrides))
+            self.staged.append(MakeLink(path, text, old, overrides_read_only=overrides))
         else:
             content = StoredContent(change.before or "")
             written = WriteFile(path, content, old, change.mode, overrides_read_only=overrides)
-            self._stage("create", written)
+            self.staged.append(written)
 
     def _remove(self, path: WorkspacePath, entry: DoingEntry, version: str | None) -> None:
         if entry == "directory":
-            self._stage("delete", RemoveDirectory(path))
+            self.staged.append(RemoveDirectory(path))
             return
         old = AtVersion(version or "")
-        self._stage("delete", RemoveFile(path, old, overrides_read_only=self.overrides_read_only))
+        self.staged.append(RemoveFile(path, old, overrides_read_only=self.overrides_read_only))
 
     def _make_parents(self, path: WorkspacePath) -> None:
         missing: list[WorkspacePath] = []
@@ -250,7 +253,7 @@ class UndoPlan(Struct):
             parent = parent.parent
         for directory in reversed(missing):
             self._made.add(directory.relative)
-            self._stage("create", MakeDirectory(directory, Absent()))
+            self.staged.append(MakeDirectory(directory, Absent()))
 
     def _holds_only(self, directory: str, gone: set[str]) -> bool:
         path = self.left.path(directory)
@@ -260,10 +263,6 @@ class UndoPlan(Struct):
         listing = list_directory(self.left.workspace, path, 1, _ENTRIES_MAX)
         is_whole = listing.total == len(listing.entries)
         return is_whole and all(e.path.relative in gone for e in listing.entries)
-
-    def _stage(self, operation: str, change: StagedChange) -> None:
-        self.staged.append(change)
-        self.actions.append(Action("file", operation, change.path.relative))
 
 
 def _refusal_of_changed(named: Sequence[str]) -> FileChangedError:
@@ -316,9 +315,9 @@ class Undo(Struct, frozen=True):
             entry, back = workspace.resolve_entry(first.to), workspace.resolve_write(first.path)
             plan.remove_made(call.changes, {first.to})
             actions = (Action("file", "delete", first.to), Action("file", "create", first.path))
-            return _Ready((*actions, *plan.actions), plan, _Move(entry, back, first.after))
+            return _Ready(actions + plan.actions, plan, _Move(entry, back, first.after))
         plan.add_all(call.changes)
-        return _Ready(tuple(plan.actions), plan)
+        return _Ready(plan.actions, plan)
 
     def run(self, plan: _Ready, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then nothing has changed."""
