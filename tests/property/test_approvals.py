@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from paddock import limits
 from paddock.errors import ApprovalExpiredError, ConfigError, UsageError
-from paddock.runtime.approvals import GRANTED, USED, Approval, ApprovalRequest, approval_digest
+from paddock.runtime.approvals import Approval, ApprovalRequest, approval_digest
 from paddock.runtime.inbox import Inbox
+from paddock.runtime.records import GRANTED, USED
 from tests.support.books import Book
 
 NAMES = st.sampled_from("abc")

@@ -47,7 +47,7 @@ from paddock.pattern import lazy_pattern
 from paddock.plane.admin import PackageTool
 from paddock.policy.engine import Policy
 from paddock.policy.settings import McpServer
-from paddock.runtime.approvals import CallNetwork
+from paddock.runtime.asking import CallNetwork
 from paddock.runtime.dispatch import Context
 from paddock.runtime.own_tools import OwnPlan, registered_tool
 from paddock.runtime.prepared import FREE, Judged, Prepared, Registry

@@ -47,15 +47,10 @@ from paddock.policy.engine import Policy, PolicySource
 from paddock.policy.places import PatternError
 from paddock.policy.questions.flip import Always, plan_always
 from paddock.policy.rules import compile_rule, parse_concrete
-from paddock.runtime.approvals import (
-    ALWAYS,
-    Approval,
-    ApprovalRequest,
-    answered_later,
-    approval_digest,
-)
+from paddock.runtime.approvals import Approval, ApprovalRequest, approval_digest
 from paddock.runtime.inbox import Answers, Inbox, Parked
 from paddock.runtime.prepared import FREE, Bounds, Caller, PolicyJudge
+from paddock.runtime.records import ALWAYS, answered_later
 from paddock.runtime.undo import commit_tool
 from paddock.sandbox.changes.parking import unpark_set
 from paddock.sandbox.values import strictest_git

@@ -56,8 +56,8 @@ from paddock.runtime.approvals import (
     Limited,
     NoApprover,
 )
+from paddock.runtime.asking import InboxApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.inbox import InboxApprover
 from paddock.runtime.prepared import Caller, PolicyJudge, Registry
 from paddock.runtime.records import KeptContents
 from paddock.runtime.runtime import Notices, Runtime

@@ -4,7 +4,8 @@
     own_tools            functions of a program as tools: signature, docstring, call
     dispatch, prepared   the life of one call, step by step, and what it works with
     messages, native     the tools that exist, in each provider's words; its own tool types
-    approvals, inbox     someone's answer, bound to what will run; questions that wait
+    approvals, asking    someone's answer, bound to what will run; putting the question
+    inbox                questions that wait, and what is on record of them
     records              what a call leaves in the ledger; where large contents go
     past, undo           what calls changed, shown; taken back, or brought in after a yes
 

@@ -26,7 +26,7 @@ from paddock.errors import (
     UnknownToolError,
 )
 from paddock.ledger.append import Reservation
-from paddock.runtime.approvals import (
+from paddock.runtime.asking import (
     STOPPED,
     Withheld,
     ask,
@@ -40,7 +40,7 @@ from paddock.runtime.approvals import (
 from paddock.runtime.messages import Asked, Malformed
 from paddock.runtime.prepared import (
     FREE,
-    Attempt,
+    Begun,
     Bounds,
     Contents,
     Context,
@@ -98,18 +98,18 @@ class Dispatcher:
     def prepare(self, call: ToolCall, bounds: Bounds = FREE) -> Prepared | ToolResult:
         if self._closed_by is not None:
             return refused(call, None, self._closed_by)
-        attempt = Attempt(call, bounds)
+        begun = Begun(call, bounds)
         try:
-            return self._prepare(attempt)
+            return self._prepare(begun)
         except IntegrityError:
             raise
         except ToolError as error:
-            return self._deny(attempt, refusal_of(error))
+            return self._deny(begun, refusal_of(error))
         except (ConfigError, HostError) as error:
-            return self._deny(attempt, refusal_by_host(error), _shown(error))
+            return self._deny(begun, refusal_by_host(error), _shown(error))
         except Exception as error:  # The door: a defect of ours is a refusal, not a traceback.
             failed = self._defect(error)
-            return self._deny(attempt, failed.refusal, failed.frames)
+            return self._deny(begun, failed.refusal, failed.frames)
 
     def run(self, ready: Prepared) -> ToolResult:
         try:
@@ -132,25 +132,25 @@ class Dispatcher:
             release(ready.plan)
 
     def refuse(self, call: ToolCall, refusal: Refusal, bounds: Bounds = FREE) -> ToolResult:
-        return self._deny(Attempt(call, bounds), refusal)
+        return self._deny(Begun(call, bounds), refusal)
 
-    def _prepare(self, attempt: Attempt) -> Prepared | ToolResult:
-        context, call, bounds = self._context, attempt.call, attempt.bounds
+    def _prepare(self, begun: Begun) -> Prepared | ToolResult:
+        context, call, bounds = self._context, begun.call, begun.bounds
         # Of a call that was cancelled nobody is asked any more.
         stopped = STOPPED if bounds.cancel.is_cancelled else None
         refusal = unless_allowed(call.tool, bounds) or stopped
         if refusal is not None:
-            return self._deny(attempt, refusal)
+            return self._deny(begun, refusal)
         program = bounds.program
         tool = context.registry.get(call.tool) if program is None else program.tool
-        attempt.tool = tool
+        begun.tool = tool
         arguments, clamped = tool.binder.bind(call.arguments, self._lowered)
         plan: Plan = tool.handler.resolve(arguments, bounds.over(context.ports, call.id))
         decision = context.judge.decide(plan.actions)
-        attempt.actions = actions = list(map(str, plan.actions))
-        attempt.judged = Judged(decision)
+        begun.actions = actions = list(map(str, plan.actions))
+        begun.judged = Judged(decision)
         if decision.outcome is Outcome.DENY:
-            return self._deny(attempt, refusal_by(decision, call, context.caller.agent))
+            return self._deny(begun, refusal_by(decision, call, context.caller.agent))
         if decision.outcome is Outcome.CONFINE:
             # Nobody is asked about what cannot run.
             plan, decision = self._confine(tool, plan, decision)
@@ -258,7 +258,7 @@ class Dispatcher:
             return self._defect(error)
 
     def _deny(
-        self, call: Attempt | Prepared, refusal: Refusal, frames: Sequence[str] = ()
+        self, call: Begun | Prepared, refusal: Refusal, frames: Sequence[str] = ()
     ) -> ToolResult:
         kept = kept_arguments(call.call.arguments, call.tool, self._digests)
         try:

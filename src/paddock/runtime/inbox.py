@@ -24,25 +24,19 @@ from paddock.errors import (
     ApprovalExpiredError,
     ApprovalRefusedError,
     ApprovalUnavailableError,
-    CallCancelledError,
     ConfigError,
     UsageError,
 )
 from paddock.pattern import lazy_pattern
 from paddock.plane.json_files import JsonFile, parse_file
-from paddock.runtime.approvals import (
+from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
+from paddock.runtime.records import (
     GRANTED,
     KEPT,
     REFUSED,
     USED,
-    Approval,
-    ApprovalRequest,
-    Approver,
-    answer_of,
     answered_later,
     approval_answered,
-    shown_digest,
-    unavailable,
 )
 from paddock.storage.atomic import (
     create_file,
@@ -541,59 +535,3 @@ def _not_one(several: str, wanted: str) -> UsageError:
 
 def _is_for(parked: Parked, request: ApprovalRequest) -> bool:
     return parked.request.digest == request.digest and parked.request.agent == request.agent
-
-
-CANCELLED: Final = "the call was cancelled while it was asked about"
-
-
-class InboxApprover:
-    __slots__ = ("_approver", "_open_inbox")
-
-    def __init__(self, approver: Approver, open_inbox: Callable[[], "Inbox"]) -> None:
-        """`open_inbox` is called at each question: most runtimes have none."""
-        self._approver = approver
-        self._open_inbox = open_inbox
-
-    def answer(self, request: ApprovalRequest) -> Approval:
-        """What was answered before, what the approver says, or that it was kept.
-
-        A call that was cancelled is not kept. Raises: HostError, ConfigError: the inbox cannot be
-        used; that is a no. IntegrityError.
-        """
-        inbox = self._open_inbox()
-        try:
-            before = inbox.take(request)
-        except ConfigError:
-            broken = inbox.list_broken(request)
-            if not broken:
-                raise
-            return _held_up(broken[0])
-        if before is not None and before.code != ApprovalExpiredError.code:
-            return before
-        said = answer_of(self._approver, request)
-        if said.is_granted or said.code == ApprovalRefusedError.code:
-            # Nobody has to look any more at what was kept when this was asked before.
-            inbox.forget_waiting(request)
-            return said
-        if said.code != ApprovalUnavailableError.code or not request.can_wait:
-            return said
-        if request.cancel.is_cancelled:
-            # Threat: calls that are made and cancelled would take every place that there is.
-            return Approval(False, said.by, CallCancelledError.code, CANCELLED)
-        code, note = said.code, said.note
-        if before is not None:
-            code, note = before.code, f"{before.note}; {note}"
-        try:
-            parked = inbox.keep(request)
-        except ApprovalUnavailableError as error:
-            note = f"{note}; it is not kept: {error.message}"
-            return Approval(False, said.by, code, note, hint=error.hint)
-        note = f"{note}; it is kept as {parked.id}"
-        return Approval(False, said.by, code, note, parked.id, parked.changes_digest)
-
-
-def _held_up(broken: BrokenRequest) -> Approval:
-    """A no without the file's place: a model reads it."""
-    note = f"the request {broken.id}, which may be for this call, does not load"
-    hint = f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again"
-    return unavailable("inbox", note, hint)

@@ -16,6 +16,7 @@ from paddock.errors import ConfigError, InternalError, UnknownToolError
 from paddock.ledger.append import Ledger
 from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
+from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.messages import schemas_for
 from paddock.storage.history import History
 from paddock.text.show import quote
@@ -33,7 +34,6 @@ from paddock.values.decisions import (
 from paddock.values.entries import Entry
 
 if TYPE_CHECKING:
-    from paddock.runtime.approvals import Approver
     from paddock.sandbox.values import OnOutput
     from paddock.tools.toolsets import ListedTool
 
@@ -60,7 +60,7 @@ class Bounds(Struct, frozen=True):
     door: str = ""
     on_output: "OnOutput | None" = None
     program: ForProgram | None = None
-    approver: "Approver | None" = None
+    approver: Approver | None = None
     """Answers for this call in place of the runtime's, and of the inbox."""
 
     def over(self, ports: Ports, call_id: str) -> Ports:
@@ -83,7 +83,7 @@ class Judged(NamedTuple):
     approval_digest: str = ""
 
 
-class Attempt(Struct):
+class Begun(Struct):
     """A call, and what is known of it so far: at each step it may be refused."""
 
     call: ToolCall
@@ -267,12 +267,12 @@ class Context(Struct, frozen=True):
     judge: PolicyJudge
     ports: Ports
     ledger: Ledger
-    approver: "Approver"
+    approver: Approver
     record_approval: Callable[[Entry], None]
     """Puts a question or its answer on record. Raises: PaddockError; then it does not count."""
     caller: Caller
     randomness: Callable[[int], bytes]
-    keeper: "Approver | None" = None
+    keeper: Approver = NoApprover()
     """Keeps what nobody is asked about now, so that it can be answered."""
     history: History | None = None
     contents: Contents | None = None

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from paddock.errors import CallCancelledError
+from paddock.errors import ApprovalRefusedError, CallCancelledError
 from paddock.limits import command_bytes_max, effects_listed_max
-from paddock.runtime.prepared import Attempt, Caller, Contents, Failed, Judged, Prepared, Ran
+from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
+from paddock.runtime.prepared import Begun, Caller, Contents, Failed, Judged, Prepared, Ran
 from paddock.text.json import canonical_json
 from paddock.text.show import cut, text_of
 from paddock.tools.arguments import Argument
@@ -27,6 +28,8 @@ from paddock.values.calls import (
 )
 from paddock.values.decisions import match_in_brief, rule_in_brief
 from paddock.values.entries import (
+    APPROVAL_ANSWERED,
+    APPROVAL_ASKED,
     NET_CLOSED,
     NET_CONNECT,
     NET_REFUSED,
@@ -43,6 +46,7 @@ from paddock.values.entries import (
 
 if TYPE_CHECKING:
     from paddock.policy.settings import McpServer
+    from paddock.runtime.inbox import Parked
     from paddock.storage.history import BlobStore
     from paddock.storage.notes import CallMark
 
@@ -127,7 +131,7 @@ class Recorder:
 
     def denied(
         self,
-        call: Attempt | Prepared,
+        call: Begun | Prepared,
         arguments: Mapping[str, Json],
         refusal: Refusal,
         frames: Sequence[str] = (),
@@ -170,7 +174,7 @@ class Recorder:
     def _entry(
         self,
         event: str,
-        call: Attempt | Prepared,
+        call: Begun | Prepared,
         decision: str,
         reason: str,
         metadata: dict[str, Json],
@@ -341,3 +345,71 @@ def kept_name(name: str) -> str:
     # Threat: of two long names that begin alike one would stand for the other.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS]
     return f"{clean(name[:_NAME_KEPT_MAX])}… ({missing} more characters, sha256 {digest})"
+
+
+# It is also what counts: a grant that is kept in the inbox is one only if it was
+# recorded here, and none that was recorded as used. Arguments never stand here, the
+# digest does.
+
+GRANTED: Final = "granted"
+"""Somebody answered a kept request; it waits for its call."""
+REFUSED: Final = "refused"
+ALWAYS: Final = "always"
+"""A rule was written that allows it from now on."""
+USED: Final = "used"
+"""The grant was used up by the call that this entry names."""
+KEPT: Final = "kept"
+"""Nobody could be asked; the request was put into the inbox."""
+
+
+def approval_asked(request: ApprovalRequest) -> Entry:
+    return _answer_entry(APPROVAL_ASKED, request, "ask", {})._replace(reason=clean(request.reason))
+
+
+def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
+    answer: dict[str, Json] = {"by": clean(approval.by), "note": clean(approval.note)}
+    if not approval.is_granted:
+        answer["code"] = approval.code
+    if approval.request_id:
+        answer["request"] = approval.request_id
+        is_no = approval.code == ApprovalRefusedError.code
+        answer["answer"] = USED if approval.is_granted else REFUSED if is_no else KEPT
+    if answer.get("answer") == KEPT:
+        # Of what was asked, not of what stands in its file by now.
+        answer["shown"] = shown_digest(request)
+    if approval.changes_digest:
+        answer["changes"] = approval.changes_digest
+    return _answer_entry(
+        APPROVAL_ANSWERED, request, "allow" if approval.is_granted else "deny", answer
+    )
+
+
+def answered_later(parked: "Parked", answer: str) -> Entry:
+    told: dict[str, Json] = {
+        "by": clean(parked.answered_by),
+        "note": clean(parked.note),
+        "request": parked.id,
+        "answer": answer,
+        "expires_at": parked.expires_at,
+    }
+    decision = "deny" if answer == REFUSED else "allow"
+    return _answer_entry(APPROVAL_ANSWERED, parked.request, decision, told)
+
+
+def _answer_entry(
+    event: str, request: ApprovalRequest, decision: str, more: Mapping[str, Json]
+) -> Entry:
+    return Entry(
+        event_type=event,
+        decision=decision,
+        session_id=request.session_id,
+        agent=request.agent,
+        call_id=kept_name(request.call_id),
+        metadata={
+            "digest": request.digest,
+            "tool": request.tool,
+            "actions": [clean(action) for action in request.actions],
+            "rule": clean(request.rule),
+            **more,
+        },
+    )

@@ -33,7 +33,8 @@ from paddock.runtime.approvals import (
     NoApprover,
     YesApprover,
 )
-from paddock.runtime.inbox import CANCELLED, Inbox, InboxApprover, Parked
+from paddock.runtime.asking import CANCELLED, InboxApprover
+from paddock.runtime.inbox import Inbox, Parked
 from paddock.values.entries import Entry
 from tests.support.books import Book
 

@@ -19,15 +19,11 @@ from paddock.gateway.definitions import pins_path
 from paddock.plane.discover import registry_directory
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PROJECT_POLICY, PROJECT_POLICY_JSON
-from paddock.runtime.approvals import (
-    REFUSED,
-    Approval,
-    answered_later,
-    refusal_without,
-    with_question,
-)
+from paddock.runtime.approvals import Approval
+from paddock.runtime.asking import refusal_without, with_question
 from paddock.runtime.inbox import Inbox, Parked
 from paddock.runtime.prepared import Bounds
+from paddock.runtime.records import REFUSED, answered_later
 from paddock.runtime.runtime import Runtime
 from paddock.values.calls import Json, ToolResult
 
