@@ -34,7 +34,6 @@ from paddock.values.entries import Entry
 
 class Checkpointer:
     def __init__(self, ledger: str, signer: Callable[[], Signer]) -> None:
-        """`signer` is called when one is made: most who open a ledger sign nothing."""
         self.ledger, self._signer = ledger, signer
         self._folder = checkpoints_folder(ledger)
 
@@ -58,8 +57,7 @@ class Checkpointer:
             return entries, 0.0
 
     def _make(self) -> SignedCheckpoint:
-        signer = self._signer()
-        last = signer.last()
+        last = (signer := self._signer()).last()
         with (
             LedgerReader(self.ledger) as reader,
             closing(TreeFiles(LedgerPaths(self.ledger).folder, create=True)) as tree,
