@@ -126,11 +126,11 @@ def _put(
 
 
 def keep_waiting(context: Context, ready: Prepared, output: ToolOutput) -> ToolOutput | Refusal:
-    from paddock.tools.outcome import as_pending  # noqa: PLC0415 - late on purpose
-
     waiting = output.waiting
     if waiting is None:
         return output
+    from paddock.tools.outcome import as_pending  # noqa: PLC0415 - few calls wait
+
     decision = replace(ready.judged.decision, reason=waiting.why)
     with closing(waiting.held) as held:
         asked = ready._replace(judged=Judged(decision))
