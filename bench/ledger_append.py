@@ -27,13 +27,12 @@ from paddock.ledger.format.lines import Genesis, VerifierKey
 from paddock.ledger.read import Segment
 from paddock.ledger.tail import Mark
 from paddock.storage.disk import Disk
-from paddock.values.entries import Entry, Shared
+from paddock.values.entries import Entry
 
 WRITERS = 8
 ORIGIN = "paddock.bench/ledger"
 GENESIS = Genesis(ORIGIN, "HO1", str(VerifierKey(ORIGIN, bytes(32))))
-# As the runtime records a call (runtime/records.py): what all calls under a rule share is
-# encoded once.
+# As the runtime records a call (runtime/records.py).
 INTENT = Entry(
     "TOOL_INTENT",
     decision="allow",
@@ -44,24 +43,26 @@ INTENT = Entry(
         "tool": "view_file",
         "arguments": {"path": "src/app/main.py", "view_range": [1, 40]},
         "actions": ["tool:file:view src/app/main.py"],
+        "outcome": "allow",
+        "rule": {"text": "tool:file:view **", "file": "built-in", "line": 0},
+        "source": "rule",
+        "policy_digest": "sha256:" + "ab12" * 16,
+        "agents": [{"name": "main", "profile": "standard"}],
     },
-    shared=Shared(
-        {
-            "outcome": "allow",
-            "rule": {"text": "tool:file:view **", "file": "built-in", "line": 0},
-            "source": "rule",
-            "policy_digest": "sha256:" + "ab12" * 16,
-            "agents": [{"name": "main", "profile": "standard"}],
-        }
-    ),
 )
 RESULT = Entry(
     "TOOL_RESULT",
     session_id="SES-0123456789abcdef",
     agent="main",
     call_id="call-1",
-    metadata={"duration_us": 3000, "result_digest": "sha256:" + "ab12" * 16},
-    shared=Shared({"tool": "view_file", "status": "ok", "effects": [], "bytes_written": 0}),
+    metadata={
+        "tool": "view_file",
+        "status": "ok",
+        "effects": [],
+        "bytes_written": 0,
+        "duration_us": 3000,
+        "result_digest": "sha256:" + "ab12" * 16,
+    },
 )
 
 

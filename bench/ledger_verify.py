@@ -95,7 +95,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as directory:
         path, signer = make(Path(directory), options.entries)
-        checkpointer = Checkpointer(path, signer)
+        checkpointer = Checkpointer(path, lambda: signer)
         first = seconds(checkpointer.make)
         held = [Held("bench", checkpointer.make().note)]
         hashed: list[float] = []

@@ -23,9 +23,7 @@ from paddock.ledger.signing import make_key
 from paddock.policy.engine import load_policy
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.prepared import Registry
-from paddock.runtime.records import Caller
+from paddock.runtime.prepared import Caller, PolicyJudge, Registry
 from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec, path_actions
 from paddock.values.calls import ToolCall

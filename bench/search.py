@@ -30,7 +30,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from paddock.policy.engine import load_policy
-from paddock.runtime.judge import PolicyJudge
+from paddock.runtime.prepared import PolicyJudge
 from paddock.tools.grep import GREP
 from paddock.tools.listing import FIND, LS
 from paddock.tools.spec import Ports, ToolOutput

@@ -13,14 +13,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec import to_builtins
+
 from paddock.agent.contracts import CLASSIFY, EXECUTE, SYNTHESIZE, PromptContract, default_contracts
-from paddock.assembly.bootstrap_sources import admin_config_bytes
+from paddock.assembly.project import CORE
 from paddock.packages.archive import write_hashes
 from paddock.packages.bootstrap import SOURCES
-from paddock.plane.admin import admin_config_schema_bytes
+from paddock.plane.admin import AdminTable, admin_config_schema_bytes
 from paddock.plane.create import POLICY_TEMPLATE
+from paddock.plane.environment import ToolProfile
 from paddock.plane.json_files import write_object
 from paddock.storage.atomic import make_directories, replace_file
+from paddock.tools.toolsets import TOOLS
 
 _SOURCE_MODE: Final = 0o644
 _DESCRIPTIONS: Final = {
@@ -59,6 +63,20 @@ def generated_files() -> Mapping[str, bytes]:
         "PKG-POLICY-001/HOT/config/policy.toml": _bare_policy(),
         **contracts,
     }
+
+
+def admin_config_bytes(tool_profile: ToolProfile) -> bytes:
+    core = (listed.load() for listed in TOOLS if listed.toolset == CORE)
+    tools = [
+        {
+            "tool_id": tool.name,
+            "description": tool.spec.description,
+            "handler": f"paddock.tools.{tool.name}",
+            "parameters": tool.binder.schema,
+        }
+        for tool in core
+    ]
+    return write_object(to_builtins(AdminTable(tool_profile=tool_profile)) | {"tools": tools})
 
 
 def write_sources(directory: Path = SOURCES) -> Iterator[str]:

@@ -38,8 +38,8 @@ from paddock.policy.network import PORTS_MAX
 from paddock.policy.presets import presets
 from paddock.policy.profiles import rule_matches
 from paddock.policy.rules import NAMES_BY_OPERATION, compile_rule, parse_action, target_kind
-from paddock.tools.spec import HEADS, Effects, Tool
-from paddock.tools.toolsets import all_tools
+from paddock.tools.spec import Effects, Tool
+from paddock.tools.toolsets import HEADS, all_tools
 from paddock.values.decisions import OPERATIONS, Agent, Outcome
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
@@ -284,7 +284,7 @@ def _actions() -> Iterator[str]:
 def _tools_for(head: str) -> tuple[list[str], list[str]]:
     """The tools, Paddock's and a client's, whose calls are judged as the action `head`."""
     _, category, operation = head.split(":")
-    ours = [tool for tool, heads in HEADS.items() if (category, operation) in heads]
+    ours = [tool for tool, heads in HEADS.items() if [category, operation] in heads]
     theirs = [tool for tool, (each, _) in asked.FILE_TOOLS.items() if head == f"tool:file:{each}"]
     patch = "*** Add File: a\n*** Update File: b\n*** Delete File: c\n*** Move to: d\n"
     if category == "file" and operation in {each for each, _ in read_patch(patch)}:

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from paddock.policy.rules import format_action
     from paddock.providers.gateway import Provider
     from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
-    from paddock.runtime.lasting import LastingShell
     from paddock.runtime.own_tools import CallContext as Context
     from paddock.runtime.prepared import Bounds
+    from paddock.runtime.program import LastingShell
     from paddock.runtime.runtime import Runtime, Tools
     from paddock.tools.arguments import (
         ArgumentType,
@@ -70,7 +70,7 @@ _HOMES: Final = {
         "policy.rules": "format_action",
         "providers.gateway": "Provider",
         "runtime.approvals": "Approval ApprovalRequest Approver",
-        "runtime.lasting": "LastingShell",
+        "runtime.program": "LastingShell",
         "runtime.own_tools": "Context",
         "runtime.prepared": "Bounds",
         "runtime.runtime": "Runtime Tools",

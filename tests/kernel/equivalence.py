@@ -308,7 +308,7 @@ def try_batch(base: Path, rng: random.Random, count: int, tally: Tally) -> None:
 
 
 def _judged(terminal: Terminal) -> JudgedTerminal:
-    from paddock.runtime.judge import PolicyJudge
+    from paddock.runtime.prepared import PolicyJudge
 
     yard = terminal.yard
     project = open_project(yard.root, read_environment(yard.all_variables))

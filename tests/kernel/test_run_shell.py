@@ -21,9 +21,7 @@ from paddock.assembly.opening import open_project
 from paddock.plane.environment import RISKY_TOOLS_VARIABLE, read_environment
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.prepared import Registry
-from paddock.runtime.records import Caller
+from paddock.runtime.prepared import Caller, PolicyJudge, Registry
 from paddock.runtime.runtime import Runtime
 from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.facts import collect_facts

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.assembly.bootstrap_sources import bare_plane_blueprint
+from paddock.assembly.bootstrap import bare_plane_blueprint
 from paddock.errors import ConfigError
 from paddock.plane.admin import (
     AdminTable,

@@ -20,7 +20,7 @@ from paddock.ledger.format.lines import (
 )
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
-from paddock.values.entries import Entry, Shared
+from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, counting_ids, note, open_ledger
 
 ID = "LED-" + "0" * 32
@@ -48,7 +48,6 @@ ENTRIES = st.builds(
     st.sampled_from(["NOTE", "TOOL_INTENT", "x", ""]),
     TEXT, TEXT, TEXT, TEXT, TEXT, TEXT,
     st.dictionaries(TEXT, VALUES, max_size=4),
-    st.none(),
 )  # fmt: skip
 JSON_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 PLAIN = st.recursive(
@@ -83,15 +82,10 @@ def test_every_plain_value_can_be_written(metadata, reason):
     assert encode_text(reason) in line
 
 
-@given(st.dictionaries(JSON_TEXT, PLAIN, max_size=20), st.booleans())
-def test_metadata_stands_in_a_line_as_json_writes_it(metadata, is_shared):
+@given(st.dictionaries(JSON_TEXT, PLAIN, max_size=20))
+def test_metadata_stands_in_a_line_as_json_writes_it(metadata):
     """However an entry is encoded: json's own encoder is the measure."""
     entry = Entry("NOTE", metadata=metadata)
-    if is_shared:
-        names = list(metadata)
-        half = {name: metadata[name] for name in names[len(names) // 2 :]}
-        own = {name: metadata[name] for name in names if name not in half}
-        entry = Entry("NOTE", metadata=own, shared=Shared(half))
     wanted = json.dumps(metadata, ensure_ascii=False, separators=(",", ":"))
     wanted = UNSHOWABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", wanted)
 

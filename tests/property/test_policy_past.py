@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,8 +11,9 @@ from paddock.policy.decide import decide, writer_of
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.questions.compare import decide_again, diff, replay
 from paddock.policy.questions.record import PastDecision, read_recorded
-from paddock.runtime.prepared import Judged
-from paddock.runtime.records import Caller, Recorder
+from paddock.runtime.prepared import FREE, Caller, Judged, Prepared
+from paddock.runtime.records import Recorder
+from paddock.tools.view import VIEW
 from paddock.values.calls import ToolCall
 from paddock.values.decisions import Action, Agent, Outcome, Permissions
 from paddock.values.entries import Entry
@@ -109,12 +111,12 @@ def entry_of(policy: Policy, chain: tuple[Agent, ...], asked: list[Action]) -> E
     """What the dispatcher records of such a call."""
     decision = decide(policy, chain, asked, writer_of(asked))
     recorder = Recorder(Caller(chain, "SES-1"))
-    call = ToolCall("CALL-1", "some_tool", {})
-    entry = recorder.intent(call, {}, [str(action) for action in asked], Judged(decision))
-    shared = {} if entry.shared is None else entry.shared.members
-    # As it comes back from a line: the members together, and only what JSON has.
-    metadata = json.loads(json.dumps({**entry.metadata, **shared}))
-    return entry._replace(metadata=metadata, shared=None)
+    call, tool = ToolCall("CALL-1", "view", {}), VIEW
+    plan = SimpleNamespace(actions=tuple(asked))
+    said = [str(action) for action in asked]
+    entry = recorder.intent(Prepared(call, tool, plan, {}, {}, said, Judged(decision), FREE))
+    # As it comes back from a line: only what JSON has.
+    return entry._replace(metadata=json.loads(json.dumps(dict(entry.metadata))))
 
 
 @given(documents, chains, calls)

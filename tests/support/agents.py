@@ -25,9 +25,7 @@ from paddock.policy.engine import PolicySource, load_policy
 from paddock.providers.budgets import Budget, session_budget
 from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.prepared import Registry
-from paddock.runtime.records import Caller
+from paddock.runtime.prepared import Caller, PolicyJudge, Registry
 from paddock.runtime.runtime import Runtime
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.tools.spec import Ports, Tool

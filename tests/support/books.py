@@ -2,7 +2,7 @@
 
 from msgspec import Struct, field
 
-from paddock.runtime.parked import Answers, Parked
+from paddock.runtime.inbox import Answers, Parked
 from paddock.values.entries import Entry
 
 

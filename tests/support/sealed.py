@@ -45,7 +45,7 @@ class Sealed(Struct, dict=True):
 
     @property
     def checkpointer(self) -> Checkpointer:
-        return Checkpointer(self.path, self.signer)
+        return Checkpointer(self.path, lambda: self.signer)
 
     def append(self, count: int) -> None:
         ledger = open_ledger(self.path, create=None)

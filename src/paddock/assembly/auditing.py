@@ -4,7 +4,6 @@ Compared are: what the ledger's signer signed last, the anchor (for the highest 
 in the ledger above, the notes beside it, and what the caller brings.
 """
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from msgspec import Struct, ValidationError, convert, to_builtins
-from msgspec.structs import replace
+from msgspec.json import encode
+from msgspec.structs import asdict, replace
 
 import paddock
 from paddock.assembly.ledgers import (
@@ -41,7 +41,6 @@ from paddock.ledger.verify import (
     Held,
     LedgerProblem,
     Remembered,
-    Unanswered,
     Verification,
     verify,
 )
@@ -56,7 +55,7 @@ from paddock.values.entries import CHECKPOINT, ROLLBACK_ACCEPTED, Entry
 _COMPARED: Final = 64
 """Checkpoints of the ledger above that a fast verification compares; a full one compares all."""
 _MEMORY_BYTES_MAX: Final = 16_000_000
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 
 class Audit(Struct, frozen=True):
@@ -190,14 +189,8 @@ def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list
     return found[::-1]
 
 
-class _Memory(Struct, frozen=True):
-    format: int
-    files: tuple[tuple[int, ...], ...]
-    size: int
-    offset_bytes: int
-    leaf: str
-    edge: tuple[str, ...]
-    intents: tuple[tuple[int, str, str, str, str], ...]
+class _Memory(Remembered, frozen=True):
+    format: int = 0
 
 
 def _read_memory(file: Path) -> Remembered | None:
@@ -207,17 +200,12 @@ def _read_memory(file: Path) -> Remembered | None:
         kept = None if content is None else convert(read_json(content.decode()), _Memory)
     except (ConfigError, HostError, BrokenJsonError, ValidationError, ValueError):
         return None
-    if kept is None or kept.format != _FORMAT:
-        return None
-    intents = tuple(Unanswered(*each) for each in kept.intents)
-    return Remembered(kept.files, kept.size, kept.offset_bytes, kept.leaf, kept.edge, intents)
+    return kept if kept is not None and kept.format == _FORMAT else None
 
 
 def _keep_memory(file: Path, memory: Remembered) -> None:
-    rows = [[e.seq, e.session_id, e.agent, e.call_id, e.tool] for e in memory.intents]
-    fields = {"format": _FORMAT, **to_builtins(memory), "intents": rows}
     make_directories(file.parent)
-    replace_file(file, json.dumps(fields).encode())
+    replace_file(file, encode(_Memory(**asdict(memory), format=_FORMAT)))
 
 
 class PlaneWitness(Struct, frozen=True):

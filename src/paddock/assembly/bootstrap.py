@@ -1,12 +1,15 @@
 """Making planes of the bootstrap's packages, and putting one right that is there."""
 
+import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.assembly.auditing import ORDER, accept_rollback, find_gone_back, was_signed
-from paddock.assembly.bootstrap_sources import Founder, bare_plane_blueprint
 from paddock.assembly.ledgers import HOOK_PACE, open_plane_ledger
 from paddock.assembly.opening import open_project, record_news
 from paddock.assembly.packages import is_development_plane, open_depot
@@ -14,20 +17,29 @@ from paddock.assembly.project import Project, find_project
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import stands
+from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
-from paddock.packages.bootstrap import NAME, Unpacked, load_packages
+from paddock.packages.bootstrap import NAME, Founding, Unpacked, found, load_packages
 from paddock.packages.change import Depot
 from paddock.packages.install import InstallReport, InstallWish, install
 from paddock.packages.installed import read_installed, row_of
-from paddock.packages.manifest import PLANE_MARKER
+from paddock.packages.ledger import LEDGER, PackageLedger
+from paddock.packages.manifest import INSTALLED, PLANE_MARKER, manifest_path
 from paddock.packages.signing import make_operator_key
 from paddock.packages.vouching import approve, read_vouched, sign_installed_set
 from paddock.plane.create import Blueprint, MadePlane, make_bare_plane
 from paddock.plane.discover import is_bare_plane
 from paddock.plane.environment import Environment, ToolProfile, real_path
+from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import LedgerName, PlaneLayout
+from paddock.policy.settings import HistorySettings
+from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
 from paddock.text.show import quote
 from paddock.values.entries import PLANE_CREATED
+from paddock.workspace import Workspace
+from paddock.workspace.apply import recover
 
 
 def init_bare_plane(
@@ -48,30 +60,84 @@ def init_bare_plane(
     # Not where a plane is: nothing is made then, and no key either.
     asks = tool_profile == "production" and not is_bare_plane(directory)
     key = make_operator_key(environment) if asks else None
-    builder = _InItsPlace(Founder(archives, key, environment), environment)
-    made = make_bare_plane(directory, blueprint, environment, builder.build)
+    build = partial(_build_in_its_place, archives, key, environment)
+    made = make_bare_plane(directory, blueprint, environment, build)
     root = made.layout.root
     project = find_project(root, environment, root)
     record_news(project)
     return made, project
 
 
-class _InItsPlace(Struct, frozen=True):
-    """Makes a plane where another may have stood; see `Build`.
+_LEFTOVERS: Final = (
+    "HOT/ledger/",
+    "HO2/ledger/",
+    "HO1/ledger/",
+    f"{INSTALLED}/",
+    "HOT/registries/approvals/",
+    "HOT/registries/keys/",
+    "objects/",
+)
+"""What a founding makes that another one would make otherwise; see `Blueprint`."""
+
+
+def bare_plane_blueprint(
+    tool_profile: ToolProfile,
+    archives: tuple[Archive, ...] | None = None,
+    beside: frozenset[str] = frozenset(),
+) -> Blueprint:
+    packages = load_packages() if archives is None else archives
+    files = {file.path: file.content for each in packages for file in each.files}
+    config = files.pop(PLANE_MARKER, None)
+    if config is None:
+        raise ConfigError(f"no package brings {PLANE_MARKER}, and without it there is no plane")
+    for archive in packages:
+        files[manifest_path(archive.manifest.package_id)] = archive.manifest.canonical
+    return Blueprint(
+        config=_with_profile(config, tool_profile), files=files, leftovers=_LEFTOVERS, beside=beside
+    )
+
+
+def _with_profile(content: bytes, tool_profile: ToolProfile) -> bytes:
+    members = parse_file(content, PLANE_MARKER).members
+    if members.get("tool_profile") == tool_profile:
+        return content
+    return write_object({**members, "tool_profile": tool_profile})
+
+
+def _build_in_its_place(
+    archives: tuple[Archive, ...],
+    key: SigningKey | None,
+    environment: Environment,
+    layout: PlaneLayout,
+    blueprint: Blueprint,
+) -> tuple[Path, ...]:
+    """Make a plane where another may have stood; see `Build`.
 
     Sequence: packages → the earlier plane is let go → the configuration, by which it is a
     plane. Killed before that, the next `init` goes on; a plane whose ledgers are not what
     their keys signed is never there.
     """
-
-    founder: Founder
-    environment: Environment
-
-    def build(self, layout: PlaneLayout, blueprint: Blueprint) -> tuple[Path, ...]:
-        _require_no_plane(layout)
-        made = self.founder.build(layout, blueprint)
-        _let_earlier_go(layout, self.environment)
-        return made
+    del blueprint  # The packages are what it was made of.
+    _require_no_plane(layout)
+    with ExitStack() as held:
+        store = str(layout.objects)
+        history = History(store, bytes_max=HistorySettings().bytes_max)
+        held.callback(history.close)
+        journal = held.enter_context(Journal(f"{store}/journal", Disk()))
+        workspace = held.enter_context(Workspace.open(str(layout.root)))
+        recover(journal, Disk(), workspace.resolution)
+        open_packages = partial(open_plane_ledger, layout, environment, LEDGER)
+        depot = Depot(
+            layout=layout,
+            workspace=workspace,
+            objects=history.store,
+            journal=journal,
+            ledger=PackageLedger(layout.ledger_paths()[LEDGER], open_packages),
+            clock=time.time,
+        )
+        made = found(depot, Founding(archives, key, frozenset({PLANE_MARKER})))
+    _let_earlier_go(layout, environment)
+    return made
 
 
 def _require_no_plane(layout: PlaneLayout) -> None:

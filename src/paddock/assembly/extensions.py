@@ -35,12 +35,7 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.assembly.packages import is_development_plane, package_ledger
-from paddock.assembly.project import (
-    MCP,
-    PACKAGE,
-    Project,
-    new_call_id,
-)
+from paddock.assembly.project import MCP, PACKAGE, Project, new_call_id
 from paddock.assembly.shells import LazyShell, ShellGround
 from paddock.errors import InternalError, PaddockError
 from paddock.gateway.definitions import Pins, reviewed
@@ -52,21 +47,17 @@ from paddock.pattern import lazy_pattern
 from paddock.plane.admin import PackageTool
 from paddock.policy.engine import Policy
 from paddock.policy.settings import McpServer
-from paddock.runtime.asking import AskedQuestion, CallNetwork
+from paddock.runtime.asking import CallNetwork
 from paddock.runtime.dispatch import Context
 from paddock.runtime.own_tools import OwnPlan, registered_tool
-from paddock.runtime.prepared import FREE, Registry
+from paddock.runtime.prepared import FREE, Judged, Prepared, Registry
 from paddock.runtime.records import Recorder
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType
 from paddock.tools.spec import Effects, Plan, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.toolsets import TOOLS
 from paddock.values.calls import Json, ToolCall
-from paddock.values.decisions import (
-    Action,
-    Decision,
-    Outcome,
-)
+from paddock.values.decisions import Action, Decision, Outcome
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 
@@ -81,7 +72,7 @@ if TYPE_CHECKING:
 
 
 class UnsoundPackageError(Exception):
-    """A package, or a file of one, that may not be used, and why."""
+    """A package, or a file or a tool of one, that may not be used, and why."""
 
 
 class SoundPackages(Struct, frozen=True):
@@ -141,10 +132,6 @@ class LoadedTools(Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
 
-class _NotLoadedError(Exception):
-    """A tool that is not loaded, and why."""
-
-
 def load_package_tools(project: Project) -> LoadedTools:
     config = project.admin
     if config is None or not config.package_tools or not project.root.accepted:
@@ -156,7 +143,7 @@ def load_package_tools(project: Project) -> LoadedTools:
         for entry in config.package_tools:
             try:
                 tools.append(_load(entry, packages, taken))
-            except (_NotLoadedError, UnsoundPackageError) as refusal:
+            except UnsoundPackageError as refusal:
                 name = f"the tool {quote(entry.tool_id)} of {show_name(entry.package_id)}"
                 notices.append(f"{name} was not loaded: {refusal}")
             taken.add(entry.tool_id)
@@ -173,11 +160,11 @@ def _load(entry: PackageTool, packages: SoundPackages, taken: set[str]) -> Tool[
         made = _made(content, f"{package.package_id}:{asset.path}", entry.tool_id)
         spec: ToolSpec[Any] = replace(made.spec, toolset=PACKAGE, effects=EFFECTS)
         return Tool(spec, _Guarded(made.handler, head))
-    except (KeyboardInterrupt, _NotLoadedError):
+    except (KeyboardInterrupt, UnsoundPackageError):
         raise  # An interrupt is of whoever waits.
     except BaseException as fault:  # The door: whatever a module raises, there is no such tool.
         why = show_name(_told_by(fault)[: limits.message_value_chars_max])
-        raise _NotLoadedError(why) from fault
+        raise UnsoundPackageError(why) from fault
 
 
 def _asset(package: InstalledPackage, tool_id: str) -> Asset:
@@ -187,18 +174,18 @@ def _asset(package: InstalledPackage, tool_id: str) -> Asset:
         if asset.classification == CLASSIFICATION and asset.path.endswith(f"/{tool_id}.py")
     ]
     if len(found) != 1:
-        raise _NotLoadedError(f"it brings {len(found)} files {tool_id}.py that are tools")
+        raise UnsoundPackageError(f"it brings {len(found)} files {tool_id}.py that are tools")
     return found[0]
 
 
 def _require_name(tool_id: str, taken: set[str]) -> None:
     if _TOOL_ID.fullmatch(tool_id) is None:
-        raise _NotLoadedError("no tool can be called so: a-z, 0-9 and _, at most 64")
+        raise UnsoundPackageError("no tool can be called so: a-z, 0-9 and _, at most 64")
     # Threat: a name that reads as if the dual gate had given it.
     if tool_id.endswith("_dev"):
-        raise _NotLoadedError("names that end in _dev are the development tools'")
+        raise UnsoundPackageError("names that end in _dev are the development tools'")
     if tool_id in taken:
-        raise _NotLoadedError("there is a tool of that name already")
+        raise UnsoundPackageError("there is a tool of that name already")
 
 
 def _made(content: bytes, name: str, tool_id: str) -> Tool[Any]:
@@ -210,14 +197,14 @@ def _made(content: bytes, name: str, tool_id: str) -> Tool[Any]:
     maker: Callable[[], object] = getattr(module, MAKER)
     made = maker()
     if not isinstance(made, Tool):
-        raise _NotLoadedError(f"its function {MAKER} makes no Tool")
+        raise UnsoundPackageError(f"its function {MAKER} makes no Tool")
     found = cast("Tool[Any]", made)
     if found.name != tool_id:
-        raise _NotLoadedError(f"it is called {quote(found.name)}")
+        raise UnsoundPackageError(f"it is called {quote(found.name)}")
     said: list[Any] = [found.spec.title, found.spec.description]
     # One that is none makes the list of all tools invalid for a client that asks for it.
     if not all(isinstance(each, str) for each in said):
-        raise _NotLoadedError("its title and its description are not both text")
+        raise UnsoundPackageError("its title and its description are not both text")
     return found
 
 
@@ -381,5 +368,5 @@ def _server_network(context_now: Callable[[], Context], server: McpServer) -> Ca
     action = Action("mcp", "call", f"{server.name}/*")
     decision = Decision(Outcome.ALLOW, str(action), "", None, "", context.judge.policy_digest)
     plan, call = OwnPlan({}, (action,)), ToolCall(new_call_id(), tool.name, {})
-    question = AskedQuestion(call, tool, plan, (str(action),), decision, FREE)
-    return CallNetwork(context, Recorder(context.caller), question)
+    work = Prepared(call, tool, plan, {}, {}, (str(action),), Judged(decision), FREE)
+    return CallNetwork(context, Recorder(context.caller), work)

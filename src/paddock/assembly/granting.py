@@ -47,19 +47,10 @@ from paddock.policy.engine import Policy, PolicySource
 from paddock.policy.places import PatternError
 from paddock.policy.questions.flip import Always, plan_always
 from paddock.policy.rules import compile_rule, parse_concrete
-from paddock.runtime.approvals import ApprovalRequest, approval_digest
-from paddock.runtime.inbox import (
-    ACTIONS_CHANGED,
-    AGENT_CHANGED,
-    POLICY_CHANGED,
-    TARGET_CHANGED,
-    ChangedSince,
-    Inbox,
-)
-from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.parked import Answers, Parked
-from paddock.runtime.prepared import FREE, Bounds, Registry
-from paddock.runtime.records import ALWAYS, Caller, answered_later
+from paddock.runtime.approvals import Approval, ApprovalRequest, approval_digest
+from paddock.runtime.inbox import Answers, Inbox, Parked
+from paddock.runtime.prepared import FREE, Bounds, Caller, PolicyJudge
+from paddock.runtime.records import ALWAYS, answered_later
 from paddock.runtime.undo import commit_tool
 from paddock.sandbox.changes.parking import unpark_set
 from paddock.sandbox.values import strictest_git
@@ -72,10 +63,40 @@ from paddock.values.calls import ToolResult
 from paddock.values.decisions import Action, AgentChain, Decision, Outcome
 from paddock.values.entries import Entry
 
+POLICY_CHANGED: Final = "the policy has changed since it was asked about"
+AGENT_CHANGED: Final = (
+    "the agent, its permissions, the tool or the kept request has changed since it was asked about"
+)
+ACTIONS_CHANGED: Final = "what the call comes to has changed since it was asked about"
+TARGET_CHANGED: Final = "what stands at its target has changed since it was asked about"
+SANDBOX_CHANGED: Final = "what its sandbox would let it do has changed since it was asked about"
 KEPT_CHANGED: Final = "what its file shows is not what was asked about, as it was put on record"
 TOOL_GONE: Final = "the agent does not have the tool any more"
 _AGAIN: Final = "make the call again: it is decided by what holds now"
 _ANEW: Final = "make the call again: it is asked about anew"
+
+
+class ChangedSince:
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: ApprovalRequest) -> None:
+        self._kept = kept
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        return Approval(False, "inbox", ApprovalExpiredError.code, _change(self._kept, request))
+
+
+def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:
+    if now.policy_digest != kept.policy_digest:
+        return POLICY_CHANGED
+    if now.actions != kept.actions:
+        return ACTIONS_CHANGED
+    if now.target_digest != kept.target_digest:
+        is_command = any(action.startswith("tool:shell:") for action in kept.actions)
+        return SANDBOX_CHANGED if is_command else TARGET_CHANGED
+    if now.digest != kept.digest:
+        return AGENT_CHANGED
+    return "its grant was used, or withdrawn, meanwhile"
 
 
 class Outdated(Struct, frozen=True):
@@ -123,21 +144,23 @@ def find_outdated(
             answers = read_answers(project, [parked.id])
         if not answers.is_kept(parked):
             return Outdated(KEPT_CHANGED, _ANEW, bars_rule=True)
-        lineage = project.agents.lineage(request.agent)
-        chain = tuple(record.agent for record in lineage)
-        judge = PolicyJudge(project.policy_for(lineage[0]), chain)
+        record, policy, chain = project.acting(request.agent)
+        judge = PolicyJudge(policy, chain)
         if judge.policy_digest != request.policy_digest:
             return _other_policy(judge, request)
-        tool = _find(Registry(TOOLS).only(chain[0].toolsets), request.tool)
-        if tool is None and _is_taken_away(project, request.tool):
-            return Outdated(TOOL_GONE, _tool_hint(project, request.tool))
+        # One that Paddock brings: code of packages is not run to look.
+        listed = next((each for each in TOOLS if each.name == request.tool), None)
+        has_it = listed is not None and listed.toolset in chain[0].toolsets
+        if listed is not None and not has_it and _is_taken_away(project, listed.toolset):
+            return Outdated(TOOL_GONE, _tool_hint(project, listed.toolset))
+        tool = listed.load() if listed is not None and has_it else None
         if _digest_now(tool, request, judge) != request.digest:
             return Outdated(AGENT_CHANGED, _AGAIN)
         if parked.changes is not None:
             # It is committed, and that looks at each file it changes.
             unpark_set(parked.changes)
         elif tool is not None:
-            return _changed_now(tool, request, judge, lineage[0])
+            return _changed_now(tool, request, judge, record)
     except IntegrityError:
         raise
     except PaddockError as error:
@@ -172,30 +195,17 @@ def _decided_now(judge: PolicyJudge, texts: Sequence[str]) -> Decision | None:
     return judge.decide(actions) if actions else None
 
 
-def _find(registry: Registry, name: str) -> Tool[Any] | None:
-    """A tool that Paddock brings. Code of packages is not run to look."""
-    try:
-        return registry.get(name)
-    except UnknownToolError:
-        return None
-
-
-def _is_taken_away(project: Project, name: str) -> bool:
-    """Whether no process on this plane has a tool for an agent that lacks it here.
+def _is_taken_away(project: Project, toolset: str) -> bool:
+    """Whether no process on this plane has such a tool for an agent that lacks it here.
 
     The environment's half of the dual gate is that of each process: whoever answers may stand
-    in a shell without it. What Paddock does not bring is known to whoever brings it.
+    in a shell without it.
     """
-    tool = _find(Registry(TOOLS), name)
-    if tool is None:
-        return False
-    gate = project.gate
-    return tool.spec.toolset != DEVELOPMENT or not replace(gate, variable=True).is_open
+    return toolset != DEVELOPMENT or not replace(project.gate, variable=True).is_open
 
 
-def _tool_hint(project: Project, name: str) -> str:
-    tool = _find(Registry(TOOLS), name)
-    if tool is not None and tool.spec.toolset == DEVELOPMENT:
+def _tool_hint(project: Project, toolset: str) -> str:
+    if toolset == DEVELOPMENT:
         return f"the dual gate is {project.gate}; once it is open, make the call again"
     return "once it has it again, make the call again"
 
@@ -290,13 +300,17 @@ def _commit_kept(project: Project, inbox: Inbox, granted: Parked, bounds: Bounds
 def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     settle_sets(project)
     request = granted.request
-    lineage = project.agents.lineage(request.agent)
-    policy, chain = project.policy_for(lineage[0]), tuple(each.agent for each in lineage)
+    record, policy, chain = project.acting(request.agent)
     shown = PolicyJudge(policy, chain)
-    _require_unchanged(project, granted, shown)
+    tool = tools_of(project, request.agent).get(request.tool)
+    # Nothing is resolved anew: what is committed are the changes that were shown.
+    if _digest_now(tool, request, shown) != request.digest:
+        raise ApprovalExpiredError(
+            "policy or agent have changed since the command ran", hint="run the command again"
+        )
     with (
         closing(open_history(project)) as history,
-        workspace_with_git(lineage[0], history.keeper()) as workspace,
+        workspace_with_git(record, history.keeper()) as workspace,
         closing(open_ledger(project, LedgerName.HO1M)) as ledger,
         open_journal(project) as journal,
     ):
@@ -305,16 +319,6 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
             commit_tool(parked, history, journal, strictest_git(policy, chain)),
             {"request": granted.id, "agent": request.agent},
             bounds,
-        )
-
-
-def _require_unchanged(project: Project, granted: Parked, judge: PolicyJudge) -> None:
-    request = granted.request
-    tool = tools_of(project, request.agent).get(request.tool)
-    # Nothing is resolved anew: what is committed are the changes that were shown.
-    if _digest_now(tool, request, judge) != request.digest:
-        raise ApprovalExpiredError(
-            "policy or agent have changed since the command ran", hint="run the command again"
         )
 
 
@@ -332,7 +336,7 @@ class AlwaysReview(RuleReview, frozen=True):
 
 
 def review_always(project: Project, parked: Parked) -> AlwaysReview:
-    chain, policy = _chain_of(project, parked.request.agent)
+    _, policy, chain = project.acting(parked.request.agent)
     reason = f"always, since {parked.id} was approved"
     return AlwaysReview(
         *_rules(project, policy, chain, parked.request.actions, reason), parked=parked
@@ -344,7 +348,7 @@ def review_rule(project: Project, agent: str, actions: Sequence[str]) -> RuleRev
 
     Raises: ConfigError, UsageError.
     """
-    chain, policy = _chain_of(project, agent)
+    _, policy, chain = project.acting(agent)
     decided = [decide(policy, chain, [parse_concrete(each)]) for each in actions]
     denied = next((d.rule for d in decided if d.rule and d.outcome is Outcome.DENY), None)
     if denied is not None:
@@ -375,11 +379,6 @@ def review_table(project: Project, table: str) -> RuleReview:
     changed = PolicyFile(file, content, trusted=True)
     policy_of(replace(project.files, project=changed))
     return RuleReview(file, None if own is None else own.content, Always(table, content))
-
-
-def _chain_of(project: Project, agent: str) -> tuple[AgentChain, Policy]:
-    lineage = project.agents.lineage(agent)
-    return tuple(record.agent for record in lineage), project.policy_for(lineage[0])
 
 
 def _rules(

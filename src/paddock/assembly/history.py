@@ -48,8 +48,7 @@ from paddock.workspace import Workspace
 from paddock.workspace.workspace import detect_resolution
 
 if TYPE_CHECKING:
-    from paddock.runtime.inbox import Inbox
-    from paddock.runtime.parked import Answers, Parked
+    from paddock.runtime.inbox import Answers, Inbox, Parked
     from paddock.storage.journal import Journal
     from paddock.storage.objects import StoreReader
 
@@ -239,7 +238,9 @@ def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tup
         there = tuple(digest for digest in dict.fromkeys(digests) if blobs.has(digest))
         if not there:
             return ()
-        record_in_governance(project, _erased(there, reason))
+        said = reason or "an operator erased contents"
+        entry = Entry(CONTENT_ERASED, reason=said, metadata={"digests": list(there)})
+        record_in_governance(project, entry)
         for digest in there:
             blobs.erase(digest)
     return there
@@ -253,14 +254,6 @@ def find_erasure(project: Project, digest: str) -> int | None:
         if digest in cast("list[Json]", row.entry.metadata.get("digests", [])):
             return row.seq
     return None
-
-
-def _erased(digests: Sequence[str], reason: str) -> Entry:
-    return Entry(
-        CONTENT_ERASED,
-        reason=reason or "an operator erased contents",
-        metadata={"digests": list(digests)},
-    )
 
 
 def named_contents(entry: Entry, seq: int) -> list[NamedContent]:
@@ -328,7 +321,7 @@ def _notify(command: tuple[str, ...], parked: "Parked") -> None:
 def read_answers(project: Project, requests: Collection[str]) -> "Answers":
     """What was answered to these. Raises: LedgerDamagedError; HostError, ConfigError."""
     from paddock.assembly.auditing import audit_ledger  # noqa: PLC0415 - for a question alone
-    from paddock.runtime.parked import Answers  # noqa: PLC0415 - for a question alone
+    from paddock.runtime.inbox import Answers  # noqa: PLC0415 - for a question alone
 
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not path.exists():

@@ -4,7 +4,7 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,8 @@ from paddock.errors import ConfigError, HostError
 from paddock.ledger.anchors import Anchor, CommandAnchor, DirectoryAnchor, GitAnchor
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.checkpoint import USUAL_PACE, Above, AutoCheckpoint, Checkpointer, Pace
-from paddock.ledger.format.lines import Genesis, VerifierKey, is_key_name
-from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
+from paddock.ledger.format.lines import Genesis, is_key_name
+from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.read import find_genesis
 from paddock.ledger.signing import KeySigner, ProgramSigner, Signer, create_key
 from paddock.ledger.tree import checkpoints_folder, read_notes
@@ -174,42 +174,10 @@ def checkpointer_of(
     layout: PlaneLayout, environment: Environment, name: LedgerName
 ) -> Checkpointer:
     path = str(layout.ledger_paths()[name])
-    return Checkpointer(path, signer_of(layout, environment, name))
+    return Checkpointer(path, partial(signer_of, layout, environment, name))
 
 
 def signer_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Signer:
-    return _Signing(layout, environment, name)
-
-
-class _Signing:
-    __slots__ = ("_chosen", "_environment", "_layout", "_name")
-
-    def __init__(self, layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:
-        self._layout = layout
-        self._environment = environment
-        self._name = name
-        self._chosen: Signer | None = None
-
-    @property
-    def verifier(self) -> VerifierKey:
-        return self._signer().verifier
-
-    def last(self) -> SignedCheckpoint | None:
-        return self._signer().last()
-
-    def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
-        return self._signer().sign(wanted, proof)
-
-    def forget(self) -> None:
-        self._signer().forget()
-
-    def _signer(self) -> Signer:
-        if self._chosen is None:
-            self._chosen = _choose_signer(self._layout, self._environment, self._name)
-        return self._chosen
-
-
-def _choose_signer(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Signer:
     command = ledger_settings(environment).signer
     path = layout.ledger_paths()[name]
     genesis = find_genesis(str(path)) if command and path.exists() else None

@@ -17,10 +17,15 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.agent.contracts import parse_contract_file
 from paddock.assembly.auditing import PlaneWitness
-from paddock.assembly.bootstrap_sources import require_registered
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger, record_in_governance
-from paddock.assembly.project import ADMIN_AGENT, ADMIN_PROFILE, Project, policy_of
+from paddock.assembly.project import (
+    ADMIN_AGENT,
+    ADMIN_PROFILE,
+    Project,
+    policy_of,
+    require_registered,
+)
 from paddock.assembly.shells import LazyShell, ShellGround
 from paddock.errors import (
     ConfigError,
@@ -33,7 +38,6 @@ from paddock.errors import (
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
 from paddock.gates.ground import NOBODY, GatesGround, Watcher
 from paddock.gates.results import G4, GateResult, Status, gate_entry
-from paddock.ledger.append import LedgerFile
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import gone_error
 from paddock.ledger.verify import Verification
@@ -138,7 +142,7 @@ def open_depot(project: Project) -> Generator[Depot]:
             workspace=workspace,
             objects=history.store,
             journal=held.enter_context(open_journal(project)),
-            ledger=replace(package_ledger(project), verify=_Opening(project).verify),
+            ledger=replace(package_ledger(project), verify=partial(_verify_ledger, project)),
             clock=time.time,
             acceptance=runner,
             load=partial(_load, project),
@@ -162,7 +166,9 @@ def plane_packages(project: Project) -> PlanePackages:
 
 
 def package_ledger(project: Project) -> PackageLedger:
-    return PackageLedger(project.layout.ledger_paths()[LEDGER], _Opening(project).open)
+    return PackageLedger(
+        project.layout.ledger_paths()[LEDGER], partial(open_ledger, project, LEDGER)
+    )
 
 
 def is_development_plane(project: Project) -> bool:
@@ -184,20 +190,14 @@ def is_development_plane(project: Project) -> bool:
     return first is not None and first.metadata.get("dev") is True
 
 
-class _Opening(Struct, frozen=True):
-    project: Project
-
-    def open(self) -> LedgerFile:
-        return open_ledger(self.project, LEDGER)
-
-    def verify(self, path: Path) -> Verification | None:
-        """With its key's last checkpoint, and those that governance holds."""
-        witness = PlaneWitness(self.project)
-        if path.exists():
-            return witness.verify(LEDGER, path)
-        if witness.expects(LEDGER):
-            raise ledger_gone(path, LedgerName.GOVERNANCE)
-        return verify_alone(path)
+def _verify_ledger(project: Project, path: Path) -> Verification | None:
+    """With its key's last checkpoint, and those that governance holds."""
+    witness = PlaneWitness(project)
+    if path.exists():
+        return witness.verify(LEDGER, path)
+    if witness.expects(LEDGER):
+        raise ledger_gone(path, LedgerName.GOVERNANCE)
+    return verify_alone(path)
 
 
 def _load(project: Project, path: str, content: bytes) -> None:

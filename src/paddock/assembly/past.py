@@ -6,9 +6,8 @@ Undo and the commit of kept changes are calls of a person with a tool that no ag
 import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -32,11 +31,17 @@ from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.dispatch import Dispatcher
-from paddock.runtime.judge import Context, OperatorJudge, PolicyJudge
 from paddock.runtime.past import Differ, Diffs, PastCall, ended_notes, find_call, past_calls
-from paddock.runtime.prepared import FREE, Bounds, Registry
-from paddock.runtime.records import Caller
-from paddock.runtime.undo import changed_since, is_as_before, is_only_touched, undo_tool, unkept
+from paddock.runtime.prepared import (
+    FREE,
+    Bounds,
+    Caller,
+    Context,
+    OperatorJudge,
+    PolicyJudge,
+    Registry,
+)
+from paddock.runtime.undo import UndoStanding, undo_tool, why_no_undo
 from paddock.storage.history import History
 from paddock.storage.notes import Note, read_notes
 from paddock.storage.objects import StoreReader
@@ -56,9 +61,7 @@ class OperatorDoor(Struct, frozen=True):
     ledger: Ledger
     history: History
 
-    def call(
-        self, tool: Tool[Any], arguments: Mapping[str, Json], bounds: Bounds = FREE
-    ) -> ToolResult:
+    def call(self, tool: Tool[Any], arguments: Mapping[str, Json], bounds: Bounds) -> ToolResult:
         judge = OperatorJudge(tool.name, self.shown)
         context = Context(
             registry=Registry([tool]),
@@ -115,19 +118,15 @@ def past_workspaces(governance: Path, calls: Sequence[PastCall]) -> PastWorkspac
     return PastWorkspaces(declared, began)
 
 
-class UndoStanding(StrEnum):
-    UNDOABLE = "yes"
-    OTHER_WORKSPACE = "other workspace"
-    NOT_RECORDED = "not recorded"
-    AS_BEFORE = "as before"
-    CHANGED = "changed since"
-    NO_WORKSPACE = "no workspace"
-    NOT_KEPT = "not kept"
-
-
 class UndoAnswer(Struct, frozen=True):
     result: ToolResult
     since: Diffs | None
+
+
+class _Opened(NamedTuple):
+    workspace: Workspace
+    record: AgentRecord
+    judge: PolicyJudge
 
 
 class Past(Struct):
@@ -140,9 +139,7 @@ class Past(Struct):
     ended: frozenset[Note]
     then: PastWorkspaces
     _held: ExitStack
-    _workspaces: dict[str, Workspace] = field(default_factory=dict[str, Workspace])
-    _records: dict[str, AgentRecord] = field(default_factory=dict[str, AgentRecord])
-    _judges: dict[str, PolicyJudge] = field(default_factory=dict[str, PolicyJudge])
+    _opened: dict[str, _Opened] = field(default_factory=dict[str, _Opened])
 
     def find(self, wanted: str) -> PastCall:
         return find_call(self.calls, wanted, self.is_shown)
@@ -166,18 +163,12 @@ class Past(Struct):
             workspace = self.workspace(call.workspace_of)
             if self._left_since(call):
                 return UndoStanding.OTHER_WORKSPACE
-            if not call.changes:
-                return UndoStanding.NOT_RECORDED
-            if is_only_touched(call.changes) and not call.undoes:
-                return UndoStanding.AS_BEFORE
-            if changed_since(call.changes, workspace):
-                is_before = is_as_before(call.changes, workspace)
-                return UndoStanding.AS_BEFORE if is_before else UndoStanding.CHANGED
+            obstacle = why_no_undo(call, workspace, self.seen)
         except (UsageError, ConfigError):
             return UndoStanding.NO_WORKSPACE
         except (PathError, TextError):
             return UndoStanding.CHANGED
-        return UndoStanding.NOT_KEPT if unkept(call.changes, self.seen) else UndoStanding.UNDOABLE
+        return UndoStanding.UNDOABLE if obstacle is None else obstacle.standing
 
     def is_shown(self, call: PastCall, change: Change) -> bool:
         # Threat: a content's digest tells those who guess it that they are right.
@@ -189,7 +180,7 @@ class Past(Struct):
             self.workspace(call.workspace_of)
         except (UsageError, ConfigError):
             return self.project.policy.guards.find_secret(path) is None
-        return self._judges[call.workspace_of].is_shown(path)
+        return self._opened[call.workspace_of].judge.is_shown(path)
 
     def call_json(self, call: PastCall, undone: Mapping[str, str]) -> dict[str, Json]:
         shown = [change for change in call.changes if self.is_shown(call, change)]
@@ -216,10 +207,10 @@ class Past(Struct):
 
     def _differ(self, call: PastCall) -> Differ:
         workspace = self._workspace_of(call)
-        return Differ(workspace, self.seen, self._judges[call.workspace_of])
+        return Differ(workspace, self.seen, self._opened[call.workspace_of].judge)
 
     def _left_since(self, call: PastCall) -> str:
-        return self.then.left_since(call, self._records[call.workspace_of])
+        return self.then.left_since(call, self._opened[call.workspace_of].record)
 
     def _workspace_of(self, call: PastCall) -> Workspace:
         workspace = self.workspace(call.workspace_of)
@@ -234,16 +225,12 @@ class Past(Struct):
         return workspace
 
     def workspace(self, agent: str) -> Workspace:
-        found = self._workspaces.get(agent)
-        if found is None:
-            lineage = self.project.agents.lineage(self._declared(agent))
-            chain = tuple(record.agent for record in lineage)
-            self._records[agent] = lineage[0]
-            self._judges[agent] = PolicyJudge(self.project.policy_for(lineage[0]), chain)
+        if agent not in self._opened:
+            record, policy, chain = self.project.acting(self._declared(agent))
             # An operator's undo keeps everything: also what policy says is generated.
-            opened = workspace_with_git(lineage[0], self.history.keeper())
-            found = self._workspaces[agent] = self._held.enter_context(opened)
-        return found
+            workspace = self._held.enter_context(workspace_with_git(record, self.history.keeper()))
+            self._opened[agent] = _Opened(workspace, record, PolicyJudge(policy, chain))
+        return self._opened[agent].workspace
 
     def _declared(self, agent: str) -> str:
         """Return the agent whose eyes are lent: of a program's, which is declared nowhere, ours."""
@@ -263,8 +250,8 @@ class Past(Struct):
             closing(open_ledger(self.project, LedgerName.HO1M)) as ledger,
             open_journal(self.project) as journal,
         ):
-            door = OperatorDoor(self._judges[call.workspace_of], workspace, ledger, self.history)
-            result = door.call(
+            judge = self._opened[call.workspace_of].judge
+            result = OperatorDoor(judge, workspace, ledger, self.history).call(
                 undo_tool(call, self.history, journal),
                 {"call": call.call_id, "agent": call.workspace_of},
                 bounds,

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.errors import UsageError
+from paddock.errors import ConfigError, UsageError
 from paddock.plane.agents import AgentRecord, AgentSpec, AgentStore, is_agent_name
 from paddock.plane.create import MAIN_AGENT
 from paddock.plane.discover import (
@@ -19,7 +19,7 @@ from paddock.plane.discover import (
     plane_for,
     root_on_record,
 )
-from paddock.plane.environment import DualGate, Environment, real_path
+from paddock.plane.environment import RISKY_TOOLS_VARIABLE, DualGate, Environment, real_path
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
 from paddock.policy.decide import beside
@@ -101,6 +101,12 @@ class Project(Struct, frozen=True):
             return policy_with(self.given, files, record.workspace)
         return self.policy if files is self.files else policy_of(files)
 
+    def acting(self, name: str | None) -> tuple[AgentRecord, Policy, AgentChain]:
+        """An agent, the policy as it meets it, and whom it acts for, itself first."""
+        lineage = self.agents.lineage(self.agent_named(name))
+        chain = tuple(record.agent for record in lineage)
+        return lineage[0], self.policy_for(lineage[0]), chain
+
     def name_of(self, directory: Path) -> str:
         if self.name is None or not directory.is_relative_to(self.root.path):
             return str(directory)
@@ -150,11 +156,42 @@ def read_agents(root: ProjectRoot, environment: Environment) -> AgentStore:
 def _bare_agents(
     root: ProjectRoot, layout: PlaneLayout, environment: Environment
 ) -> "tuple[AgentStore, AdminConfig, DualGate]":
-    from paddock.assembly.bootstrap_sources import load_admin_config  # noqa: PLC0415 - loads every tool
+    from paddock.plane.admin import read_admin_config  # noqa: PLC0415 - bare planes only
 
-    config = load_admin_config(root, layout)
+    config = read_admin_config(layout)
+    require_registered(config)
+    config = config if root.accepted else config.tightened()
     gate = DualGate(config.tool_profile, environment.risky_tools, root.accepted)
     return AgentStore(layout, environment, admin_record(config, gate, layout)), config, gate
+
+
+def require_registered(config: "AdminConfig") -> None:
+    """Refuse entries of `tools` that are no core tools. Raises: ConfigError.
+
+    Threat: a development tool in the list would stand before the model whatever the gate says.
+    """
+    from paddock.tools.toolsets import TOOLS  # noqa: PLC0415 - bare planes only
+
+    toolsets = {listed.name: listed.toolset for listed in TOOLS}
+    seen: set[str] = set()
+    for position, entry in enumerate(config.tools or ()):
+        name, toolset = quote(entry.tool_id), toolsets.get(entry.tool_id)
+        if toolset == DEVELOPMENT:
+            why = f"the development tool {name} stands in 'tools'"
+            hint = (
+                "take it out: tool_profile = development and"
+                f" {RISKY_TOOLS_VARIABLE}=1 together give it"
+            )
+        elif toolset != CORE:
+            why = f"{name} is no core tool"
+            known = ", ".join(each for each, toolset in toolsets.items() if toolset == CORE)
+            hint = f"the core tools are: {known}"
+        elif entry.tool_id in seen:
+            why, hint = f"{name} stands there twice", "keep one of them"
+        else:
+            seen.add(entry.tool_id)
+            continue
+        raise ConfigError(why, where=config.place(("tools", position, "tool_id")), hint=hint)
 
 
 def policy_of(files: PolicyFiles) -> Policy:

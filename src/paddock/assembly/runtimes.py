@@ -37,7 +37,7 @@ from paddock.assembly.project import (
     planned_lineage,
     with_given,
 )
-from paddock.assembly.shells import STAGING, LazyMemory, LazyShell, ShellGround
+from paddock.assembly.shells import STAGING, LazyShell, ShellGround
 from paddock.errors import SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
@@ -58,10 +58,10 @@ from paddock.runtime.approvals import (
 )
 from paddock.runtime.asking import InboxApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.prepared import Registry
-from paddock.runtime.records import Caller, KeptContents
+from paddock.runtime.prepared import Caller, PolicyJudge, Registry
+from paddock.runtime.records import KeptContents
 from paddock.runtime.runtime import Notices, Runtime
+from paddock.storage.atomic import make_directories
 from paddock.storage.locks import Late
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
@@ -76,6 +76,7 @@ from paddock.values.decisions import (
     client_kind,
     confined,
 )
+from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult
@@ -114,26 +115,8 @@ def _check_gates(project: Project, agent: str, names: Sequence[str]) -> "tuple[G
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:
-    lineage = project.agents.lineage(project.agent_named(agent))
-    chain = tuple(record.agent for record in lineage)
-    policy = project.policy_for(lineage[0])
-    registry = _registry(project, policy, chain)[0]
-    _add_others(registry, project, policy, chain, _not_opened)
-    return registry
-
-
-def _add_others(
-    registry: Registry,
-    project: Project,
-    policy: Policy,
-    chain: AgentChain,
-    gateway: "Callable[[], McpGateway]",
-) -> tuple[str, ...]:
-    if not policy.settings.mcp.servers or not may_ever(policy, chain, "mcp", "call"):
-        return ()
-    from paddock.assembly.extensions import add_others  # noqa: PLC0415 - few have one
-
-    return add_others(registry, project, policy, gateway)
+    _, policy, chain = project.acting(agent)
+    return _registry(project, policy, chain, _not_opened)[0]
 
 
 def _not_opened() -> "McpGateway":
@@ -141,9 +124,10 @@ def _not_opened() -> "McpGateway":
 
 
 def _registry(
-    project: Project, policy: Policy, chain: AgentChain
+    project: Project, policy: Policy, chain: AgentChain, gateway: "Callable[[], McpGateway]"
 ) -> tuple[Registry, tuple[str, ...]]:
-    tools, not_loaded = _existing(project, chain[0].toolsets)
+    """Return the tools of an agent, and what a person is to be told of those that it lacks."""
+    tools, notices = _existing(project, chain[0].toolsets)
     kept = None
     if (
         project.admin is not None
@@ -157,7 +141,12 @@ def _registry(
         for tool in tools
         if tool.toolset in toolsets and (kept is None or tool.toolset != CORE or tool.name in kept)
     ]
-    return Registry(held, partial(may_ever, policy, chain)), not_loaded
+    registry = Registry(held, partial(may_ever, policy, chain))
+    if policy.settings.mcp.servers and may_ever(policy, chain, "mcp", "call"):
+        from paddock.assembly.extensions import add_others  # noqa: PLC0415 - few have one
+
+        notices += add_others(registry, project, policy, gateway)
+    return registry, notices
 
 
 def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
@@ -212,9 +201,8 @@ def open_runtime(
     chain = client_kind(chain, kind) if kind else chain
     policy = project.policy_for(lineage[0])
     record_given(project, policy.digest)
-    registry, not_loaded = _registry(project, policy, chain)
-    not_reviewed = _add_others(registry, project, policy, chain, lambda: servers.get())  # noqa: PLW0108 - it is made below
-    notices = Notices((*said, *not_loaded, *not_reviewed), of_commands)
+    registry, not_offered = _registry(project, policy, chain, lambda: servers.get())  # noqa: PLW0108 - it is made below
+    notices = Notices((*said, *not_offered), of_commands)
     judge = PolicyJudge(policy, chain)
     with ExitStack() as held:
         # Last in, first out: commands end before what they work on is let go.
@@ -238,13 +226,14 @@ def open_runtime(
             notices.log_of_commands,
         )
         shell = held.enter_context(closing(LazyShell(ground)))
-        memory = held.enter_context(closing(LazyMemory(project, ground.agent)))
-        servers = _servers(ground, lambda: context, held.enter_context(ExitStack()))
+        late = held.enter_context(ExitStack())
+        memory = Late(partial(_open_memory, project, ground.agent, late))
+        servers = Late(partial(_open_servers, ground, lambda: context, late))
         asked, kept_by = _approvers(project, approver)
         context = Context(
             registry=registry,
             judge=judge,
-            ports=_ports(ground, judge, shell, memory),
+            ports=_ports(ground, judge, shell, memory.get),
             ledger=ledger,
             approver=asked,
             keeper=kept_by,
@@ -272,15 +261,19 @@ def _approvers(project: Project, approver: Approver) -> tuple[Approver, Approver
     return InboxApprover(approver, inbox), InboxApprover(NoApprover(), inbox)
 
 
-def _servers(
+def _open_servers(
     ground: ShellGround, context: Callable[[], Context], held: ExitStack
-) -> "Late[McpGateway]":
-    def open_them() -> "McpGateway":
-        from paddock.assembly.extensions import open_gateway  # noqa: PLC0415 - few have one
+) -> "McpGateway":
+    from paddock.assembly.extensions import open_gateway  # noqa: PLC0415 - few have one
 
-        return open_gateway(ground, context, held)
+    return open_gateway(ground, context, held)
 
-    return Late(open_them)
+
+def _open_memory(project: Project, agent: str, held: ExitStack) -> Workspace:
+    """What an agent remembers, in the plane: a directory of its own, made at its first use."""
+    directory = project.layout.agent_memories(agent)
+    make_directories(directory)
+    return held.enter_context(Workspace.open(str(directory)))
 
 
 def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
@@ -314,7 +307,7 @@ def _after_write(
 
 
 def _ports(
-    ground: ShellGround, judge: PolicyJudge, shell: LazyShell, memory: "LazyMemory"
+    ground: ShellGround, judge: PolicyJudge, shell: LazyShell, memory: Callable[[], Workspace]
 ) -> Ports:
     project = ground.project
     is_bare = project.layout.kind is PlaneKind.BARE
@@ -328,7 +321,7 @@ def _ports(
         limits=ground.policy.settings.limits,
         earlier=PlaneEarlier(project, ground.agent),
         agent=ground.agent,
-        memory=memory.opened.get,
+        memory=memory,
     )
 
 
@@ -382,12 +375,11 @@ def _of_commands(project: Project, name: str | None) -> tuple[str, ...]:
     from paddock.policy.questions.lint import describe_tracked, find_tracked_secrets  # noqa: PLC0415 - for few
     from paddock.sandbox.git.tracked import list_tracked  # noqa: PLC0415 - loads the sandbox
 
-    lineage = project.agents.lineage(project.agent_named(name))
-    policy, chain = project.policy_for(lineage[0]), tuple(record.agent for record in lineage)
+    record, policy, chain = project.acting(name)
     if not may_ever(policy, chain, "shell", "run"):
         return ()
     said: list[str] = []
-    tracked = find_tracked_secrets(policy, list_tracked(lineage[0].workspace))
+    tracked = find_tracked_secrets(policy, list_tracked(record.workspace))
     if tracked:
         said.append(f"{describe_tracked(tracked)}; paddock policy lint")
     held = held_here(project, policy, chain, Action("shell", "run", "true"))

@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from importlib.util import find_spec
 from io import FileIO
 from pathlib import Path
@@ -19,7 +18,7 @@ from msgspec import Struct, field
 
 from paddock import limits
 from paddock.agent.context import Conversation
-from paddock.agent.contracts import Contracts, load_contracts
+from paddock.agent.contracts import load_contracts
 from paddock.agent.events import (
     HeardApprover,
     OneAtATime,
@@ -41,7 +40,6 @@ from paddock.assembly.opening import open_given
 from paddock.assembly.project import ADMIN_AGENT, Project, new_session_id
 from paddock.assembly.runtimes import approver_of, open_runtime, record_gate, tools_allowed
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.ledger.append import Ledger
 from paddock.ledger.query import Ledgers
 from paddock.pattern import lazy_pattern
 from paddock.plane.admin import BudgetTable, ModelChoice
@@ -166,45 +164,46 @@ def require_session(project: Project, session_id: str) -> RecordedSession:
 
 
 class _Opening:
+    """What a session is made of; with it are opened the agents that it hands work on to."""
+
     def __init__(self, project: Project, wish: SessionWish, held: ExitStack) -> None:
         self._project = project
         self._wish = wish
         self._held = held
         self._before = None if wish.resume is None else require_session(project, wish.resume)
         self._agent = _agent_of(project, wish, self._before)
+        self._record, self._policy, self._chain = project.acting(self._agent)
+        self._table = BudgetTable() if project.admin is None else project.admin.budget
         self._listener = OneAtATime(wish.listener)
         self._session_id = wish.resume or new_session_id()
-
-    def parts(self) -> SessionParts:
-        project, wish, held = self._project, self._wish, self._held
-        lineage = project.agents.lineage(self._agent)
         # Threat: whoever unpacked a plane brings prompts that speak for the operator.
         is_ours = project.layout.kind is PlaneKind.PROJECT or project.root.accepted
-        contracts = load_contracts(project.layout.ho1 / "contracts" if is_ours else None)
+        self._contracts = load_contracts(project.layout.ho1 / "contracts" if is_ours else None)
         held.enter_context(session_lock(project.layout, project.environment, self._session_id))
         if self._before is not None:
             # Whoever had it open until now has added to it.
             self._before = require_session(project, self._session_id)
-        router = self._open_router()
-        ho1m = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
+        self._router = self._open_router()
+        self._ho1m = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
+
+    def parts(self) -> SessionParts:
+        project, held, before = self._project, self._held, self._before
         ho2m = held.enter_context(closing(open_ledger(project, LedgerName.HO2M)))
-        shop = _Shop(project, self._session_id, contracts, ho1m, router, self._listener, wish)
-        child = held.enter_context(shop.open_agent(self._agent))
+        child = held.enter_context(self._open_agent(self._agent))
         charter = child.charter
         office = Office(
             scribe=Scribe(self._session_id, self._agent),
             ledger=ho2m,
             ledgers=sessions_of(project),
-            contracts=contracts,
+            contracts=self._contracts,
             budget=self._budget(),
             listener=self._listener,
-            numbers=itertools.count(1 if self._before is None else self._before.orders_used + 1),
+            numbers=itertools.count(1 if before is None else before.orders_used + 1),
         )
         conversation, notices = self._restored(office)
-        turns = 0 if self._before is None else self._before.turns_used
+        turns = 0 if before is None else before.turns_used
         supervisor = Supervisor(charter, child.executor, office, conversation, turns)
-        names = tuple(record.agent.name for record in lineage)
-        facts = self._facts(charter, router, names, office.budget)
+        facts = self._facts(charter, office.budget)
         if project.admin is not None:
             # It belongs to the system as a whole too.
             record_gate(project, self._session_id, self._agent)
@@ -212,7 +211,7 @@ class _Opening:
             charter=charter,
             supervisor=supervisor,
             office=office,
-            open_child=partial(shop.open_descendant, self._agent),
+            open_child=self._open_descendant,
             listener=self._listener,
             close=held.pop_all().close,
             facts=facts,
@@ -227,8 +226,7 @@ class _Opening:
         return self._held.enter_context(gateway_of(provider))
 
     def _budget(self) -> Budget:
-        table = _budget_table(self._project)
-        budget = session_budget(table.session_tokens, table.mode)
+        budget = session_budget(self._table.session_tokens, self._table.mode)
         if self._before is not None:
             ledgers = sessions_of(self._project)
             budget.settle(reserved=0, used=tokens_charged(ledgers, self._session_id))
@@ -252,20 +250,16 @@ class _Opening:
             notices += (f"{count} of this session had not ended",)
         return conversation, notices
 
-    def _facts(
-        self, charter: Charter, router: Gateway, lineage: tuple[str, ...], budget: Budget
-    ) -> dict[str, Json]:
-        project = self._project
-        record = project.agents.read(self._agent)
-        table = _budget_table(project)
+    def _facts(self, charter: Charter, budget: Budget) -> dict[str, Json]:
+        project, router, table = self._project, self._router, self._table
         return {
             "agent": self._agent,
-            "agents": list(lineage),
-            "profile": record.agent.profile,
+            "agents": [agent.name for agent in self._chain],
+            "profile": self._record.agent.profile,
             "model": {"provider": router.name, "name": router.model},
             "tools_allowed": list(charter.tools_allowed),
             "dual_gate": project.gate.as_json(),
-            "policy_digest": project.policy_for(record).digest,
+            "policy_digest": self._policy.digest,
             "config_digest": "" if project.admin is None else project.admin.digest,
             "classify": charter.classify,
             "budget": {"session_tokens": table.session_tokens, "mode": table.mode},
@@ -274,60 +268,35 @@ class _Opening:
             "tokens_before": min(budget.account.spent, limits.json_integer_max),
         }
 
-
-def _agent_of(project: Project, wish: SessionWish, before: RecordedSession | None) -> str:
-    if before is None:
-        return project.agent_named(wish.agent)
-    if wish.agent not in {None, before.agent}:
-        raise UsageError(
-            f"the session {before.session_id} is one of the agent {quote(before.agent)}",
-            where="--agent",
-        )
-    return before.agent
-
-
-def _budget_table(project: Project) -> BudgetTable:
-    return BudgetTable() if project.admin is None else project.admin.budget
-
-
-class _Shop(Struct, frozen=True):
-    project: Project
-    session_id: str
-    contracts: Contracts
-    ho1m: Ledger
-    router: Gateway
-    listener: TurnListener
-    wish: SessionWish
-
     @contextmanager
-    def open_agent(self, agent: str) -> Generator[ChildAgent]:
-        project = self.project
-        approver = HeardApprover(self.wish.approver, self.listener)
-        runtime = open_runtime(project, agent=agent, approver=approver, session_id=self.session_id)
+    def _open_agent(self, agent: str) -> Generator[ChildAgent]:
+        project = self._project
+        approver = HeardApprover(self._wish.approver, self._listener)
+        runtime = open_runtime(project, agent=agent, approver=approver, session_id=self._session_id)
         with runtime:
             yield ChildAgent(self._charter(agent), self._executor(agent, runtime))
 
     @contextmanager
-    def open_descendant(self, ancestor: str, agent: str) -> Generator[ChildAgent]:
+    def _open_descendant(self, agent: str) -> Generator[ChildAgent]:
         # Threat: an agent beside or above this one decides by another chain, and would do
         # for this one what this one may not.
-        names = [record.agent.name for record in self.project.agents.lineage(agent)]
-        if ancestor not in names[1:]:
+        names = [record.agent.name for record in self._project.agents.lineage(agent)]
+        if self._agent not in names[1:]:
             raise UsageError(
-                f"the agent {quote(agent)} is no descendant of {quote(ancestor)}",
-                hint=f"paddock agent create {agent} --parent {ancestor}",
+                f"the agent {quote(agent)} is no descendant of {quote(self._agent)}",
+                hint=f"paddock agent create {agent} --parent {self._agent}",
             )
-        with self.open_agent(agent) as child:
+        with self._open_agent(agent) as child:
             yield child
 
     def _executor(self, agent: str, runtime: Runtime) -> Executor:
         model = ModelDoor(
-            self.router,
-            self.ho1m,
-            Scribe(self.session_id, agent),
+            self._router,
+            self._ho1m,
+            Scribe(self._session_id, agent),
             time.monotonic_ns,
-            self.project.policy.settings.ledger.keep_model_contents,
-            self.listener,
+            self._project.policy.settings.ledger.keep_model_contents,
+            self._listener,
         )
         schemas = {
             tool.name: ToolSchema(tool.name, tool.spec.description, tool.binder.schema)
@@ -337,14 +306,13 @@ class _Shop(Struct, frozen=True):
             calls=runtime,
             schemas=schemas,
             model=model,
-            contracts=self.contracts,
-            listener=self.listener,
-            timer=self.wish.timer,
+            contracts=self._contracts,
+            listener=self._listener,
+            timer=self._wish.timer,
         )
 
     def _charter(self, agent: str) -> Charter:
-        project = self.project
-        table = _budget_table(project)
+        project, table = self._project, self._table
         allowed = tools_allowed(project, agent)
         config = project.admin
         if config is None or agent != ADMIN_AGENT:
@@ -374,6 +342,17 @@ class _Shop(Struct, frozen=True):
             turn_tokens=table.turn_tokens,
             order_tokens=table.order_tokens,
         )
+
+
+def _agent_of(project: Project, wish: SessionWish, before: RecordedSession | None) -> str:
+    if before is None:
+        return project.agent_named(wish.agent)
+    if wish.agent not in {None, before.agent}:
+        raise UsageError(
+            f"the session {before.session_id} is one of the agent {quote(before.agent)}",
+            where="--agent",
+        )
+    return before.agent
 
 
 def open_session_at(

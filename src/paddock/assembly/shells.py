@@ -1,4 +1,4 @@
-"""An agent's shell and its memory, opened at their first use: most calls need neither."""
+"""An agent's shell, made at its first use: most calls need none."""
 
 import os
 import threading
@@ -10,25 +10,17 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from paddock.assembly.history import (
-    open_journal,
-)
-from paddock.assembly.project import (
-    Project,
-    read_project,
-)
+from paddock.assembly.history import open_journal
+from paddock.assembly.project import Project, read_project
 from paddock.errors import IntegrityError, PaddockError, UsageError
 from paddock.plane.environment import Environment
 from paddock.plane.trust import read_packages, read_policy_files
 from paddock.policy.engine import Policy
 from paddock.policy.settings import McpServer
-from paddock.storage.atomic import make_directories
 from paddock.storage.history import History
 from paddock.storage.locks import Late
 from paddock.values.calls import Json
-from paddock.values.decisions import (
-    AgentChain,
-)
+from paddock.values.decisions import AgentChain
 from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -125,22 +117,22 @@ class LazyShell:
         ground.on_shell()
         place = CommitPlace(ground.workspace, ground.history, self._open_journal, ground.policy)
         environment = ground.project.environment
-        staging = environment.paddock_home / STAGING
+        network = NetworkGround(
+            lambda: _egress(environment),
+            PolicyNow(ground).read,
+            lambda: read_known_hosts(environment.home),
+            lambda: _indexes(ground.project),
+            Late(lambda: _network_secrets(ground.policy, environment)).get,
+        )
         shell = SandboxShell(
             SandboxGround(
                 ground.chain,
                 place,
                 self._look_at_host,
-                staging,
+                environment.paddock_home / STAGING,
                 ground.progress,
                 ground.on_directory,
-                network=NetworkGround(
-                    lambda: _egress(environment),
-                    PolicyNow(ground).read,
-                    lambda: read_known_hosts(environment.home),
-                    lambda: _indexes(ground.project),
-                    Late(lambda: _network_secrets(ground.policy, environment)).get,
-                ),
+                network=network,
             )
         )
         self._held.callback(shell.close)
@@ -172,23 +164,6 @@ class LazyShell:
             if self._journal is None:
                 self._journal = self._held.enter_context(open_journal(self._ground.project))
             return self._journal
-
-
-class LazyMemory:
-    """What an agent remembers, in the plane: a directory of its own, made at its first use."""
-
-    def __init__(self, project: Project, agent: str) -> None:
-        directory = project.layout.agent_memories(agent)
-
-        def open_it() -> Workspace:
-            make_directories(directory)
-            return Workspace.open(str(directory))
-
-        self.opened = Late(open_it)
-
-    def close(self) -> None:
-        if self.opened.made is not None:
-            self.opened.made.close()
 
 
 def _nobody(tool: str, arguments: Mapping[str, Json]) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from paddock.assembly.agents import AgentPlan, apply_agents, plan_agents
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.opening import open_root
-from paddock.assembly.project import Project, policy_of, read_agents
+from paddock.assembly.project import Project, policy_of, read_agents, require_registered
 from paddock.errors import ConfigError, UsageError
 from paddock.gateway.definitions import Pinned, Pins, Redefinition, compare, configured
 from paddock.plane import records
@@ -73,8 +73,6 @@ def review_trust(
 
 
 def _review_plane(path: Path, environment: Environment) -> TrustReview:
-    from paddock.assembly.bootstrap_sources import require_registered  # noqa: PLC0415 - loads every tool
-
     root = ProjectRoot(path, PlaneKind.BARE, accepted=is_registered_bare_plane(path, environment))
     config = read_admin_config(PlaneLayout(path, PlaneKind.BARE))
     require_registered(config)

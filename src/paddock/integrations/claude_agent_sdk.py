@@ -31,7 +31,7 @@ from paddock.integrations import Opened
 from paddock.plane.environment import process_variables
 from paddock.plane.layout import LedgerName
 from paddock.policy.compiled import ASK, DENY
-from paddock.runtime.awaiting import await_thread
+from paddock.runtime.program import await_thread
 from paddock.values.calls import Cancel, Json
 
 _CLIENT = "claude"

@@ -23,7 +23,7 @@ from paddock import errors, limits
 from paddock.errors import ToolError
 from paddock.integrations import Opened
 from paddock.runtime import program
-from paddock.runtime.awaiting import await_thread
+from paddock.runtime.program import await_thread
 from paddock.text.show import quote
 from paddock.tools.replace import EDIT_FILE_DEV
 from paddock.values.calls import NEVER, Cancel

@@ -33,8 +33,7 @@ from paddock.errors import ToolError
 from paddock.integrations import raising
 from paddock.plane.create import POLICY_TEMPLATE
 from paddock.plane.environment import process_environment
-from paddock.runtime.awaiting import await_thread
-from paddock.runtime.program import Executed
+from paddock.runtime.program import Executed, await_thread
 from paddock.runtime.runtime import Runtime
 
 _CANNOT_EXECUTE: Final = 126

@@ -15,8 +15,8 @@ from pydantic_core import SchemaValidator, core_schema
 from paddock.errors import ApprovalUnavailableError
 from paddock.integrations import Opened, Root
 from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
-from paddock.runtime.awaiting import await_thread
 from paddock.runtime.prepared import Bounds
+from paddock.runtime.program import await_thread
 
 DIGEST: Final = "paddock_digest"
 """In the metadata of a deferred call, beside `question`: what its approval is for."""

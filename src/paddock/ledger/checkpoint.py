@@ -33,7 +33,7 @@ from paddock.values.entries import Entry
 
 
 class Checkpointer:
-    def __init__(self, ledger: str, signer: Signer) -> None:
+    def __init__(self, ledger: str, signer: Callable[[], Signer]) -> None:
         self.ledger, self._signer = ledger, signer
         self._folder = checkpoints_folder(ledger)
 
@@ -57,12 +57,12 @@ class Checkpointer:
             return entries, 0.0
 
     def _make(self) -> SignedCheckpoint:
-        last = self._signer.last()
+        last = (signer := self._signer()).last()
         with (
             LedgerReader(self.ledger) as reader,
             closing(TreeFiles(LedgerPaths(self.ledger).folder, create=True)) as tree,
         ):
-            if reader.genesis().public_key != str(self._signer.verifier):
+            if reader.genesis().public_key != str(signer.verifier):
                 said = "the key is not the one that the ledger names"
                 hint = "put the ledger's own key back, or verify: paddock ledger verify"
                 raise ConfigError(said, where=ascii(reader.path), hint=hint)
@@ -71,10 +71,10 @@ class Checkpointer:
                 said = "it is not known how much of the ledger is on the disk"
                 raise HostError(said, where=ascii(reader.path), hint="any append makes it known")
             root, proof = _grow(tree, reader, end, last)
-            wanted = Checkpoint(self._signer.verifier.name, end.entries, root)
+            wanted = Checkpoint(signer.verifier.name, end.entries, root)
             signed = last
             if signed is None or wanted != signed.checkpoint:
-                signed = self._signer.sign(wanted, proof)
+                signed = signer.sign(wanted, proof)
             if not (self._folder / str(end.entries)).exists():
                 store_note(self._folder, signed)
             tree.keep(end)

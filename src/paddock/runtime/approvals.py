@@ -44,7 +44,7 @@ class ApprovalRequest(Struct, frozen=True):
     """What policy warns of besides; it changes nothing, and whoever answers is to know it."""
     diff: str = ""
     """Where the question is about what the call would change: the difference."""
-    parking: "Parking | None" = None
+    parking: Parking | None = None
     """What was held back for that question, to be kept if nobody can answer now."""
     can_wait: bool = True
     """Whether an answer that comes later still counts: not of a connection that is held open."""
@@ -78,10 +78,14 @@ class Approver(Protocol):
         ...
 
 
+def unavailable(by: str, note: str, hint: str = "") -> Approval:
+    return Approval(False, by, ApprovalUnavailableError.code, note, hint=hint)
+
+
 class NoApprover:
     def answer(self, request: ApprovalRequest) -> Approval:
         del request
-        return Approval(False, "nobody", ApprovalUnavailableError.code, "there is no approver")
+        return unavailable("nobody", "there is no approver")
 
 
 class YesApprover:
@@ -106,9 +110,7 @@ class CallbackApprover:
         said, problem = _in_time(partial(self._ask, request), self._timeout_s)
         if not problem and type(said) is not bool:
             problem = "the approver gave no clear answer: True is yes, False is no"
-        if problem:
-            return Approval(False, "callback", ApprovalUnavailableError.code, problem)
-        return Approval(bool(said), "callback")
+        return unavailable("callback", problem) if problem else Approval(bool(said), "callback")
 
 
 class Limited(Struct, frozen=True):
@@ -117,10 +119,7 @@ class Limited(Struct, frozen=True):
 
     def answer(self, request: ApprovalRequest) -> Approval:
         said, problem = _in_time(partial(answer_of, self.approver, request), self.timeout_s)
-        if isinstance(said, Approval):
-            return said
-        note = problem or "the approver gave no clear answer"
-        return Approval(False, "callback", ApprovalUnavailableError.code, note)
+        return said if isinstance(said, Approval) else unavailable("callback", problem)
 
 
 def _in_time(ask: Callable[[], object], timeout_s: float) -> tuple[object, str]:
@@ -147,11 +146,9 @@ def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
     except IntegrityError:
         raise
     except Exception as error:  # The embedding program's code: whatever it raises is a no.
-        note = f"the approver raised {type(error).__name__}"
-        return Approval(False, "approver", ApprovalUnavailableError.code, note)
+        return unavailable("approver", f"the approver raised {type(error).__name__}")
     if not isinstance(said, Approval) or type(said.is_granted) is not bool:
-        note = "the approver gave no clear answer"
-        return Approval(False, "approver", ApprovalUnavailableError.code, note)
+        return unavailable("approver", "the approver gave no clear answer")
     return said
 
 

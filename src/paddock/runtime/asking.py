@@ -2,12 +2,13 @@
 
 A handler that can act and hold its effect back (`Staging`) does so first where policy
 wants the question to be about the effect: what is then granted is just that, and what is
-refused is let go. That it acts is on record before it does.
+refused is let go. That it acts is on record before it does. Question and answer are on record, or
+nothing counts.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,10 +20,11 @@ from paddock.errors import (
     CallCancelledError,
     ConfigError,
     IntegrityError,
+    InternalError,
     PaddockError,
+    StorageFullError,
     ToolError,
 )
-from paddock.runtime.answers import STOPPED, not_recorded, refusal_for, refusal_of
 from paddock.runtime.approvals import (
     Approval,
     ApprovalRequest,
@@ -31,9 +33,9 @@ from paddock.runtime.approvals import (
     answer_of,
     approval_digest,
     filled_in,
+    unavailable,
 )
-from paddock.runtime.judge import Context
-from paddock.runtime.prepared import Bounds, Judged
+from paddock.runtime.prepared import Context, Judged, Prepared
 from paddock.runtime.records import (
     DigestsAlone,
     Recorder,
@@ -41,15 +43,17 @@ from paddock.runtime.records import (
     approval_asked,
     kept_arguments,
 )
-from paddock.tools.spec import Confining, Pinning, Plan, Ports, Staging, Tool, ToolOutput
+from paddock.text.show import quote, show_name
+from paddock.tools.spec import Confining, Pinning, Ports, Staging, StoppedCallError, ToolOutput
 from paddock.values.calls import (
     ClosedConnection,
+    LeftEffect,
     OpenedConnection,
     Refusal,
     RefusedConnection,
-    ToolCall,
+    ToolResult,
 )
-from paddock.values.decisions import Action, Decision, Outcome
+from paddock.values.decisions import Action, Decision, Outcome, rule_in_brief
 from paddock.values.entries import Entry
 
 if TYPE_CHECKING:
@@ -63,20 +67,6 @@ CONNECTION_ASK_S: Final = 120.0
 """So long a connection is held open for an answer."""
 
 
-class AskedQuestion(NamedTuple):
-    call: ToolCall
-    tool: Tool[Any]
-    plan: Plan
-    actions: Sequence[str]
-    decision: Decision
-    bounds: Bounds
-
-
-class Granted(NamedTuple):
-    plan: Plan
-    judged: Judged
-
-
 class Withheld(Struct, frozen=True):
     refusal: Refusal
     judged: Judged
@@ -84,71 +74,45 @@ class Withheld(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Granted | Withheld:
-    handler = question.tool.handler
-    judged = Judged(question.decision)
+def ask(context: Context, recorder: Recorder, ready: Prepared) -> Prepared | Withheld:
+    handler = ready.tool.handler
     target_digest = ""
     try:
         if isinstance(handler, Pinning):
-            plan, target_digest = handler.pin(question.plan, context.ports)
-            question = question._replace(plan=plan)
+            plan, target_digest = handler.pin(ready.plan, context.ports)
+            ready = ready._replace(plan=plan)
         if not isinstance(handler, Staging) or not handler.asks_about_effect(
-            question.plan, context.ports
+            ready.plan, context.ports
         ):
-            return _put(context, question, target_digest, None)
-        _record_staging(context, recorder, question)
-        ports = ports_for(context, recorder, question)
-        plan, held = handler.stage(question.plan, ports)
+            return _put(context, ready, target_digest, None)
+        digests = DigestsAlone(context.randomness)
+        kept = kept_arguments(ready.call.arguments, ready.tool, digests)
+        context.ledger.append([recorder.staged(ready._replace(arguments=kept))])
+        plan, held = handler.stage(ready.plan, ports_for(context, recorder, ready))
     except ToolError as error:
-        return Withheld(refusal_of(error), judged)
+        return Withheld(refusal_of(error), ready.judged)
     except IntegrityError:
         raise
     except PaddockError as error:
-        return Withheld(not_recorded(error), judged)
+        return Withheld(not_recorded(error), ready.judged)
     with ExitStack() as unless_granted:
         unless_granted.callback(held.close)
-        if question.bounds.cancel.is_cancelled:
+        if ready.bounds.cancel.is_cancelled:
             # What was stopped half-way is nothing that anybody wants to be asked about.
-            return Withheld(STOPPED, judged)
-        answer = _put(context, question._replace(plan=plan), held.digest, held)
-        if isinstance(answer, Granted):
+            return Withheld(STOPPED, ready.judged)
+        answer = _put(context, ready._replace(plan=plan), held.digest, held)
+        if isinstance(answer, Prepared):
             unless_granted.pop_all()
         return answer
 
 
-def keep_waiting(
-    context: Context, question: AskedQuestion, output: ToolOutput
-) -> ToolOutput | Refusal:
-    from paddock.tools.outcome import as_pending  # noqa: PLC0415 - late on purpose
-
-    waiting = output.waiting
-    if waiting is None:
-        return output
-    decision = replace(question.decision, reason=waiting.why)
-    with closing(waiting.held) as held:
-        request = _request(context, question._replace(decision=decision), held.digest, held)
-        approval = _answered(context, context.keeper, request)
-    if approval.is_granted or not approval.request_id or not approval.changes_digest:
-        return refusal_for(approval, decision)
-    return as_pending(output, waiting.changes, waiting.why, approval.request_id)
-
-
-def _record_staging(context: Context, recorder: Recorder, question: AskedQuestion) -> None:
-    call = question.call
-    kept = kept_arguments(call.arguments, question.tool, DigestsAlone(context.randomness))
-    judged = Judged(question.decision)
-    entry = recorder.staged(call, kept, question.actions, judged, question.bounds)
-    context.ledger.append([entry])
-
-
 def _put(
-    context: Context, question: AskedQuestion, target_digest: str, held: "HeldLine | None"
-) -> Granted | Withheld:
-    request = _request(context, question, target_digest, held)
-    decision = question.decision
+    context: Context, ready: Prepared, target_digest: str, held: "HeldLine | None"
+) -> Prepared | Withheld:
+    request = _request(context, ready, target_digest, held)
+    decision = ready.judged.decision
     try:
-        approver = question.bounds.approver or context.approver
-        approval = _answered(context, approver, request)
+        approval = _answered(context, ready.bounds.approver or context.approver, request)
     except IntegrityError:
         raise
     except PaddockError as error:
@@ -157,13 +121,28 @@ def _put(
     if not approval.is_granted:
         if approval.code == CallCancelledError.code:
             return Withheld(STOPPED, judged)
-        refusal = refusal_for(approval, decision)
-        return Withheld(refusal, judged, approval, request.warnings)
-    return Granted(question.plan, judged)
+        return Withheld(refusal_for(approval, decision), judged, approval, request.warnings)
+    return ready._replace(judged=judged)
+
+
+def keep_waiting(context: Context, ready: Prepared, output: ToolOutput) -> ToolOutput | Refusal:
+    waiting = output.waiting
+    if waiting is None:
+        return output
+    from paddock.tools.outcome import as_pending  # noqa: PLC0415 - few calls wait
+
+    decision = replace(ready.judged.decision, reason=waiting.why)
+    with closing(waiting.held) as held:
+        asked = ready._replace(judged=Judged(decision))
+        request = _request(context, asked, held.digest, held)
+        approval = _answered(context, context.keeper, request)
+    if approval.is_granted or not approval.request_id or not approval.changes_digest:
+        return refusal_for(approval, decision)
+    return as_pending(output, waiting.changes, waiting.why, approval.request_id)
 
 
 def _answered(context: Context, approver: Approver, request: ApprovalRequest) -> Approval:
-    """Ask; question and answer are on record, or this raises and nothing counts."""
+    """Ask. Raises: PaddockError where question or answer cannot be recorded."""
     context.record_approval(approval_asked(request))
     approval = answer_of(approver, request)
     # That a kept request's answer was used the inbox has put on record.
@@ -174,12 +153,13 @@ def _answered(context: Context, approver: Approver, request: ApprovalRequest) ->
 
 def _request(
     context: Context,
-    question: AskedQuestion,
+    ready: Prepared,
     target_digest: str = "",
     held: "HeldLine | None" = None,
 ) -> ApprovalRequest:
-    call, decision, rule = question.call, question.decision, question.decision.rule
-    bound = question.tool.binder.values(call.arguments)
+    call, decision = ready.call, ready.judged.decision
+    rule = decision.rule
+    bound = ready.tool.binder.values(call.arguments)
     effects = () if held is None else held.warnings
     digest = approval_digest(
         tool=call.tool,
@@ -187,14 +167,14 @@ def _request(
         agents=context.caller.chain_json(),
         policy_digest=decision.policy_digest,
         target_digest=target_digest,
-        actions=question.actions,
+        actions=ready.actions,
     )
     return ApprovalRequest(
         digest=digest,
         tool=call.tool,
         # A copy: whoever answers may change it, and the record must not follow.
         arguments=dict(call.arguments),
-        actions=tuple(question.actions),
+        actions=tuple(ready.actions),
         agent=context.caller.agent,
         reason=decision.reason,
         rule="" if rule is None else f"{rule.text} ({rule.place})",
@@ -206,35 +186,34 @@ def _request(
         warnings=tuple(dict.fromkeys((*decision.warnings, *effects))),
         diff="" if held is None else held.diff,
         parking=held,
-        cancel=question.bounds.cancel,
+        cancel=ready.bounds.cancel,
     )
 
 
-def ports_for(context: Context, recorder: Recorder, question: AskedQuestion) -> Ports:
-    ports = question.bounds.over(context.ports, question.call.id)
-    if question.tool.reads_only or not isinstance(question.tool.handler, Confining):
+def ports_for(context: Context, recorder: Recorder, ready: Prepared) -> Ports:
+    ports = ready.bounds.over(context.ports, ready.call.id)
+    if ready.tool.reads_only or not isinstance(ready.tool.handler, Confining):
         return ports
-    return replace(ports, network=CallNetwork(context, recorder, question))
+    return replace(ports, network=CallNetwork(context, recorder, ready))
 
 
 class CallNetwork(Struct, frozen=True):
     context: Context
     recorder: Recorder
-    question: AskedQuestion
+    ready: Prepared
 
     def ask(self, action: Action, reach: "Reach") -> bool:
         """Ask whoever answers for this door. Nobody, too late, or not to be recorded: no."""
         context, text, judge = self.context, str(action), self.context.judge
         reason = "the command wants to reach this, and waits for the answer"
         decision = Decision(Outcome.ASK, text, reason, reach.rule, "", judge.policy_digest)
-        question = self.question._replace(actions=(text,), decision=decision)
-        request = replace(_request(context, question), filled={}, can_wait=False)
+        asked = self.ready._replace(actions=(text,), judged=Judged(decision))
+        request = replace(_request(context, asked), filled={}, can_wait=False)
+        approver = Limited(asked.bounds.approver or context.approver, CONNECTION_ASK_S)
         try:
-            approver = self.question.bounds.approver or context.approver
-            approval = _answered(context, Limited(approver, CONNECTION_ASK_S), request)
+            return _answered(context, approver, request).is_granted
         except PaddockError:
             return False
-        return approval.is_granted
 
     def opened(self, event: OpenedConnection) -> None:
         """Return when it is durable. Raises: PaddockError; then nothing is to be opened."""
@@ -246,10 +225,79 @@ class CallNetwork(Struct, frozen=True):
     def refused(self, event: RefusedConnection) -> None:
         self._append(self.recorder.unreached, event)
 
-    def _append(self, entry_of: Callable[[ToolCall, E, Bounds], Entry], event: E) -> None:
-        question = self.question
-        self.context.ledger.append([entry_of(question.call, event, question.bounds)])
+    def _append(self, entry_of: Callable[[Prepared, E], Entry], event: E) -> None:
+        self.context.ledger.append([entry_of(self.ready, event)])
 
+
+# What a call is told that is not approved.
+
+
+def refusal_of(error: ToolError) -> Refusal:
+    return Refusal(error.code, error.message, error.hint)
+
+
+STOPPED: Final = refusal_of(StoppedCallError(LeftEffect.NONE))
+"""Of a call that was cancelled before anything of it stood."""
+
+
+def not_recorded(error: PaddockError) -> Refusal:
+    # An entry that no line can hold is a defect of ours: nobody needs to look for space.
+    code = error.code if isinstance(error, ToolError | InternalError) else StorageFullError.code
+    hint = f"nothing came of this call; {error.hint}" if error.hint else ""
+    return Refusal(code, f"the ledger cannot commit: {error.message}", hint)
+
+
+def refusal_for(approval: Approval, decision: Decision) -> Refusal:
+    refusal = refusal_without(approval, decision.action)
+    return replace(refusal, rule=rule_in_brief(decision.rule))
+
+
+def refusal_without(approval: Approval, action: str) -> Refusal:
+    """As `refusal_for`, where what decided is not known any more, but what it was about."""
+    said = f": {show_name(approval.note)}" if approval.note else ""
+    usual = _APPROVAL_HINTS.get(approval.code, "do not repeat it unchanged; ask what is wanted")
+    hint = approval.hint or usual
+    if approval.request_id and approval.code != ApprovalRefusedError.code:
+        kept = _CHANGES_KEPT_HINT if approval.changes_digest else _KEPT_HINT
+        hint = kept.format(id=approval.request_id)
+    message = f"{quote(action)} needs an approval, and was not approved{said}"
+    return Refusal(approval.code, message, hint)
+
+
+def with_question(
+    result: ToolResult, approval: Approval, warnings: Sequence[str] = ()
+) -> ToolResult:
+    result = with_warnings(result, warnings)
+    if not approval.request_id:
+        return result
+    return result._replace(details={**result.details, "approval": approval.request_id})
+
+
+def with_warnings(result: ToolResult, warnings: Sequence[str]) -> ToolResult:
+    if not warnings:
+        return result
+    rows = (f"\n[warning: {show_name(warning)}]" for warning in warnings)
+    details = {**result.details, "warnings": list(warnings)}
+    return result._replace(content=result.content + "".join(rows), details=details)
+
+
+_KEPT_HINT: Final = (
+    "ask a person to look at it and answer: paddock approvals show {id}, then grant or refuse; "
+    "after a grant, make the very same call again"
+)
+_CHANGES_KEPT_HINT: Final = (
+    "it has run, and what it changed waits: ask a person to look at it and answer: paddock "
+    "approvals show {id}, then grant or refuse; a grant brings in just what is shown there, so "
+    "do not make the call again"
+)
+_APPROVAL_HINTS: Final = {
+    ApprovalUnavailableError.code: "a person has to be there to ask (at a terminal, or --yes), "
+    "or a rule has to allow it",
+    ApprovalExpiredError.code: "ask again",
+}
+
+
+# Where nobody answers, the question is kept.
 
 CANCELLED: Final = "the call was cancelled while it was asked about"
 
@@ -272,7 +320,7 @@ class InboxApprover:
         try:
             before = inbox.take(request)
         except ConfigError:
-            broken = inbox.broken_for(request)
+            broken = inbox.list_broken(request)
             if not broken:
                 raise
             return _held_up(broken[0])
@@ -288,24 +336,20 @@ class InboxApprover:
         if request.cancel.is_cancelled:
             # Threat: calls that are made and cancelled would take every place that there is.
             return Approval(False, said.by, CallCancelledError.code, CANCELLED)
+        code, note = said.code, said.note
         if before is not None:
-            said = Approval(
-                False, said.by, ApprovalExpiredError.code, f"{before.note}; {said.note}"
-            )
-        return self._kept(request, said)
-
-    def _kept(self, request: ApprovalRequest, said: Approval) -> Approval:
+            code, note = before.code, f"{before.note}; {note}"
         try:
-            parked = self._open_inbox().keep(request)
+            parked = inbox.keep(request)
         except ApprovalUnavailableError as error:
-            note = f"{said.note}; it is not kept: {error.message}"
-            return Approval(False, said.by, said.code, note, hint=error.hint)
-        note = f"{said.note}; it is kept as {parked.id}"
-        return Approval(False, said.by, said.code, note, parked.id, parked.changes_digest)
+            note = f"{note}; it is not kept: {error.message}"
+            return Approval(False, said.by, code, note, hint=error.hint)
+        note = f"{note}; it is kept as {parked.id}"
+        return Approval(False, said.by, code, note, parked.id, parked.changes_digest)
 
 
 def _held_up(broken: "BrokenRequest") -> Approval:
     """A no without the file's place: a model reads it."""
     note = f"the request {broken.id}, which may be for this call, does not load"
     hint = f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again"
-    return Approval(False, "inbox", ApprovalUnavailableError.code, note, hint=hint)
+    return unavailable("inbox", note, hint)

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -19,37 +20,42 @@ from paddock.errors import (
     InternalError,
     LedgerUnknownError,
     PaddockError,
+    StorageFullError,
     ToolError,
     ToolFailedError,
+    UnknownToolError,
 )
 from paddock.ledger.append import Reservation
-from paddock.runtime.answers import (
+from paddock.runtime.asking import (
     STOPPED,
-    WARNING_TURNED_OFF,
+    Withheld,
+    ask,
+    keep_waiting,
     not_recorded,
-    refusal_by,
-    refusal_by_host,
+    ports_for,
     refusal_of,
-    refused,
-    result_of,
-    unless_allowed,
     with_question,
+    with_warnings,
 )
-from paddock.runtime.asking import AskedQuestion, Granted, ask, keep_waiting, ports_for
-from paddock.runtime.judge import Context
 from paddock.runtime.messages import Asked, Malformed
-from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared, Ran
-from paddock.runtime.records import (
+from paddock.runtime.prepared import (
+    FREE,
+    Begun,
+    Bounds,
     Contents,
-    DigestsAlone,
-    Recorder,
-    kept_arguments,
+    Context,
+    Failed,
+    Judged,
+    Prepared,
+    Ran,
 )
+from paddock.runtime.records import DigestsAlone, Recorder, kept_arguments, kept_name
 from paddock.storage.history import History
+from paddock.text.show import quote, show_name
 from paddock.tools.spec import Confining, Plan, StoppedCallError, Tool, ToolOutput
 from paddock.values.calls import LeftEffect, Refusal, ToolCall, ToolResult
-from paddock.values.decisions import Decision, Outcome, confined
-from paddock.values.entries import Entry, clean
+from paddock.values.decisions import Decision, Outcome, confined, rule_in_brief
+from paddock.values.entries import clean
 from paddock.workspace import Workspace
 
 __all__ = ["Context", "Dispatcher"]
@@ -57,6 +63,9 @@ __all__ = ["Context", "Dispatcher"]
 _FRAMES_KEPT_MAX: Final = 8
 RESULT_RESERVE_BYTES: Final = 16_384
 """Space kept for a writer's result before it runs."""
+WARNING_TURNED_OFF: Final = (
+    "[said once a session: warned = [] in [paths] of paddock.toml turns these warnings off]"
+)
 
 
 class Dispatcher:
@@ -89,74 +98,71 @@ class Dispatcher:
     def prepare(self, call: ToolCall, bounds: Bounds = FREE) -> Prepared | ToolResult:
         if self._closed_by is not None:
             return refused(call, None, self._closed_by)
+        begun = Begun(call, bounds)
         try:
-            return self._prepare(call, bounds)
+            return self._prepare(begun)
         except IntegrityError:
             raise
+        except ToolError as error:
+            return self._deny(begun, refusal_of(error))
         except (ConfigError, HostError) as error:
-            return self._deny(call, None, (), refusal_by_host(error), bounds, None, _shown(error))
+            return self._deny(begun, refusal_by_host(error), _shown(error))
         except Exception as error:  # The door: a defect of ours is a refusal, not a traceback.
             failed = self._defect(error)
-            return self._deny(call, None, (), failed.refusal, bounds, frames=failed.frames)
+            return self._deny(begun, failed.refusal, failed.frames)
 
     def run(self, ready: Prepared) -> ToolResult:
         try:
             if self._closed_by is not None:
                 return refused(ready.call, ready.tool, self._closed_by)
             if ready.bounds.cancel.is_cancelled:
-                return self._deny(
-                    ready.call, ready.tool, ready.actions, STOPPED, ready.bounds, ready.judged
-                )
+                return self._deny(ready, STOPPED)
             result = self._read(ready) if ready.tool.reads_only else self._write(ready)
             if "warnings" not in result.details or self._has_warned:
                 return result
             self._has_warned = True
             return result._replace(content=f"{result.content}\n{WARNING_TURNED_OFF}")
         finally:
-            _release(ready.tool, ready.plan)
+            self.let_go(ready)
 
     def let_go(self, ready: Prepared) -> None:
-        _release(ready.tool, ready.plan)
+        """Let go of what was held back for a call, whether it stands by now or not."""
+        release = getattr(ready.tool.handler, "release", None)
+        if release is not None:
+            release(ready.plan)
 
     def refuse(self, call: ToolCall, refusal: Refusal, bounds: Bounds = FREE) -> ToolResult:
-        return self._deny(call, None, (), refusal, bounds)
+        return self._deny(Begun(call, bounds), refusal)
 
-    def _prepare(self, call: ToolCall, bounds: Bounds) -> Prepared | ToolResult:
-        context = self._context
-        outside = unless_allowed(call.tool, bounds)
-        if outside is not None:
-            return self._deny(call, None, (), outside, bounds)
-        if bounds.cancel.is_cancelled:
-            # Nobody is asked any more.
-            return self._deny(call, None, (), STOPPED, bounds)
-        try:
-            program = bounds.program
-            tool = context.registry.get(call.tool) if program is None else program.tool
-        except ToolError as error:
-            return self._deny(call, None, (), refusal_of(error), bounds)
-        try:
-            arguments, clamped = tool.binder.bind(call.arguments, self._lowered)
-            plan: Plan = tool.handler.resolve(arguments, bounds.over(context.ports, call.id))
-        except ToolError as error:
-            return self._deny(call, tool, (), refusal_of(error), bounds)
+    def _prepare(self, begun: Begun) -> Prepared | ToolResult:
+        context, call, bounds = self._context, begun.call, begun.bounds
+        # Of a call that was cancelled nobody is asked any more.
+        stopped = STOPPED if bounds.cancel.is_cancelled else None
+        refusal = unless_allowed(call.tool, bounds) or stopped
+        if refusal is not None:
+            return self._deny(begun, refusal)
+        program = bounds.program
+        tool = context.registry.get(call.tool) if program is None else program.tool
+        begun.tool = tool
+        arguments, clamped = tool.binder.bind(call.arguments, self._lowered)
+        plan: Plan = tool.handler.resolve(arguments, bounds.over(context.ports, call.id))
         decision = context.judge.decide(plan.actions)
-        # One action's decision has its text already.
-        actions = [decision.action] if len(plan.actions) == 1 else list(map(str, plan.actions))
+        begun.actions = actions = list(map(str, plan.actions))
+        begun.judged = Judged(decision)
         if decision.outcome is Outcome.DENY:
-            denial = refusal_by(decision, call, context.caller.agent)
-            return self._deny(call, tool, actions, denial, bounds, Judged(decision))
+            return self._deny(begun, refusal_by(decision, call, context.caller.agent))
         if decision.outcome is Outcome.CONFINE:
-            try:
-                plan, decision = self._confine(tool, plan, decision)
-            except ToolError as error:
-                # Nobody is asked about what cannot run.
-                return self._deny(call, tool, actions, refusal_of(error), bounds, Judged(decision))
-        judged = Judged(decision)
+            # Nobody is asked about what cannot run.
+            plan, decision = self._confine(tool, plan, decision)
+        ready = Prepared(call, tool, plan, clamped, {}, actions, Judged(decision), bounds)
         if decision.comes_to is Outcome.ASK:
-            asked = self._ask(AskedQuestion(call, tool, plan, actions, decision, bounds))
-            if isinstance(asked, ToolResult):
-                return asked
-            plan, judged = asked
+            answer = ask(context, self._recorder, ready)
+            if isinstance(answer, Withheld):
+                denied = self._deny(ready._replace(judged=answer.judged), answer.refusal)
+                if answer.approval is None:
+                    return denied
+                return with_question(denied, answer.approval, answer.warnings)
+            ready = answer
         try:
             kept = kept_arguments(call.arguments, tool, self._contents)
             if dict in map(type, kept.values()):
@@ -164,9 +170,9 @@ class Dispatcher:
                 self._contents.sync()
         except (ToolError, ConfigError, HostError) as error:
             # No content, no record, no call. What was held back for it goes.
-            _release(tool, plan)
-            return self._deny(call, tool, actions, not_recorded(error), bounds, judged)
-        return Prepared(call, tool, plan, clamped, kept, actions, judged, bounds)
+            self.let_go(ready)
+            return self._deny(ready, not_recorded(error))
+        return ready._replace(arguments=kept)
 
     def _confine(self, tool: Tool[Any], plan: Plan, decision: Decision) -> tuple[Plan, Decision]:
         """Tie the plan to what will hold it: what was looked at is what runs."""
@@ -175,16 +181,6 @@ class Dispatcher:
         held_plan, held = tool.handler.confine(plan, self._context.ports)
         return held_plan, confined(decision, held)
 
-    def _ask(self, question: AskedQuestion) -> Granted | ToolResult:
-        answer = ask(self._context, self._recorder, question)
-        if isinstance(answer, Granted):
-            return answer
-        call, tool, _, actions, _, bounds = question
-        denied = self._deny(call, tool, actions, answer.refusal, bounds, answer.judged)
-        if answer.approval is None:
-            return denied
-        return with_question(denied, answer.approval, answer.warnings)
-
     def _read(self, ready: Prepared) -> ToolResult:
         monotonic_ns = self._context.monotonic_ns
         started = monotonic_ns()
@@ -192,9 +188,10 @@ class Dispatcher:
         duration_us = (monotonic_ns() - started) // 1000
         # Recorded with one sync before anything is released: what was read and is
         # not on record is withheld.
-        intent = self._intent(ready)
+        recorder = self._recorder
+        entries = [recorder.intent(ready), recorder.outcome(ready, outcome, duration_us)]
         try:
-            self._context.ledger.append([intent, self._outcome(ready, outcome, duration_us)])
+            self._context.ledger.append(entries)
         except IntegrityError:
             raise
         except PaddockError as error:
@@ -208,7 +205,7 @@ class Dispatcher:
         try:
             reservation = ledger.reserve(RESULT_RESERVE_BYTES)
             try:
-                intent = ledger.append([self._intent(ready)]).ids[0]
+                intent = ledger.append([self._recorder.intent(ready)]).ids[0]
             except BaseException:
                 reservation.release()
                 raise
@@ -218,10 +215,10 @@ class Dispatcher:
             return refused(ready.call, ready.tool, not_recorded(error))
         started = self._context.monotonic_ns()
         try:
-            with History.running(self._recorder.mark(ready.call, intent)) as running:
+            with History.running(self._recorder.mark(ready, intent)) as running:
                 outcome = self._run(ready)
             duration_us = (self._context.monotonic_ns() - started) // 1000
-            entry = self._outcome(ready, outcome, duration_us, intent)
+            entry = self._recorder.outcome(ready, outcome, duration_us, intent)
             ledger.append([entry], reservation=reservation)
         except PaddockError as error:
             return self._unknown(ready, error.message, reservation)
@@ -243,13 +240,9 @@ class Dispatcher:
 
     def _run(self, ready: Prepared) -> Ran:
         try:
-            call, tool, plan, _, _, actions, judged, bounds = ready
-            question = AskedQuestion(call, tool, plan, actions, judged.decision, bounds)
-            ports = ports_for(self._context, self._recorder, question)
-            output = tool.handler.run(plan, ports)
-            if output.waiting is None:
-                return output
-            kept = keep_waiting(self._context, question, output)
+            ports = ports_for(self._context, self._recorder, ready)
+            output = ready.tool.handler.run(ready.plan, ports)
+            kept = keep_waiting(self._context, ready, output)
             return Failed(kept) if isinstance(kept, Refusal) else kept
         except StoppedCallError as stopped:
             return Failed(refusal_of(stopped), (), stopped.effect, stopped.changes)
@@ -264,41 +257,19 @@ class Dispatcher:
         except Exception as error:  # The door: see dispatch.
             return self._defect(error)
 
-    def _intent(self, ready: Prepared) -> Entry:
-        return self._recorder.intent(
-            ready.call, ready.arguments, ready.actions, ready.judged, ready.bounds
-        )
-
-    def _outcome(self, ready: Prepared, outcome: Ran, duration_us: int, intent: str = "") -> Entry:
-        bounds = ready.bounds
-        if isinstance(outcome, ToolOutput):
-            return self._recorder.result(ready.call, outcome, duration_us, bounds, intent)
-        return self._recorder.failure(ready.call, outcome, duration_us, bounds, intent)
-
     def _deny(
-        self,
-        call: ToolCall,
-        tool: Tool[Any] | None,
-        actions: Sequence[str],
-        refusal: Refusal,
-        bounds: Bounds,
-        judged: Judged | None = None,
-        frames: Sequence[str] = (),
+        self, call: Begun | Prepared, refusal: Refusal, frames: Sequence[str] = ()
     ) -> ToolResult:
-        kept = kept_arguments(call.arguments, tool, self._digests)
-        entry = self._recorder.denied(call, kept, actions, refusal, judged, frames, bounds)
+        kept = kept_arguments(call.call.arguments, call.tool, self._digests)
         try:
-            self._context.ledger.append([entry])
+            self._context.ledger.append([self._recorder.denied(call, kept, refusal, frames)])
         except IntegrityError:
             raise
         except PaddockError as error:
-            refusal = Refusal(
-                refusal.code,
-                refusal.error,
-                f"{refusal.hint}; this refusal could not be recorded: {error.message}".lstrip("; "),
-                refusal.rule,
-            )
-        return refused(call, tool, refusal)
+            unrecorded = f"this refusal could not be recorded: {error.message}"
+            hint = f"{refusal.hint}; {unrecorded}" if refusal.hint else unrecorded
+            refusal = replace(refusal, hint=hint)
+        return refused(call.call, call.tool, refusal)
 
     def _unknown(self, ready: Prepared, why: str, reservation: Reservation) -> ToolResult:
         reservation.release()
@@ -336,11 +307,75 @@ def _shown(error: PaddockError) -> tuple[str, ...]:
     return (f"{type(error).__name__}: {clean(error.message)}",)
 
 
-def _release(tool: Tool[Any], plan: Plan) -> None:
-    """Let go of what was held back for a call, whether it stands by now or not."""
-    release = getattr(tool.handler, "release", None)
-    if release is not None:
-        release(plan)
+def result_of(ready: Prepared, outcome: Ran) -> ToolResult:
+    if isinstance(outcome, Failed):
+        return refused(ready.call, ready.tool, outcome.refusal)
+    content, details = outcome.content, outcome.details
+    if ready.clamped:
+        details = {**details, "clamped": dict(ready.clamped)}
+        used = ", ".join(f"{name}={value}" for name, value in ready.clamped.items())
+        content = f"{content}\n[clamped: {used}]"
+    result = ToolResult(ready.call.id, ready.call.tool, content, details)
+    return with_warnings(result, ready.judged.decision.warnings)
+
+
+def refused(call: ToolCall, tool: Tool[Any] | None, refusal: Refusal) -> ToolResult:
+    details = {} if tool is None else dict(tool.spec.failure_details)
+    return ToolResult(call.id, call.tool, refusal.as_text(), details, refusal)
+
+
+def refusal_by_host(error: PaddockError) -> Refusal:
+    return Refusal(
+        StorageFullError.code,
+        f"this host could not do it ({type(error).__name__})",
+        "what was wrong stands in the ledger's entry of this call; look at the target before "
+        "doing anything else, and ask a person to see to the host",
+    )
+
+
+def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
+    rule = decision.rule
+    if rule is None:
+        said = f"{quote(decision.action)} is denied: {decision.reason}"
+        return Refusal(decision.code, said, _unmatched_hint(decision.action, call, agent))
+    # Threat: a cloned policy may deny, and its reason is text of its own making.
+    reason = show_name(decision.reason)
+    hint = f"choose another way, or ask a person to change the rule {rule.said}"
+    if rule.source == "paths.own":
+        hint = "no rule opens Paddock's own files; only a person changes them"
+    says_all = rule.source.endswith(".permissions.forbidden")
+    return Refusal(
+        decision.code,
+        reason if says_all else f"{quote(decision.action)} is denied: {reason}",
+        show_name(hint),
+        rule_in_brief(rule),
+    )
+
+
+def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
+    import shlex  # noqa: PLC0415 - for a refusal alone
+
+    is_whole = action == show_name(action).strip() and len(action) <= limits.message_value_chars_max
+    if action and is_whole:
+        asked = f"{shlex.quote(action)} --agent {agent}"
+    else:
+        # What does not stand on one line, or is long, is on record with the call.
+        asked = show_name(shlex.quote(kept_name(call.id)))
+    return (
+        "no rule allows it; choose another way, or ask a person to look: "
+        f"paddock policy explain {asked}"
+    )
+
+
+def unless_allowed(tool: str, bounds: Bounds) -> Refusal | None:
+    if bounds.tools is None or tool in bounds.tools:
+        return None
+    listed = ", ".join(sorted(bounds.tools)) or "none"
+    return Refusal(
+        UnknownToolError.code,
+        f"the tool {quote(tool)} is not allowed here",
+        f"the tools that are allowed: {listed}",
+    )
 
 
 # What stands next to each other and only reads runs at once, in threads. A call that

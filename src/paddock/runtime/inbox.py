@@ -2,19 +2,22 @@
 
 One private file a request, in the plane. Only operators answer; the next call with the
 same digest takes the answer, once. What counts is what the governance ledger says: the
-file is where the call is kept and where two processes meet.
+file is where the call is kept and where two processes meet. It has the arguments whole, for
+the call may be resumed (mode 0600); ledgers hold only the digest.
 
     waiting ── grant ──▶ granted ── taken by one call ──▶ (gone)
        ├───── refuse ──▶ refused, until it expires
        └── answered where the same call was made again ──▶ (gone)
 """
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final, Literal
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Meta, Struct
+from msgspec.structs import asdict, replace
 
 from paddock import limits
 from paddock.errors import (
@@ -25,9 +28,16 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.pattern import lazy_pattern
-from paddock.runtime.approvals import Approval, ApprovalRequest
-from paddock.runtime.parked import Answers, Parked, parse_parked, pin_name, write_parked
-from paddock.runtime.records import GRANTED, REFUSED, USED, answered_later, approval_answered
+from paddock.plane.json_files import JsonFile, parse_file
+from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
+from paddock.runtime.records import (
+    GRANTED,
+    KEPT,
+    REFUSED,
+    USED,
+    answered_later,
+    approval_answered,
+)
 from paddock.storage.atomic import (
     create_file,
     host_errors,
@@ -38,9 +48,157 @@ from paddock.storage.atomic import (
     sync_directory,
 )
 from paddock.storage.locks import locked
+from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
+from paddock.values.entries import Entry, digest_of_json
+
+FORMAT: Final = 1
+State = Literal["waiting", "granted", "refused"]
+_TIME_MAX: Final = 253_402_300_799
+"""The end of the year 9999: no calendar here goes further."""
+
+
+class Parked(Struct, frozen=True):
+    id: str
+    request: ApprovalRequest
+    parked_at: int
+    expires_at: int
+    """Of a request that waits: when it is forgotten; of a grant: when it counts no more."""
+    state: State = "waiting"
+    answered_by: str = ""
+    note: str = ""
+    changes: Json = None
+    """What a command left, to be committed if somebody says yes; None of any other call."""
+
+    @property
+    def changes_digest(self) -> str:
+        return "" if self.changes is None else digest_of_json(self.changes)
+
+    @property
+    def pin(self) -> str:
+        return f"parked-{self.id}"
+
+    def is_expired(self, now: float) -> bool:
+        return now >= self.expires_at
+
+    def as_json(self) -> dict[str, Json]:
+        request = self.request
+        given = {"arguments": dict(request.arguments), "filled": dict(request.filled)}
+        return {**self.summary(), **given, "diff": request.diff}
+
+    def summary(self) -> dict[str, Json]:
+        request = self.request
+        return {
+            "id": self.id,
+            "state": self.state,
+            "agent": request.agent,
+            "tool": request.tool,
+            "actions": list(request.actions),
+            "reason": request.reason,
+            "rule": request.rule,
+            "warnings": list(request.warnings),
+            "digest": request.digest,
+            "policy_digest": request.policy_digest,
+            "target_digest": request.target_digest,
+            "has_changes": self.changes is not None,
+            "call_id": request.call_id,
+            "session_id": request.session_id,
+            "parked_at": self.parked_at,
+            "expires_at": self.expires_at,
+            "answered_by": self.answered_by,
+            "note": self.note,
+        }
+
+
+def write_parked(parked: Parked) -> bytes:
+    members = {"format": FORMAT, **parked.as_json(), "changes": parked.changes}
+    # ASCII: an argument may hold what is no UTF-8, such as half of a surrogate pair.
+    return json.dumps(members, ensure_ascii=True, indent=1).encode("ascii") + b"\n"
+
+
+_Time = Annotated[int, Meta(ge=0, le=_TIME_MAX)]
+
+
+class _ParkedFile(Strict, frozen=True, kw_only=True):
+    format: int
+    id: str
+    state: State = "waiting"
+    agent: str
+    tool: str
+    actions: tuple[str, ...]
+    reason: str
+    rule: str
+    digest: str
+    policy_digest: str
+    target_digest: str
+    call_id: str
+    session_id: str
+    parked_at: _Time
+    expires_at: _Time
+    answered_by: str
+    note: str
+    diff: str
+    has_changes: Any = None
+    # An older version says neither what policy warned of, nor what was filled in; its digest is
+    # none of ours either.
+    warnings: tuple[str, ...] = ()
+
+
+_OF_THE_CALL: Final = ("arguments", "filled")
+
+
+def parse_parked(content: bytes, file: str) -> Parked:
+    given = parse_file(content, file)
+    # What the call brought may hold half of a surrogate pair, and the rest not.
+    brought = {name: given.members.get(name, {}) for name in (*_OF_THE_CALL, "changes")}
+    rest = {name: each for name, each in given.members.items() if name not in brought}
+    read = JsonFile(file, rest, content).convert(_ParkedFile)
+    if read.format != FORMAT:
+        raise given.error("format", "this Paddock does not know the format", "remove the file")
+    for name in _OF_THE_CALL:
+        if not isinstance(brought[name], dict) or "arguments" not in given.members:
+            raise given.error(name, f"the {name} are no object", "remove the file")
+    told = asdict(read)
+    request = ApprovalRequest(
+        **_known_by(ApprovalRequest, told), **{name: brought[name] for name in _OF_THE_CALL}
+    )
+    changes = given.members.get("changes")
+    return Parked(request=request, changes=changes, **_known_by(Parked, told))
+
+
+def _known_by(kind: type[Struct], told: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: told[name] for name in kind.__struct_fields__ if name in told}
+
+
+class Answers(Struct, frozen=True):
+    rows: Sequence[Mapping[str, Json]]
+
+    def is_kept(self, parked: Parked) -> bool:
+        shown = shown_digest(parked.request)
+        return any(
+            answer.get("answer") == KEPT
+            and answer.get("digest") == parked.request.digest
+            and answer.get("changes", "") == parked.changes_digest
+            # An earlier version recorded no digest of what is shown; such a request ends in a day.
+            and answer.get("shown", shown) == shown
+            for answer in self._to(parked)
+        )
+
+    def is_granted(self, parked: Parked, now: float) -> bool:
+        # Threat: the file of a grant that was taken back is put in its place again.
+        said = [row for row in self._to(parked) if row.get("answer") in (GRANTED, REFUSED)]
+        if not said or said[0].get("answer") != GRANTED or self.is_used(parked):
+            return False
+        until = said[0].get("expires_at")
+        is_for_it = said[0].get("digest") == parked.request.digest
+        return is_for_it and type(until) is int and now < until
+
+    def is_used(self, parked: Parked) -> bool:
+        return any(answer.get("answer") == USED for answer in self._to(parked))
+
+    def _to(self, parked: Parked) -> Sequence[Mapping[str, Json]]:
+        return [row for row in self.rows if row.get("request") == parked.id]
 
 
 class BrokenRequest(Struct, frozen=True):
@@ -75,7 +233,6 @@ def _ending_for(request: ApprovalRequest) -> str:
 
 
 _FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000
-_FILE_MODE: Final = 0o600
 _ANSWER_THEM: Final = "ask a person to answer what waits: paddock approvals list"
 
 
@@ -107,15 +264,14 @@ class Inbox(Struct, frozen=True):
         """
         if not self._named_after(request):
             return None
-        require_private(self.directory)
         is_late = False
-        with locked(self.directory):
+        with self._lock():
             for name in self._named_after(request):
                 parked = self._read(name)
                 if parked is None or not _is_for(parked, request) or parked.state == "waiting":
                     continue
                 if parked.is_expired(self.clock()):
-                    self._forget(name, parked)
+                    self._forget(parked)
                     is_late = is_late or parked.state == GRANTED
                     continue
                 if parked.state == REFUSED:
@@ -123,19 +279,16 @@ class Inbox(Struct, frozen=True):
                         False, parked.answered_by, ApprovalRefusedError.code, parked.note, parked.id
                     )
                 if not self.answers(parked.id).is_granted(parked, self.clock()):
-                    self._forget(name, parked)
+                    self._forget(parked)
                     continue
                 # On record before the lock is free, and gone before the call runs: a grant
                 # that is lost is asked for again, one that is left over would count twice.
                 granted = Approval(True, parked.answered_by, "", parked.note, parked.id)
                 self.record(approval_answered(request, granted))
-                self._forget(name, parked)
+                self._forget(parked)
                 return granted
-        return (
-            Approval(False, "inbox", ApprovalExpiredError.code, "the grant had expired")
-            if is_late
-            else None
-        )
+        late = Approval(False, "inbox", ApprovalExpiredError.code, "the grant had expired")
+        return late if is_late else None
 
     def settle(self, request: ApprovalRequest, approval: Approval) -> bool:
         """Whether exactly this was waiting under the answer's id until now; it is gone then.
@@ -143,30 +296,28 @@ class Inbox(Struct, frozen=True):
         For a client that answers a kept request by making its call again: of any number of
         times that it sends one answer, one counts, also where the file was put back.
         """
-        with locked(self.directory):
-            for name, parked in self._waiting_for(request):
+        with self._lock():
+            for parked in self._waiting_for(request):
                 if parked.id != approval.request_id:
                     continue
                 if parked.is_expired(self.clock()) or self.answers(parked.id).is_used(parked):
                     return False
                 if approval.is_granted:
                     self.record(approval_answered(request, approval))
-                self._forget(name, parked)
+                self._forget(parked)
                 return True
         return False
 
     def forget_waiting(self, request: ApprovalRequest) -> None:
         if not self._named_after(request):
             return
-        require_private(self.directory)
-        with locked(self.directory):
-            for name, parked in self._waiting_for(request):
-                self._forget(name, parked)
+        with self._lock():
+            for parked in self._waiting_for(request):
+                self._forget(parked)
 
     def keep(self, request: ApprovalRequest) -> Parked:
         make_directories(self.directory)
-        require_private(self.directory)
-        with locked(self.directory):
+        with self._lock():
             kept = self._sweep()
             for each in kept:
                 # Threat: a file that was changed meanwhile would get a record of its own here.
@@ -176,10 +327,9 @@ class Inbox(Struct, frozen=True):
             self._require_room(kept, request)
             now = int(self.clock())
             until = now + int(limits.approval_kept_s)
-            identity = f"APR-{self.randomness(8).hex()}"
-            parking = request.parking
-            changes = None if parking is None else parking.park(pin_name(identity))
-            parked = Parked(identity, request, now, until, changes=changes)
+            parked = Parked(f"APR-{self.randomness(8).hex()}", request, now, until)
+            if request.parking is not None:
+                parked = replace(parked, changes=request.parking.park(parked.pin))
             try:
                 self._write(parked)
             except BaseException:
@@ -190,17 +340,15 @@ class Inbox(Struct, frozen=True):
 
     def list_all(self) -> list[Parked]:
         require_private(self.directory)
-        found = [parked for _, parked in self._readable()]
         now = self.clock()
-        current = [parked for parked in found if not parked.is_expired(now)]
+        current = [parked for parked in self._readable() if not parked.is_expired(now)]
         return sorted(current, key=lambda parked: (parked.parked_at, parked.id))
 
-    def list_broken(self) -> list[BrokenRequest]:
+    def list_broken(self, request: ApprovalRequest | None = None) -> list[BrokenRequest]:
+        """Return what does not load; of `request`: what may be for exactly this."""
         require_private(self.directory)
-        return self._broken(self._names())
-
-    def broken_for(self, request: ApprovalRequest) -> list[BrokenRequest]:
-        return self._broken(self._named_after(request))
+        names = self._names() if request is None else self._named_after(request)
+        return [found for found in map(self._look, names) if isinstance(found, BrokenRequest)]
 
     def find(self, wanted: str) -> Parked:
         parked = self._read(self._found(wanted))
@@ -209,9 +357,8 @@ class Inbox(Struct, frozen=True):
         return parked
 
     def set_aside(self, wanted: str) -> Path | None:
-        require_private(self.directory)
         name = self._found(wanted)
-        with locked(self.directory):
+        with self._lock():
             if not isinstance(self._look(name), BrokenRequest):
                 return None
             aside = self.directory / f"{name}.broken"
@@ -223,10 +370,10 @@ class Inbox(Struct, frozen=True):
     def grant(self, wanted: str, by: str, seen: Parked | None = None) -> Parked:
         """Answer yes; `seen`: only if it still is as it was then, for of two answers one counts."""
         until = int(self.clock() + limits.approval_granted_s)
-        return self._answer(wanted, by, "", GRANTED, until, seen)
+        return self._answer(wanted, seen, state=GRANTED, answered_by=by, expires_at=until)
 
     def refuse(self, wanted: str, by: str, note: str = "", seen: Parked | None = None) -> Parked:
-        return self._answer(wanted, by, note, REFUSED, None, seen)
+        return self._answer(wanted, seen, state=REFUSED, answered_by=by, note=note)
 
     def take_changes(self, parked: Parked) -> bool:
         """Whether these changes may be committed now; the grant is used up by asking.
@@ -235,39 +382,35 @@ class Inbox(Struct, frozen=True):
 
         Threat: somebody exchanges the changes of a request that was shown before.
         """
-        with locked(self.directory):
-            name = _name_of(parked)
-            if self._read(name) != parked:
+        with self._lock():
+            if self._read(_name_of(parked)) != parked:
                 return False
             answers = self.answers(parked.id)
             counts = answers.is_kept(parked) and answers.is_granted(parked, self.clock())
             if counts:
                 # Threat: the file put back, and the same command again, which this grant is for.
                 self.record(answered_later(parked, USED))
-            self._remove(name)
+            self._remove(parked)
             if not counts:
                 self._release(parked)
             return counts
 
     def withdraw(self, parked: Parked) -> None:
-        with locked(self.directory):
+        with self._lock():
             if _name_of(parked) in self._names():
-                self._remove(_name_of(parked))
+                self._remove(parked)
             self._release(parked)
 
-    def _answer(
-        self,
-        wanted: str,
-        by: str,
-        note: str,
-        answer: str,
-        until: int | None,
-        seen: Parked | None,
-    ) -> Parked:
+    @contextmanager
+    def _lock(self) -> Generator[None]:
         require_private(self.directory)
-        found = self.find(wanted)
         with locked(self.directory):
-            parked = self._read(self._path(found).name)
+            yield
+
+    def _answer(self, wanted: str, seen: Parked | None, **answer: str | int) -> Parked:
+        found = self.find(wanted)
+        with self._lock():
+            parked = self._read(_name_of(found))
             if parked is None or parked.is_expired(self.clock()):
                 raise ApprovalExpiredError(
                     f"the request {quote(found.id)} has expired, or was used",
@@ -278,18 +421,11 @@ class Inbox(Struct, frozen=True):
                     f"the request {quote(found.id)} was answered meanwhile: {parked.state}",
                     hint="what stands there now counts",
                 )
-            state = GRANTED if answer == GRANTED else REFUSED
-            answered = replace(
-                parked,
-                state=state,
-                answered_by=by,
-                note=note,
-                expires_at=parked.expires_at if until is None else until,
-            )
+            answered = replace(parked, **answer)
             # The record first: an answer that nobody can check never counts.
-            self.record(answered_later(answered, answer))
+            self.record(answered_later(answered, answered.state))
             replace_file(self._path(answered), write_parked(answered))
-            if state == REFUSED:
+            if answered.state == REFUSED:
                 self._release(answered)
             return answered
 
@@ -306,11 +442,11 @@ class Inbox(Struct, frozen=True):
         ending = _ending_for(request)
         return [name for name in self._names() if name.endswith(ending)]
 
-    def _waiting_for(self, request: ApprovalRequest) -> Iterator[tuple[str, Parked]]:
+    def _waiting_for(self, request: ApprovalRequest) -> Iterator[Parked]:
         for name in self._named_after(request):
             parked = self._read(name)
             if parked is not None and _is_for(parked, request) and parked.state == "waiting":
-                yield name, parked
+                yield parked
 
     def _found(self, wanted: str) -> str:
         names = [n for n in self._names() if _ID.fullmatch(wanted) and n.startswith(wanted)]
@@ -340,26 +476,17 @@ class Inbox(Struct, frozen=True):
             return BrokenRequest(identity, path, said, str(path))
         return parked
 
-    def _broken(self, names: list[str]) -> list[BrokenRequest]:
-        looked = [self._look(name) for name in names]
-        return [found for found in looked if isinstance(found, BrokenRequest)]
-
-    def _readable(self) -> Iterator[tuple[str, Parked]]:
-        for name in self._names():
-            # One that is broken counts for nothing, and must not hide the others.
-            found = self._look(name)
-            if isinstance(found, Parked):
-                yield name, found
+    def _readable(self) -> list[Parked]:
+        # One that is broken counts for nothing, and must not hide the others.
+        return [each for each in map(self._look, self._names()) if isinstance(each, Parked)]
 
     def _sweep(self) -> list[Parked]:
         now = self.clock()
-        kept: list[Parked] = []
-        for name, parked in self._readable():
+        found = self._readable()
+        for parked in found:
             if parked.is_expired(now):
-                self._forget(name, parked)
-            else:
-                kept.append(parked)
-        return kept
+                self._forget(parked)
+        return [parked for parked in found if not parked.is_expired(now)]
 
     def _write(self, parked: Parked) -> None:
         content = write_parked(parked)
@@ -369,10 +496,10 @@ class Inbox(Struct, frozen=True):
                 f"the call has {len(content)} bytes, and at most {most} are kept",
                 hint="make smaller calls, or ask a person to be there for this one",
             )
-        create_file(self._path(parked), content, _FILE_MODE)
+        create_file(self._path(parked), content, 0o600)
 
-    def _forget(self, name: str, parked: Parked) -> None:
-        self._remove(name)
+    def _forget(self, parked: Parked) -> None:
+        self._remove(parked)
         self._release(parked)
 
     def _release(self, parked: Parked) -> None:
@@ -380,9 +507,10 @@ class Inbox(Struct, frozen=True):
         if parked.changes is not None:
             self.release(parked.pin)
 
-    def _remove(self, name: str) -> None:
-        with host_errors("removing", self.directory / name):
-            (self.directory / name).unlink()
+    def _remove(self, parked: Parked) -> None:
+        path = self._path(parked)
+        with host_errors("removing", path):
+            path.unlink()
             sync_directory(self.directory)
 
     def _require_room(self, kept: list[Parked], request: ApprovalRequest) -> None:
@@ -407,35 +535,3 @@ def _not_one(several: str, wanted: str) -> UsageError:
 
 def _is_for(parked: Parked, request: ApprovalRequest) -> bool:
     return parked.request.digest == request.digest and parked.request.agent == request.agent
-
-
-POLICY_CHANGED: Final = "the policy has changed since it was asked about"
-AGENT_CHANGED: Final = (
-    "the agent, its permissions, the tool or the kept request has changed since it was asked about"
-)
-ACTIONS_CHANGED: Final = "what the call comes to has changed since it was asked about"
-TARGET_CHANGED: Final = "what stands at its target has changed since it was asked about"
-SANDBOX_CHANGED: Final = "what its sandbox would let it do has changed since it was asked about"
-
-
-class ChangedSince:
-    __slots__ = ("_kept",)
-
-    def __init__(self, kept: ApprovalRequest) -> None:
-        self._kept = kept
-
-    def answer(self, request: ApprovalRequest) -> Approval:
-        return Approval(False, "inbox", ApprovalExpiredError.code, _change(self._kept, request))
-
-
-def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:
-    if now.policy_digest != kept.policy_digest:
-        return POLICY_CHANGED
-    if now.actions != kept.actions:
-        return ACTIONS_CHANGED
-    if now.target_digest != kept.target_digest:
-        is_command = any(action.startswith("tool:shell:") for action in kept.actions)
-        return SANDBOX_CHANGED if is_command else TARGET_CHANGED
-    if now.digest != kept.digest:
-        return AGENT_CHANGED
-    return "its grant was used, or withdrawn, meanwhile"

@@ -1,26 +1,40 @@
-"""What a call is between its decision and its end.
+"""What a call is between its decision and its end, and what it is dispatched with.
 
-    ToolCall ── prepare ──▶ Prepared ── run ──▶ Ran ── answers.result_of ──▶ ToolResult
+    ToolCall ── prepare ──▶ Prepared ── run ──▶ Ran ── result_of ──▶ ToolResult
 
 All calls of one turn are prepared before any of them runs (`dispatch_all`).
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, InternalError, UnknownToolError
+from paddock.ledger.append import Ledger
+from paddock.policy.decide import decide, judge_for, writer_of
+from paddock.policy.engine import Policy
+from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.messages import schemas_for
+from paddock.storage.history import History
 from paddock.text.show import quote
 from paddock.tools.spec import Change, Payload, Plan, Ports, Tool, ToolOutput
 from paddock.tools.toolsets import HEADS, TOOLS, ListedTool
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
-from paddock.values.decisions import Decision
+from paddock.values.decisions import (
+    OPERATOR,
+    Action,
+    Agent,
+    AgentChain,
+    Decision,
+    Outcome,
+    RuleMatch,
+)
+from paddock.values.entries import Entry
 
 if TYPE_CHECKING:
-    from paddock.runtime.approvals import Approver
     from paddock.sandbox.values import OnOutput
 
 
@@ -46,14 +60,16 @@ class Bounds(Struct, frozen=True):
     door: str = ""
     on_output: "OnOutput | None" = None
     program: ForProgram | None = None
-    approver: "Approver | None" = None
+    approver: Approver | None = None
     """Answers for this call in place of the runtime's, and of the inbox."""
 
     def over(self, ports: Ports, call_id: str) -> Ports:
-        payload = None if self.program is None else self.program.payload
-        on_output = self.on_output
         return replace(
-            ports, cancel=self.cancel, on_output=on_output, call_id=call_id, payload=payload
+            ports,
+            cancel=self.cancel,
+            on_output=self.on_output,
+            call_id=call_id,
+            payload=None if self.program is None else self.program.payload,
         )
 
 
@@ -65,6 +81,16 @@ class Judged(NamedTuple):
     decision: Decision
     approved_by: str = ""
     approval_digest: str = ""
+
+
+class Begun(Struct):
+    """A call, and what is known of it so far: at each step it may be refused."""
+
+    call: ToolCall
+    bounds: Bounds = FREE
+    tool: Tool[Any] | None = None
+    actions: Sequence[str] = ()
+    judged: Judged | None = None
 
 
 class Prepared(NamedTuple):
@@ -159,6 +185,99 @@ class Registry:
         have = {name for name, tool in self._tools.items() if self._is_offered(tool)}
         return [*native_schemas(provider, have), *schemas_for(provider, own)]
 
-    def only(self, toolsets: Iterable[str]) -> "Registry":
-        wanted = frozenset(toolsets)
-        return Registry(tool for tool in self._tools.values() if tool.toolset in wanted)
+
+class PolicyJudge:
+    __slots__ = ("_judge", "chain", "policy")
+
+    def __init__(self, policy: Policy, chain: AgentChain) -> None:
+        self.policy = policy
+        self.chain = chain
+        self._judge = judge_for(policy, chain)
+
+    @property
+    def policy_digest(self) -> str:
+        return self.policy.digest
+
+    def decide(self, actions: Sequence[Action]) -> Decision:
+        if len(actions) == 1:
+            # Nearly every call: the compiled judge, without the general case round it.
+            return self._judge.decide(actions[0])
+        return decide(self.policy, self.chain, actions, writer_of(actions))
+
+    def is_shown(self, relative: str) -> bool:
+        return self.policy.guards.find_secret(relative) is None
+
+    def may_view(self, relative: str) -> bool:
+        return self.allows(Action("file", "view", relative))
+
+    def allows(self, action: Action) -> bool:
+        return self._judge.decide(action).outcome is Outcome.ALLOW
+
+
+class OperatorJudge(PolicyJudge):
+    """A person at the command line decides by asking; the record names `tool` as the rule.
+
+    They are shown no more than the agent whose workspace it is.
+    """
+
+    __slots__ = ("_tool",)
+
+    def __init__(self, tool: str, shown: PolicyJudge) -> None:
+        super().__init__(shown.policy, shown.chain)
+        self.chain = (Agent(OPERATOR, "operator"),)
+        self._tool = tool
+
+    def decide(self, actions: Sequence[Action]) -> Decision:
+        """Yes: whoever can start this program as the plane's owner can change every file."""
+        rule = RuleMatch(Outcome.ALLOW, self._tool, "operator", "built-in", 0)
+        action = str(actions[0]) if actions else self._tool
+        return Decision(
+            Outcome.ALLOW, action, "a person asked for it", rule, "", self.policy_digest, (rule,)
+        )
+
+
+class Caller(Struct, frozen=True):
+    chain: AgentChain
+    session_id: str
+
+    @property
+    def agent(self) -> str:
+        return self.chain[0].name
+
+    def chain_json(self) -> list[dict[str, Json]]:
+        return [agent.as_json() for agent in self.chain]
+
+
+class Contents(Protocol):
+    def stand_in(self, content: bytes) -> dict[str, Json]: ...
+
+    def sync(self) -> None:
+        """Wait until what was taken is safe from a power cut; raises as `stand_in`."""
+        ...
+
+
+class Context(Struct, frozen=True):
+    """What a dispatcher works with; all of it given by the host.
+
+    `randomness(n)` returns n unpredictable bytes; `monotonic_ns` measures durations.
+    """
+
+    registry: Registry
+    judge: PolicyJudge
+    ports: Ports
+    ledger: Ledger
+    approver: Approver
+    record_approval: Callable[[Entry], None]
+    """Puts a question or its answer on record. Raises: PaddockError; then it does not count."""
+    caller: Caller
+    randomness: Callable[[int], bytes]
+    keeper: Approver = NoApprover()
+    """Keeps what nobody is asked about now, so that it can be answered."""
+    history: History | None = None
+    contents: Contents | None = None
+    """Where contents of arguments are kept; None: their digests alone are."""
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+    after_write: Callable[[Sequence[str], str], None] = lambda _paths, _toolset: None
+    """Called when a call that may write is over and on record, with the paths that it changed.
+
+    And with the toolset that changed them: `shell` for whatever ran a command."""

@@ -1,9 +1,16 @@
-"""Bytes and commands for the embedding program, by the one door: `Runtime.read_bytes`, `exec`."""
+"""What an embedding program has besides calls, by the same door: bytes, commands, lasting shells.
 
+`Runtime.read_bytes`, `exec` and `shell`; and awaiting what runs in a thread.
+"""
+
+import contextlib
+import contextvars
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +24,7 @@ from paddock.errors import (
     PathNotFoundError,
     TextTooLargeError,
 )
+from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import FREE, Bounds, ForProgram
 from paddock.sandbox.streams import Decoding
 from paddock.text.show import quote
@@ -29,6 +37,8 @@ from paddock.values.entries import digest_of
 
 if TYPE_CHECKING:
     from paddock.runtime.runtime import OnText, Runtime
+
+T = TypeVar("T")
 
 _DIRECTORY: Final = 91
 _MISSING: Final = 92
@@ -105,7 +115,6 @@ class _Printed:
 
 
 def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER) -> bytes:
-    """Raises: ToolError."""
     if not _is_elsewhere(runtime, path):
         payload = Payload()
         _call(runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel))
@@ -120,7 +129,6 @@ def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER
 def write_bytes(
     runtime: "Runtime", path: str, content: bytes, *, is_new: bool = False, cancel: Cancel = NEVER
 ) -> ToolResult:
-    """Raises: ToolError."""
     if not _is_elsewhere(runtime, path):
         given: dict[str, Json] = {"path": path, "version": digest_of(content)}
         if is_new:
@@ -133,7 +141,6 @@ def write_bytes(
 
 
 def list_entries(runtime: "Runtime", path: str, depth: int) -> EntryList:
-    """Raises: ToolError."""
     given: dict[str, Json] = {"path": path, "depth": depth}
     details = call_tool(runtime, LIST_ENTRIES, given).details
     entries = [
@@ -222,3 +229,90 @@ def _require_done(done: Executed, path: str, act: str) -> None:
         f"cannot {act} {quote(path)}: {why or f'exit code {done.exit_code}'}",
         hint="a command cannot either: use a path of the workspace, or one below /tmp",
     )
+
+
+class LastingShell(Struct, frozen=True):
+    """Each command begins where the last one ended; leaving ends what still runs."""
+
+    runtime: "Runtime"
+    name: str
+
+    def run(self, command: str, *, on_output: "OnText | None" = None, **more: Json) -> ToolResult:
+        """Run one line, as `Runtime.run_shell`. Raises: ToolError."""
+        given = {**more, "command": command, "session": self.name}
+        return self.runtime.call("run_shell", given, on_output=on_output).unwrap()
+
+    def start(self, command: str, **more: Json) -> "LastingProcess":
+        """Start a line in the background (`tty`, `columns`, `rows`). Raises: ToolError."""
+        given = {**more, "command": command, "session": self.name, "background": True}
+        result = self.runtime.call("run_shell", given).unwrap()
+        return LastingProcess(self.runtime, str(result.details["process"]))
+
+    def close(self) -> None:
+        """End it; what its processes changed is brought in. Raises: ToolError."""
+        try:
+            self.runtime.call("shell_stop", {"session": self.name}).unwrap()
+        except InvalidArgumentsError:
+            # Nothing ever ran in it, or it was not used for an hour.
+            return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class LastingProcess(Struct, frozen=True):
+    """A command in the background. Each method raises ToolError."""
+
+    runtime: "Runtime"
+    id: str
+
+    def read(self, *, wait_s: int = 0, offset: int | None = None) -> ToolResult:
+        """Return what it has printed since this was last asked, or from a byte on."""
+        more: dict[str, Json] = {} if offset is None else {"offset": offset}
+        return self._call("shell_output", wait_s=wait_s, **more)
+
+    def write(self, text: str) -> ToolResult:
+        """Type into it."""
+        return self._call("shell_input", text=text)
+
+    def sync(self) -> ToolResult:
+        """Bring in what it changed so far."""
+        return self._call("shell_sync")
+
+    def stop(self) -> ToolResult:
+        """End it, and bring in what it changed."""
+        return self._call("shell_stop")
+
+    def _call(self, tool: str, **more: Json) -> ToolResult:
+        return self.runtime.call(tool, {"process": self.id, **more}).unwrap()
+
+
+async def await_thread(work: Callable[[Cancel], T]) -> T:
+    """Run `work` in a thread of its own; who stops waiting stops it, and its end is waited for.
+
+    CancelledError is raised at its end, with its failure as cause.
+    """
+    import asyncio  # noqa: PLC0415 - for them alone who await
+
+    # The loop's threads are few and shared: calls that wait for a person would take them all,
+    # from one another and from whatever brings the answer.
+    token = CancelToken()
+    context = contextvars.copy_context()
+    thread = ThreadPoolExecutor(1, thread_name_prefix="paddock-call")
+    # No task around it, which a loop that ends would cancel while the thread goes on.
+    call = partial(context.run, partial(work, token))
+    running = asyncio.get_running_loop().run_in_executor(thread, call)
+    # It takes nothing more, and ends with this.
+    thread.shutdown(wait=False)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError as cancelled:
+        token.cancel()
+        # Threat: what is left to itself would change files after its caller went on without it.
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        raise cancelled from running.exception()

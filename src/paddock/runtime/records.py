@@ -8,14 +8,12 @@ small value spaces make unsalted digests guessable.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any, Final
 
 from paddock.errors import ApprovalRefusedError, CallCancelledError
 from paddock.limits import command_bytes_max, effects_listed_max
 from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
-from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
+from paddock.runtime.prepared import Begun, Caller, Contents, Failed, Judged, Prepared, Ran
 from paddock.text.json import canonical_json
 from paddock.text.show import cut, text_of
 from paddock.tools.arguments import Argument
@@ -27,13 +25,11 @@ from paddock.values.calls import (
     OpenedConnection,
     Refusal,
     RefusedConnection,
-    ToolCall,
 )
-from paddock.values.decisions import AgentChain, match_in_brief, rule_in_brief
+from paddock.values.decisions import match_in_brief, rule_in_brief
 from paddock.values.entries import (
     APPROVAL_ANSWERED,
     APPROVAL_ASKED,
-    DIGEST_PREFIX,
     NET_CLOSED,
     NET_CONNECT,
     NET_REFUSED,
@@ -42,15 +38,15 @@ from paddock.values.entries import (
     TOOL_RESULT,
     TOOL_STAGED,
     Entry,
-    Shared,
     clean,
+    digest_of,
     digest_of_json,
     is_plain,
 )
 
 if TYPE_CHECKING:
     from paddock.policy.settings import McpServer
-    from paddock.runtime.parked import Parked
+    from paddock.runtime.inbox import Parked
     from paddock.storage.history import BlobStore
     from paddock.storage.notes import CallMark
 
@@ -66,17 +62,8 @@ _ARGUMENTS_KEPT_MAX: Final = 100
 """So many arguments are kept, so that no call is too large for its entry; the rest is counted."""
 _WHOLE_BYTES_MAX: Final = 65_536
 """Of arguments that policy keeps whole; what is more is kept as a digest."""
-_SHARED_KEPT_MAX: Final = 256
 _SALT_BYTES: Final = 16
 _UNDECLARED: Final[Mapping[str, Argument]] = {}
-
-
-class Contents(Protocol):
-    def stand_in(self, content: bytes) -> dict[str, Json]: ...
-
-    def sync(self) -> None:
-        """Wait until what was taken is safe from a power cut; raises as `stand_in`."""
-        ...
 
 
 class DigestsAlone:
@@ -109,184 +96,60 @@ class KeptContents:
         self._blobs.sync()
 
 
-class Caller(Struct, frozen=True):
-    chain: AgentChain
-    session_id: str
-
-    @property
-    def agent(self) -> str:
-        return self.chain[0].name
-
-    def chain_json(self) -> list[dict[str, Json]]:
-        return [agent.as_json() for agent in self.chain]
-
-
 class Recorder:
-    __slots__ = ("_agent", "_chain", "_session", "_shared")
+    __slots__ = ("_agent", "_chain", "_session")
 
     def __init__(self, caller: Caller) -> None:
         self._agent = caller.agent
         self._session = caller.session_id
         self._chain = caller.chain_json()
-        self._shared: dict[object, Shared] = {}
 
-    def intent(
-        self,
-        call: ToolCall,
-        arguments: Mapping[str, Json],
-        actions: Sequence[str],
-        judged: Judged,
-        bounds: Bounds = FREE,
-    ) -> Entry:
-        metadata: dict[str, Json] = {"tool": call.tool, "arguments": arguments}
-        _put_actions(metadata, actions)
-        shared = self._judgement(judged, metadata)
-        reason = judged.decision.reason
-        return self._entry(TOOL_INTENT, call, "allow", reason, metadata, shared, bounds)
+    def intent(self, ready: Prepared) -> Entry:
+        metadata: dict[str, Json] = {"tool": ready.call.tool, "arguments": ready.arguments}
+        metadata |= _actions_json(ready.actions) | self._judgement(ready.judged)
+        return self._entry(TOOL_INTENT, ready, "allow", ready.judged.decision.reason, metadata)
 
-    def staged(
-        self,
-        call: ToolCall,
-        arguments: Mapping[str, Json],
-        actions: Sequence[str],
-        judged: Judged,
-        bounds: Bounds = FREE,
-    ) -> Entry:
-        intent = self.intent(call, arguments, actions, judged, bounds)
-        return intent._replace(event_type=TOOL_STAGED, decision="ask")
+    def staged(self, ready: Prepared) -> Entry:
+        return self.intent(ready)._replace(event_type=TOOL_STAGED, decision="ask")
 
-    def result(
-        self,
-        call: ToolCall,
-        output: ToolOutput,
-        duration_us: int,
-        bounds: Bounds = FREE,
-        intent: str = "",
-    ) -> Entry:
-        metadata: dict[str, Json] = {
-            "duration_us": duration_us,
-            "result_digest": _digest_of(output.content),
-        }
-        if output.exit is not None:
-            metadata["exit"] = output.exit.code
-            if output.exit.timed_out:
-                metadata["timed_out"] = True
-            if output.exit.kept:
-                metadata["output_kept"] = {
-                    each.stream: {"digest": each.digest, "bytes": each.kept_bytes}
-                    for each in output.exit.kept
-                }
-        if output.changes or output.bytes_written:
-            metadata["effects"] = [_change_json(change) for change in output.changes]
-            metadata["bytes_written"] = output.bytes_written
-            if intent:
-                metadata["intent"] = intent
-            if output.stored is not None:
-                stored = {"digest": output.stored.digest, "total": output.stored.total}
-                metadata["effects_stored"] = stored
-            shared = self._shared.get((call.tool,)) or self._keep(
-                (call.tool,), {"tool": call.tool, "status": "ok"}
-            )
+    def outcome(self, ready: Prepared, ran: Ran, duration_us: int, intent: str = "") -> Entry:
+        """`intent` is the id of its entry, where that was on record before the call ran."""
+        reason = ""
+        if isinstance(ran, Failed):
+            reason, said, metadata = ran.refusal.error, ran.refusal.as_text(), _failed_json(ran)
         else:
-            # Of a read nothing but the digest and the time is its own.
-            shared = self._shared.get(call.tool) or self._keep(
-                call.tool, {"tool": call.tool, "status": "ok", "effects": [], "bytes_written": 0}
-            )
-        if output.pending:
-            metadata["pending"] = output.pending
-        if output.refused:
-            metadata["refused"] = [
-                {"path": clean(path), "code": code, "rule": clean(rule)}
-                for path, code, rule in output.refused[:effects_listed_max]
-            ]
-            metadata["refused_total"] = len(output.refused) + output.refused_more
-        return self._entry(TOOL_RESULT, call, "allow", "", metadata, shared, bounds)
-
-    def _keep(self, key: object, members: dict[str, Json]) -> Shared:
-        if len(self._shared) >= _SHARED_KEPT_MAX:
-            self._shared.clear()
-        shared = self._shared[key] = Shared(members)
-        return shared
-
-    def failure(
-        self,
-        call: ToolCall,
-        failed: Failed,
-        duration_us: int,
-        bounds: Bounds = FREE,
-        intent: str = "",
-    ) -> Entry:
-        refusal = failed.refusal
-        changes = [_change_json(change) for change in failed.changes]
-        metadata: dict[str, Json] = {
-            "tool": call.tool,
-            "status": "error",
-            "code": refusal.code,
-            "effects": changes if failed.is_known else "unknown",
+            said, metadata = ran.content, _output_json(ran)
+        metadata = {
+            "tool": ready.call.tool,
+            **metadata,
             "duration_us": duration_us,
-            "result_digest": _digest_of(refusal.as_text()),
+            "result_digest": digest_of(said.encode("utf-8", "surrogatepass")),
         }
-        if failed.is_known and not changes:
-            metadata["bytes_written"] = 0
-        if intent:
+        if intent and (isinstance(ran, Failed) or ran.changes or ran.bytes_written):
             metadata["intent"] = intent
-        if failed.effect is not None:
-            metadata["effect"] = failed.effect.value
-        if failed.frames:
-            metadata["frames"] = list(failed.frames)
-        reason = clean(refusal.error)
-        return self._entry(TOOL_RESULT, call, "allow", reason, metadata, None, bounds)
+        return self._entry(TOOL_RESULT, ready, "allow", reason, metadata)
 
     def denied(
         self,
-        call: ToolCall,
+        call: Begun | Prepared,
         arguments: Mapping[str, Json],
-        actions: Sequence[str],
         refusal: Refusal,
-        judged: Judged | None,
         frames: Sequence[str] = (),
-        bounds: Bounds = FREE,
     ) -> Entry:
-        metadata: dict[str, Json] = {"tool": kept_name(call.tool), "arguments": arguments}
-        _put_actions(metadata, actions)
-        metadata["code"] = refusal.code
+        metadata: dict[str, Json] = {"tool": kept_name(call.call.tool), "arguments": arguments}
+        metadata |= _actions_json(call.actions) | {"code": refusal.code}
         if refusal.code == CallCancelledError.code:
             metadata["effect"] = LeftEffect.NONE.value
         if frames:
             metadata["frames"] = list(frames)
-        shared = None
-        if judged is None:
-            metadata["agents"] = self._chain
-        else:
-            shared = self._judgement(judged, metadata)
-        reason = clean(refusal.error)
-        return self._entry(TOOL_DENIED, call, "deny", reason, metadata, shared, bounds)
+        judged = call.judged
+        metadata |= {"agents": self._chain} if judged is None else self._judgement(judged)
+        return self._entry(TOOL_DENIED, call, "deny", refusal.error, metadata)
 
-    def _entry(
-        self,
-        event: str,
-        call: ToolCall,
-        decision: str,
-        reason: str,
-        metadata: dict[str, Json],
-        shared: Shared | None,
-        bounds: Bounds,
-    ) -> Entry:
-        session, agent, call_id = self._session, self._agent, call.id
-        if len(call_id) > _NAME_KEPT_MAX or not is_plain(call_id):
-            call_id = kept_name(call_id)
-        if bounds.client_call:
-            metadata["client_call"] = kept_name(bounds.client_call)
-        if bounds.door:
-            metadata["door"] = bounds.door
-        order_id = bounds.order_id
-        return Entry(event, order_id, decision, reason, session, agent, call_id, metadata, shared)
+    def opened(self, ready: Prepared, event: OpenedConnection) -> Entry:
+        return self._entry(NET_CONNECT, ready, "allow", event.rule, _connection_json(event))
 
-    def opened(self, call: ToolCall, event: OpenedConnection, bounds: Bounds = FREE) -> Entry:
-        metadata = _connection_json(event) | {"server_name": clean(event.server_name)}
-        return self._entry(NET_CONNECT, call, "allow", clean(event.rule), metadata, None, bounds)
-
-    def closed(self, call: ToolCall, event: ClosedConnection, bounds: Bounds = FREE) -> Entry:
+    def closed(self, ready: Prepared, event: ClosedConnection) -> Entry:
         metadata: dict[str, Json] = {
             **_connection_json(event.opened),
             "server_name": clean(event.server_name),
@@ -294,73 +157,122 @@ class Recorder:
             "received_bytes": event.received_bytes,
             "duration_us": int(event.duration_s * 1_000_000),
         }
-        return self._entry(NET_CLOSED, call, "", event.ending, metadata, None, bounds)
+        return self._entry(NET_CLOSED, ready, "", event.ending, metadata)
 
-    def unreached(self, call: ToolCall, event: RefusedConnection, bounds: Bounds = FREE) -> Entry:
+    def unreached(self, ready: Prepared, event: RefusedConnection) -> Entry:
         metadata: dict[str, Json] = {"host": clean(event.host), "port": event.port}
         if event.count > 1:
             metadata["count"] = event.count
-        return self._entry(NET_REFUSED, call, "deny", clean(event.why), metadata, None, bounds)
+        return self._entry(NET_REFUSED, ready, "deny", event.why, metadata)
 
-    def mark(self, call: ToolCall, intent: str) -> "CallMark":
+    def mark(self, ready: Prepared, intent: str) -> "CallMark":
         from paddock.storage.notes import CallMark  # noqa: PLC0415 - for what writes
 
+        call = ready.call
         return CallMark(kept_name(call.id), call.tool, self._agent, self._session, intent)
 
-    def _judgement(self, judged: Judged, metadata: dict[str, Json]) -> Shared:
-        """What all calls under one rule share; what this call has besides goes to `metadata`."""
+    def _entry(
+        self,
+        event: str,
+        call: Begun | Prepared,
+        decision: str,
+        reason: str,
+        metadata: dict[str, Json],
+    ) -> Entry:
+        bounds = call.bounds
+        if bounds.client_call:
+            metadata["client_call"] = kept_name(bounds.client_call)
+        if bounds.door:
+            metadata["door"] = bounds.door
+        call_id = kept_name(call.call.id)
+        caller = (self._session, self._agent, call_id)
+        return Entry(event, bounds.order_id, decision, clean(reason), *caller, metadata)
+
+    def _judgement(self, judged: Judged) -> dict[str, Json]:
         decision, approved_by, approval_digest = judged
-        rule = decision.rule
+        rule, found = decision.rule, dict[str, Json]()
         if len(decision.matched) > 1:
-            metadata["matched"] = [match_in_brief(match) for match in decision.matched]
+            found["matched"] = [match_in_brief(match) for match in decision.matched]
         if decision.warnings:
-            metadata["warnings"] = list(decision.warnings)
+            found["warnings"] = list(decision.warnings)
         if decision.enforcement:
-            metadata["enforcement"] = decision.enforcement
+            found["enforcement"] = decision.enforcement
         if approval_digest:
-            metadata["approval"] = {"by": approved_by, "digest": approval_digest}
-        # Policy and agents are the same for all calls of a recorder, and a rule has one outcome.
-        key: tuple[object, ...] = (approved_by,)
-        if rule is not None:
-            key = (approved_by, rule.text, rule.file, rule.line, rule.source)
-        shared = self._shared.get(key)
-        if shared is None:
-            shared = self._keep(key, {**_decision_json(judged), "agents": self._chain})
-        return shared
+            found["approval"] = {"by": approved_by, "digest": approval_digest}
+        return found | {
+            "outcome": decision.outcome.word,
+            "rule": rule_in_brief(rule),
+            "source": approved_by or ("no rule" if rule is None else rule.source),
+            "policy_digest": decision.policy_digest,
+            "agents": self._chain,
+        }
+
+
+def _output_json(output: ToolOutput) -> dict[str, Json]:
+    found: dict[str, Json] = {
+        "status": "ok",
+        "effects": [_change_json(change) for change in output.changes],
+        "bytes_written": output.bytes_written,
+    }
+    if output.exit is not None:
+        found["exit"] = output.exit.code
+        if output.exit.timed_out:
+            found["timed_out"] = True
+        if output.exit.kept:
+            found["output_kept"] = {
+                each.stream: {"digest": each.digest, "bytes": each.kept_bytes}
+                for each in output.exit.kept
+            }
+    if output.stored is not None:
+        stored = output.stored
+        found["effects_stored"] = {"digest": stored.digest, "total": stored.total}
+    if output.pending:
+        found["pending"] = output.pending
+    if output.refused:
+        found["refused"] = [
+            {"path": clean(path), "code": code, "rule": clean(rule)}
+            for path, code, rule in output.refused[:effects_listed_max]
+        ]
+        found["refused_total"] = len(output.refused) + output.refused_more
+    return found
+
+
+def _failed_json(failed: Failed) -> dict[str, Json]:
+    changes = [_change_json(change) for change in failed.changes]
+    found: dict[str, Json] = {
+        "status": "error",
+        "code": failed.refusal.code,
+        "effects": changes if failed.is_known else "unknown",
+    }
+    if failed.is_known and not changes:
+        found["bytes_written"] = 0
+    if failed.effect is not None:
+        found["effect"] = failed.effect.value
+    if failed.frames:
+        found["frames"] = list(failed.frames)
+    return found
 
 
 def _connection_json(event: OpenedConnection) -> dict[str, Json]:
-    return {"host": clean(event.host), "port": event.port, "address": event.address}
+    return {
+        "host": clean(event.host),
+        "port": event.port,
+        "address": event.address,
+        "server_name": clean(event.server_name),
+    }
 
 
-def _digest_of(content: str) -> str:
-    # Of every call, so written out: `digest_of` would be one call more.
-    return DIGEST_PREFIX + hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
+def _actions_json(actions: Sequence[str]) -> dict[str, Json]:
     is_long = any(len(action) > _ACTION_CHARS_MAX for action in actions)
     if len(actions) <= effects_listed_max and not is_long:
-        metadata["actions"] = actions
-        return
+        return {"actions": actions}
+    found: dict[str, Json] = {}
     kept = [cut(action, _ACTION_KEPT_MAX) if is_long else action for action in actions]
     if len(actions) > effects_listed_max:
         more = f"{len(actions) - effects_listed_max} more actions"
         kept = [*kept[:effects_listed_max], more]
-        metadata["actions_total"] = len(actions)
-    metadata["actions"] = kept
-    metadata["actions_digest"] = digest_of_json(list(actions))
-
-
-def _decision_json(judged: Judged) -> dict[str, Json]:
-    decision = judged.decision
-    rule = decision.rule
-    return {
-        "outcome": decision.outcome.word,
-        "rule": rule_in_brief(rule),
-        "source": judged.approved_by or ("no rule" if rule is None else rule.source),
-        "policy_digest": decision.policy_digest,
-    }
+        found["actions_total"] = len(actions)
+    return {**found, "actions": kept, "actions_digest": digest_of_json(list(actions))}
 
 
 def _change_json(change: Change) -> dict[str, Json]:
@@ -451,15 +363,7 @@ KEPT: Final = "kept"
 
 
 def approval_asked(request: ApprovalRequest) -> Entry:
-    return Entry(
-        event_type=APPROVAL_ASKED,
-        decision="ask",
-        reason=clean(request.reason),
-        session_id=request.session_id,
-        agent=request.agent,
-        call_id=kept_name(request.call_id),
-        metadata=_request_json(request),
-    )
+    return _answer_entry(APPROVAL_ASKED, request, "ask", {})._replace(reason=clean(request.reason))
 
 
 def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
@@ -475,39 +379,37 @@ def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
         answer["shown"] = shown_digest(request)
     if approval.changes_digest:
         answer["changes"] = approval.changes_digest
-    return Entry(
-        event_type=APPROVAL_ANSWERED,
-        decision="allow" if approval.is_granted else "deny",
-        session_id=request.session_id,
-        agent=request.agent,
-        call_id=kept_name(request.call_id),
-        metadata={**_request_json(request), **answer},
+    return _answer_entry(
+        APPROVAL_ANSWERED, request, "allow" if approval.is_granted else "deny", answer
     )
 
 
 def answered_later(parked: "Parked", answer: str) -> Entry:
-    request = parked.request
+    told: dict[str, Json] = {
+        "by": clean(parked.answered_by),
+        "note": clean(parked.note),
+        "request": parked.id,
+        "answer": answer,
+        "expires_at": parked.expires_at,
+    }
+    decision = "deny" if answer == REFUSED else "allow"
+    return _answer_entry(APPROVAL_ANSWERED, parked.request, decision, told)
+
+
+def _answer_entry(
+    event: str, request: ApprovalRequest, decision: str, more: Mapping[str, Json]
+) -> Entry:
     return Entry(
-        event_type=APPROVAL_ANSWERED,
-        decision="deny" if answer == REFUSED else "allow",
+        event_type=event,
+        decision=decision,
         session_id=request.session_id,
         agent=request.agent,
         call_id=kept_name(request.call_id),
         metadata={
-            **_request_json(request),
-            "by": clean(parked.answered_by),
-            "note": clean(parked.note),
-            "request": parked.id,
-            "answer": answer,
-            "expires_at": parked.expires_at,
+            "digest": request.digest,
+            "tool": request.tool,
+            "actions": [clean(action) for action in request.actions],
+            "rule": clean(request.rule),
+            **more,
         },
     )
-
-
-def _request_json(request: ApprovalRequest) -> Mapping[str, Json]:
-    return {
-        "digest": request.digest,
-        "tool": request.tool,
-        "actions": [clean(action) for action in request.actions],
-        "rule": clean(request.rule),
-    }

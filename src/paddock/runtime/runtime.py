@@ -26,8 +26,7 @@ from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from paddock.gateway.gateway import McpGateway
-    from paddock.runtime.lasting import LastingShell
-    from paddock.runtime.program import EntryList, Executed
+    from paddock.runtime.program import EntryList, Executed, LastingShell
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -481,25 +480,30 @@ class Runtime:
 
     def create_file(self, path: str, content: str, *, if_version: str | None = None) -> ToolResult:
         """Write a whole file. Raises: ToolError."""
-        return self._do("create_file", if_version, path=path, content=content)
+        return self._ask(
+            "create_file", {"path": path, "content": content, "if_version": if_version}
+        )
 
     def str_replace(
         self, path: str, old_str: str, new_str: str, *, if_version: str | None = None
     ) -> ToolResult:
         """Change one exact text. Raises: ToolError."""
-        return self._do("str_replace", if_version, path=path, old_str=old_str, new_str=new_str)
+        return self._ask(
+            "str_replace",
+            {"path": path, "old_str": old_str, "new_str": new_str, "if_version": if_version},
+        )
 
     def view(self, path: str, *, offset: int | None = None, limit: int | None = None) -> ToolResult:
         """Numbered lines of a file, or a directory's listing. Raises: ToolError."""
-        return self._ask("view", path=path, offset=offset, limit=limit)
+        return self._ask("view", {"path": path, "offset": offset, "limit": limit})
 
     def ls(self, path: str = ".", *, limit: int | None = None) -> ToolResult:
         """List one directory. Raises: ToolError."""
-        return self._ask("ls", path=path, limit=limit)
+        return self._ask("ls", {"path": path, "limit": limit})
 
     def find(self, pattern: str, path: str = ".", *, limit: int | None = None) -> ToolResult:
         """Find files by a glob. Raises: ToolError."""
-        return self._ask("find", pattern=pattern, path=path, limit=limit)
+        return self._ask("find", {"pattern": pattern, "path": path, "limit": limit})
 
     def grep(
         self,
@@ -514,19 +518,19 @@ class Runtime:
     ) -> ToolResult:
         """Search contents by a regular expression, or a `literal` text. Raises: ToolError."""
         how = {"ignoreCase": ignore_case, "literal": literal, "context": context, "limit": limit}
-        return self._ask("grep", pattern=pattern, path=path, glob=glob, **how)
+        return self._ask("grep", {"pattern": pattern, "path": path, "glob": glob, **how})
 
     def write_output(self, name: str, content: str) -> ToolResult:
         """Write a new file of results, by a name that is free. Raises: ToolError."""
-        return self._ask("write_output", name=name, content=content)
+        return self._ask("write_output", {"name": name, "content": content})
 
     def move_file(self, path: str, to: str, *, if_version: str | None = None) -> ToolResult:
         """Give a file another name. Raises: ToolError."""
-        return self._do("move_file", if_version, path=path, to=to)
+        return self._ask("move_file", {"path": path, "to": to, "if_version": if_version})
 
     def delete_file(self, path: str, *, if_version: str | None = None) -> ToolResult:
         """Remove a file. Raises: ToolError."""
-        return self._do("delete_file", if_version, path=path)
+        return self._ask("delete_file", {"path": path, "if_version": if_version})
 
     def run_shell(
         self,
@@ -542,34 +546,28 @@ class Runtime:
 
         Whatever it exits with is a result: see `details`.
         """
-        given: dict[str, Json] = {"command": command, "cwd": cwd}
-        if stdin:
-            given["stdin"] = stdin
-        if env is not None:
-            given["env"] = dict(env)
-        if timeout is not None:
-            given["timeout"] = timeout
-        return self.call("run_shell", given, on_output=on_output).unwrap()
+        given = {"command": command, "cwd": cwd, "timeout": timeout, "stdin": stdin or None}
+        variables = None if env is None else dict(env)
+        return self._ask("run_shell", {**given, "env": variables}, on_output)
 
     def shell(self, session: str | None = None) -> "LastingShell":
         """Open a session of commands that keep their state; a context manager that ends it.
 
         Without a name it gets one of its own. Nothing runs yet.
         """
-        from paddock.runtime.lasting import LastingShell  # noqa: PLC0415 - few programs have one
+        from paddock.runtime.program import LastingShell  # noqa: PLC0415 - few programs have one
 
         return LastingShell(self, session or f"python-{self._new_id()}")
 
-    def _do(self, tool: str, if_version: str | None, **arguments: str) -> ToolResult:
-        return self._ask(tool, if_version=if_version, **arguments)
-
-    def _ask(self, tool: str, **arguments: Json) -> ToolResult:
+    def _ask(
+        self, tool: str, arguments: Mapping[str, Json], on_output: OnText | None = None
+    ) -> ToolResult:
         given = {name: value for name, value in arguments.items() if value is not None}
-        return self.call(tool, given).unwrap()
+        return self.call(tool, given, on_output=on_output).unwrap()
 
 
 async def _awaited(work: Callable[[Cancel], T]) -> T:
     # It needs asyncio, which only they have loaded who await.
-    from paddock.runtime.awaiting import await_thread  # noqa: PLC0415 - for them alone
+    from paddock.runtime.program import await_thread  # noqa: PLC0415 - for them alone
 
     return await await_thread(work)

@@ -7,11 +7,13 @@ and after, and what they replace is kept: so an undo can be undone.
 import contextlib
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import (
     ApprovalExpiredError,
@@ -71,7 +73,7 @@ _ENTRIES_MAX: Final = 10_000
 """Of a directory that an undo would remove; one with more holds what is not the call's."""
 
 
-def unkept(changes: Sequence[Change], store: StoreReader) -> tuple[str, ...]:
+def _unkept(changes: Sequence[Change], store: StoreReader) -> tuple[str, ...]:
     return tuple(
         change.path
         for change in changes
@@ -80,7 +82,7 @@ def unkept(changes: Sequence[Change], store: StoreReader) -> tuple[str, ...]:
     )
 
 
-def verify_kept(changes: Sequence[Change], store: StoreReader) -> None:
+def _verify_kept(changes: Sequence[Change], store: StoreReader) -> None:
     for change in changes:
         if _needs_content(change) and change.before is not None:
             store.verify(change.before)
@@ -90,44 +92,44 @@ def _needs_content(change: Change) -> bool:
     return change.kind in {"overwritten", "edited", "deleted"} and change.entry != "directory"
 
 
-def is_only_touched(changes: Sequence[Change]) -> bool:
-    return bool(changes) and all(change.kind == "touched" for change in changes)
-
-
-def changed_since(changes: Sequence[Change], workspace: Workspace) -> tuple[str, ...]:
-    left = UndoTree(workspace, leaves_left(changes))
-    found: list[str] = []
+def _changed_since(changes: Sequence[Change], workspace: Workspace) -> Iterator[str]:
+    left = UndoTree(workspace, _leaves_left(changes))
     for change in changes:
         if change.kind == "touched":
             continue  # A time alone: nobody can say whether it was set since, or for what.
         path = change.to if change.kind == "moved" and change.to is not None else change.path
         now = left.state(path)
         if not _stands(change, now):
-            found.append(quote(path))
+            yield quote(path)
         elif now is not None and change.mode_after not in {None, now.mode}:
-            found.append(_mode_named(change, now.mode))
+            yield _mode_named(change, now.mode)
         if change.kind == "moved" and left.state(change.path) is not None:
-            found.append(quote(change.path))
-    return tuple(found)
+            yield quote(change.path)
 
 
 def _mode_named(change: Change, now: int) -> str:
     return f"the mode of {quote(change.path)} ({now:04o}, the call left {change.mode_after:04o})"
 
 
-def is_as_before(changes: Sequence[Change], workspace: Workspace) -> bool:
-    found = UndoTree(workspace, _leaves_found(changes))
-    return all(
-        change.kind == "touched"
-        or (
-            _was(change, found.state(change.path))
-            and (change.to is None or found.state(change.to) is None)
-        )
-        for change in changes
+def _inverse(change: Change) -> Change:
+    """The change that has been made since, where all is as it was before this one."""
+    path, to = (change.path, None) if change.to is None else (change.to, change.path)
+    kind = {"created": "deleted", "deleted": "created"}.get(change.kind, change.kind)
+    return replace(
+        change,
+        path=path,
+        kind=kind,
+        before=change.after,
+        after=change.before,
+        to=to,
+        entry=change.entry_after or change.entry,
+        entry_after=change.entry,
+        mode=change.mode_after,
+        mode_after=change.mode,
     )
 
 
-def leaves_left(changes: Sequence[Change]) -> frozenset[str]:
+def _leaves_left(changes: Sequence[Change]) -> frozenset[str]:
     return frozenset(
         change.path if change.to is None else change.to
         for change in changes
@@ -135,16 +137,8 @@ def leaves_left(changes: Sequence[Change]) -> frozenset[str]:
     )
 
 
-def _leaves_found(changes: Sequence[Change]) -> frozenset[str]:
-    return frozenset(
-        change.path
-        for change in changes
-        if change.kind != "created" and change.entry != "directory"
-    )
-
-
 class UndoTree(Struct, frozen=True):
-    """The workspace as a call left it, or as it found it.
+    """The workspace as a call left it.
 
     Below a link or a file nothing stands: `leaves` says where such a one belongs, so what a
     directory held is not looked for through a link in its place.
@@ -180,24 +174,17 @@ def _stands(change: Change, now: EntryState | None) -> bool:
     return now.version == change.after or (change.kind == "mode" and change.after is None)
 
 
-def _was(change: Change, now: EntryState | None) -> bool:
-    if change.kind == "created":
-        return now is None
-    if now is None or now.kind.value != change.entry:
-        return False
-    if change.kind == "mode":
-        return now.mode == change.mode
-    return now.version == change.before
-
-
 class UndoPlan(Struct):
     left: UndoTree
     store: StoreReader
     overrides_read_only: bool
     """For what a command did: to files that no tool may write it could do it all the same."""
     staged: list[StagedChange] = field(default_factory=list[StagedChange])
-    actions: list[Action] = field(default_factory=list[Action])
     _made: set[str] = field(default_factory=set[str])
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        return tuple(map(_action, self.staged))
 
     def add_all(self, changes: Sequence[Change]) -> None:
         gone = {change.path for change in changes if change.kind == "created"}
@@ -211,7 +198,7 @@ class UndoPlan(Struct):
         for directory in sorted(made, key=lambda name: (-name.count("/"), name)):
             if self._holds_only(directory, gone):
                 gone.add(directory)
-                self._stage("delete", RemoveDirectory(self.left.path(directory)))
+                self.staged.append(RemoveDirectory(self.left.path(directory)))
 
     def _add(self, change: Change) -> None:
         if change.kind == "touched":
@@ -223,8 +210,8 @@ class UndoPlan(Struct):
             if seen is not None:
                 # The set compares with what is seen here, so this must be what the call left.
                 if change.mode_after not in {None, seen.status.permissions}:
-                    raise refusal_of_changed((_mode_named(change, seen.status.permissions),))
-                self._stage("mode", SetMetadata(path, seen, change.mode))
+                    raise _refusal_of_changed((_mode_named(change, seen.status.permissions),))
+                self.staged.append(SetMetadata(path, seen, change.mode))
         elif change.kind == "created":
             self._remove(path, change.entry, change.after)
         else:
@@ -242,21 +229,21 @@ class UndoPlan(Struct):
         if change.entry == "directory":
             made = MakeDirectory(path, old, change.mode, overrides_read_only=overrides)
             self._made.add(change.path)
-            self._stage("create", made)
+            self.staged.append(made)
         elif change.entry == "link":
             text = os.fsdecode(self.store.read(change.before or ""))
-            self._stage("link", MakeLink(path, text, old, overrides_read_only=overrides))
+            self.staged.append(MakeLink(path, text, old, overrides_read_only=overrides))
         else:
             content = StoredContent(change.before or "")
             written = WriteFile(path, content, old, change.mode, overrides_read_only=overrides)
-            self._stage("create", written)
+            self.staged.append(written)
 
     def _remove(self, path: WorkspacePath, entry: DoingEntry, version: str | None) -> None:
         if entry == "directory":
-            self._stage("delete", RemoveDirectory(path))
+            self.staged.append(RemoveDirectory(path))
             return
         old = AtVersion(version or "")
-        self._stage("delete", RemoveFile(path, old, overrides_read_only=self.overrides_read_only))
+        self.staged.append(RemoveFile(path, old, overrides_read_only=self.overrides_read_only))
 
     def _make_parents(self, path: WorkspacePath) -> None:
         missing: list[WorkspacePath] = []
@@ -266,7 +253,7 @@ class UndoPlan(Struct):
             parent = parent.parent
         for directory in reversed(missing):
             self._made.add(directory.relative)
-            self._stage("create", MakeDirectory(directory, Absent()))
+            self.staged.append(MakeDirectory(directory, Absent()))
 
     def _holds_only(self, directory: str, gone: set[str]) -> bool:
         path = self.left.path(directory)
@@ -277,12 +264,8 @@ class UndoPlan(Struct):
         is_whole = listing.total == len(listing.entries)
         return is_whole and all(e.path.relative in gone for e in listing.entries)
 
-    def _stage(self, operation: str, change: StagedChange) -> None:
-        self.staged.append(change)
-        self.actions.append(Action("file", operation, change.path.relative))
 
-
-def refusal_of_changed(named: Sequence[str]) -> FileChangedError:
+def _refusal_of_changed(named: Sequence[str]) -> FileChangedError:
     return FileChangedError(
         f"{_listed(named)} changed since the call",
         hint="undo what came after it first, or edit by hand; nothing was changed",
@@ -322,18 +305,19 @@ class Undo(Struct, frozen=True):
 
     def resolve(self, arguments: UndoArguments, ports: Ports) -> _Ready:
         call, workspace, store = self.call, ports.workspace, self.history.store
-        require_undoable(call, workspace, store)
-        verify_kept(call.changes, store)
-        left = UndoTree(workspace, leaves_left(call.changes))
+        if (obstacle := why_no_undo(call, workspace, store)) is not None:
+            raise obstacle.error
+        _verify_kept(call.changes, store)
+        left = UndoTree(workspace, _leaves_left(call.changes))
         plan = UndoPlan(left, store, overrides_read_only=call.is_by_command)
         first = call.changes[0]
         if first.kind == "moved" and first.to is not None:
             entry, back = workspace.resolve_entry(first.to), workspace.resolve_write(first.path)
             plan.remove_made(call.changes, {first.to})
             actions = (Action("file", "delete", first.to), Action("file", "create", first.path))
-            return _Ready((*actions, *plan.actions), plan, _Move(entry, back, first.after))
+            return _Ready(actions + plan.actions, plan, _Move(entry, back, first.after))
         plan.add_all(call.changes)
-        return _Ready(tuple(plan.actions), plan)
+        return _Ready(plan.actions, plan)
 
     def run(self, plan: _Ready, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then nothing has changed."""
@@ -369,32 +353,47 @@ class Undo(Struct, frozen=True):
         return changes_of(receipt.changes)
 
 
-def require_undoable(call: PastCall, workspace: Workspace, store: StoreReader) -> None:
+class UndoStanding(StrEnum):
+    UNDOABLE = "yes"
+    OTHER_WORKSPACE = "other workspace"
+    NOT_RECORDED = "not recorded"
+    AS_BEFORE = "as before"
+    CHANGED = "changed since"
+    NO_WORKSPACE = "no workspace"
+    NOT_KEPT = "not kept"
+
+
+class NoUndo(NamedTuple):
+    standing: UndoStanding
+    error: ToolError
+
+
+def why_no_undo(call: PastCall, workspace: Workspace, store: StoreReader) -> NoUndo | None:
+    """None: it can be undone in this workspace. Raises: PathError, TextError."""
+    name = quote(call.call_id)
     if not call.changes:
-        raise PathNotFoundError(
-            f"no change of the call {quote(call.call_id)} is on record",
-            hint="paddock history lists the calls that changed something",
-        )
-    if is_only_touched(call.changes) and not call.undoes:
-        raise FileChangedError(
-            f"there is nothing to undo: {quote(call.call_id)} set the times of files alone",
-            hint="their contents and modes are as they were",
-        )
-    changed = changed_since(call.changes, workspace)
+        said = f"no change of the call {name} is on record"
+        hint = "paddock history lists the calls that changed something"
+        return NoUndo(UndoStanding.NOT_RECORDED, PathNotFoundError(said, hint=hint))
+    is_touched = not call.undoes and all(change.kind == "touched" for change in call.changes)
+    changed = list(_changed_since(call.changes, workspace))
+    # Where one path differs from before, the others are not looked at.
+    not_undone = _changed_since([_inverse(change) for change in call.changes], workspace)
+    if is_touched or (changed and next(not_undone, None) is None):
+        why = f"all is as it was before {name}"
+        if is_touched:
+            why = f"{name} set the times of files alone"
+        said = f"there is nothing to undo: {why}"
+        hint = f"paddock diff {shlex.quote(call.call_id)} shows what it changed"
+        return NoUndo(UndoStanding.AS_BEFORE, FileChangedError(said, hint=hint))
     if changed:
-        if is_as_before(call.changes, workspace):
-            raise FileChangedError(
-                f"there is nothing to undo: all is as it was before {quote(call.call_id)}",
-                hint=f"paddock diff {shlex.quote(call.call_id)} shows what it changed",
-            )
-        raise refusal_of_changed(changed)
-    missing = unkept(call.changes, store)
+        return NoUndo(UndoStanding.CHANGED, _refusal_of_changed(changed))
+    missing = _unkept(call.changes, store)
     if missing:
-        named = _listed([quote(path) for path in missing])
-        raise PathNotFoundError(
-            f"the history does not have the old content of {named}",
-            hint="it was pruned to keep to [history] bytes_max, or only commands write it",
-        )
+        said = f"the history does not have the old content of {_listed(list(map(quote, missing)))}"
+        hint = "it was pruned to keep to [history] bytes_max, or only commands write it"
+        return NoUndo(UndoStanding.NOT_KEPT, PathNotFoundError(said, hint=hint))
+    return None
 
 
 def _move(moved: _Move, ports: Ports) -> Change:

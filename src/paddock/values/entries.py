@@ -12,25 +12,10 @@ if TYPE_CHECKING:
 _NO_METADATA: "Final[Mapping[str, Json]]" = MappingProxyType({})
 
 
-class Shared:
-    """Metadata members that many entries have in common, such as the rule that decided.
-
-    A ledger encodes them once for all entries that hold this object. `members`
-    never changes.
-    """
-
-    __slots__ = ("encoded", "members")
-
-    def __init__(self, members: "Mapping[str, Json]") -> None:
-        self.members = members
-        self.encoded: str | None = None
-        """Kept by the ledger's format: the members as JSON text without braces."""
-
-
 class Entry(NamedTuple):
     """One record without its id, time and place: the ledger adds those.
 
-    Strings are empty where a field does not apply. No name stands in both `metadata` and `shared`.
+    Strings are empty where a field does not apply.
     A named tuple, because every call makes two.
     """
 
@@ -42,7 +27,6 @@ class Entry(NamedTuple):
     agent: str = ""
     call_id: str = ""
     metadata: "Mapping[str, Json]" = _NO_METADATA
-    shared: Shared | None = None
 
 
 def is_plain(value: str) -> bool:

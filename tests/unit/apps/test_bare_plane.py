@@ -8,8 +8,7 @@ import jsonschema
 import pytest
 
 import paddock
-from paddock.assembly.bootstrap import init_bare_plane
-from paddock.assembly.bootstrap_sources import bare_plane_blueprint
+from paddock.assembly.bootstrap import bare_plane_blueprint, init_bare_plane
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from paddock.ledger.query import Filter, query
 from paddock.runtime.approvals import ApprovalRequest, shown_digest
-from paddock.runtime.parked import Answers, Parked
+from paddock.runtime.inbox import Answers, Parked
 from tests.support.indexes import hide_all, index_all
 from tests.unit.apps.conftest import User
 

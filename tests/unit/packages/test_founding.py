@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.assembly.bootstrap import init_bare_plane
-from paddock.assembly.bootstrap_sources import bare_plane_blueprint
+from paddock.assembly.bootstrap import bare_plane_blueprint, init_bare_plane
 from paddock.assembly.opening import open_project
 from paddock.assembly.packages import is_development_plane
 from paddock.errors import ConfigError, UsageError

@@ -11,9 +11,7 @@ from paddock.errors import PaddockError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.runtime.approvals import Approval, ApprovalRequest, Approver, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.prepared import Registry
-from paddock.runtime.records import Caller
+from paddock.runtime.prepared import Caller, PolicyJudge, Registry
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools

@@ -7,8 +7,8 @@ import pytest
 from msgspec import Struct, field
 
 from paddock.errors import SandboxUnavailableError, StorageFullError
-from paddock.runtime.answers import STOPPED
 from paddock.runtime.approvals import Approval, NoApprover
+from paddock.runtime.asking import STOPPED
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.tools.arguments import ArgumentType, flag
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec

@@ -10,6 +10,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock import limits
+from paddock.assembly.granting import (
+    ACTIONS_CHANGED,
+    AGENT_CHANGED,
+    POLICY_CHANGED,
+    SANDBOX_CHANGED,
+    TARGET_CHANGED,
+    ChangedSince,
+)
 from paddock.errors import (
     ApprovalExpiredError,
     ApprovalUnavailableError,
@@ -26,16 +34,7 @@ from paddock.runtime.approvals import (
     YesApprover,
 )
 from paddock.runtime.asking import CANCELLED, InboxApprover
-from paddock.runtime.inbox import (
-    ACTIONS_CHANGED,
-    AGENT_CHANGED,
-    POLICY_CHANGED,
-    SANDBOX_CHANGED,
-    TARGET_CHANGED,
-    ChangedSince,
-    Inbox,
-)
-from paddock.runtime.parked import Parked
+from paddock.runtime.inbox import Inbox, Parked
 from paddock.values.entries import Entry
 from tests.support.books import Book
 

@@ -1,7 +1,7 @@
 import pytest
 
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.runtime.judge import OperatorJudge, PolicyJudge
+from paddock.runtime.prepared import OperatorJudge, PolicyJudge
 from paddock.values.decisions import Action, Agent, Decision, Outcome, RuleMatch
 
 DENYING = b'[profiles.standard]\ndeny = ["tool:file:* **"]\n'

@@ -11,7 +11,7 @@ from paddock.assembly.history import open_inbox, read_answers
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.runtime.approvals import NoApprover
-from paddock.runtime.parked import Parked
+from paddock.runtime.inbox import Parked
 from paddock.text.show import show_name, show_unseen
 from paddock.values.calls import Json, ToolResult
 

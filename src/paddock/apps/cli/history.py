@@ -15,9 +15,10 @@ from paddock.apps.command import (
     use_project,
 )
 from paddock.apps.console import EXIT_INTEGRITY, Console, exit_of_call
-from paddock.assembly.past import Past, UndoStanding, open_past
+from paddock.assembly.past import Past, open_past
 from paddock.errors import UsageError
 from paddock.runtime.past import Diffs, PastCall, told_changes, undos_that_stand
+from paddock.runtime.undo import UndoStanding
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 

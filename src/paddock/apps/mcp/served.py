@@ -19,10 +19,9 @@ from paddock.gateway.definitions import pins_path
 from paddock.plane.discover import registry_directory
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PROJECT_POLICY, PROJECT_POLICY_JSON
-from paddock.runtime.answers import refusal_without, with_question
 from paddock.runtime.approvals import Approval, NoApprover
-from paddock.runtime.inbox import Inbox
-from paddock.runtime.parked import Parked
+from paddock.runtime.asking import refusal_without, with_question
+from paddock.runtime.inbox import Inbox, Parked
 from paddock.runtime.prepared import Bounds
 from paddock.runtime.records import REFUSED, answered_later
 from paddock.runtime.runtime import Runtime

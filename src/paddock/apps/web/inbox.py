@@ -9,8 +9,7 @@ from paddock.assembly.history import open_inbox, read_answers
 from paddock.assembly.project import Project
 from paddock.assembly.questions import Candidate
 from paddock.errors import ApprovalExpiredError
-from paddock.runtime.inbox import Inbox
-from paddock.runtime.parked import Parked
+from paddock.runtime.inbox import Inbox, Parked
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 

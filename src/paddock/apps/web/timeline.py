@@ -26,7 +26,7 @@ from paddock.apps.web.desk import (
 from paddock.apps.web.inbox import requests_json
 from paddock.assembly.history import named_contents, read_output
 from paddock.assembly.opening import policy_notices
-from paddock.assembly.past import UndoStanding, open_past
+from paddock.assembly.past import open_past
 from paddock.assembly.project import Project
 from paddock.assembly.questions import decided_now, told_calls
 from paddock.assembly.sessions import sessions_of
@@ -36,6 +36,7 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, find_numbered, query
 from paddock.ledger.read import stands
 from paddock.plane.layout import LedgerName
+from paddock.runtime.undo import UndoStanding
 from paddock.sandbox.backends import examine_host
 from paddock.sandbox.values import BackendVerdict
 from paddock.values import entries

@@ -73,7 +73,6 @@ def encode_fields(
     timestamp: str,
     texts: "Sequence[str]",
     metadata: "Mapping[str, Json]",
-    shared: str = "",
 ) -> bytes:
     """A line up to its place in the chain; `texts` are type to call. Raises: ValueError."""
     kind, *others = texts
@@ -84,11 +83,9 @@ def encode_fields(
         f'"submission_id":{submission},"decision":{decision},"reason":{reason},'
         f'"session_id":{session},"agent":{agent},"call_id":{call_id}'
     )
-    own = encode_members(metadata)
-    comma = "," if own and shared else ""
     text = (
         f'{{"id":"{entry_id}","timestamp":"{timestamp}","event_type":"{kind}",{header},'
-        f'"metadata":{{{own}{comma}{shared}}}'
+        f'"metadata":{{{encode_members(metadata)}}}'
     )
     try:
         body = text.encode()

@@ -23,7 +23,6 @@ from paddock.ledger.format.line import (
     LineRefusedError,
     chain_tail,
     encode_fields,
-    encode_members,
     leaf_hash,
 )
 from paddock.pattern import lazy_pattern
@@ -42,18 +41,12 @@ class EntryRefusedError(InternalError, ValueError):
 
 
 def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
-    *texts, metadata, shared = entry
+    *texts, metadata = entry
     try:
         if not _EVENT_TYPE.fullmatch(entry.event_type):
             kinds = "upper case letters, digits and _"
             raise LineRefusedError("event type", entry.event_type, kinds)
-        others = ""
-        if shared is not None:
-            if not shared.members.keys().isdisjoint(metadata):
-                stands = "one that stands in metadata and in shared"
-                raise LineRefusedError("key", stands, "keys are unique")
-            others = shared.encoded = shared.encoded or encode_members(shared.members)
-        return encode_fields(entry_id, timestamp, texts, metadata, others)
+        return encode_fields(entry_id, timestamp, texts, metadata)
     except LineRefusedError as fault:
         shown = ascii(fault.value[: limits.message_value_chars_max])
         said = f"a ledger entry cannot hold this {fault.what}: {shown}"

@@ -15,7 +15,7 @@ from paddock.ledger.format.line import (
     leaf_hash,
 )
 from paddock.ledger.format.lines import EntryRefusedError, encode_body
-from paddock.values.entries import Entry, Shared
+from paddock.values.entries import Entry
 
 ID = "LED-" + "0" * 32
 TIME = "1970-01-01T00:00:00.000000Z"
@@ -189,32 +189,11 @@ def test_a_text_to_search_for_is_encoded_as_in_a_line():
     assert encode_text(value) in body_of(x=value)
 
 
-def with_shared(metadata, members):
-    return Entry("NOTE", metadata=metadata, shared=Shared(members))
-
-
-@pytest.mark.parametrize(
-    ("metadata", "members"),
-    [({}, {}), ({"a": 1}, {}), ({}, {"b": [1]}), ({"a": 1, "z": None}, {"b": "ä\x9b", "c": {}})],
-)
-def test_shared_members_stand_after_the_entrys_own(metadata, members):
-    entry = with_shared(metadata, members)
-    plain = Entry("NOTE", metadata=metadata | members)
-
-    assert encode_body(entry, ID, TIME) == encode_body(plain, ID, TIME)
-    assert encode_body(entry, ID, TIME) == encode_body(plain, ID, TIME)
-
-
-def test_a_member_that_stands_in_both_is_refused():
-    with pytest.raises(EntryRefusedError, match="key"):
-        encode_body(with_shared({"a": 1}, {"a": 2}), ID, TIME)
-
-
 @pytest.mark.parametrize(
     "value", ["\0", "\ud800", float("nan"), 2**53 + 1, {1: 2}, nested(65), b"x"], ids=repr
 )
-def test_shared_members_are_refused_for_the_same_reasons_each_time(value):
-    entry = with_shared({}, {"x": value})
+def test_a_member_is_refused_for_the_same_reason_each_time(value):
+    entry = Entry("NOTE", metadata={"x": value})
 
     for _ in range(2):
         with pytest.raises(EntryRefusedError):
