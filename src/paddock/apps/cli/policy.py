@@ -31,7 +31,8 @@ from paddock.policy.places import BUILT_IN
 from paddock.policy.questions import explain as explained
 from paddock.policy.questions import record as recorded
 from paddock.policy.questions.compare import replay
-from paddock.policy.questions.lint import lint, run_examples
+from paddock.policy.questions.explain import run_examples
+from paddock.policy.questions.lint import lint
 from paddock.policy.rules import parse_action
 from paddock.text.show import is_cut, quote
 from paddock.values.calls import Json

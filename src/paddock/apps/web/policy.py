@@ -27,9 +27,9 @@ from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, own_policy_path, read_policy_files
 from paddock.policy.engine import Policy
 from paddock.policy.questions.compare import replay
-from paddock.policy.questions.explain import explain
+from paddock.policy.questions.explain import explain, run_examples
 from paddock.policy.questions.flip import Always
-from paddock.policy.questions.lint import lint, run_examples
+from paddock.policy.questions.lint import lint
 from paddock.policy.rules import parse_action
 from paddock.text.changes import unified_diff
 from paddock.values.calls import Json

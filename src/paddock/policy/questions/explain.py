@@ -15,11 +15,12 @@ from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH
 from paddock.policy.pathset import PathPattern
+from paddock.policy.places import Text
 from paddock.policy.profiles import CompiledProfile, judge_line, rule_matches
 from paddock.policy.questions.compare import decide_each, lacks_arguments
 from paddock.policy.questions.flip import ProposedChange, propose_changes
 from paddock.policy.questions.record import MEANINGS, Lost, PastDecision, Why
-from paddock.policy.rules import Rule, read_arguments
+from paddock.policy.rules import Rule, parse_concrete, read_arguments
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import (
@@ -295,3 +296,36 @@ def explain_now(past: PastDecision | Lost | None, policy: Policy | None) -> Now:
     # A door may know of an action what it alone does not say, as that a command writes it.
     alike = tuple(each for each in explained if each.decision.outcome is past.outcome)
     return Now("", alike, len(deciding) - len(alike))
+
+
+# A file with a false example does not load: the report shows which promises were kept.
+
+
+class ExampleResult(Struct, frozen=True):
+    profile: str
+    pattern: str
+    example: Text
+    wanted: bool
+    holds: bool
+
+    def render(self) -> str:
+        verdict = "ok" if self.holds else "FALSE"
+        verb = "matches" if self.wanted else "does not match"
+        return f"{verdict}: {self.example.text!r} {verb} {self.pattern!r} ({self.example.place})"
+
+    def as_json(self) -> dict[str, Json]:
+        place, of_rule = self.example.place, {"profile": self.profile, "pattern": self.pattern}
+        held = {"example": self.example.text, "wanted": self.wanted, "holds": self.holds}
+        return {**of_rule, **held, "file": place.file, "line": place.line}
+
+
+def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
+    # A rule that other profiles have from its own is judged once.
+    found = (
+        ExampleResult(profile.name, rule.pattern.text, example, wanted, holds)
+        for profile in (*policy.profile_table, *policy.overlays)
+        for rule in profile.rules
+        for example, wanted in rule.examples
+        for holds in [rule_matches(rule, parse_concrete(example.text)) is wanted]
+    )
+    return tuple({(each.example, each.pattern): each for each in found}.values())

@@ -26,9 +26,9 @@ from paddock.policy.pathset import (
     compile_pattern,
     has_class,
 )
-from paddock.policy.places import BUILT_IN, PatternError, Place, Text, quote_toml
+from paddock.policy.places import BUILT_IN, PatternError, Place, quote_toml
 from paddock.policy.presets import RARELY_CONFINED, presets
-from paddock.policy.profiles import CompiledProfile, rule_matches
+from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import (
     ActionPattern,
     HeadPattern,
@@ -36,7 +36,6 @@ from paddock.policy.rules import (
     Rule,
     TargetKind,
     matches_widely,
-    parse_concrete,
 )
 from paddock.policy.settings import CREDENTIAL
 from paddock.text.show import name_some
@@ -570,36 +569,3 @@ def _setting_findings(document: PolicyDocument) -> Iterator[LintFinding]:
                 place = document.document.place(way)
                 said = f"{'.'.join(way)} {danger.message}"
                 yield LintFinding(danger.code, said, place, danger.hint)
-
-
-# A file with a false example does not load: the report shows which promises were kept.
-
-
-class ExampleResult(Struct, frozen=True):
-    profile: str
-    pattern: str
-    example: Text
-    wanted: bool
-    holds: bool
-
-    def render(self) -> str:
-        verdict = "ok" if self.holds else "FALSE"
-        verb = "matches" if self.wanted else "does not match"
-        return f"{verdict}: {self.example.text!r} {verb} {self.pattern!r} ({self.example.place})"
-
-    def as_json(self) -> dict[str, Json]:
-        place, of_rule = self.example.place, {"profile": self.profile, "pattern": self.pattern}
-        held = {"example": self.example.text, "wanted": self.wanted, "holds": self.holds}
-        return {**of_rule, **held, "file": place.file, "line": place.line}
-
-
-def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
-    # A rule that other profiles have from its own is judged once.
-    found = (
-        ExampleResult(profile.name, rule.pattern.text, example, wanted, holds)
-        for profile in (*policy.profile_table, *policy.overlays)
-        for rule in profile.rules
-        for example, wanted in rule.examples
-        for holds in [rule_matches(rule, parse_concrete(example.text)) is wanted]
-    )
-    return tuple({(each.example, each.pattern): each for each in found}.values())

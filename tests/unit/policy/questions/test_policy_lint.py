@@ -6,7 +6,8 @@ import pytest
 
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.questions.lint import lint, run_examples
+from paddock.policy.questions.explain import run_examples
+from paddock.policy.questions.lint import lint
 from paddock.policy.rules import parse_action
 from paddock.values.decisions import Agent
 
