@@ -6,7 +6,7 @@ Nothing is run, nothing is recorded, and no file of a workspace is opened.
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from paddock.apps.command import (
     Command,
@@ -45,9 +45,6 @@ from paddock.values.decisions import (
     confined,
     rule_as_json,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.CONFINE: 0, Outcome.DENY: 1, Outcome.ASK: 6}
 _TOLD_MAX: Final = 5
