@@ -1,6 +1,6 @@
 """Claude with Paddock's tools in this process, and its own tools judged by the same policy.
 
-    pip install 'paddock[claude_agent_sdk]'
+    pip install 'paddock[claude-agent-sdk]'
     python examples/claude_agent.py path/to/project
 
 The SDK's client asks a model: Anthropic's with ANTHROPIC_API_KEY, or a server of your own with

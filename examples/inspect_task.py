@@ -1,6 +1,6 @@
 """An evaluation whose samples work behind Paddock's fence. Offline: its model is scripted.
 
-pip install 'paddock[inspect_ai]'
+pip install 'paddock[inspect-ai]'
 python examples/inspect_task.py
 """
 

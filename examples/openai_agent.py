@@ -1,6 +1,6 @@
 """Two agents of the OpenAI Agents SDK whose work goes through Paddock. Offline: scripted models.
 
-pip install 'paddock[openai_agents]'
+pip install 'paddock[openai-agents]'
 python examples/openai_agent.py path/to/project
 """
 

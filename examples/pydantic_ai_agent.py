@@ -1,6 +1,6 @@
 """A Pydantic AI agent with Paddock's tools, and a person who approves. Offline: a scripted model.
 
-pip install 'paddock[pydantic_ai]'
+pip install 'paddock[pydantic-ai]'
 python examples/pydantic_ai_agent.py path/to/project
 """
 
