@@ -90,6 +90,7 @@ def test_a_change_is_taken_back_where_it_is_seen(page: Page) -> None:
     tab.sees("+2", ".detail")
     tab.click("Undo this call")
     tab.sees("Undone.", ".detail")
+    assert not tab.run("document.querySelector('.detail').textContent.includes('Undo this call')")
     assert notes.read_text() == "one\ntwo\nthree\n"
     notes.write_text("somebody's own\n")
     tab = page.open("/files?path=notes.md")
@@ -143,6 +144,22 @@ def test_policy_is_tried_as_it_is_typed_and_saved_after_its_effect_was_shown(pag
     tab.sees("Saved and trusted.", ".head")
     assert file.read_text() == changed
     assert make_call(page.place, "view", path="notes.md")["code"] == "policy.denied"
+    assert tab.problems == []
+
+
+def test_examples_of_rules_are_tried_in_a_tab_of_their_own(page: Page) -> None:
+    tab = page.open("/policy")
+    tab.until("globalThis.policy?.value")
+    tab.click("Examples")
+    tab.sees("A rule may have examples", ".panel")
+    rule = 'action = "tool:file:view notes.md"\noutcome = "deny"\nmatch = ["tool:file:view notes.md"]\n'
+    tab.run(
+        f"policy.value += {json.dumps(f'[[profiles.standard.rules]]{chr(10)}{rule}')};"
+        "policy.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    tab.sees(
+        "As the file says: tool:file:view notes.md is what tool:file:view notes.md means", ".panel"
+    )
     assert tab.problems == []
 
 

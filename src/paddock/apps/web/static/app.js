@@ -1,7 +1,7 @@
 // The shell around the pages: entrance, address, what is alive, what waits.
 import { Refused, enter, follow, get, hasToken, mayAct, on } from "./api.js";
 import { isWaiting, verb } from "./calls.js";
-import { count, h, told, visible } from "./dom.js";
+import { count, h, soon, told, visible } from "./dom.js";
 
 const PAGES = ["now", "inbox", "timeline", "files", "policy", "sessions", "ledgers"];
 const at = (id) => document.getElementById(id);
@@ -96,7 +96,10 @@ const state = (name) => {
   if (name === "closed") alertOf("", help);
 };
 on("state", state);
-on("inbox", () => countWaiting().catch(() => {}));
+const recount = soon(() => countWaiting().catch(() => {}), 300);
+on("inbox", recount);
+// What a call changed can be what a question was about: then that one waits no more.
+on("entry", (row) => row.event_type === "TOOL_RESULT" && recount());
 on("damaged", damaged);
 
 const about = async () => {

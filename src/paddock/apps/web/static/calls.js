@@ -13,8 +13,13 @@ const VERBS = {
   search: "grep grep_dev Grep",
   run: "run_shell run_shell_dev Bash exec_command shell",
   fetch: "WebFetch",
+  "carry out": "commit_parked",
+  "take back": "undo",
 };
 export const verb = (tool) => Object.keys(VERBS).find((each) => VERBS[each].split(" ").includes(tool)) ?? tool;
+
+// What no agent has: a person did it.
+export const whose = (agent) => (agent === "(operator)" ? "a person" : agent);
 
 const EVENTS = { LLM_CALL: "model answered", NET_CONNECT: "connected", NET_CLOSED: "disconnected" };
 export const event = (type) => EVENTS[type] ?? type.toLowerCase().replaceAll("_", " ");
@@ -71,7 +76,7 @@ const about = ({ target, metadata, reason }) => {
 // One line of a list: when, who, what, on what, and what came of it.
 export const drawCall = (row) => [
   h("span.at", when(row.timestamp)),
-  h("span.who", row.agent || "–"),
+  h("span.who", whose(row.agent) || "–"),
   h("span.verb", row.tool ? verb(row.tool) : event(row.event_type)),
   h("span.target", about(row)),
   stateMark(row.state),

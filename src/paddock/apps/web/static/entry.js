@@ -1,6 +1,6 @@
 // One call, whole: what was asked, how it was decided, what it did, and whether the record holds.
 import { get, mayAct, post } from "./api.js";
-import { event, hostOf, sessionLink, verb } from "./calls.js";
+import { event, hostOf, sessionLink, verb, whose } from "./calls.js";
 import { diffs } from "./diff.js";
 import { acting, block, code, facts, h, mark, note, section, size, status, told as problemOf, when } from "./dom.js";
 import { prove } from "./proof.js";
@@ -63,10 +63,14 @@ export const undo = (entry, standing, done = () => {}) => {
   const said = status();
   const act = async () => {
     const found = await post("undo", { call: entry });
-    if (found.status === "ok") done();
+    if (found.status === "ok") {
+      made.remove();
+      done();
+    }
     return h("div", resultOf(found, "Undone.", "Not undone."));
   };
-  return h("div.acts", acting("Undo this call", said, act), standing !== "yes" && note(standing), said);
+  const made = acting("Undo this call", said, act);
+  return h("div.acts", made, standing !== "yes" && note(standing), said);
 };
 
 const proved = async (entry, place) => {
@@ -111,7 +115,7 @@ export const show = async (ledger, seq, signal) => {
   const what = judged.tool ? verb(judged.tool) : event(entry.event_type);
   return h(
     "div",
-    h("h2.title", entry.agent || "Paddock", ": ", what, " ", target && code(target)),
+    h("h2.title", whose(entry.agent) || "Paddock", ": ", what, " ", target && code(target)),
     facts(
       ["when", when(entry.timestamp)],
       ["session", sessionLink(entry.session_id)],

@@ -1,6 +1,6 @@
 // What did agents change, who did it, and can it be taken back?
 import { get, mayAct, on, query } from "./api.js";
-import { drawCall, verb } from "./calls.js";
+import { drawCall, verb, whose } from "./calls.js";
 import { diffs } from "./diff.js";
 import { chips, code, count, facts, h, note, soon, when } from "./dom.js";
 import { undo } from "./entry.js";
@@ -28,7 +28,7 @@ const change = async (call, done, signal) => {
   const standing = call.undone_by ? `undone by ${call.undone_by}` : `no undo: ${call.standing}`;
   return h(
     "div.change",
-    h("h3", call.agent, ` ${verb(call.tool)} `, note(when(call.timestamp))),
+    h("h3", whose(call.agent), ` ${verb(call.tool)} `, note(when(call.timestamp))),
     facts(
       ["call", h("a", { href: `/timeline?${query({ call: call.call, all: "yes" })}` }, call.call)],
       ["takes back", call.undoes && code(call.undoes)],

@@ -10,9 +10,9 @@ const finding = (goTo) => ({ line, file, message, hint }) => {
   const place = line ? button(`Line ${line}`, () => goTo(line), "quiet") : note(file);
   return h("li", place, h("p", message), h("p.quiet", hint));
 };
-const example = ({ passed, action, outcome, expected }) => {
-  const found = note(` ${outcome}${passed ? "" : `, expected ${expected}`}`);
-  return h("li", mark(passed, "As expected: ", "Not as expected: "), code(action), found);
+const example = ({ example: action, pattern, wanted, holds }) => {
+  const found = note(wanted === holds ? " is what " : " is not what ", code(pattern), " means");
+  return h("li", mark(holds, "As the file says: ", "Not as the file says: "), code(action), found);
 };
 
 const effectOf = (changes, past) => [
@@ -107,7 +107,7 @@ export const page = async ({ action }, signal) => {
     },
     Examples: async (text) => {
       const none = h("p.quiet", "A rule may have examples, as match and not_match; they are tried here.");
-      const show = ({ results }) => listed("findings", results.map(example)) || none;
+      const show = ({ examples }) => listed("findings", examples.map(example)) || none;
       return orTold(await ask("test", { text }), show);
     },
     "What changes": async (text) => {
