@@ -51,10 +51,13 @@ _REFUSED: Final = 2
 """Of all statuses the one that a client takes for a no."""
 ONE_MACHINE: Final = (
     "note: it names the Python and the Paddock of this machine; where the file is committed, "
-    "another machine needs its own (for one person: --scope local or user)"
+    "another machine needs its own (for one person: --scope {})"
 )
 ONE_PERSON: Final = (
     "note: keep .claude/settings.local.json out of version control: it names this machine's Python"
+)
+NO_HOOK: Final = (
+    "no hook stands in its settings: unless a plugin brings one, its own tools are not judged"
 )
 
 
@@ -93,8 +96,11 @@ def _install(options: Options, console: Console) -> Reply:
     hook = project.policy.settings.hook
     if scope != "user" and hook.scratch:
         scratch.make_folder(project.root.path, ignored=hook.sandbox_ignored)
-    if scope != "user":
-        console.warn(ONE_MACHINE if scope == "project" else ONE_PERSON)
+    if scope == "project":
+        persons = (each for each in SCOPES_OF[client] if each != scope)
+        console.warn(ONE_MACHINE.format(" or ".join(persons)))
+    elif scope == "local":
+        console.warn(ONE_PERSON)
     standing = standing_in(asked.places, client, scope)
     if standing.state != "installed":
         console.warn(f"note: it will not be asked: {standing.why}")
@@ -183,9 +189,10 @@ def _ended(edit: ClientFileEdit, said: str, *, done: bool, **more: Json) -> Repl
 
 def _status(options: Options, console: Console) -> Reply:
     project = find_project(options, console)
-    found = _standings(options, _places(project, console))
+    places = _places(project, console)
+    found = _standings(options, places)
     denials = _denials(project)
-    clients = CLIENTS if options.client is None else (options.client,)
+    clients: tuple[Client, ...] = CLIENTS if options.client is None else (options.client,)
     ways = {name: why_read(project, name, console.variables) for name in clients}
     notices = policy_notices(project)
     value: dict[str, Json] = {
@@ -199,7 +206,13 @@ def _status(options: Options, console: Console) -> Reply:
         f"{each.path}"
         for each in found
     ]
-    text += [f"{name:<7}commands {_ways_of(why)}" for name, why in ways.items()]
+    for client in clients:
+        states = {standing_in(places, client, scope).state for scope in SCOPES_OF[client]}
+        if states == {"absent"}:
+            text.append(f"{client:<7}{NO_HOOK}")
+        elif states & {"installed", "stale"}:
+            # Of one that is broken its own row says why.
+            text.append(f"{client:<7}commands {_ways_of(ways[client])}")
     text += [f"note: {notice}" for notice in notices]
     text.append(f"latest denials ({len(denials)}):" if denials else "nothing was denied yet")
     for denial in denials:

@@ -440,6 +440,37 @@ def test_what_names_this_machine_is_kept_out_of_the_committed_file_by_the_scope_
     assert user == note.partition("\n")[2]
 
 
+def test_the_note_of_an_install_names_scopes_that_the_client_has(client: Client):
+    notes = {
+        name: client.place.run("hook", "install", "--client", name, "--yes").err
+        for name in ("claude", "codex")
+    }
+    assert "(for one person: --scope local or user)\n" in notes["claude"]
+    assert "(for one person: --scope user)\n" in notes["codex"]
+
+
+def test_status_says_how_commands_run_only_where_a_hook_stands(client: Client):
+    def told():
+        shown = client.place.run("hook", "status", "--client", "claude").out.splitlines()
+        return [row.split(maxsplit=1)[1] for row in shown if row.startswith("claude ")][3:]
+
+    none = (
+        "no hook stands in its settings: unless a plugin brings one, its own tools are not judged"
+    )
+    stands = 'commands are read, not confined (shell = "read" in [hook])'
+    assert told() == [none]
+    assert client.place.run("hook", "install", "--scope", "local", "--yes").status == 0
+    assert told() == [stands]
+    # Looked at alone, another scope is no reason to say that none stands.
+    shown = client.place.run("hook", "status", "--client", "claude", "--scope", "user").out
+    assert (stands in shown, none in shown) == (True, False)
+    switch(FILES["local"](client.place), True)
+    assert told() == []
+    switch(FILES["local"](client.place), False)
+    assert client.place.run("hook", "uninstall", "--scope", "local", "--yes").status == 0
+    assert told() == [none]
+
+
 def test_codex_has_no_scope_local(client: Client):
     ran = client.place.run("hook", "install", "--client", "codex", "--scope", "local", "--yes")
     assert (ran.status, "one of: project, user" in ran.err) == (2, True)
