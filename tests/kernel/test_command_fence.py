@@ -167,3 +167,22 @@ def test_three_hundred_processes_at_once_are_nothing_unusual(terminal: Terminal)
     line = "for n in $(seq 300); do sleep 1 & done; wait; echo all"
 
     assert terminal.run(line)["stdout"] == "all\n"
+
+
+def test_what_the_fence_refused_stands_in_the_record_each_time(terminal: Terminal):
+    for command in ("cat .env", "cat .env", "exit 3"):
+        terminal.sneak(command)
+
+    met = "the reading of .env: .env (paths.secret, built-in)"
+    results = [entry["metadata"] for entry in terminal.yard.entries("TOOL_RESULT")]
+    assert [(each["exit"], each.get("fence")) for each in results] == [
+        (1, [met]),
+        (1, [met]),
+        (3, None),
+    ]
+    shown = terminal.yard.cli("ledger", "query", "--ledger", "ho1m", "--type", "TOOL_RESULT").out
+    assert [row.partition("  exit ")[2].partition("  ")[0] for row in shown.splitlines()] == [
+        f"1, refused {met}",
+        f"1, refused {met}",
+        "3",
+    ]

@@ -71,7 +71,7 @@ def _sdk() -> Any:
         return import_module("claude_agent_sdk")
     except ImportError:
         raise ConfigError(
-            "the Claude Agent SDK is not installed", hint="pip install 'paddock[claude_agent_sdk]'"
+            "the Claude Agent SDK is not installed", hint="pip install 'paddock[claude-agent-sdk]'"
         ) from None
 
 

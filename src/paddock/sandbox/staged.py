@@ -258,7 +258,7 @@ class FenceWords:
         stderr = outcome.stderr
         for line in lines:
             stderr = with_line(stderr, line)
-        return replace(outcome, stderr=stderr, fence=lines)
+        return replace(outcome, stderr=stderr, fence=lines, met=tuple(c.what for c in causes))
 
     def _causes(
         self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd

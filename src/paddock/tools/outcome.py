@@ -52,7 +52,9 @@ def shell_output(outcome: ShellOutcome, ports: Ports) -> ToolOutput:
         outcome.bytes_written,
         stored,
         tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused),
-        CommandExit(outcome.exit_code, outcome.ending is Ending.TIMED_OUT, _kept(outcome)),
+        CommandExit(
+            outcome.exit_code, outcome.ending is Ending.TIMED_OUT, _kept(outcome), outcome.met
+        ),
         waiting=outcome.waiting,
     )
 

@@ -170,6 +170,8 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
     subject = " ".join(filter(None, (str(entry.metadata.get("tool", "")), target)))
     outcome = entry.metadata.get("outcome")
     decision = {"confine": "confined", "ask": "asked"}.get(str(outcome), "")
+    if entry.metadata.get("answer") == "none":
+        decision = "left to the client"
     decision = f"{decision}, {entry.decision}" if decision else entry.decision
     call = f"({show_name(entry.call_id)})" if entry.call_id else ""
     parts = [
@@ -179,10 +181,18 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
         f"{show_name(decision):<6}",
         f"{show_name(entry.agent):<10}",
         show_name(cut(subject, limits.message_value_chars_max)),
-        show_name(entry.reason) or _answered(entry),
+        show_name(entry.reason) or _answered(entry) or _ended(entry),
         call,
     ]
     console.say("  ".join(part for part in parts if part).rstrip())
+
+
+def _ended(entry: Entry) -> str:
+    """How a command ended that was run, and what the fence refused to it."""
+    code, met = entry.metadata.get("exit"), entry.metadata.get("fence", [])
+    said = [] if code is None else [f"exit {code}"]
+    said += [f"refused {show_name(str(each))}" for each in cast("list[object]", met)]
+    return ", ".join(said)
 
 
 def _answered(entry: Entry) -> str:

@@ -45,7 +45,8 @@ def run_verify(options: Options, console: Console) -> int:
             raise
         except PaddockError as fault:
             faults[name] = fault
-    _reply(reports, faults, is_any=bool(names)).show(options, console)
+    kept = {each.held.source for each in given}
+    _reply(reports, faults, kept, is_any=bool(names)).show(options, console)
     for name in gone:
         console.report(gone_error(paths[name], name))
     for problem in unplaced:
@@ -66,7 +67,11 @@ def run_verify(options: Options, console: Console) -> int:
 
 
 def _reply(
-    reports: dict[LedgerName, Verification], faults: dict[LedgerName, PaddockError], *, is_any: bool
+    reports: dict[LedgerName, Verification],
+    faults: dict[LedgerName, PaddockError],
+    kept: set[str],
+    *,
+    is_any: bool,
 ) -> Reply:
     found = {name: auditing.report_json(report) for name, report in reports.items()}
     unread = {
@@ -74,6 +79,12 @@ def _reply(
         for name, fault in faults.items()
     }
     text = [row for name, report in reports.items() for row in auditing.report_rows(name, report)]
+    text += [
+        f"{name}: goes on from {each.source}, which has {each.size} entries"
+        for name, report in reports.items()
+        for each in report.agreements
+        if each.source in kept
+    ]
     text += [f"{name}: NOT VERIFIED, {fault.message}" for name, fault in faults.items()]
     return Reply({**found, **unread}, text if is_any else "there is no ledger yet")
 
