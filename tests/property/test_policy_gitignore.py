@@ -70,7 +70,7 @@ def git_answers(root: Path, lines: list[str], asked: list[str]) -> dict[str, str
 
 # gitignore(5): such asterisks are like one. git itself strips the literal text before it compares
 # the rest, in which `**/` then stands at the beginning: by it `a**/b` names `a/x/b` and `ab`.
-WITHIN_A_NAME = re.compile(r"[^/*]\*\*+/")
+WITHIN_A_NAME = re.compile(r"[^/*]\*\*+/|/.*[^/*]\*\*+$")
 
 
 def usable(texts: list[str]) -> list[str]:

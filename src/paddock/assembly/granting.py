@@ -106,9 +106,9 @@ class Outdated(Struct, frozen=True):
     """No rule is made for it either: policy allows or denies it by now, or it is another one."""
 
 
-def grant(project: Project, wanted: str, by: str) -> Parked:
+def grant(project: Project, wanted: str, by: str, seen: Parked | None = None) -> Parked:
     inbox = open_inbox(project)
-    parked = inbox.find(wanted)
+    parked = seen or inbox.find(wanted)
     require_current(project, parked)
     return inbox.grant(wanted, by, parked)
 
@@ -245,14 +245,14 @@ def _changed_now(
 # shown as a difference, is committed as it was shown; nothing runs again.
 
 
-def grant_here(project: Project, wanted: str, by: str) -> Parked:
+def grant_here(project: Project, wanted: str, by: str, seen: Parked | None = None) -> Parked:
     """Answer yes to a kept request that is carried out at once, by this process; see `resume`.
 
     Raises: ApprovalExpiredError: as `grant`; UsageError: no such request, or its agent does not
     have the tool here: nothing is granted then, since the answer would be used up for nothing.
     """
     inbox = open_inbox(project)
-    parked = inbox.find(wanted)
+    parked = seen or inbox.find(wanted)
     require_current(project, parked)
     request = parked.request
     try:
@@ -405,7 +405,7 @@ def commit_and_save(
     project: Project, review: AlwaysReview, by: str, bounds: Bounds = FREE
 ) -> ToolResult:
     """The changes first: they are bound to the policy that they were asked about under."""
-    result = resume(project, grant_here(project, review.parked.id, by), bounds)
+    result = resume(project, grant_here(project, review.parked.id, by, review.parked), bounds)
     if result.refusal is None:
         save_always(project, review, by)
     return result

@@ -21,7 +21,6 @@ from paddock.runtime.messages import schemas_for
 from paddock.storage.history import History
 from paddock.text.show import quote
 from paddock.tools.spec import Change, Payload, Plan, Ports, Tool, ToolOutput
-from paddock.tools.toolsets import HEADS, TOOLS, ListedTool
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import (
     OPERATOR,
@@ -36,6 +35,7 @@ from paddock.values.entries import Entry
 
 if TYPE_CHECKING:
     from paddock.sandbox.values import OnOutput
+    from paddock.tools.toolsets import ListedTool
 
 
 class ForProgram(Struct, frozen=True):
@@ -124,7 +124,7 @@ class Registry:
 
     def __init__(
         self,
-        tools: Iterable[Tool[Any] | ListedTool] = (),
+        tools: "Iterable[Tool[Any] | ListedTool]" = (),
         may_ever: Callable[[str, str], bool] = lambda category, operation: True,
     ) -> None:
         """`may_ever` says of a category and operation whether policy would not always deny it.
@@ -137,7 +137,7 @@ class Registry:
         for tool in tools:
             self.add(tool)
 
-    def add(self, tool: Tool[Any] | ListedTool) -> None:
+    def add(self, tool: "Tool[Any] | ListedTool") -> None:
         if tool.name in self._tools:
             raise ConfigError(
                 f"the tool name {quote(tool.name)} is used twice",
@@ -168,7 +168,9 @@ class Registry:
             if name not in self._unlisted and self._is_offered(tool)
         ]
 
-    def _is_offered(self, tool: Tool[Any] | ListedTool) -> bool:
+    def _is_offered(self, tool: "Tool[Any] | ListedTool") -> bool:
+        from paddock.tools.toolsets import HEADS  # noqa: PLC0415 - not for who calls nothing
+
         heads = HEADS.get(tool.name, ())
         if isinstance(tool, Tool):
             heads = getattr(tool.handler, "heads", heads)
@@ -179,6 +181,7 @@ class Registry:
         if not native:
             return schemas_for(provider, [tool.spec for tool in tools])
         from paddock.runtime.native import native_schemas  # noqa: PLC0415 - for who asks for it
+        from paddock.tools.toolsets import TOOLS  # noqa: PLC0415 - as well
 
         ours = {tool.name for tool in TOOLS}
         own = [tool.spec for tool in tools if tool.name not in ours]

@@ -281,7 +281,7 @@ def test_an_mcp_client_calls_it(place):
     (listed,) = (t for t in served.runtime.tools.for_provider("mcp") if t["name"] == "forecast")
     kind = type(next(iter(served.tools.values())))
     served = replace(served, tools={**served.tools, "forecast": kind.model_validate(listed)})
-    server = make_server(lambda: served, 1, is_structured=False)
+    server = make_server(lambda: served, agents)
 
     async def talk() -> tuple[list[str], str, bool]:
         async with Client(server) as client:

@@ -36,9 +36,9 @@ def grant(desk: PlaneDesk, *, id_: str, digest: str, resume: bool = False) -> di
     parked = _require_waiting(open_inbox(project), id_, digest)
     # What a command left is committed at once: it does not run again.
     if not resume and parked.changes is None:
-        granted = granting.grant(project, id_, desk.by)
+        granted = granting.grant(project, id_, desk.by, parked)
         return {"status": "ok", "request": granted.as_json(), "result": None}
-    granted = granting.grant_here(project, id_, desk.by)
+    granted = granting.grant_here(project, id_, desk.by, parked)
     result = granting.resume(project, granted, WEB)
     return {"status": "ok", "request": granted.as_json(), "result": result.as_json()}
 
