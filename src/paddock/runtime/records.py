@@ -218,8 +218,8 @@ def _output_json(output: ToolOutput) -> dict[str, Json]:
         found["exit"] = output.exit.code
         if output.exit.timed_out:
             found["timed_out"] = True
-        if output.exit.met:
-            found["fence"] = [clean(each) for each in output.exit.met]
+        if output.exit.causes:
+            found["fence"] = [clean(each) for each in output.exit.causes]
         if output.exit.kept:
             found["output_kept"] = {
                 each.stream: {"digest": each.digest, "bytes": each.kept_bytes}

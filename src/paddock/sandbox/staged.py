@@ -7,6 +7,7 @@ import shlex
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import reduce
 from typing import Final
 
 from msgspec import Struct
@@ -255,10 +256,9 @@ class FenceWords:
                 _MEANT,
                 f"paddock: a person can change it: {first.remedy}",
             )
-        stderr = outcome.stderr
-        for line in lines:
-            stderr = with_line(stderr, line)
-        return replace(outcome, stderr=stderr, fence=lines, met=tuple(c.what for c in causes))
+        stderr = reduce(with_line, lines, outcome.stderr)
+        told = tuple(each.what for each in causes)
+        return replace(outcome, stderr=stderr, fence=lines, causes=told)
 
     def _causes(
         self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd

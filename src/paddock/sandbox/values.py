@@ -331,7 +331,7 @@ class ShellOutcome(Struct, frozen=True):
     diff: str | None = None
     discarded: int = 0
     fence: tuple[str, ...] = ()
-    met: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
     """What the fence refused to a command that failed, each with its rule: for the record."""
     network: Connections = NO_CONNECTIONS
     waiting: WaitingChanges | None = None

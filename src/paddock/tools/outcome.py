@@ -53,7 +53,7 @@ def shell_output(outcome: ShellOutcome, ports: Ports) -> ToolOutput:
         stored,
         tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused),
         CommandExit(
-            outcome.exit_code, outcome.ending is Ending.TIMED_OUT, _kept(outcome), outcome.met
+            outcome.exit_code, outcome.ending is Ending.TIMED_OUT, _kept(outcome), outcome.causes
         ),
         waiting=outcome.waiting,
     )

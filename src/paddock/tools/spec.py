@@ -103,7 +103,7 @@ class CommandExit(Struct, frozen=True):
     code: int  # -1 on a time-out, 128 + N for signal N
     timed_out: bool = False
     kept: tuple[OutputKept, ...] = ()
-    met: tuple[str, ...] = ()  # what the fence refused to it, where it failed
+    causes: tuple[str, ...] = ()  # what the fence refused to it, where it failed
 
 
 class ToolOutput(NamedTuple):

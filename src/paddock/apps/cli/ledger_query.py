@@ -189,9 +189,9 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
 
 def _ended(entry: Entry) -> str:
     """How a command ended that was run, and what the fence refused to it."""
-    code, met = entry.metadata.get("exit"), entry.metadata.get("fence", [])
+    code, refused = entry.metadata.get("exit"), entry.metadata.get("fence", [])
     said = [] if code is None else [f"exit {code}"]
-    said += [f"refused {show_name(str(each))}" for each in cast("list[object]", met)]
+    said += [f"refused {show_name(str(each))}" for each in cast("list[object]", refused)]
     return ", ".join(said)
 
 

@@ -382,8 +382,8 @@ class RecordedCall(Struct, frozen=True):
             said += ", timed out"
         elif metadata.get("exit") is not None:
             said += f", exit {metadata['exit']}"
-        for met in cast("list[str]", metadata.get("fence", [])):
-            said += f", the fence refused {met}"
+        for cause in cast("list[str]", metadata.get("fence", [])):
+            said += f", the fence refused {cause}"
         if metadata.get("code"):
             said += f", {metadata['code']}"
         effects = metadata.get("effects")
