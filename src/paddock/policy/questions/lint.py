@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.policy.compiled import ONE, find_hits, fold, matches_name
+from paddock.policy.compiled import GENERATED, ONE, PROTECTED, SECRET, find_hits, fold, matches_name
 from paddock.policy.engine import GUARDING_LISTS, PathGuards, Policy, Writer
 from paddock.policy.globs import DEPTH, Glob, Segment, fold_segment, literal_of, split_lead
 from paddock.policy.load import PathsTable, PolicyDocument
@@ -27,7 +27,7 @@ from paddock.policy.pathset import (
     has_class,
 )
 from paddock.policy.places import BUILT_IN, PatternError, Place, quote_toml
-from paddock.policy.presets import RARELY_CONFINED, presets
+from paddock.policy.presets import RARELY_CONFINED, built_in_paths, presets
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import (
     ActionPattern,
@@ -327,15 +327,43 @@ _DANGERS: Final = (
 
 def lint(policy: Policy, tracked: Sequence[str] = ()) -> tuple[LintFinding, ...]:
     """Return every finding by file and line; `tracked` are the paths that git tracks."""
-    found = [*_profile_findings(policy)]
+    found = [*_profile_findings(policy), *_lost_names(policy), *_tracked(policy, tracked)]
     for document in policy.documents:
         found.extend(_setting_findings(document))
         found.extend(_unknown_credentials(policy, document))
         found.extend(map(_idle, idle_exceptions(document.paths)))
-    found.extend(_tracked(policy, tracked))
     # What a profile has from another one is found with each of them.
-    found = list(dict.fromkeys(found))
-    return tuple(sorted(found, key=lambda each: (each.place.file, each.place.line, each.code)))
+    once = dict.fromkeys(found)
+    return tuple(sorted(once, key=lambda each: (each.place.file, each.place.line, each.code)))
+
+
+_CLOSING: Final = {PROTECTED: (PROTECTED, SECRET), GENERATED: GUARDING_LISTS, SECRET: (SECRET,)}
+
+
+def _lost_names(policy: Policy) -> Iterator[LintFinding]:
+    """Who adds a name to a list may not know that it replaces the built-in one whole."""
+    guards, built_in = policy.as_if_trusted().guards, built_in_paths()
+    for name, kinds in _CLOSING.items():
+        givers = [each for each in policy.documents if getattr(each.paths, name) is not None]
+        given: tuple[PathPattern, ...] = getattr(givers[-1].paths, name) if givers else ()
+        opened = (PathPattern(replace(each.glob, negated=False)) for each in given if each.negated)
+        said = (*guards.layers(*kinds), PathList(opened, Comparison.GUARDING))
+        lost = [
+            quote_toml(each.text)
+            for each in getattr(built_in, name)
+            if not each.negated and not all(_is_said_of(said, path) for path in path_samples(each))
+        ]
+        if given and lost:
+            yield LintFinding(
+                "lint.names_lost",
+                f"paths.{name} replaces the built-in list and loses {', '.join(lost)}",
+                givers[-1].document.place(("paths", name)),
+                "add them, or each with a ! before it where it is meant to be left out",
+            )
+
+
+def _is_said_of(lists: Sequence[PathList], path: str) -> bool:
+    return any(each.find(path) is not None for each in lists)
 
 
 def find_tracked_secrets(policy: Policy, tracked: Sequence[str]) -> tuple[str, ...]:
@@ -352,9 +380,8 @@ def describe_tracked(paths: Sequence[str]) -> str:
 
 def _tracked(policy: Policy, tracked: Sequence[str]) -> Iterator[LintFinding]:
     by_place: dict[Place, list[str]] = {}
-    for path in find_tracked_secrets(policy, tracked):
-        found = policy.guards.find_secret(path)
-        if found is not None:
+    for path in tracked:
+        if (found := policy.guards.find_secret(path)) is not None:
             by_place.setdefault(found.place, []).append(path)
     for place, paths in by_place.items():
         yield LintFinding("lint.secret_tracked", describe_tracked(paths), place, TRACKED_HINT)
