@@ -432,10 +432,10 @@ class _Walk:
         return word, [child for child in node.children if child.is_named]
 
     def hidden(self, node: "Node | None", start: int, end: int) -> None:
-        """Find commands that bash runs there, and the grammar takes for text.
+        r"""Find commands that bash runs there, and the grammar takes for text.
 
         Threat: "`cmd`" in a here-document or in "${x:-…}", all behind the tabs of `<<-`, and the
-        inner one of "`a \\`cmd\\``".
+        inner one of "`a \`cmd\``".
         """
         rest = bytearray(self.data[start:end])
         for first, last in () if node is None else _understood(node):
