@@ -127,8 +127,10 @@ class _Seeing(Struct):
     def look(self, at: int, end: int, *, sure: bool) -> None:
         word = self.words[at]
         name = program_name(word.text)
-        if word.unknown or word.glob or word.source.startswith("="):
-            # zsh's `=git` is the path of git.
+        if bare := word.source.startswith(("=", "!")) and word.text.lstrip("=!"):
+            # zsh's `=git` is the path of git, and behind its operator `&!` a command begins.
+            self.seen.readings.append(Reading(self.words, at + 1, end, (Word(bare, bare),)))
+        if word.unknown or word.glob or bare:
             self.run_time("the program's name is only known at run time")
         if name.startswith("git-"):
             head = (Word("git", "git"), Word(name[4:], name[4:]))

@@ -441,8 +441,8 @@ class _Walk:
         for first, last in () if node is None else _understood(node):
             inside = self.data[first:last]
             rest[first - start : last - start] = b" " * len(inside)
-            if inside.startswith(b"`") and b"\\" in inside:
-                self.found.scripts.append(_unescaped(inside[1:-1]))
+            if inside.startswith((b"`", b"$`")) and b"\\" in inside:
+                self.found.scripts.append(_unescaped(inside.lstrip(b"$")[1:-1]))
         for match in _HIDDEN.finditer(rest):
             if match["other"]:
                 self.problem("a substitution that is not understood")
@@ -528,7 +528,7 @@ def _extra_words(redirect: "Node") -> "list[Node]":
 
 def _unescaped(script: bytes) -> str:
     """Return what runs of a text between backquotes, which may stand between double ones."""
-    return _ESCAPED.sub(rb"\1", script).decode()
+    return _ESCAPED.sub(rb"\1", script).decode(errors="replace")
 
 
 def _understood(node: "Node") -> "Iterable[tuple[int, int]]":

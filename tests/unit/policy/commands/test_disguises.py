@@ -114,6 +114,10 @@ PUSHES = (
     "git push; echo 'unclosed",
     "git push && (",
     "git push \x07",
+    # To zsh.
+    "=git push",
+    "true &!git push",
+    "true &!=git push; ls",
     # What is expanded in a here-document, or in braces.
     "cat <<E\n`git push`\nE",
     "cat <<E > $(ls)\nx `git push` y\nE",
@@ -130,6 +134,7 @@ PUSHES = (
     "for x in 'a'${y:-`git push`}; do true; done",
     # Backquotes in backquotes.
     "echo `echo \\`git push\\``",
+    "echo a$`echo \\`git push\\``",
     'echo "`echo \\`git \\"push\\"\\``"',
     "`echo \\`echo \\\\\\`git push\\\\\\`\\``",
     "x" * 100_001 + "; git push",
