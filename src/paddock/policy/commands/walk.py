@@ -65,8 +65,9 @@ RUN_TIME: Final = {
 }
 ARITHMETIC: Final = "arithmetic is evaluated at run time"
 TESTED: Final = "a test with arithmetic is evaluated at run time"
+EVALUATING: Final = "an expansion evaluates what a variable holds at run time"
 EVALUATED: Final = frozenset(
-    {ARITHMETIC, TESTED, RUN_TIME["arithmetic_expansion"], RUN_TIME["subscript"]}
+    {ARITHMETIC, TESTED, EVALUATING, RUN_TIME["arithmetic_expansion"], RUN_TIME["subscript"]}
 )
 """Reasons behind which any program may stand: a subscript in arithmetic runs what it holds."""
 
@@ -105,6 +106,11 @@ _FORCED = lazy_pattern(rb">[>&|]*!(?:[ \t]|\\\n)*")
 """zsh's `>! f`, behind which bash has another word."""
 _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 _HIDDEN = lazy_pattern(rb"\\.|`(?P<script>(?:[^`\\]|\\.)*+)`|(?P<other>`|\$\()", re.DOTALL)
+_EVALUATING = lazy_pattern(
+    rb"\$\{(?:!(?!\}|\w+(?:[@*]|\[[@*]\])\})|[^}]*@P\}"
+    rb"|[\w@*#?$!-]+(?:\[[^]]*\])?:(?![-=+?]| ?-?\d+(?::-?\d+)?\}))"
+)
+"""`${!x}`, `${x@P}` and `${x:y}`: each runs `$(…)` where it stands in a value."""
 _ESCAPED = lazy_pattern(rb"\\([$`\\\"])")
 
 
@@ -443,6 +449,8 @@ class _Walk:
             rest[first - start : last - start] = b" " * len(inside)
             if inside.startswith((b"`", b"$`")) and b"\\" in inside:
                 self.found.scripts.append(_unescaped(inside.lstrip(b"$")[1:-1]))
+        if _EVALUATING.search(rest):
+            self.found.run_time[EVALUATING] = None
         for match in _HIDDEN.finditer(rest):
             if match["other"]:
                 self.problem("a substitution that is not understood")
