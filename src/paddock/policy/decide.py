@@ -119,10 +119,6 @@ class ChainJudge:
             self._permissions.append((title, compile_permissions(agent)))
             self._profiles += policy.profiles_of(agent, title)
 
-    @property
-    def looks_at_arguments(self) -> bool:
-        return any(each.looks_at_arguments for each in self.profiles())
-
     def profiles(self) -> tuple[CompiledProfile, ...]:
         return tuple(self._profiles)
 

@@ -55,7 +55,7 @@ def reveal_exactly(text: str) -> Revealed:
 
 def _with_spaces_told(text: str, hiding: re.Pattern[str]) -> Revealed:
     shown = reveal_exactly(text)
-    told = [hiding.subn(_tell_spaces, each) for each in shown.rows]
+    told = [hiding.subn(lambda found: f"⟨{len(found[0])} spaces⟩", each) for each in shown.rows]
     padded = sum(count for _, count in told)
     return Revealed(tuple(row for row, _ in told), (*shown.notices, *_padding(padded)))
 
@@ -65,10 +65,6 @@ def _padding(runs: int) -> tuple[str, ...]:
         return ()
     said = "1 run of spaces is" if runs == 1 else f"{runs} runs of spaces are"
     return (f"{said} shown as ⟨N spaces⟩",)
-
-
-def _tell_spaces(found: re.Match[str]) -> str:
-    return f"⟨{len(found.group())} spaces⟩"
 
 
 def _foreign(text: str) -> str:

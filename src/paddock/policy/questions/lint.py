@@ -351,7 +351,8 @@ def _lost_names(policy: Policy) -> Iterator[LintFinding]:
         lost = [
             quote_toml(each.text)
             for each in getattr(built_in, name)
-            if not each.negated and not all(_is_said_of(said, path) for path in path_samples(each))
+            if not each.negated
+            and any(all(one.find(path) is None for one in said) for path in path_samples(each))
         ]
         if given and lost:
             yield LintFinding(
@@ -360,10 +361,6 @@ def _lost_names(policy: Policy) -> Iterator[LintFinding]:
                 givers[-1].document.place(("paths", name)),
                 "add them, or each with a ! before it where it is meant to be left out",
             )
-
-
-def _is_said_of(lists: Sequence[PathList], path: str) -> bool:
-    return any(each.find(path) is not None for each in lists)
 
 
 def find_tracked_secrets(policy: Policy, tracked: Sequence[str]) -> tuple[str, ...]:
@@ -527,20 +524,17 @@ def _unknown_server(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
 
 def _unknown_credentials(policy: Policy, document: PolicyDocument) -> Iterator[LintFinding]:
     known = [each.name for each in policy.settings.credentials]
+    servers: Json = document.document.values.get("mcp", {}).get("servers", {})
     for server in document.settings.mcp.servers:
         way = ("mcp", "servers", server.name, "env")
         for variable, value in server.env:
             name = value.removeprefix(CREDENTIAL)
-            if name != value and name not in known and way[2] in _servers_of(document):
+            if name != value and name not in known and way[2] in servers:
                 said = f"{variable} of the MCP server {server.name} wants the credential"
                 hint = f"add [credentials.{name}] to the user's own configuration"
                 place = document.document.place((*way, variable))
                 message = f"{said} {quote_toml(name)}, which is not there"
                 yield LintFinding("lint.mcp_credential", message, place, hint)
-
-
-def _servers_of(document: PolicyDocument) -> dict[str, Json]:
-    return document.document.values.get("mcp", {}).get("servers", {})
 
 
 def _half_denied(
