@@ -255,9 +255,6 @@ def _combined(decisions: list[Decision]) -> Decision:
 Word = TypeVar("Word")
 
 
-COMMITS_STRICTEST_FIRST: Final = tuple(reversed(COMMITS))
-
-
 def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -> ShellSettings:
     """Return `[shell]` as it holds for `chain`, and for the line of `action`.
 
@@ -360,7 +357,7 @@ def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
         write=_common(one.write, other.write),
         enforcement=_strictest(ENFORCEMENTS, one.enforcement, other.enforcement),
         approve=one.approve,
-        commit=_strictest(COMMITS_STRICTEST_FIRST, one.commit, other.commit),
+        commit=_strictest(COMMITS[::-1], one.commit, other.commit),
         confine_max=ConfineMax(*map(min, astuple(one.confine_max), astuple(other.confine_max))),
         limits=one.limits.stricter(other.limits),
         env=tuple(dict.fromkeys((*_covered(one.env, other.env), *_covered(other.env, one.env)))),

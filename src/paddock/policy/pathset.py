@@ -200,11 +200,6 @@ def comparison_of(outcome: Outcome) -> Comparison:
     return Comparison.PERMITTING if outcome is Outcome.ALLOW else Comparison.GUARDING
 
 
-def names_directory(action: Action) -> bool:
-    """What is searched mostly is one; a file read under `docs/` is no more than the rule named."""
-    return action.category == "search"
-
-
 # `forbidden` closes contents, not names: a listing or a search by name is not
 # refused by it, reading and searching contents is. Where a directory is searched,
 # `read` is asked whether it permits anything below; what is found is judged file

@@ -175,7 +175,8 @@ def _read_openai(message: object) -> list[Asked]:
 def _read_responses(message: object) -> list[Asked]:
     items = _part(message, "output")
     refusal = _why_not(message, "status", _COMPLETED)
-    if refusal is None and any(_has_refusal(item) for item in items):
+    said = (_get(part, "type") for item in items for part in _items(_get(item, "content")))
+    if refusal is None and "refusal" in said:
         refusal = _dropped("the model declined")
     asked: list[Asked] = []
     for item in items:
@@ -193,10 +194,6 @@ def _native_arguments(item: object, kind: str) -> dict[str, Json]:
     holder, names = _NATIVE_ITEMS[kind]
     given = {name: _get(_get(item, holder), name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _has_refusal(item: object) -> bool:
-    return any(_get(part, "type") == "refusal" for part in _items(_get(item, "content")))
 
 
 def _write_each(

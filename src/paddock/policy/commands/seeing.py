@@ -82,8 +82,7 @@ _NAMING: Final = {
     **dict.fromkeys(("print", "wait"), lazy_pattern(r"(?!-\w*[vp]).*", re.DOTALL)),
     "read": lazy_pattern(r"-\w*[dinNptu]"),
     **dict.fromkeys(("mapfile", "readarray"), lazy_pattern(r"-\w*[dnOsuCc]")),
-    **dict.fromkeys(("unset", "getopts"), lazy_pattern(r"(?!)")),
-    **dict.fromkeys(("declare", "typeset", "local", "readonly"), lazy_pattern(r"(?!)")),
+    **dict.fromkeys("unset getopts declare typeset local readonly".split(), lazy_pattern(r"(?!)")),
 }
 """Builtins that take names, which may have subscripts; behind which word there is none."""
 _NO_PROGRAM: Final = lazy_pattern(

@@ -443,19 +443,22 @@ class _Walk:
         Threat: "`cmd`" in a here-document or in "${x:-…}", all behind the tabs of `<<-`, and the
         inner one of "`a \`cmd\``".
         """
-        rest = bytearray(self.data[start:end])
+        rest, scripts = bytearray(self.data[start:end]), list[bytes]()
         for first, last in () if node is None else _understood(node):
             inside = self.data[first:last]
             rest[first - start : last - start] = b" " * len(inside)
             if inside.startswith((b"`", b"$`")) and b"\\" in inside:
-                self.found.scripts.append(_unescaped(inside.lstrip(b"$")[1:-1]))
+                scripts.append(inside.lstrip(b"$")[1:-1])
         if _EVALUATING.search(rest):
             self.found.run_time[EVALUATING] = None
         for match in _HIDDEN.finditer(rest):
             if match["other"]:
                 self.problem("a substitution that is not understood")
             elif match["script"]:
-                self.found.scripts.append(_unescaped(match["script"]))
+                scripts.append(match["script"])
+        # They may stand between double quotes.
+        plain = (_ESCAPED.sub(rb"\1", each) for each in scripts)
+        self.found.scripts += (each.decode(errors="replace") for each in plain)
 
     # --- the bytes around tokens: what bash may read otherwise ------------
 
@@ -532,11 +535,6 @@ def _extra_words(redirect: "Node") -> "list[Node]":
     words = [child for child in redirect.children if child.is_named and child.type in WORDS]
     closes = any(child.type in (">&-", "<&-") for child in redirect.children)
     return words if closes else words[1:]
-
-
-def _unescaped(script: bytes) -> str:
-    """Return what runs of a text between backquotes, which may stand between double ones."""
-    return _ESCAPED.sub(rb"\1", script).decode(errors="replace")
 
 
 def _understood(node: "Node") -> "Iterable[tuple[int, int]]":

@@ -290,37 +290,26 @@ class LintFinding(Struct, frozen=True):
         return {**said, "file": self.place.file, "line": self.place.line}
 
 
-class _Danger(Struct, frozen=True):
-    key: tuple[str, str]
-    value: Json
-    code: str
-    message: str
-    hint: str
-
-
 _DEFAULT: Final = "leave the key out for the default"
-_OLD_NAME: Final = (
-    'is an old name: it is read as hook.shell = "{0}"',
-    'write shell = "{0}" in its place',
-)
-_DANGERS: Final = (
-    _Danger(("shell", "network"), "host", "lint.network_host",
+_DANGERS: Final[tuple[tuple[tuple[str, str], Json, str, str, str], ...]] = (
+    (("shell", "network"), "host", "lint.network_host",
             "gives every command the network of this machine",
             'set network = "host" on the rules that need it'),
-    _Danger(("shell", "enforcement"), "best-effort", "lint.best_effort",
+    (("shell", "enforcement"), "best-effort", "lint.best_effort",
             "runs commands where the host cannot hold them to the policy",
             "paddock doctor says what the host lacks"),
-    _Danger(("shell", "git"), "none", "lint.git_none", "leaves .git to protected alone",
+    (("shell", "git"), "none", "lint.git_none", "leaves .git to protected alone",
             'git = "safe" lets ordinary git operations through and nothing that runs code later'),
-    _Danger(("paths", "protected"), [], "lint.nothing_protected",
+    (("paths", "protected"), [], "lint.nothing_protected",
             "is empty: .git, keys and .env may be written", _DEFAULT),
-    _Danger(("paths", "secret"), [], "lint.nothing_secret",
+    (("paths", "secret"), [], "lint.nothing_secret",
             "is empty: keys and .env may be read", _DEFAULT),
-    _Danger(("ledger", "keep_model_contents"), True, "lint.contents_kept",
+    (("ledger", "keep_model_contents"), True, "lint.contents_kept",
             "keeps what people and models wrote",
             "leave it out unless somebody needs the contents"),
-    *(_Danger(("hook", "sandbox_shell"), value, "lint.old_name",
-              *(text.format(word) for text in _OLD_NAME))
+    *((("hook", "sandbox_shell"), value, "lint.old_name",
+       f'is an old name: it is read as hook.shell = "{word}"',
+       f'write shell = "{word}" in its place')
       for value, word in ((True, "confine"), (False, "read"))),
 )  # fmt: skip
 
@@ -578,15 +567,14 @@ def _idle(found: IdleException) -> LintFinding:
 
 
 def _setting_findings(document: PolicyDocument) -> Iterator[LintFinding]:
-    for danger in _DANGERS:
-        profiles = document.profiles if danger.key[0] == "shell" else ()
+    for key, value, code, message, hint in _DANGERS:
+        profiles = document.profiles if key[0] == "shell" else ()
         for above in ((), *(("profiles", profile.name) for profile in profiles)):
-            way = (*above, *danger.key)
+            way = (*above, *key)
             found: Json = document.document.values
             for part in way:
                 # A document that loaded has tables where tables belong.
                 found = found.get(part, {})
-            if found == danger.value:
+            if found == value:
                 place = document.document.place(way)
-                said = f"{'.'.join(way)} {danger.message}"
-                yield LintFinding(danger.code, said, place, danger.hint)
+                yield LintFinding(code, f"{'.'.join(way)} {message}", place, hint)
