@@ -1,10 +1,12 @@
 """A child's plan is within its parent's, whatever both are given; judging is total."""
 
+from typing import get_args
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.settings import COMMITS, ENFORCEMENTS, GITS, NETWORKS
+from paddock.policy.settings import COMMITS, ENFORCEMENTS, NETWORKS, Git
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange
 from paddock.sandbox.changes.judging import Bench, judge_changes
 from paddock.sandbox.git.rules import SPECIAL_KINDS, GitChange, GitDirectory, NodeKind, judge_git
@@ -47,7 +49,7 @@ def shells(draw, name):
     lists = {key: draw(places) for key in ("read", "write") if draw(st.booleans())}
     words = {
         "network": draw(st.sampled_from(NETWORKS)),
-        "git": draw(st.sampled_from(GITS)),
+        "git": draw(st.sampled_from(get_args(Git))),
         "commit": draw(st.sampled_from(COMMITS)),
         "enforcement": draw(st.sampled_from(ENFORCEMENTS)),
     }
@@ -142,7 +144,7 @@ changes = st.builds(
 )
 
 
-@given(st.lists(changes, max_size=6), st.sampled_from(GITS))
+@given(st.lists(changes, max_size=6), st.sampled_from(get_args(Git)))
 def test_every_change_has_an_answer_in_its_place(given_changes, git):
     bench = Bench(load_policy(None), (Agent("main", "standard"),), git, "/work/ws")
     said = judge_changes(bench, given_changes)

@@ -42,7 +42,7 @@ from paddock.plane import records
 from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFile, own_policy_path, plan_trust, write_trust
-from paddock.policy.decide import decide, judge_for
+from paddock.policy.decide import decide, judge_for, shell_for
 from paddock.policy.engine import Policy, PolicySource
 from paddock.policy.places import PatternError
 from paddock.policy.questions.flip import Always, plan_always
@@ -53,7 +53,6 @@ from paddock.runtime.prepared import FREE, Bounds, Caller, PolicyJudge
 from paddock.runtime.records import ALWAYS, answered_later
 from paddock.runtime.undo import commit_tool
 from paddock.sandbox.changes.parking import unpark_set
-from paddock.sandbox.values import strictest_git
 from paddock.storage.atomic import create_file, read_file, replace_file
 from paddock.storage.locks import locked
 from paddock.text.show import quote, show_name
@@ -316,7 +315,7 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     ):
         parked = unpark_set(granted.changes)
         return OperatorDoor(shown, workspace, ledger, history).call(
-            commit_tool(parked, history, journal, strictest_git(policy, chain)),
+            commit_tool(parked, history, journal, shell_for(policy, chain).git),
             {"request": granted.id, "agent": request.agent},
             bounds,
         )

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, astuple, replace
 
 from paddock.errors import PermissionDeniedError
 from paddock.limits import agent_chain_max
-from paddock.policy.engine import PATH_LISTS, PathGuards, Policy, Writer
+from paddock.policy.engine import PATH_LISTS, Policy, Writer
 from paddock.policy.pathset import AgentPermissions, compile_permissions
 from paddock.policy.places import BUILT_IN, quote_toml
 from paddock.policy.profiles import (
@@ -35,7 +35,6 @@ from paddock.policy.settings import (
     ENFORCEMENTS,
     NETWORKS,
     ConfineMax,
-    Git,
     LoweredLimits,
     Network,
     ShellChanges,
@@ -119,10 +118,6 @@ class ChainJudge:
             title = f"the parent agent {quote_toml(agent.name)}: " if position else ""
             self._permissions.append((title, compile_permissions(agent)))
             self._profiles += policy.profiles_of(agent, title)
-
-    @property
-    def looks_at_arguments(self) -> bool:
-        return any(each.looks_at_arguments for each in self.profiles())
 
     def profiles(self) -> tuple[CompiledProfile, ...]:
         return tuple(self._profiles)
@@ -260,12 +255,6 @@ def _combined(decisions: list[Decision]) -> Decision:
 Word = TypeVar("Word")
 
 
-GITS_STRICTEST_FIRST: Final[tuple[Git, ...]] = ("none", "read-only", "safe")
-GITS_WHERE_UNPROTECTED: Final[tuple[Git, ...]] = ("read-only", "safe", "none")
-"""`none` leaves `.git` to `protected`: the strictest where that names it, else the loosest."""
-COMMITS_STRICTEST_FIRST: Final = tuple(reversed(COMMITS))
-
-
 def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -> ShellSettings:
     """Return `[shell]` as it holds for `chain`, and for the line of `action`.
 
@@ -278,14 +267,7 @@ def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -
     line = judge_line(action) if action is not None else None
     # What an untrusted file lays over a profile says nothing of its shell and its network.
     shells = [_profile_shell(policy, each, line) for each in profiles if not each.is_laid]
-    return _strictest_shell(policy.guards, shells)
-
-
-def _strictest_shell(guards: PathGuards, shells: Sequence[ShellSettings]) -> ShellSettings:
-    is_protected = guards.find_protected(".git/HEAD") is not None
-    gits = GITS_STRICTEST_FIRST if is_protected else GITS_WHERE_UNPROTECTED
-    git = _strictest(gits, *(shell.git for shell in shells))
-    return replace(reduce(_stricter, shells), git=git)
+    return reduce(_stricter, shells)
 
 
 def beside(policy: Policy, given: Policy) -> Policy:
@@ -304,7 +286,7 @@ def beside(policy: Policy, given: Policy) -> Policy:
         guards=joined,
         settings=replace(
             both,
-            shell=_strictest_shell(joined, (both.shell, others.shell)),
+            shell=_stricter(both.shell, others.shell),
             limits=LoweredLimits(*map(min, astuple(both.limits), astuple(others.limits))),
         ),
         given=replace(_with_whole_shells(given), note="the policy that the program gives"),
@@ -369,12 +351,13 @@ def _command_network(
 def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
     return ShellSettings(
         network=_strictest(NETWORKS, one.network, other.network),
-        git=one.git,
+        # Neither `safe` nor `none` is within the other, and `read-only` is within both.
+        git=one.git if one.git == other.git else "read-only",
         read=_common(one.read, other.read),
         write=_common(one.write, other.write),
         enforcement=_strictest(ENFORCEMENTS, one.enforcement, other.enforcement),
         approve=one.approve,
-        commit=_strictest(COMMITS_STRICTEST_FIRST, one.commit, other.commit),
+        commit=_strictest(COMMITS[::-1], one.commit, other.commit),
         confine_max=ConfineMax(*map(min, astuple(one.confine_max), astuple(other.confine_max))),
         limits=one.limits.stricter(other.limits),
         env=tuple(dict.fromkeys((*_covered(one.env, other.env), *_covered(other.env, one.env)))),

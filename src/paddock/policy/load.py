@@ -145,10 +145,6 @@ def _of_user_alone(table: Table, name: str) -> None:
     table.problem(name, f"{said} stands in the user's own configuration, never in a project", hint)
 
 
-def read_providers(table: Table) -> tuple[ProviderSettings, ...]:
-    return tuple(entry.fill(ProviderSettings(name)) for name, entry in table.each())
-
-
 _TLS_HOST: Final = lazy_pattern(
     r"((?:[a-z0-9_-]{1,63}\.)*[a-z_-][a-z0-9_-]{0,62})(?::([0-9]{1,5}))?"
 )
@@ -407,7 +403,7 @@ def _check_lifted(report: Report, profile: Profile, bases: list[Profile]) -> Non
 
 
 _USERS_TABLES: Final[dict[str, Callable[[Table], object]]] = {
-    "providers": read_providers,
+    "providers": lambda table: tuple(e.fill(ProviderSettings(name)) for name, e in table.each()),
     "credentials": read_credentials,
 }
 

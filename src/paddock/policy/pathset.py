@@ -200,11 +200,6 @@ def comparison_of(outcome: Outcome) -> Comparison:
     return Comparison.PERMITTING if outcome is Outcome.ALLOW else Comparison.GUARDING
 
 
-def names_directory(action: Action) -> bool:
-    """What is searched mostly is one; a file read under `docs/` is no more than the rule named."""
-    return action.category == "search"
-
-
 # `forbidden` closes contents, not names: a listing or a search by name is not
 # refused by it, reading and searching contents is. Where a directory is searched,
 # `read` is asked whether it permits anything below; what is found is judged file
@@ -233,8 +228,11 @@ class AgentPermissions(Struct, frozen=True):
         if action.is_write:
             if self.write is not None and not self.write.permits(path):
                 found.append(self._outside("write", self.write, path))
-        elif self.read is not None and not _permits(self.read, action, path):
-            found.append(self._outside("read", self.read, path))
+        elif self.read is not None and not self.read.permits(path):
+            # Of a search it is enough that something below may be read.
+            below = self.read.patterns if action.category == "search" else ()
+            if not any(_reaches_below(pattern, path) for pattern in below):
+                found.append(self._outside("read", self.read, path))
         return tuple(found)
 
     def _outside(self, name: str, listed: PathList, path: str) -> RuleMatch:
@@ -287,13 +285,6 @@ def _patterns(agent: Agent, name: str, texts: tuple[str, ...]) -> list[PathPatte
     except PatternError as problem:
         message = f"permissions.{name} of the agent {quote_toml(agent.name)}: {problem.message}"
         raise ConfigError(message, where=agent.source, hint=problem.hint) from problem
-
-
-def _permits(listed: PathList, action: Action, path: str) -> bool:
-    is_searched = action.category == "search"
-    return listed.permits(path) or (
-        is_searched and any(_reaches_below(pattern, path) for pattern in listed.patterns)
-    )
 
 
 def _reaches_below(pattern: PathPattern, path: str) -> bool:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import conclude, find_rules, means
-from paddock.policy.pathset import build_index, comparison_of, names_directory
+from paddock.policy.pathset import build_index, comparison_of
 from paddock.policy.places import BUILT_IN, quote_toml
 from paddock.policy.rules import ANY, HeadPattern, Profile, Rule, TargetKind, read_arguments
 from paddock.values.calls import Json
@@ -110,7 +110,8 @@ def rule_matches(rule: Rule, action: Action) -> bool:
 
 def _find_rules(table: Json, action: Action) -> list[int]:
     head, given = (action.category, action.operation), read_arguments(action.arguments)
-    return find_rules(table, *head, action.target, names_directory(action), given)
+    # What is searched mostly is a directory; a file under `docs/` is no more than the rule named.
+    return find_rules(table, *head, action.target, action.category == "search", given)
 
 
 def _line_matches(rule: Rule, line: str) -> bool:

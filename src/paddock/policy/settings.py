@@ -32,7 +32,6 @@ Api = Literal["", "responses", "chat"]
 
 NETWORKS: Final[tuple[Network, ...]] = get_args(Network)
 """From the strictest to the loosest. `policy`: what rules of `tool:net:` say, else `loopback`."""
-GITS: Final[tuple[Git, ...]] = get_args(Git)
 ENFORCEMENTS: Final[tuple[EnforcementMode, ...]] = get_args(EnforcementMode)
 COMMITS: Final[tuple[Commit, ...]] = get_args(Commit)
 """From the loosest to the strictest."""

@@ -95,11 +95,7 @@ def small_talk(sentence: str, tools: Collection[str]) -> str:
         return f"Hello. {WHO} Ask me what I can do, or try: {example}"
     if _THANKS.fullmatch(said):
         return "You are welcome."
-    return help_text(tools) if is_help(said) else ""
-
-
-def is_help(sentence: str) -> bool:
-    return _HELP.fullmatch(sentence.strip()) is not None
+    return help_text(tools) if _HELP.fullmatch(said) else ""
 
 
 def help_text(tools: Iterable[str]) -> str:
@@ -193,7 +189,7 @@ def fit_answer(output: OutputSchema, sentence: str, answer: str) -> Mapping[str,
 
 
 def speech_act(sentence: str) -> str:
-    if is_help(sentence):
+    if _HELP.fullmatch(sentence.strip()):
         return "question"
     if small_talk(sentence, ()):
         return "question" if sentence.rstrip().endswith("?") else "greeting"

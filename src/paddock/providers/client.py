@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import partial
 from queue import SimpleQueue
@@ -169,11 +169,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         now = parsedate_to_datetime(headers.get("date", ""))
     except (TypeError, ValueError):
         return None
-    return max(0.0, (_aware(until) - _aware(now)).total_seconds())
-
-
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    until, now = (each if each.tzinfo else each.replace(tzinfo=UTC) for each in (until, now))
+    return max(0.0, (until - now).total_seconds())
 
 
 def _number(text: str) -> float | None:

@@ -310,22 +310,18 @@ def _chat_body(request: ModelRequest, model: str, form: ChatForm, issued: str) -
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    tools = [_chat_tool(tool) for tool in request.tools]
+    tools = list(request.tools)
     if request.output is not None and issued:
-        tools.append(_chat_tool(answer_tool(issued, request.output)))
+        tools.append(answer_tool(issued, request.output))
     elif request.output is not None:
         schema = dict(request.output.schema)
         named = {"name": request.output.name, "schema": schema, "strict": is_strict(schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
     if tools:
-        body["tools"] = tools
+        body["tools"] = [{"type": "function", "function": _described(tool)} for tool in tools]
     if request.temperature is not None:
         body["temperature"] = request.temperature
     return body
-
-
-def _chat_tool(tool: ToolSchema) -> dict[str, Json]:
-    return {"type": "function", "function": _described(tool)}
 
 
 def _rows(message: Message) -> list[Json]:

@@ -58,7 +58,7 @@ from paddock.values.entries import Entry
 
 if TYPE_CHECKING:
     from paddock.policy.network import Reach
-    from paddock.runtime.inbox import BrokenRequest, Inbox
+    from paddock.runtime.inbox import Inbox
     from paddock.sandbox.values import HeldLine
 
 E = TypeVar("E")
@@ -323,7 +323,12 @@ class InboxApprover:
             broken = inbox.list_broken(request)
             if not broken:
                 raise
-            return _held_up(broken[0])
+            # Without the file's place: a model reads it.
+            held_up = broken[0].id
+            note = f"the request {held_up}, which may be for this call, does not load"
+            answer = f"paddock approvals refuse {held_up}"
+            hint = f"ask a person to move it away: {answer}; then call again"
+            return unavailable("inbox", note, hint)
         if before is not None and before.code != ApprovalExpiredError.code:
             return before
         said = answer_of(self._approver, request)
@@ -346,10 +351,3 @@ class InboxApprover:
             return Approval(False, said.by, code, note, hint=error.hint)
         note = f"{note}; it is kept as {parked.id}"
         return Approval(False, said.by, code, note, parked.id, parked.changes_digest)
-
-
-def _held_up(broken: "BrokenRequest") -> Approval:
-    """A no without the file's place: a model reads it."""
-    note = f"the request {broken.id}, which may be for this call, does not load"
-    hint = f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again"
-    return unavailable("inbox", note, hint)

@@ -9,6 +9,7 @@ meant, and an SDK completes them silently. One that gives no reason is taken as 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
@@ -171,17 +172,11 @@ def _read_openai(message: object) -> list[Asked]:
     return asked
 
 
-def _write_openai(results: list[ToolResult]) -> list[dict[str, Json]]:
-    return [
-        {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
-        for result in results
-    ]
-
-
 def _read_responses(message: object) -> list[Asked]:
     items = _part(message, "output")
     refusal = _why_not(message, "status", _COMPLETED)
-    if refusal is None and any(_has_refusal(item) for item in items):
+    said = (_get(part, "type") for item in items for part in _items(_get(item, "content")))
+    if refusal is None and "refusal" in said:
         refusal = _dropped("the model declined")
     asked: list[Asked] = []
     for item in items:
@@ -201,21 +196,21 @@ def _native_arguments(item: object, kind: str) -> dict[str, Json]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _has_refusal(item: object) -> bool:
-    return any(_get(part, "type") == "refusal" for part in _items(_get(item, "content")))
-
-
-def _write_responses(results: list[ToolResult]) -> list[dict[str, Json]]:
-    return [
-        {"type": "function_call_output", "call_id": result.call_id, "output": result.content}
-        for result in results
-    ]
+def _write_each(
+    kind: dict[str, Json], call: str, content: str, results: list[ToolResult]
+) -> list[dict[str, Json]]:
+    return [{**kind, call: result.call_id, content: result.content} for result in results]
 
 
 _DIALECTS: Final = {
     "anthropic": Dialect(_read_anthropic, _write_anthropic),
-    "openai": Dialect(_read_openai, _write_openai),
-    "openai-responses": Dialect(_read_responses, _write_responses),
+    "openai": Dialect(
+        _read_openai, partial(_write_each, {"role": "tool"}, "tool_call_id", "content")
+    ),
+    "openai-responses": Dialect(
+        _read_responses,
+        partial(_write_each, {"type": "function_call_output"}, "call_id", "output"),
+    ),
 }
 
 Spec = ToolSpec[Any]
@@ -241,22 +236,9 @@ def _anthropic(spec: Spec) -> dict[str, Json]:
     return {"name": spec.name, "description": spec.description, "input_schema": _input_schema(spec)}
 
 
-def _openai(spec: Spec) -> dict[str, Json]:
-    function = {
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": _input_schema(spec),
-    }
-    return {"type": "function", "function": function}
-
-
-def _openai_responses(spec: Spec) -> dict[str, Json]:
-    return {
-        "type": "function",
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": _input_schema(spec),
-    }
+def _function(spec: Spec) -> dict[str, Json]:
+    schema = _input_schema(spec)
+    return {"name": spec.name, "description": spec.description, "parameters": schema}
 
 
 def _mcp(spec: Spec) -> dict[str, Json]:
@@ -280,7 +262,7 @@ def _mcp(spec: Spec) -> dict[str, Json]:
 
 _FORMS: Final[dict[str, Callable[[Spec], dict[str, Json]]]] = {
     "anthropic": _anthropic,
-    "openai": _openai,
-    "openai-responses": _openai_responses,
+    "openai": lambda spec: {"type": "function", "function": _function(spec)},
+    "openai-responses": lambda spec: {"type": "function", **_function(spec)},
     "mcp": _mcp,
 }

@@ -329,7 +329,8 @@ class Differ(Struct, frozen=True):
         path = change.to if change.kind == "moved" and change.to else change.path
         now = self._state(path)
         if now is not None and now.version == change.after and change.kind != "deleted":
-            return _mode_since(change, now)
+            left, mode = change.mode_after, f"{now.mode:04o}"
+            return "" if left in {None, now.mode} else f"mode {mode} now, {left:04o} after the call"
         if now is None:
             return "" if change.kind == "deleted" else "is gone"
         if now.kind.value == "directory":
@@ -365,12 +366,6 @@ class Differ(Struct, frozen=True):
             raise
         except HostError:
             return None  # pruned
-
-
-def _mode_since(change: Change, now: EntryState) -> str:
-    if change.mode_after in {None, now.mode}:
-        return ""
-    return f"mode {now.mode:04o} now, {change.mode_after:04o} after the call"
 
 
 def _compared(change: Change, before: bytes | None, after: bytes | None, missing: str) -> str:

@@ -82,12 +82,6 @@ def _unkept(changes: Sequence[Change], store: StoreReader) -> tuple[str, ...]:
     )
 
 
-def _verify_kept(changes: Sequence[Change], store: StoreReader) -> None:
-    for change in changes:
-        if _needs_content(change) and change.before is not None:
-            store.verify(change.before)
-
-
 def _needs_content(change: Change) -> bool:
     return change.kind in {"overwritten", "edited", "deleted"} and change.entry != "directory"
 
@@ -307,7 +301,9 @@ class Undo(Struct, frozen=True):
         call, workspace, store = self.call, ports.workspace, self.history.store
         if (obstacle := why_no_undo(call, workspace, store)) is not None:
             raise obstacle.error
-        _verify_kept(call.changes, store)
+        for change in call.changes:
+            if _needs_content(change) and change.before is not None:
+                store.verify(change.before)
         left = UndoTree(workspace, _leaves_left(call.changes))
         plan = UndoPlan(left, store, overrides_read_only=call.is_by_command)
         first = call.changes[0]

@@ -339,8 +339,7 @@ class ShellOutcome(Struct, frozen=True):
 
 # Pure.
 #
-# Each key is the stricter: the smaller limit, the narrower network, what both may read; of two
-# different presets for `.git`, neither within the other, `read-only`, which is within both.
+# Each key is the stricter: the smaller limit, the narrower network, what both may read.
 
 Places = Callable[[tuple[str, ...]], tuple[str, ...]]
 """Paths as a policy writes them → those that a plan may have, real and absolute."""
@@ -360,11 +359,6 @@ def shells_of(policy: Policy, chain: AgentChain) -> tuple[ShellSettings, ...]:
     return tuple(base if each is None else each.over(base) for each in changes)
 
 
-def strictest_git(policy: Policy, chain: AgentChain) -> Git:
-    presets: set[Git] = {shell.git for shell in shells_of(policy, chain)}
-    return presets.pop() if len(presets) == 1 else "read-only"
-
-
 def strictest_shell(
     policy: Policy, chain: AgentChain, readable: Places, writable: Places
 ) -> ShellSettings:
@@ -377,8 +371,7 @@ def strictest_shell(
     for shell in shells[1:]:
         read = shared(read, readable(shell.read))
         write = shared(write, writable(shell.write))
-    git = strictest_git(policy, chain)
-    return replace(shell_for(policy, chain), git=git, read=read, write=write)
+    return replace(shell_for(policy, chain), read=read, write=write)
 
 
 def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network:

@@ -560,7 +560,7 @@ limits = { memory_mb = 5 }
     child, parent = Agent("c", "child"), Agent("p", "parent")
     assert shell_for(decided, (child, parent)) == ShellSettings(
         network="none",
-        git="none",
+        git="read-only",
         read=("/usr/lib",),
         write=("/srv/a", "/opt/b/c"),
         enforcement="required",
@@ -573,11 +573,23 @@ limits = { memory_mb = 5 }
     )
 
 
-def test_git_without_a_preset_is_the_loosest_where_nothing_protects_it() -> None:
-    text = '[paths]\nprotected = []\n[profiles.a]\n[profiles.a.shell]\ngit = "none"\n[profiles.b]\n'
-    chain = (Agent("a", "a"), Agent("b", "b"))
-    assert shell_for(policy(text), chain).git == "safe"
-    assert shell_for(policy(text.replace("[]", '[".git/"]')), chain).git == "none"
+@pytest.mark.parametrize("protected", ["[]", '[".git/"]'])
+@pytest.mark.parametrize(
+    ("child", "parent", "both"),
+    [
+        ("safe", "safe", "safe"),
+        ("none", "none", "none"),
+        ("safe", "read-only", "read-only"),
+        ("none", "safe", "read-only"),
+        ("read-only", "none", "read-only"),
+    ],
+)
+def test_of_two_presets_for_git_what_is_within_both_holds(
+    protected: str, child: str, parent: str, both: str
+) -> None:
+    text = f"[paths]\nprotected = {protected}\n"
+    text += f'[profiles.a.shell]\ngit = "{child}"\n[profiles.b.shell]\ngit = "{parent}"\n'
+    assert shell_for(policy(text), (Agent("a", "a"), Agent("b", "b"))).git == both
 
 
 def test_importing_policy_and_judging_paths_loads_no_grammar() -> None:

@@ -95,6 +95,46 @@ def test_a_document_that_becomes_a_program_behind_another_one_is_asked_about(tex
     assert outcome(text, "wide") == "ask"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x='$(git push)'; echo ${x@P}",
+        "x='a[$(git push)]'; echo \"${!x}\"",
+        "x='a[$(git push)]'; echo ${y:x}",
+        "x='a[$(git push)]'; echo \"${y:0:x}\"",
+        "cat <<E\n${y:x:2}\nE",
+        "x='a[$(git push)]'; read \"$x\" <<< 1",
+        "x='a[$(git push)]'; printf -v \"$x\" 1",
+        "x='a[$(git push)]'; [ -v \"$x\" ]",
+        "x='a[$(git push)]'; declare \"$x=1\"",
+        "x='a[$(git push)]'; getopts a \"$x\" -a",
+        "x='a[$(git push)]'; let x",
+        "declare -i x; x='a[$(git push)]'",
+        "typeset -xi x; x='a[$(git push)]'",
+        "compgen -W '$(git push)'",
+        "setopt promptsubst; print -P '$(git push)'",
+    ],
+)
+def test_what_evaluates_a_text_once_more_is_asked_about(line: str) -> None:
+    assert outcome(line, "wide") == "ask"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo ${x:0:7} ${x: -3} ${x:2:-1} ${@:2} ${x:-y} ${x:=y} ${x:+y} ${x@Q} ${#x}",
+        'read -rp "$prompt" x; read -t "$t" y',
+        'printf -v y %s "$x"; printf "$format" "$x"',
+        '[ -n "$x" ] && test "$x" = y',
+        'declare -a y; declare y="$x"; local z="$x"; export v="$x"',
+        'wait "$pid"; unset x; mapfile -t -n "$n" y < f',
+        "getopts ab:c x; complete -F f x",
+    ],
+)
+def test_what_names_its_variables_evaluates_nothing(line: str) -> None:
+    assert outcome(line, "wide") == "allow"
+
+
 BODY = 'it\'s "done" (1); $x `y`\n\ngit push is described'
 
 

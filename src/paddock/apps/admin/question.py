@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from paddock import limits
 from paddock.apps.admin.plain import Choice, Keyboard, Question, Silence
-from paddock.apps.admin.reveal import reveal, reveal_diff
+from paddock.apps.admin.reveal import WIDE, reveal
 from paddock.apps.admin.show import (
     Block,
     Row,
@@ -190,7 +190,7 @@ def question_for(
     is_whole = draft.is_whole
     if preview is not None:
         # What `unified_diff` escaped is plain text by now; the rest is not to be overlooked.
-        revealed = reveal_diff(preview.text)
+        revealed = reveal(preview.text, WIDE)
         draft.notices += [f"diff: {notice}" for notice in revealed.notices]
         shown = "\n".join(revealed.rows)
         rows = diff_rows(shown) if preview.is_diff else (row(TextSpan(shown, TextLook.WARN)),)

@@ -21,23 +21,13 @@ _SPACES: Final = lazy_pattern("(?<=[^ ]) {5,}| {41,}")
 _NAMED_MAX: Final = 6
 
 
-_WIDE: Final = lazy_pattern(r"(?<=.\S) {41,}(?=\S)")
+WIDE: Final = lazy_pattern(r"(?<=.\S) {41,}(?=\S)")
 """What takes the rest of a row of a diff out of sight: behind its mark and more than that."""
 
 
 class Revealed(Struct, frozen=True):
     rows: tuple[str, ...]
     notices: tuple[str, ...]
-
-
-def reveal(text: str) -> Revealed:
-    """`text` for a question: escaped, line by line, with notices of what was odd."""
-    return _with_spaces_told(text, _SPACES)
-
-
-def reveal_diff(text: str) -> Revealed:
-    """As `reveal_exactly`, for indentation counts there; a gap that hides an end is told."""
-    return _with_spaces_told(text, _WIDE)
 
 
 def reveal_exactly(text: str) -> Revealed:
@@ -53,9 +43,13 @@ def reveal_exactly(text: str) -> Revealed:
     return Revealed(tuple(row for row, _ in found), tuple(notices))
 
 
-def _with_spaces_told(text: str, hiding: re.Pattern[str]) -> Revealed:
+def reveal(text: str, hiding: re.Pattern[str] = _SPACES) -> Revealed:
+    """`text` for a question: escaped, line by line, with notices of what was odd.
+
+    `hiding` is what of its spaces is told, `WIDE` of a diff: indentation counts there.
+    """
     shown = reveal_exactly(text)
-    told = [hiding.subn(_tell_spaces, each) for each in shown.rows]
+    told = [hiding.subn(lambda found: f"⟨{len(found[0])} spaces⟩", each) for each in shown.rows]
     padded = sum(count for _, count in told)
     return Revealed(tuple(row for row, _ in told), (*shown.notices, *_padding(padded)))
 
@@ -65,10 +59,6 @@ def _padding(runs: int) -> tuple[str, ...]:
         return ()
     said = "1 run of spaces is" if runs == 1 else f"{runs} runs of spaces are"
     return (f"{said} shown as ⟨N spaces⟩",)
-
-
-def _tell_spaces(found: re.Match[str]) -> str:
-    return f"⟨{len(found.group())} spaces⟩"
 
 
 def _foreign(text: str) -> str:

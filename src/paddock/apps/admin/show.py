@@ -6,7 +6,7 @@ span passes `shown_text` where it is drawn, and nothing else writes to a screen.
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -151,9 +151,10 @@ class ShownCall(Struct, frozen=True):
                 outcome = f"cancelled: {refusal.hint or 'it changed nothing'}"
         parts = filter(None, (self._decision, outcome, self._duration))
         number = TextSpan(f"  #{self.number} ", TextLook.DIM)
+        given = self.finished.arguments
         return FittedLine(
             row(number, mark, " ", TextSpan(self.finished.tool, TextLook.STRONG)),
-            TextSpan(_arguments_text(self.finished.arguments)),
+            TextSpan("".join(f" {name}={_value_text(value)}" for name, value in given.items())),
             row(TextSpan(f" · {' · '.join(parts)}", TextLook.DIM)),
         )
 
@@ -176,10 +177,6 @@ class ShownCall(Struct, frozen=True):
         arguments = json.dumps(dict(finished.arguments), indent=2, ensure_ascii=False)
         content = lines(finished.result.content, gutter="  │ ")
         return pairs(facts), lines(arguments, gutter="  "), content
-
-
-def _arguments_text(arguments: Mapping[str, Json]) -> str:
-    return "".join(f" {name}={_value_text(value)}" for name, value in arguments.items())
 
 
 def _value_text(value: Json) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -225,6 +226,16 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
         raws = raws + [RawCommand(" ".join(w.text for w in words), list(words)) for words in rough]
     for raw in raws:
         _add(line, raw, depth, within)
+    _gather_scripts(line, found.scripts, depth, within)
+
+
+def _gather_scripts(
+    line: _Line, scripts: Iterable[str], depth: int, within: _Command | None
+) -> None:
+    for script in scripts:
+        if script.strip() and script not in line.scripts:
+            line.scripts.add(script)
+            _gather(line, script, depth + 1, within)
 
 
 def _is_too_much(line: _Line, script: str, depth: int) -> bool:
@@ -273,18 +284,12 @@ def _add(line: _Line, raw: RawCommand, depth: int, within: _Command | None) -> N
         line.moves.append(directory)
     else:
         line.changes |= seen.changes
-    for text in seen.texts:
-        if text.strip() and text not in line.scripts:
-            line.scripts.add(text)
-            _gather(line, text, depth + 1, here)
+    _gather_scripts(line, seen.texts, depth, here)
     line.run_time |= dict.fromkeys(touch.doubts)
     if raw.assignments and raw.words:
         head = tuple(Word(text, text) for text in raw.assignments)
         seen.readings.append(Reading(tuple(raw.words), 0, len(raw.words), head))
-    for script in seen.scripts:
-        if script not in line.scripts:
-            line.scripts.add(script)
-            _gather(line, script, depth + 1, within)
+    _gather_scripts(line, seen.scripts, depth, within)
     seen.readings += seen.input
     if within is not None:
         within[0].writes += raw.writes

@@ -7,7 +7,7 @@ are added freely; an allow never uses them.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -66,9 +66,25 @@ _ANSWERS: Final = lazy_pattern(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
 
 _SUBSCRIPTING: Final = frozenset(
     "let unset test [ read printf declare typeset local readonly export mapfile readarray exit"
-    " return break continue shift logout bye limit ulimit integer float wait print sched".split()
+    " return break continue shift logout bye limit ulimit integer float wait print sched getopts"
+    " compgen complete".split()
 )
 """Builtins of bash or zsh to which `a[…]`, however quoted, is arithmetic, which runs `$(…)`."""
+_EVALUATING: Final = {
+    **dict.fromkeys(("let", "integer", "float"), lazy_pattern(r".*", re.DOTALL)),
+    **dict.fromkeys(("declare", "typeset", "local", "readonly"), lazy_pattern(r"-\w*[iEF]\w*")),
+    **dict.fromkeys(("compgen", "complete"), lazy_pattern(r"-\w*W.*", re.DOTALL)),
+    "print": lazy_pattern(r"-\w*P\w*"),
+}
+"""Words behind which a builtin evaluates text, or each later assignment does."""
+_NAMING: Final = {
+    **dict.fromkeys(("test", "[", "printf"), lazy_pattern(r"(?!-v).*", re.DOTALL)),
+    **dict.fromkeys(("print", "wait"), lazy_pattern(r"(?!-\w*[vp]).*", re.DOTALL)),
+    "read": lazy_pattern(r"-\w*[dinNptu]"),
+    **dict.fromkeys(("mapfile", "readarray"), lazy_pattern(r"-\w*[dnOsuCc]")),
+    **dict.fromkeys("unset getopts declare typeset local readonly".split(), lazy_pattern(r"(?!)")),
+}
+"""Builtins that take names, which may have subscripts; behind which word there is none."""
 _NO_PROGRAM: Final = lazy_pattern(
     r"(?:user|author|committer|color|advice|i18n|init)\.", re.IGNORECASE
 )
@@ -127,8 +143,10 @@ class _Seeing(Struct):
     def look(self, at: int, end: int, *, sure: bool) -> None:
         word = self.words[at]
         name = program_name(word.text)
-        if word.unknown or word.glob or word.source.startswith("="):
-            # zsh's `=git` is the path of git.
+        if bare := word.source.startswith(("=", "!")) and word.text.lstrip("=!"):
+            # zsh's `=git` is the path of git, and behind its operator `&!` a command begins.
+            self.seen.readings.append(Reading(self.words, at + 1, end, (Word(bare, bare),)))
+        if word.unknown or word.glob or bare:
             self.run_time("the program's name is only known at run time")
         if name.startswith("git-"):
             head = (Word("git", "git"), Word(name[4:], name[4:]))
@@ -264,9 +282,7 @@ class _Seeing(Struct):
             self.seen.texts.append(value)
 
     def builtin(self, at: int, end: int, name: str) -> None:
-        if name in _SUBSCRIPTING and any(
-            _runs_in_subscript(word.text) for word in self.words[at + 1 : end]
-        ):
+        if name in _SUBSCRIPTING and _evaluates(name, self.words[at:end]):
             self.run_time(f"{name} evaluates a subscript")
         match name:
             case "eval":
@@ -454,9 +470,18 @@ def find_script(words: tuple[Word, ...], at: int, end: int) -> tuple[int, bool] 
     return min(index, end), takes_text
 
 
-def _runs_in_subscript(text: str) -> bool:
-    start = text.find("[")
-    return 0 <= start < max(text.rfind("$"), text.rfind("`"))
+def _evaluates(name: str, words: Sequence[Word]) -> bool:
+    evaluating, no_name = _EVALUATING.get(name), _NAMING.get(name)
+    for before, word in pairwise(words):
+        if 0 <= word.text.find("[") < max(word.text.rfind("$"), word.text.rfind("`")):
+            return True
+        if evaluating is not None and evaluating.fullmatch(word.text):
+            return True
+        # Threat: `x='a[$(cmd)]'; read "$x"`.
+        is_named = word.unknown != "" and ASSIGNMENT.match(word.source) is None
+        if is_named and no_name is not None and no_name.fullmatch(before.text) is None:
+            return True
+    return False
 
 
 def _given(text: str, key: str) -> str:

@@ -65,8 +65,9 @@ RUN_TIME: Final = {
 }
 ARITHMETIC: Final = "arithmetic is evaluated at run time"
 TESTED: Final = "a test with arithmetic is evaluated at run time"
+EVALUATING: Final = "an expansion evaluates what a variable holds at run time"
 EVALUATED: Final = frozenset(
-    {ARITHMETIC, TESTED, RUN_TIME["arithmetic_expansion"], RUN_TIME["subscript"]}
+    {ARITHMETIC, TESTED, EVALUATING, RUN_TIME["arithmetic_expansion"], RUN_TIME["subscript"]}
 )
 """Reasons behind which any program may stand: a subscript in arithmetic runs what it holds."""
 
@@ -104,6 +105,13 @@ _TWICE = lazy_pattern(r"[!\w./-]*", re.ASCII)
 _FORCED = lazy_pattern(rb">[>&|]*!(?:[ \t]|\\\n)*")
 """zsh's `>! f`, behind which bash has another word."""
 _CASE_ENDS = frozenset({";;", ";&", ";;&"})
+_HIDDEN = lazy_pattern(rb"\\.|`(?P<script>(?:[^`\\]|\\.)*+)`|(?P<other>`|\$\()", re.DOTALL)
+_EVALUATING = lazy_pattern(
+    rb"\$\{(?:!(?!\}|\w+(?:[@*]|\[[@*]\])\})|[^}]*@P\}"
+    rb"|[\w@*#?$!-]+(?:\[[^]]*\])?:(?![-=+?]| ?-?\d+(?::-?\d+)?\}))"
+)
+"""`${!x}`, `${x@P}` and `${x:y}`: each runs `$(…)` where it stands in a value."""
+_ESCAPED = lazy_pattern(rb"\\([$`\\\"])")
 
 
 class RawCommand(Struct):
@@ -123,6 +131,7 @@ class Findings(Struct):
     problems: dict[str, None] = {}
     changes: dict[str, None] = {}
     assigned: list[str] = []
+    scripts: list[str] = []
 
 
 def walk_tree(root: "Node", data: bytes) -> Findings:
@@ -395,6 +404,7 @@ class _Walk:
             self.problem("a here-document whose lines are joined")
         if not literal and re.search(rb"[$`]", content):
             self.found.run_time["a here-document is expanded at run time"] = None
+            self.hidden(body, *document)
         self.owner.documents.append(content.decode())
         skipped = {start.id, end.id}
         if body is not None and literal:
@@ -420,11 +430,35 @@ class _Walk:
             self.found.writes.append(word.text)
         if not word.unknown:
             return word, []
+        self.hidden(node, node.start_byte, node.end_byte)
         if node.type in RUN_TIME:
             self.found.run_time[RUN_TIME[node.type]] = None
         elif not any(child.type in RUN_TIME for child in node.children):
             self.found.run_time[word.unknown] = None
         return word, [child for child in node.children if child.is_named]
+
+    def hidden(self, node: "Node | None", start: int, end: int) -> None:
+        r"""Find commands that bash runs there, and the grammar takes for text.
+
+        Threat: "`cmd`" in a here-document or in "${x:-…}", all behind the tabs of `<<-`, and the
+        inner one of "`a \`cmd\``".
+        """
+        rest, scripts = bytearray(self.data[start:end]), list[bytes]()
+        for first, last in () if node is None else _understood(node):
+            inside = self.data[first:last]
+            rest[first - start : last - start] = b" " * len(inside)
+            if inside.startswith((b"`", b"$`")) and b"\\" in inside:
+                scripts.append(inside.lstrip(b"$")[1:-1])
+        if _EVALUATING.search(rest):
+            self.found.run_time[EVALUATING] = None
+        for match in _HIDDEN.finditer(rest):
+            if match["other"]:
+                self.problem("a substitution that is not understood")
+            elif match["script"]:
+                scripts.append(match["script"])
+        # They may stand between double quotes.
+        plain = (_ESCAPED.sub(rb"\1", each) for each in scripts)
+        self.found.scripts += (each.decode(errors="replace") for each in plain)
 
     # --- the bytes around tokens: what bash may read otherwise ------------
 
@@ -501,6 +535,21 @@ def _extra_words(redirect: "Node") -> "list[Node]":
     words = [child for child in redirect.children if child.is_named and child.type in WORDS]
     closes = any(child.type in (">&-", "<&-") for child in redirect.children)
     return words if closes else words[1:]
+
+
+def _understood(node: "Node") -> "Iterable[tuple[int, int]]":
+    """Yield where a substitution stands that is looked at by itself, or what is quoted whole."""
+    stack = [(node, False)]
+    while stack:
+        one, in_braces = stack.pop()
+        # In "${x:-'`cmd`'}" single quotes quote nothing.
+        is_quoted = one.type in ("raw_string", "ansi_c_string") and not in_braces
+        if is_quoted or one.type == "command_substitution":
+            yield one.start_byte, one.end_byte
+            continue
+        if one.type == "arithmetic_expansion":
+            yield one.start_byte, one.start_byte + len("$((")
+        stack.extend((child, in_braces or one.type == "expansion") for child in one.children)
 
 
 def _leaves(node: "Node") -> "Iterable[Node]":

@@ -236,7 +236,8 @@ def decide_again(policy: Policy, past: PastDecision) -> Decision:
 def lacks_arguments(policy: Policy, past: PastDecision) -> bool:
     """Whether a rule looks at arguments that the record does not keep."""
     are_kept = all(each.arguments for each in past.actions if each.category == "mcp")
-    return not are_kept and judge_for(policy, past.chain).looks_at_arguments
+    profiles = judge_for(policy, past.chain).profiles()
+    return not are_kept and any(each.looks_at_arguments for each in profiles)
 
 
 def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:

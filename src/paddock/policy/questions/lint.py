@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.policy.compiled import ONE, find_hits, fold, matches_name
+from paddock.policy.compiled import GENERATED, ONE, PROTECTED, SECRET, find_hits, fold, matches_name
 from paddock.policy.engine import GUARDING_LISTS, PathGuards, Policy, Writer
 from paddock.policy.globs import DEPTH, Glob, Segment, fold_segment, literal_of, split_lead
 from paddock.policy.load import PathsTable, PolicyDocument
@@ -27,7 +27,7 @@ from paddock.policy.pathset import (
     has_class,
 )
 from paddock.policy.places import BUILT_IN, PatternError, Place, quote_toml
-from paddock.policy.presets import RARELY_CONFINED, presets
+from paddock.policy.presets import RARELY_CONFINED, built_in_paths, presets
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import (
     ActionPattern,
@@ -290,52 +290,66 @@ class LintFinding(Struct, frozen=True):
         return {**said, "file": self.place.file, "line": self.place.line}
 
 
-class _Danger(Struct, frozen=True):
-    key: tuple[str, str]
-    value: Json
-    code: str
-    message: str
-    hint: str
-
-
 _DEFAULT: Final = "leave the key out for the default"
-_OLD_NAME: Final = (
-    'is an old name: it is read as hook.shell = "{0}"',
-    'write shell = "{0}" in its place',
-)
-_DANGERS: Final = (
-    _Danger(("shell", "network"), "host", "lint.network_host",
+_DANGERS: Final[tuple[tuple[tuple[str, str], Json, str, str, str], ...]] = (
+    (("shell", "network"), "host", "lint.network_host",
             "gives every command the network of this machine",
             'set network = "host" on the rules that need it'),
-    _Danger(("shell", "enforcement"), "best-effort", "lint.best_effort",
+    (("shell", "enforcement"), "best-effort", "lint.best_effort",
             "runs commands where the host cannot hold them to the policy",
             "paddock doctor says what the host lacks"),
-    _Danger(("shell", "git"), "none", "lint.git_none", "leaves .git to protected alone",
+    (("shell", "git"), "none", "lint.git_none", "leaves .git to protected alone",
             'git = "safe" lets ordinary git operations through and nothing that runs code later'),
-    _Danger(("paths", "protected"), [], "lint.nothing_protected",
+    (("paths", "protected"), [], "lint.nothing_protected",
             "is empty: .git, keys and .env may be written", _DEFAULT),
-    _Danger(("paths", "secret"), [], "lint.nothing_secret",
+    (("paths", "secret"), [], "lint.nothing_secret",
             "is empty: keys and .env may be read", _DEFAULT),
-    _Danger(("ledger", "keep_model_contents"), True, "lint.contents_kept",
+    (("ledger", "keep_model_contents"), True, "lint.contents_kept",
             "keeps what people and models wrote",
             "leave it out unless somebody needs the contents"),
-    *(_Danger(("hook", "sandbox_shell"), value, "lint.old_name",
-              *(text.format(word) for text in _OLD_NAME))
+    *((("hook", "sandbox_shell"), value, "lint.old_name",
+       f'is an old name: it is read as hook.shell = "{word}"',
+       f'write shell = "{word}" in its place')
       for value, word in ((True, "confine"), (False, "read"))),
 )  # fmt: skip
 
 
 def lint(policy: Policy, tracked: Sequence[str] = ()) -> tuple[LintFinding, ...]:
     """Return every finding by file and line; `tracked` are the paths that git tracks."""
-    found = [*_profile_findings(policy)]
+    found = [*_profile_findings(policy), *_lost_names(policy), *_tracked(policy, tracked)]
     for document in policy.documents:
         found.extend(_setting_findings(document))
         found.extend(_unknown_credentials(policy, document))
         found.extend(map(_idle, idle_exceptions(document.paths)))
-    found.extend(_tracked(policy, tracked))
     # What a profile has from another one is found with each of them.
-    found = list(dict.fromkeys(found))
-    return tuple(sorted(found, key=lambda each: (each.place.file, each.place.line, each.code)))
+    once = dict.fromkeys(found)
+    return tuple(sorted(once, key=lambda each: (each.place.file, each.place.line, each.code)))
+
+
+_CLOSING: Final = {PROTECTED: (PROTECTED, SECRET), GENERATED: GUARDING_LISTS, SECRET: (SECRET,)}
+
+
+def _lost_names(policy: Policy) -> Iterator[LintFinding]:
+    """Who adds a name to a list may not know that it replaces the built-in one whole."""
+    guards, built_in = policy.as_if_trusted().guards, built_in_paths()
+    for name, kinds in _CLOSING.items():
+        givers = [each for each in policy.documents if getattr(each.paths, name) is not None]
+        given: tuple[PathPattern, ...] = getattr(givers[-1].paths, name) if givers else ()
+        opened = (PathPattern(replace(each.glob, negated=False)) for each in given if each.negated)
+        said = (*guards.layers(*kinds), PathList(opened, Comparison.GUARDING))
+        lost = [
+            quote_toml(each.text)
+            for each in getattr(built_in, name)
+            if not each.negated
+            and any(all(one.find(path) is None for one in said) for path in path_samples(each))
+        ]
+        if given and lost:
+            yield LintFinding(
+                "lint.names_lost",
+                f"paths.{name} replaces the built-in list and loses {', '.join(lost)}",
+                givers[-1].document.place(("paths", name)),
+                "add them, or each with a ! before it where it is meant to be left out",
+            )
 
 
 def find_tracked_secrets(policy: Policy, tracked: Sequence[str]) -> tuple[str, ...]:
@@ -352,9 +366,8 @@ def describe_tracked(paths: Sequence[str]) -> str:
 
 def _tracked(policy: Policy, tracked: Sequence[str]) -> Iterator[LintFinding]:
     by_place: dict[Place, list[str]] = {}
-    for path in find_tracked_secrets(policy, tracked):
-        found = policy.guards.find_secret(path)
-        if found is not None:
+    for path in tracked:
+        if (found := policy.guards.find_secret(path)) is not None:
             by_place.setdefault(found.place, []).append(path)
     for place, paths in by_place.items():
         yield LintFinding("lint.secret_tracked", describe_tracked(paths), place, TRACKED_HINT)
@@ -500,20 +513,17 @@ def _unknown_server(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
 
 def _unknown_credentials(policy: Policy, document: PolicyDocument) -> Iterator[LintFinding]:
     known = [each.name for each in policy.settings.credentials]
+    servers: Json = document.document.values.get("mcp", {}).get("servers", {})
     for server in document.settings.mcp.servers:
         way = ("mcp", "servers", server.name, "env")
         for variable, value in server.env:
             name = value.removeprefix(CREDENTIAL)
-            if name != value and name not in known and way[2] in _servers_of(document):
+            if name != value and name not in known and way[2] in servers:
                 said = f"{variable} of the MCP server {server.name} wants the credential"
                 hint = f"add [credentials.{name}] to the user's own configuration"
                 place = document.document.place((*way, variable))
                 message = f"{said} {quote_toml(name)}, which is not there"
                 yield LintFinding("lint.mcp_credential", message, place, hint)
-
-
-def _servers_of(document: PolicyDocument) -> dict[str, Json]:
-    return document.document.values.get("mcp", {}).get("servers", {})
 
 
 def _half_denied(
@@ -557,15 +567,14 @@ def _idle(found: IdleException) -> LintFinding:
 
 
 def _setting_findings(document: PolicyDocument) -> Iterator[LintFinding]:
-    for danger in _DANGERS:
-        profiles = document.profiles if danger.key[0] == "shell" else ()
+    for key, value, code, message, hint in _DANGERS:
+        profiles = document.profiles if key[0] == "shell" else ()
         for above in ((), *(("profiles", profile.name) for profile in profiles)):
-            way = (*above, *danger.key)
+            way = (*above, *key)
             found: Json = document.document.values
             for part in way:
                 # A document that loaded has tables where tables belong.
                 found = found.get(part, {})
-            if found == danger.value:
+            if found == value:
                 place = document.document.place(way)
-                said = f"{'.'.join(way)} {danger.message}"
-                yield LintFinding(danger.code, said, place, danger.hint)
+                yield LintFinding(code, f"{'.'.join(way)} {message}", place, hint)

@@ -349,7 +349,7 @@ def test_a_place_that_is_closed_to_create_alone_is_found(rules: str, is_found: b
 def test_where_edits_are_not_allowed_anyway_a_closed_create_is_no_finding() -> None:
     text = '[profiles.p]\nallow = ["tool:file:create"]\ndeny = ["tool:file:create db/**"]\n'
     assert found(text) == []
-    closed = '[paths]\nprotected = ["/db/"]\n' + text.replace("create", "*", 1)
+    closed = '[paths]\nprotected = [".git/", "*.pem", "/db/"]\n' + text.replace("create", "*", 1)
     assert found(closed) == []
     assert found(closed.replace("/db/", "/other/")) == [("lint.half_denied", 5)]
 
@@ -438,7 +438,7 @@ def test_a_profile_that_allows_nothing_without_saying_so_is_found(
 def test_an_exception_below_a_directory_that_is_closed_is_found(
     patterns: list[str], hint: str
 ) -> None:
-    (finding,) = lint(policy(f"[paths]\nprotected = {json.dumps(patterns)}"))
+    (finding,) = lint(policy(f"[paths]\nprotected = {json.dumps(['.git/', '*.pem', *patterns])}"))
     assert (finding.code, finding.place.line) == ("lint.takes_back_nothing", 2)
     assert hint in finding.hint
 
@@ -451,16 +451,59 @@ def test_an_exception_that_takes_back_something_is_no_finding() -> None:
         ["/docs/", "!/docs/", "!/docs/a.md"],
         ["*.pem", "!/certs/my.pem"],
     ):
-        text = f"[paths]\nsecret = {json.dumps(patterns)}"
+        text = f"[paths]\nsecret = {json.dumps(['.env*', '*.key', *patterns])}"
         assert found(text) == []
 
 
 def test_what_the_lint_says_of_an_exception_names_its_list_and_what_stands_above() -> None:
-    (finding,) = lint(policy('[paths]\ngenerated = ["/gen/", "!/gen/a.md"]'))
+    built_in = '"node_modules/", "package-lock.json", "yarn.lock"'
+    (finding,) = lint(policy(f'[paths]\ngenerated = [{built_in}, "/gen/", "!/gen/a.md"]'))
     assert finding.render() == (
         'paddock.toml:2: lint.takes_back_nothing: "!/gen/a.md" takes back nothing from generated: '
         'it lies below "/gen/"\n  hint: write "/gen/**" in place of "/gen/"'
     )
+
+
+@pytest.mark.parametrize(
+    ("lists", "lost"),
+    [
+        ('secret = ["x"]', '".env", ".env.*", ".envrc", "*.key"'),
+        ('secret = ["x", "!.env"]', '".env.*", ".envrc", "*.key"'),
+        ('secret = [".env?*", "*.key", "!/config/.env"]', '".env"'),
+        ('protected = ["/db/"]', '".git/", "*.pem"'),
+        ('generated = ["/out/"]', '"node_modules/", "package-lock.json", "yarn.lock"'),
+        # All of them are there, in other words; or it says that they are not meant to be.
+        ('secret = [".env*", "*.key"]', ""),
+        ('secret = [".ENV", ".env.*", ".envrc", "*.key", "/private/"]', ""),
+        ('secret = ["x", "!.env*", "!*.key"]', ""),
+        ('generated = ["/out/", "!node_modules/", "!*.lock", "!package-lock.json"]', ""),
+        ('protected = [".git/"]\nsecret = [".env*", "*.key", "*.pem"]', ""),
+        ("generated = []", ""),
+        ('warned = ["/lib/**"]\nsafe = []', ""),
+    ],
+)
+def test_what_a_list_loses_of_the_built_in_one_is_told_once(lists: str, lost: str) -> None:
+    text = f"[paths]\n{lists}\n".encode()
+    for is_trusted in (True, False):
+        said = lint(load_policy(PolicySource("paddock.toml", text, is_trusted)))
+        name = lists.partition(" ")[0]
+        wanted = (
+            f"paddock.toml:2: lint.names_lost: paths.{name} replaces the built-in list and loses"
+            f" {lost}\n  hint: add them, or each with a ! before it where it is meant to be left out"
+        )
+        assert [each.render() for each in said] == ([wanted] if lost else [])
+
+
+def test_what_a_list_loses_is_told_of_the_file_that_decides() -> None:
+    users = PolicySource("config.toml", b'[paths]\nsecret = ["x", ".envrc"]\n')
+    for projects, lost in (
+        (None, ["config.toml"]),
+        ('secret = [".env*", "*.key"]', []),
+        ('secret = ["y"]', ["paddock.toml"]),
+    ):
+        source = projects and PolicySource("paddock.toml", f"[paths]\n{projects}\n".encode())
+        found = lint(load_policy(source or None, users))
+        assert [each.place.file for each in found if each.code == "lint.names_lost"] == lost
 
 
 def test_secret_names_that_git_tracks_are_found_by_the_pattern_that_closes_them():
