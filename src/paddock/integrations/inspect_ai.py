@@ -30,13 +30,12 @@ from paddock import errors, limits
 from paddock.assembly.opening import init_project, open_given
 from paddock.assembly.runtimes import open_workspace
 from paddock.errors import ToolError
-from paddock.integrations import raising
+from paddock.integrations import REFUSED, raising, text_of
 from paddock.plane.create import POLICY_TEMPLATE
 from paddock.plane.environment import process_environment
 from paddock.runtime.program import Executed, await_thread
 from paddock.runtime.runtime import Runtime
 
-_CANNOT_EXECUTE: Final = 126
 # What Inspect calls a refusal, the first that fits; any other is a RuntimeError.
 _RAISED: Final[tuple[tuple[type[ToolError], type[Exception]], ...]] = (
     (errors.PathNotFoundError, FileNotFoundError),
@@ -187,13 +186,13 @@ def _raised(error: ToolError) -> Exception:
 
 
 def _result(done: Executed, cmd: list[str]) -> ExecResult[str]:
-    stdout, stderr = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
+    stdout, stderr = map(text_of, (done.stdout, done.stderr))
     if done.timed_out:
         raise TimeoutError(f"{cmd[0]} was ended when its time had run out")
     if done.is_cut:
         said = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
         raise OutputLimitExceededError(said, stdout or stderr)
-    if done.exit_code == _CANNOT_EXECUTE and "ermission denied" in stderr:
+    if done.exit_code == REFUSED and "ermission denied" in stderr:
         raise PermissionError(stderr)
     if done.notice and stderr and not stderr.endswith("\n"):
         stderr += "\n"
