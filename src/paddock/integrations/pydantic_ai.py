@@ -104,4 +104,4 @@ class _Answer:
             return Approval(True, _BY)
         self.asked = request
         note = "the program is asked"
-        return Approval(False, _BY, ApprovalUnavailableError.code, note)
+        return Approval(False, _BY, ApprovalUnavailableError.code, note, is_deferred=True)

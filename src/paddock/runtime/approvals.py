@@ -68,6 +68,8 @@ class Approval(Struct, frozen=True):
     """Of the changes that were kept with the request."""
     hint: str = ""
     """What to do about a no, where that is not what its code says."""
+    is_deferred: bool = False
+    """It is no answer: who was asked puts the question to a person, and calls again."""
 
 
 class Approver(Protocol):

@@ -362,6 +362,8 @@ USED: Final = "used"
 """The grant was used up by the call that this entry names."""
 KEPT: Final = "kept"
 """Nobody could be asked; the request was put into the inbox."""
+DEFERRED: Final = "deferred"
+"""The program puts the question to a person, and calls again with the answer."""
 
 
 def approval_asked(request: ApprovalRequest) -> Entry:
@@ -381,9 +383,10 @@ def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
         answer["shown"] = shown_digest(request)
     if approval.changes_digest:
         answer["changes"] = approval.changes_digest
-    return _answer_entry(
-        APPROVAL_ANSWERED, request, "allow" if approval.is_granted else "deny", answer
-    )
+    if approval.is_deferred and not approval.is_granted:
+        return _answer_entry(APPROVAL_ANSWERED, request, "ask", {**answer, "answer": DEFERRED})
+    decision = "allow" if approval.is_granted else "deny"
+    return _answer_entry(APPROVAL_ANSWERED, request, decision, answer)
 
 
 def answered_later(parked: "Parked", answer: str) -> Entry:

@@ -347,6 +347,35 @@ def test_typed_methods_look_and_write_results(place, runtime):
         runtime.ls("nowhere")
 
 
+@pytest.mark.parametrize(
+    ("said", "decision", "row"),
+    [
+        (
+            paddock.Approval(
+                False, "desk", "approval.unavailable", "Ann is asked", is_deferred=True
+            ),
+            "ask",
+            "deferred by desk: Ann is asked",
+        ),
+        (paddock.Approval(False, "desk", note="no"), "deny", "refused by desk: no"),
+        (paddock.Approval(True, "desk"), "allow", "granted by desk"),
+        (paddock.Approval(True, "desk", is_deferred=True), "allow", "granted by desk"),
+    ],
+)
+def test_a_question_that_is_put_off_is_on_record_as_no_answer(place, said, decision, row):
+    ask_before_deleting(place)
+    (place.project / "a.txt").write_text("a")
+    with paddock.open(place.project) as runtime:
+        bounds = paddock.Bounds(approver=SimpleNamespace(answer=lambda _: said))
+        runtime.call("delete_file", {"path": "a.txt"}, bounds=bounds)
+
+    assert (place.project / "a.txt").exists() == (not said.is_granted)
+    asked = ("ledger", "query", "--ledger", "governance", "--type", "APPROVAL_ANSWERED")
+    shown = place.run(*asked).out
+    assert f"  {decision}" in shown
+    assert row in shown
+
+
 def test_a_program_takes_a_call_back_and_its_undo_too(place, runtime):
     readme = place.project / "README.md"
     before = readme.read_bytes()
