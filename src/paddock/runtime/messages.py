@@ -197,7 +197,10 @@ def _read_responses(message: object) -> list[Asked]:
 
 def _native_arguments(item: object, kind: str) -> dict[str, Json]:
     holder, names = _NATIVE_ITEMS[kind]
-    given = {name: _get(_get(item, holder), name) for name in names}
+    held: Any = _get(item, holder)
+    # Threat: what is not known of it, as `move_to`, would be left out and said to be done.
+    extra: Iterable[str] = _get(held, "model_extra") or (held if hasattr(held, "keys") else ())
+    given = {name: _get(held, name) for name in (*names, *extra)}
     return {name: value for name, value in given.items() if value is not None}
 
 

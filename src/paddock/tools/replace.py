@@ -215,7 +215,11 @@ class Patch(_Edit):
         self.require_editable(content, self.given)
         changed = patched_content(content, self.given)
         if changed == content:
-            raise self.unchanged()
+            raise errors.TextUnchangedError(
+                f"the diff leaves {quote(self.name)} as it is",
+                where=self.name,
+                hint="there is nothing to change",
+            )
         self.spliced = splice(content, Span(0, len(content)), content, changed)
         return self.spliced.pieces
 
