@@ -6,6 +6,7 @@ ShellTool(executor=shell_executor(".")), ApplyPatchTool(editor=patch_editor(".")
 
 import io
 import math
+import shlex
 import tarfile
 import time
 import uuid
@@ -261,9 +262,11 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         max_output_tokens: int | None = None,
     ) -> pty_types.PtyExecUpdate:
         """Start a line, and wait for its output. A refusal is what it says as it ends."""
-        given: dict[str, Json] = {"session": self._shell, "background": True, "tty": tty}
-        given["command"] = _line(self._prepare_exec_command(*command, shell=shell, user=user))
-        given["env"] = await self.state.manifest.environment.resolve()
+        line = _line(self._prepare_exec_command(*command, shell=shell, user=user))
+        env = await self.state.manifest.environment.resolve()
+        # As part of the line: which variables a call may set besides, policy says in [shell] env.
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
+        given = {"command": exports + line, "session": self._shell, "background": True, "tty": tty}
         started = await self._runtime.acall("run_shell", given)
         if started.refusal is not None:
             return pty_types.PtyExecUpdate(None, started.content.encode(), REFUSED, None)

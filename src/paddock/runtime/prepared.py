@@ -150,10 +150,9 @@ class Registry:
     def get(self, name: str) -> Tool[Any]:
         tool = self._tools.get(name)
         if tool is None:
-            raise UnknownToolError(
-                f"unknown tool {quote(name)}",
-                hint=f"the tools are: {', '.join(sorted(self._tools)) or 'none'}",
-            )
+            offered = ", ".join(sorted(each.name for each in self.list_all()))
+            hint = f"the tools are: {offered or 'none'}"
+            raise UnknownToolError(f"unknown tool {quote(name)}", hint=hint)
         if not isinstance(tool, Tool):
             tool = self._tools[name] = tool.load()
         return tool

@@ -410,6 +410,15 @@ def test_what_changed_nothing_is_not_undone(runtime, call):
         runtime.undo(call)
 
 
+@pytest.mark.parametrize("profile", ["standard", "locked"])
+def test_who_names_an_unknown_tool_is_told_those_that_it_is_offered(place, profile):
+    with paddock.open(place.project, agent=paddock.AgentSpec("guest", profile)) as runtime:
+        offered = sorted(tool["name"] for tool in runtime.tools.for_provider("mcp"))
+        said = runtime.call("nope", {}).refusal
+
+    assert said.hint == f"the tools are: {', '.join(offered)}"
+
+
 def test_no_model_undoes_a_call(runtime):
     made = runtime.create_file("a.txt", "a")
     with pytest.raises(UnknownToolError):
