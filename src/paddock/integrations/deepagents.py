@@ -125,14 +125,15 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
 
     @_answering(deep.DeleteResult)
     def delete(self, file_path: str) -> deep.DeleteResult:
+        # Threat: a link to a directory, or the root: nothing below it goes where it may not itself.
         try:
-            below = self.runtime.list_entries(_named(file_path), depth=limits.path_depth_max)
-        except errors.PathNotADirectoryError:
-            below = program.EntryList("", (), is_cut=False)
-        # The deepest first: a directory is deleted when nothing is left in it.
-        for entry in reversed(below.entries):
-            self.runtime.delete_file(entry.path)
-        self.runtime.delete_file(file_path)
+            self.runtime.delete_file(_named(file_path))
+        except errors.DirectoryNotEmptyError:
+            below = self.runtime.list_entries(file_path, depth=limits.path_depth_max)
+            # The deepest first: a directory is deleted when nothing is left in it.
+            for entry in reversed(below.entries):
+                self.runtime.delete_file(entry.path)
+            self.runtime.delete_file(file_path)
         return deep.DeleteResult(path=file_path)
 
     @_answering(deep.GrepResult)

@@ -104,4 +104,6 @@ class _Answer:
             return Approval(True, _BY)
         self.asked = request
         note = "the program is asked"
-        return Approval(False, _BY, ApprovalUnavailableError.code, note, is_deferred=True)
+        return Approval(
+            False, _BY, ApprovalUnavailableError.code, note, is_deferred=request.can_wait
+        )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,8 +23,10 @@ from paddock.errors import (
     PathNotAFileError,
     PathNotFoundError,
     TextTooLargeError,
+    UsageError,
 )
 from paddock.providers.failures import CancelToken
+from paddock.runtime.messages import text_of
 from paddock.runtime.prepared import FREE, Bounds, ForProgram
 from paddock.sandbox.streams import Decoding
 from paddock.text.show import quote
@@ -45,7 +47,7 @@ _MISSING: Final = 92
 _NOT_STARTED: Final = 127
 _READS: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
 if [ ! -e "$1" ]; then exit {_MISSING}; fi
-exec cat -- "$1"
+exec head -c "$2" -- "$1"
 """
 _PRESENT: Final = 93
 _WRITES: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
@@ -76,7 +78,8 @@ class Executed(Struct, frozen=True):
     @property
     def notice(self) -> str:
         """Lines for behind `stderr`: what policy kept from the command; mostly empty."""
-        return "".join(f"{line}\n" for line in last_words(self.result.details))
+        said = last_words(self.result.details)
+        return "".join(f"{line}\n" for line in said if line.encode() != self.stderr)
 
 
 class ListedEntry(Struct, frozen=True):
@@ -119,7 +122,9 @@ def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER
         payload = Payload()
         _call(runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel))
         return payload.taken
-    done = execute(runtime, ["sh", "-c", _READS, "sh", path], output_limit=limit, cancel=cancel)
+    # A byte more than may be, and no more: what has no end is told as what is too large.
+    argv = ["sh", "-c", _READS, "sh", path, str(limit + 1)]
+    done = execute(runtime, argv, output_limit=limit, cancel=cancel)
     _require_done(done, path, "read")
     if done.is_cut:
         raise TextTooLargeError(f"{quote(path)} has over {limit} bytes", hint="raise the limit")
@@ -129,6 +134,7 @@ def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER
 def write_bytes(
     runtime: "Runtime", path: str, content: bytes, *, is_new: bool = False, cancel: Cancel = NEVER
 ) -> ToolResult:
+    content = _bytes_of("the content", content)
     if not _is_elsewhere(runtime, path):
         given: dict[str, Json] = {"path": path, "version": digest_of(content)}
         if is_new:
@@ -168,14 +174,19 @@ def execute(
     cancel: Cancel = NEVER,
 ) -> Executed:
     """Run one line, or one literal command. Raises: ToolError."""
+    if output_limit < 0:
+        raise InvalidArgumentsError(
+            f"output_limit is {output_limit}", where="output_limit", hint="give 0 or more bytes"
+        )
     for name, value in (env or {}).items():
-        if _NAME.fullmatch(name) is None or "\0" in value:
+        if _NAME.fullmatch(name) is None or "\0" in text_of(f"the variable {name}", value):
             raise InvalidArgumentsError(
                 f"{quote(name)} is no name of a variable, or its value holds a NUL",
                 where="env",
                 hint="give names of letters, digits and _",
             )
-    line = command if isinstance(command, str) else literal_line(tuple(command))
+    line = command if isinstance(command, str) else _literal(command)
+    stdin = _bytes_of("stdin", stdin)
     given: dict[str, Json] = {"command": line, "cwd": cwd}
     if env:
         given["env"] = " ".join(env)
@@ -212,7 +223,19 @@ def _call(
 
 def _is_elsewhere(runtime: "Runtime", path: str) -> bool:
     """Say whether a path is outside of the workspace: then only a command can get there."""
-    return path.startswith("/") and not runtime.names(path)
+    return text_of("the path", path).startswith("/") and not runtime.names(path)
+
+
+def _bytes_of(what: str, given: object) -> bytes:
+    """Return what nobody changes any more while it is written. Raises: UsageError."""
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(cast("bytes", given))
+    raise UsageError(f"{what} is {type(given).__name__}, and has to be bytes")
+
+
+def _literal(argv: Sequence[str]) -> str:
+    words = tuple(text_of("a word of the command", word) for word in argv)
+    return literal_line(words) if words else ""
 
 
 def _require_done(done: Executed, path: str, act: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from deepagents.backends.protocol import (
@@ -95,6 +96,29 @@ def test_a_directory_is_deleted_with_what_is_in_it(backend: PaddockBackend, plac
     assert backend.delete(f"{root}/README.md") == DeleteResult(path=f"{root}/README.md")
     assert not (place.project / "d").exists()
     assert not (place.project / "README.md").exists()
+
+
+@pytest.mark.parametrize("target", ["src", "../outside", "nowhere"])
+def test_a_link_is_deleted_and_nothing_of_what_it_leads_to(
+    backend: PaddockBackend, place: Place, target: str
+):
+    link, before = place.project / "link", names_below(place.base)
+    link.symlink_to(target)
+
+    assert backend.delete(str(link)) == DeleteResult(path=str(link))
+    assert names_below(place.base) == before
+
+
+def test_the_root_is_not_deleted_and_nothing_that_is_in_it(backend: PaddockBackend, place: Place):
+    before = names_below(place.base)
+
+    for path in (backend.runtime.root, "/", str(place.outside)):
+        assert str(backend.delete(path).error).startswith("invalid_path: ")
+    assert names_below(place.base) == before
+
+
+def names_below(directory: Path) -> list[Path]:
+    return sorted(directory.glob("project/**/*")) + sorted(directory.glob("outside/**/*"))
 
 
 def test_a_glob_without_a_path_answers_absolute_paths(backend: PaddockBackend):
