@@ -201,7 +201,7 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
         printed = map(text_of, (done.stdout, done.stderr))
         said = "\n".join(each.removesuffix("\n") for each in (*printed, done.notice) if each)
         return deep.ExecuteResponse(
-            said, _TIMED_OUT if done.timed_out else done.exit_code, done.is_cut
+            said, _TIMED_OUT if done.timed_out else done.exit_status, done.is_cut
         )
 
 

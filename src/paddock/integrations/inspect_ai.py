@@ -8,6 +8,7 @@ the default policy, which confines every command. It is gone afterwards; its led
 sample's transcript says where. `PaddockConfig(root=…)` takes a project instead, with its policy.
 """
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -94,7 +95,7 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
             runtime = open_workspace(own, agent=given.agent)
             return cls(runtime, str(made.plane.layout.root), own)
         except BaseException:
-            shutil.rmtree(own)
+            _remove(own)
             raise
 
     @classmethod
@@ -112,7 +113,7 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
     def close(self) -> None:
         self.runtime.close()
         if self._own_directory is not None:
-            shutil.rmtree(self._own_directory)
+            _remove(self._own_directory)
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
@@ -196,4 +197,14 @@ def _result(done: Executed, cmd: list[str]) -> ExecResult[str]:
         raise PermissionError(stderr)
     if done.notice and stderr and not stderr.endswith("\n"):
         stderr += "\n"
-    return ExecResult(done.exit_code == 0, done.exit_code, stdout, stderr + done.notice)
+    return ExecResult(done.exit_status == 0, done.exit_status, stdout, stderr + done.notice)
+
+
+def _remove(directory: Path) -> None:
+    """A command may have taken the write bits of a directory, which hold its owner too."""
+    for where, names, _ in os.walk(directory):
+        for path in (Path(where, name) for name in names):
+            # Threat: a link, whose target would get the bits.
+            if not path.is_symlink():
+                path.chmod(0o700)
+    shutil.rmtree(directory)

@@ -128,7 +128,7 @@ class PaddockSandbox(Opened, Sandbox):
     async def list_files(self, path: str, **kwargs: Any) -> list[FileInfo]:
         """Raises: SandboxPathNotFoundError, OSError."""
         if self._is_elsewhere(path):
-            names = sorted((await self._ran("ls", "-1Ap", "--", path)).splitlines())
+            names = sorted((await self._ran("ls", "-1Ap", "--", f"{path}/")).splitlines())
             return [FileInfo(name.rstrip("/"), name.endswith("/")) for name in names]
         with raising(_error):
             try:

@@ -17,7 +17,7 @@ from deepagents.backends.protocol import (
 )
 
 from paddock.integrations.deepagents import PaddockBackend
-from tests.frameworks.conftest import Reader
+from tests.frameworks.conftest import ASKS_ABOUT_CHANGES, Reader
 from tests.support.places import Place
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
@@ -80,6 +80,19 @@ def test_what_policy_kept_from_a_command_stands_in_its_output(backend: PaddockBa
     assert done.exit_code == 0
     assert done.output.startswith("done\npaddock: not changed: locked/new: ")
     assert backend.read(f"{backend.runtime.root}/new").error is None
+
+
+def test_a_command_whose_changes_wait_for_a_person_has_failed(
+    place: Place, write_policy: Callable[[str], None]
+):
+    write_policy(ASKS_ABOUT_CHANGES)
+    with PaddockBackend(place.project) as backend:
+        waits = backend.execute("echo x > made")
+        done = backend.execute("echo x")
+
+    assert (waits.exit_code, "changes wait for a person" in waits.output) == (1, True)
+    assert (done.exit_code, done.output) == (0, "x")
+    assert not (place.project / "made").exists()
 
 
 def test_a_command_that_takes_too_long_ends_with_124(backend: PaddockBackend):
