@@ -144,10 +144,17 @@ class Rows(Struct, frozen=True):
     unfinished_bytes: int
 
 
-def query(path: str, wanted: Filter, *, last: int | None = None, before: int | None = None) -> Rows:
-    """The newest so many; `before`: of those that have a smaller number."""
+def query(
+    path: str,
+    wanted: Filter,
+    *,
+    last: int | None = None,
+    before: int | None = None,
+    skip: int = 0,
+) -> Rows:
+    """The newest so many behind `skip` newer ones; `before`: that have a smaller number."""
     with closing(LedgerSearch(path)) as search:
-        return search.query(wanted, last=last, before=before)
+        return search.query(wanted, last=last, before=before, skip=skip)
 
 
 def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
@@ -169,7 +176,14 @@ class LedgerSearch:
             self._index.close()
         self._reader.close()
 
-    def query(self, wanted: Filter, *, last: int | None = None, before: int | None = None) -> Rows:
+    def query(
+        self,
+        wanted: Filter,
+        *,
+        last: int | None = None,
+        before: int | None = None,
+        skip: int = 0,
+    ) -> Rows:
         reader = self._reader
         if not reader.keep_up():
             raise replaced_error(reader.path)
@@ -183,10 +197,10 @@ class LedgerSearch:
             try:
                 lines = self._indexed(self._index, wanted, end)
                 older = (row for row in lines if row[0] < place)
-                return _collect(older, wanted, last, size - end)
+                return _collect(older, wanted, last, size - end, skip)
             except StaleIndexError:
                 self._index.remove()
-        return _collect(reader.lines_backwards(place), wanted, last, size - end)
+        return _collect(reader.lines_backwards(place), wanted, last, size - end, skip)
 
     def _is_short(self, size: int) -> bool:
         is_small = self._index is None and size <= limits.ledger_unindexed_bytes_max
@@ -210,7 +224,11 @@ class LedgerSearch:
 
 
 def _collect(
-    lines: Iterable[tuple[int, bytes]], wanted: Filter, last: int | None, unfinished_bytes: int
+    lines: Iterable[tuple[int, bytes]],
+    wanted: Filter,
+    last: int | None,
+    unfinished_bytes: int,
+    skip: int = 0,
 ) -> Rows:
     found: list[StoredEntry] = []
     bad: list[BadRow] = []
@@ -220,7 +238,10 @@ def _collect(
         for row in _parsed(lines, lambda line: all(needle in line for needle in needles)):
             if isinstance(row, StoredEntry):
                 if wanted.matches(row):
-                    found.append(row)
+                    # Threat: who passes over millions would have them all in memory.
+                    skip -= 1
+                    if skip < 0:
+                        found.append(row)
             elif len(bad) < limits.ledger_problems_listed_max:
                 bad.append(row)
             else:
@@ -333,6 +354,6 @@ class Ledgers:
     def __init__(self, paths: Mapping[LedgerName, Path]) -> None:
         self._paths = paths
 
-    def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
+    def query(self, name: LedgerName, wanted: Filter, last: int | None, skip: int = 0) -> Rows:
         path = self._paths[name]
-        return query(str(path), wanted, last=last) if stands(path) else _NOTHING
+        return query(str(path), wanted, last=last, skip=skip) if stands(path) else _NOTHING

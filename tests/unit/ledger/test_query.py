@@ -41,6 +41,17 @@ def test_rows_come_newest_last_and_the_newest_are_kept(path):
     assert seqs(path, Filter(), last=0) == []
 
 
+@pytest.mark.parametrize(
+    ("last", "skip", "found"),
+    [(3, 0, [8, 9, 10]), (3, 2, [6, 7, 8]), (3, 9, [0, 1]), (3, 11, []), (None, 8, [0, 1, 2])],
+)
+def test_newer_entries_are_passed_over_and_not_kept(path, last, skip, found):
+    fill(path, [note(str(number)) for number in range(10)])
+
+    rows = query(path, Filter(), last=last, skip=skip)
+    assert [row.seq for row in rows.entries] == found
+
+
 def test_rows_are_found_by_each_field_and_by_all_together(path):
     base = {"session_id": "S1", "call_id": "c1", "agent": "a1", "decision": "allow"}
     entries = [Entry("NOTE", **base)] + [Entry("NOTE", **(base | {name: "x"})) for name in base]
