@@ -45,39 +45,28 @@ class PaddockSandbox(Opened, Sandbox):
     """
 
     def execute_streaming(
-        self,
-        command: str,
-        *,
-        timeout: float | None = None,
-        cwd: str | None = None,
-        env: dict[str, str] | None = None,
-        **kwargs: Any,
+        self, command: str, **options: Any
     ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
         """Raises: SandboxTimeoutError, OSError."""
-        return self._stream(command, b"", timeout, cwd, env)
+        return self._stream(command, b"", **options)
 
     def execute_code_streaming(
-        self,
-        code: str,
-        language: str,
-        *,
-        timeout: float | None = None,
-        cwd: str | None = None,
-        env: dict[str, str] | None = None,
-        **kwargs: Any,
+        self, code: str, language: str, **options: Any
     ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
         """Raises: ValueError, SandboxTimeoutError, OSError."""
         if not LANGUAGE_PATTERN.fullmatch(language):
             raise ValueError(f"language parameter contains invalid characters: {language}")
-        return self._stream([language], code.encode(), timeout, cwd, env)
+        return self._stream([language], code.encode(), **options)
 
     async def _stream(
         self,
         command: str | Sequence[str],
         stdin: bytes,
-        timeout: float | None,
-        cwd: str | None,
-        env: dict[str, str] | None,
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        **_: Any,
     ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
         loop, heard = asyncio.get_running_loop(), asyncio.Queue[StreamChunk | None]()
 

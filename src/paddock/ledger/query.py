@@ -144,17 +144,10 @@ class Rows(Struct, frozen=True):
     unfinished_bytes: int
 
 
-def query(
-    path: str,
-    wanted: Filter,
-    *,
-    last: int | None = None,
-    before: int | None = None,
-    skip: int = 0,
-) -> Rows:
-    """The newest so many behind `skip` newer ones; `before`: that have a smaller number."""
+def query(path: str, wanted: Filter, *, last: int | None = None, before: int | None = None) -> Rows:
+    """The newest so many; `before`: of those that have a smaller number."""
     with closing(LedgerSearch(path)) as search:
-        return search.query(wanted, last=last, before=before, skip=skip)
+        return search.query(wanted, last=last, before=before)
 
 
 def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
@@ -176,14 +169,7 @@ class LedgerSearch:
             self._index.close()
         self._reader.close()
 
-    def query(
-        self,
-        wanted: Filter,
-        *,
-        last: int | None = None,
-        before: int | None = None,
-        skip: int = 0,
-    ) -> Rows:
+    def query(self, wanted: Filter, *, last: int | None = None, before: int | None = None) -> Rows:
         reader = self._reader
         if not reader.keep_up():
             raise replaced_error(reader.path)
@@ -197,10 +183,10 @@ class LedgerSearch:
             try:
                 lines = self._indexed(self._index, wanted, end)
                 older = (row for row in lines if row[0] < place)
-                return _collect(older, wanted, last, size - end, skip)
+                return _collect(older, wanted, last, size - end)
             except StaleIndexError:
                 self._index.remove()
-        return _collect(reader.lines_backwards(place), wanted, last, size - end, skip)
+        return _collect(reader.lines_backwards(place), wanted, last, size - end)
 
     def _is_short(self, size: int) -> bool:
         is_small = self._index is None and size <= limits.ledger_unindexed_bytes_max
@@ -224,11 +210,7 @@ class LedgerSearch:
 
 
 def _collect(
-    lines: Iterable[tuple[int, bytes]],
-    wanted: Filter,
-    last: int | None,
-    unfinished_bytes: int,
-    skip: int = 0,
+    lines: Iterable[tuple[int, bytes]], wanted: Filter, last: int | None, unfinished_bytes: int
 ) -> Rows:
     found: list[StoredEntry] = []
     bad: list[BadRow] = []
@@ -238,10 +220,7 @@ def _collect(
         for row in _parsed(lines, lambda line: all(needle in line for needle in needles)):
             if isinstance(row, StoredEntry):
                 if wanted.matches(row):
-                    # Threat: who passes over millions would have them all in memory.
-                    skip -= 1
-                    if skip < 0:
-                        found.append(row)
+                    found.append(row)
             elif len(bad) < limits.ledger_problems_listed_max:
                 bad.append(row)
             else:
@@ -348,6 +327,7 @@ def find_declarations(path: str) -> tuple[StoredEntry, ...]:
 
 
 _NOTHING: Final = Rows((), (), 0, 0)
+_PASSED_MAX: Final = 1_000
 
 
 class Ledgers:
@@ -355,5 +335,11 @@ class Ledgers:
         self._paths = paths
 
     def query(self, name: LedgerName, wanted: Filter, last: int | None, skip: int = 0) -> Rows:
-        path = self._paths[name]
-        return query(str(path), wanted, last=last, skip=skip) if stands(path) else _NOTHING
+        """The newest so many behind `skip` newer ones, of which few are in memory at a time."""
+        path, before = self._paths[name], None
+        while stands(path):
+            passed = query(str(path), wanted, last=min(skip, _PASSED_MAX), before=before)
+            if not passed.entries:
+                return query(str(path), wanted, last=last, before=before) if skip < 1 else _NOTHING
+            skip, before = skip - len(passed.entries), passed.entries[0].seq
+        return _NOTHING

@@ -51,7 +51,10 @@ _AWAITED: Final = frozenset({"completed", "in_progress"})
 
 class Dialect(Struct, frozen=True):
     read: Callable[[object], list[Asked]]
-    write: Callable[[list[ToolResult]], list[dict[str, Json]]]
+    block_of: Callable[[ToolResult], dict[str, Json]]
+
+    def write(self, results: Iterable[ToolResult]) -> list[dict[str, Json]]:
+        return list(map(self.block_of, results))
 
 
 def dialect_of(provider: str) -> Dialect:
@@ -146,16 +149,10 @@ def _read_anthropic(message: object) -> list[Asked]:
     ]
 
 
-def _write_anthropic(results: list[ToolResult]) -> list[dict[str, Json]]:
-    return [
-        {
-            "type": "tool_result",
-            "tool_use_id": result.call_id,
-            "content": result.content,
-            "is_error": result.refusal is not None,
-        }
-        for result in results
-    ]
+def _anthropic_block(result: ToolResult) -> dict[str, Json]:
+    is_error = result.refusal is not None
+    said: dict[str, Json] = {"content": result.content, "is_error": is_error}
+    return {"type": "tool_result", "tool_use_id": result.call_id, **said}
 
 
 def _read_openai(message: object) -> list[Asked]:
@@ -171,11 +168,8 @@ def _read_openai(message: object) -> list[Asked]:
     return asked
 
 
-def _write_openai(results: list[ToolResult]) -> list[dict[str, Json]]:
-    return [
-        {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
-        for result in results
-    ]
+def _openai_block(result: ToolResult) -> dict[str, Json]:
+    return {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
 
 
 def _read_responses(message: object) -> list[Asked]:
@@ -208,17 +202,14 @@ def _has_refusal(item: object) -> bool:
     return any(_get(part, "type") == "refusal" for part in _items(_get(item, "content")))
 
 
-def _write_responses(results: list[ToolResult]) -> list[dict[str, Json]]:
-    return [
-        {"type": "function_call_output", "call_id": result.call_id, "output": result.content}
-        for result in results
-    ]
+def _responses_block(result: ToolResult) -> dict[str, Json]:
+    return {"type": "function_call_output", "call_id": result.call_id, "output": result.content}
 
 
 _DIALECTS: Final = {
-    "anthropic": Dialect(_read_anthropic, _write_anthropic),
-    "openai": Dialect(_read_openai, _write_openai),
-    "openai-responses": Dialect(_read_responses, _write_responses),
+    "anthropic": Dialect(_read_anthropic, _anthropic_block),
+    "openai": Dialect(_read_openai, _openai_block),
+    "openai-responses": Dialect(_read_responses, _responses_block),
 }
 
 Spec = ToolSpec[Any]
@@ -245,21 +236,13 @@ def _anthropic(spec: Spec) -> dict[str, Json]:
 
 
 def _openai(spec: Spec) -> dict[str, Json]:
-    function = {
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": _input_schema(spec),
-    }
-    return {"type": "function", "function": function}
+    function = _openai_responses(spec)
+    return {"type": function.pop("type"), "function": function}
 
 
 def _openai_responses(spec: Spec) -> dict[str, Json]:
-    return {
-        "type": "function",
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": _input_schema(spec),
-    }
+    said = {"name": spec.name, "description": spec.description, "parameters": _input_schema(spec)}
+    return {"type": "function", **said}
 
 
 def _mcp(spec: Spec) -> dict[str, Json]:

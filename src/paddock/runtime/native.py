@@ -84,7 +84,7 @@ class NativeTurn:
         return [each for _, become in self._parts for each in become]
 
     def write(
-        self, results: Results, plain: Callable[[list[ToolResult]], list[dict[str, Json]]]
+        self, results: Results, plain: Callable[[Results], list[dict[str, Json]]]
     ) -> list[dict[str, Json]]:
         left, blocks = iter(results), list[dict[str, Json]]()
         for asked, become in self._parts:

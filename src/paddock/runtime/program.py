@@ -6,7 +6,6 @@
 import contextlib
 import contextvars
 import posixpath
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -33,6 +32,7 @@ from paddock.text.show import quote
 from paddock.tools.effects import ABSENT
 from paddock.tools.outcome import last_words
 from paddock.tools.program import EXEC, LIST_ENTRIES, READ_BYTES, WRITE_BYTES, literal_line
+from paddock.tools.shell import require_variables
 from paddock.tools.spec import Payload, Tool
 from paddock.values.calls import NEVER, Cancel, Json, ToolResult
 from paddock.values.entries import digest_of
@@ -54,7 +54,6 @@ _WRITES: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
 if [ "$3" ] && [ -e "$1" ]; then exit {_PRESENT}; fi
 mkdir -p -- "$2" && exec cat >"$1"
 """
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Executed(Struct, frozen=True):
@@ -120,7 +119,9 @@ class _Printed:
 def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER) -> bytes:
     if not _is_elsewhere(runtime, path):
         payload = Payload()
-        _call(runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel))
+        call_tool(
+            runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel)
+        )
         return payload.taken
     # A byte more than may be, and no more: what has no end is told as what is too large.
     argv = ["sh", "-c", _READS, "sh", path, str(limit + 1)]
@@ -139,7 +140,7 @@ def write_bytes(
         given: dict[str, Json] = {"path": path, "version": digest_of(content)}
         if is_new:
             given["if_version"] = ABSENT
-        return _call(runtime, WRITE_BYTES, given, Payload(content), Bounds(cancel=cancel))
+        return call_tool(runtime, WRITE_BYTES, given, Payload(content), Bounds(cancel=cancel))
     argv = ["sh", "-c", _WRITES, "sh", path, posixpath.dirname(path), "new" if is_new else ""]
     done = execute(runtime, argv, stdin=content, cancel=cancel)
     _require_done(done, path, "write")
@@ -156,9 +157,16 @@ def list_entries(runtime: "Runtime", path: str, depth: int) -> EntryList:
     return EntryList(details["path"], tuple(entries), is_cut=bool(details["truncated"]))
 
 
-def call_tool(runtime: "Runtime", tool: Tool[Any], given: Mapping[str, Json]) -> ToolResult:
+def call_tool(
+    runtime: "Runtime",
+    tool: Tool[Any],
+    given: Mapping[str, Json],
+    payload: Payload | None = None,
+    bounds: Bounds = FREE,
+) -> ToolResult:
     """Call a tool for the program, whether or not its agent's model has it. Raises: ToolError."""
-    return _call(runtime, tool, given, Payload(), FREE)
+    bounds = replace(bounds, program=ForProgram(tool, payload or Payload()))
+    return runtime.call(tool.name, given, bounds=bounds).unwrap()
 
 
 def execute(
@@ -178,13 +186,8 @@ def execute(
         raise InvalidArgumentsError(
             f"output_limit is {output_limit}", where="output_limit", hint="give 0 or more bytes"
         )
-    for name, value in (env or {}).items():
-        if _NAME.fullmatch(name) is None or "\0" in text_of(f"the variable {name}", value):
-            raise InvalidArgumentsError(
-                f"{quote(name)} is no name of a variable, or its value holds a NUL",
-                where="env",
-                hint="give names of letters, digits and _",
-            )
+    env = {name: text_of(f"the variable {name}", value) for name, value in (env or {}).items()}
+    require_variables(env)
     line = command if isinstance(command, str) else _literal(command)
     stdin = _bytes_of("stdin", stdin)
     given: dict[str, Json] = {"command": line, "cwd": cwd}
@@ -196,7 +199,7 @@ def execute(
         given["stdin"] = digest_of(stdin)
     printed = _Printed(output_limit, on_output)
     bounds = Bounds(cancel=cancel, on_output=printed)
-    result = _call(runtime, EXEC, given, Payload(stdin, env=tuple((env or {}).items())), bounds)
+    result = call_tool(runtime, EXEC, given, Payload(stdin, env=tuple(env.items())), bounds)
     if printed.decoding is not None:
         printed.decoding.finish()
     exit_code = int(str(result.details["exit_code"]))
@@ -212,13 +215,6 @@ def execute(
         printed.is_cut,
         result,
     )
-
-
-def _call(
-    runtime: "Runtime", tool: Tool[Any], given: Mapping[str, Json], payload: Payload, bounds: Bounds
-) -> ToolResult:
-    bounds = replace(bounds, program=ForProgram(tool, payload))
-    return runtime.call(tool.name, given, bounds=bounds).unwrap()
 
 
 def _is_elsewhere(runtime: "Runtime", path: str) -> bool:

@@ -38,7 +38,7 @@ from paddock.storage.journal import Journal
 from paddock.storage.notes import DoingEntry
 from paddock.storage.objects import StoreReader
 from paddock.text.show import quote, show_name
-from paddock.tools.arguments import ArgumentType, needed_text, result_schema
+from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.effects import change_json, change_of_doing, changes_of, within_entry
 from paddock.tools.spec import Change, Effects, Ports, RefusedPath, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import Json
@@ -415,9 +415,6 @@ _UNDO_SPEC: Final = ToolSpec(
     toolset="operator",
     arguments=UndoArguments,
     effects=Effects(reads_only=False, is_destructive=True),
-    output_schema=result_schema(
-        {"undone": {"type": "string"}, "changes": {"type": "array", "items": {"type": "object"}}}
-    ),
 )
 
 
@@ -550,13 +547,6 @@ _COMMIT_SPEC: Final = ToolSpec(
     toolset="operator",
     arguments=CommitArguments,
     effects=Effects(reads_only=False, is_destructive=True),
-    output_schema=result_schema(
-        {
-            "changes": {"type": "array", "items": {"type": "object"}},
-            "changes_refused": {"type": "array", "items": {"type": "object"}},
-            "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
-        }
-    ),
 )
 
 

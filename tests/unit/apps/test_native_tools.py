@@ -546,7 +546,7 @@ def test_the_documented_operations_of_apply_patch(place, runtime):
         ({"type": "create_file", "path": "x"}, "Error: diff is required"),
         (
             {"type": "update_file", "path": "primes.py", "diff": "@@\n         pass\n"},
-            "Error: the diff leaves 'primes.py' as it is",
+            "Error: the edit leaves 'primes.py' as it is\nthere is nothing to change",
         ),
         (
             {
