@@ -93,8 +93,6 @@ class KeptContents(Struct, frozen=True):
 
 
 class Recorder:
-    __slots__ = ("_agent", "_chain", "_session")
-
     def __init__(self, caller: Caller) -> None:
         self._agent = caller.agent
         self._session = caller.session_id

@@ -37,8 +37,6 @@ OnText = Callable[[Literal["stdout", "stderr"], str], None]
 class Tools:
     """The tools of a runtime, as `runtime.tools`: what its agent has, and the program's own."""
 
-    __slots__ = ("_registry",)
-
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
