@@ -37,6 +37,8 @@ deny = ["tool:file:create locked/**"]
 otherwise = { "tool:shell:*" = "confine" }
 """
 
+ASKS_ABOUT_CHANGES = f'{CONFINES}[shell]\napprove = "diff"\n'
+
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:

@@ -108,6 +108,30 @@ def test_a_command_over_its_time_is_told_as_a_timeout(runtime):
     assert (found["stdout"], found["outcome"]) == ("begun\n", {"type": "timeout"})
 
 
+def test_a_time_that_is_clamped_is_said(runtime):
+    assert shell(runtime, "echo one", timeout_ms=10**9)["output"] == [
+        ran("one\n", "[clamped: timeout_ms=600000]\n")
+    ]
+    assert shell(runtime, "echo one", timeout_ms=-1)["output"] == [
+        ran("one\n", "[clamped: timeout_ms=1000]\n")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"timeout_ms": "5"}, "Invalid `timeout_ms` parameter: '5'"),
+        ({"timeout_ms": 1.5}, "Invalid `timeout_ms` parameter: '1.5'"),
+        ({"user": "root"}, "unknown argument 'user'"),
+    ],
+)
+def test_what_shell_does_not_take_is_refused_by_its_name(runtime, given, said):
+    (found,) = shell(runtime, "echo one", **given)["output"]
+    assert (found["stdout"], found["outcome"]["exit_code"]) == ("", 1)
+    assert found["stderr"].startswith(f"error[args.{'un' if 'user' in given else 'inv'}")
+    assert said in found["stderr"]
+
+
 def test_all_output_of_a_call_is_cut_together_and_that_is_said(runtime):
     assert shell(runtime, "echo 12345", "echo abc; echo def >&2", max_output_length=8) == {
         "max_output_length": 8,

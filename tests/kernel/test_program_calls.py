@@ -1,6 +1,9 @@
 """Bytes and commands for the embedding program: by the same door, policy and record."""
 
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +74,49 @@ def test_more_than_the_limit_is_not_read(terminal: Terminal):
             terminal.runtime.read_bytes(path, limit=1)
 
     assert terminal.runtime.read_bytes("/tmp/x", limit=5) == b"12345"
+
+
+def test_what_has_no_end_is_told_as_what_is_too_large(terminal: Terminal):
+    with pytest.raises(errors.TextTooLargeError, match="over 10 bytes"):
+        terminal.runtime.read_bytes("/dev/zero", limit=10)
+
+    assert terminal.runtime.read_bytes("/dev/null", limit=0) == b""
+
+
+@pytest.mark.parametrize("path", ["a", "/tmp/none"])
+def test_a_limit_below_nothing_is_an_error(terminal: Terminal, path: str):
+    with pytest.raises(errors.InvalidArgumentsError, match="limit"):
+        terminal.runtime.read_bytes(path, limit=-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda it: it.read_bytes(Path("a")), "the path is PosixPath, and has to be text"),
+        (lambda it: it.write_bytes("new", "text"), "the content is str, and has to be bytes"),
+        (lambda it: it.exec("cat > new", stdin="text"), "stdin is str, and has to be bytes"),
+        (lambda it: it.exec(["touch", "new", 5]), "a word of the command is int"),
+        (lambda it: it.exec("touch new", env={"A": 5}), "the variable A is int"),
+    ],
+)
+def test_what_is_no_text_or_no_bytes_is_a_usage_error_and_nothing_runs(
+    terminal: Terminal, call: Callable[[Any], object], said: str
+):
+    with pytest.raises(errors.UsageError, match=said):
+        call(terminal.runtime)
+    assert not (terminal.yard.root / "new").exists()
+
+
+def test_an_argv_without_words_is_an_error(terminal: Terminal):
+    for command in ("", [], ()):
+        with pytest.raises(errors.InvalidArgumentsError, match="command is required"):
+            terminal.runtime.exec(command)
+
+
+def test_content_may_be_any_bytes(terminal: Terminal):
+    for content in (b"1", bytearray(b"2"), memoryview(b"3")):
+        terminal.runtime.write_bytes("new", content)
+        assert terminal.runtime.read_bytes("new") == bytes(content)
 
 
 def test_mode_bits_count_whoever_runs_this(terminal: Terminal):
@@ -147,6 +193,7 @@ def test_a_directory_that_is_not_there_is_said(terminal: Terminal):
     done = terminal.runtime.exec(["pwd"], cwd="/nowhere")
 
     assert (done.exit_code, b"/nowhere" in done.stderr) == (127, True)
+    assert done.notice == ""  # it is said once
 
 
 def test_variables_are_set_and_their_names_checked(terminal: Terminal):

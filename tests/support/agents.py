@@ -90,9 +90,10 @@ class MemoryLedgers:
     def __init__(self, ledgers: Mapping[str, MemoryLedger]) -> None:
         self._ledgers = ledgers
 
-    def query(self, name: str, wanted: Filter, last: int | None) -> Rows:
+    def query(self, name: str, wanted: Filter, last: int | None, skip: int = 0) -> Rows:
         ledger = self._ledgers.get(name)
         rows = [] if ledger is None else [row for row in ledger.entries if wanted.matches(row)]
+        rows = rows[: max(0, len(rows) - skip)]
         kept = rows if last is None else rows[max(0, len(rows) - last) :]
         return Rows(tuple(kept), (), 0, 0)
 

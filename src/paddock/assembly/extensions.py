@@ -49,12 +49,12 @@ from paddock.policy.engine import Policy
 from paddock.policy.settings import McpServer
 from paddock.runtime.asking import CallNetwork
 from paddock.runtime.dispatch import Context
-from paddock.runtime.own_tools import OwnPlan, registered_tool
+from paddock.runtime.own_tools import registered_tool
 from paddock.runtime.prepared import FREE, Judged, Prepared, Registry
 from paddock.runtime.records import Recorder
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType
-from paddock.tools.spec import Effects, Plan, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import Effects, GivenPlan, Plan, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.toolsets import TOOLS
 from paddock.values.calls import Json, ToolCall
 from paddock.values.decisions import Action, Decision, Outcome
@@ -367,6 +367,6 @@ def _server_network(context_now: Callable[[], Context], server: McpServer) -> Ca
     tool = registered_tool(spec, str)
     action = Action("mcp", "call", f"{server.name}/*")
     decision = Decision(Outcome.ALLOW, str(action), "", None, "", context.judge.policy_digest)
-    plan, call = OwnPlan({}, (action,)), ToolCall(new_call_id(), tool.name, {})
+    plan, call = GivenPlan[Json]({}, (action,)), ToolCall(new_call_id(), tool.name, {})
     work = Prepared(call, tool, plan, {}, {}, (str(action),), Judged(decision), FREE)
     return CallNetwork(context, Recorder(context.caller), work)

@@ -75,14 +75,11 @@ _AGAIN: Final = "make the call again: it is decided by what holds now"
 _ANEW: Final = "make the call again: it is asked about anew"
 
 
-class ChangedSince:
-    __slots__ = ("_kept",)
-
-    def __init__(self, kept: ApprovalRequest) -> None:
-        self._kept = kept
+class ChangedSince(Struct, frozen=True):
+    kept: ApprovalRequest
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        return Approval(False, "inbox", ApprovalExpiredError.code, _change(self._kept, request))
+        return Approval(False, "inbox", ApprovalExpiredError.code, _change(self.kept, request))
 
 
 def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:

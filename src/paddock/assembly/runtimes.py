@@ -65,6 +65,7 @@ from paddock.storage.atomic import make_directories
 from paddock.storage.locks import Late
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
+from paddock.values.calls import ToolResult
 from paddock.values.decisions import (
     HELD_WHOLE,
     Action,
@@ -244,9 +245,10 @@ def open_runtime(
             contents=KeptContents(blobs),
             after_write=_after_write(project, policy, workspace.root, shell, servers),
         )
+        undo = partial(_undo, project, context.after_write)
         close = held.pop_all().close
     runtime = Runtime(
-        Dispatcher(context), registry, new_call_id, close, notices, shell.end, servers.get
+        Dispatcher(context), registry, new_call_id, close, notices, shell.end, servers.get, undo
     )
     shell.on_end(runtime.call)
     return runtime
@@ -304,6 +306,19 @@ def _after_write(
             servers.made.changed(paths)
 
     return after_write
+
+
+def _undo(
+    project: Project, after_write: Callable[[Sequence[str], str], None], call_id: str
+) -> ToolResult:
+    from paddock.assembly.past import open_past  # noqa: PLC0415 - few programs undo
+
+    with open_past(project) as past:
+        result = past.undo(past.find(call_id)).result
+    named = [row.get(each) for row in result.details.get("changes", ()) for each in ("path", "to")]
+    # What runs in the background sees it, as it sees what a tool has changed.
+    after_write([path for path in named if path], "operator")
+    return result
 
 
 def _ports(

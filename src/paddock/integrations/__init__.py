@@ -11,16 +11,19 @@ One module a framework, and an extra of its name. Importing a module loads its f
 else of Paddock does.
 """
 
+import math
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from paddock.assembly.runtimes import open_workspace
 from paddock.errors import ToolError, UsageError
+from paddock.limits import shell_timeout_raised_s
 from paddock.runtime.runtime import Runtime
 
 Root = str | os.PathLike[str] | Runtime
+REFUSED: Final = 126  # as a shell says of a command that may not be run
 
 
 class Opened:
@@ -64,3 +67,12 @@ def raising(said: Callable[[ToolError], Exception]) -> Generator[None]:
         yield
     except ToolError as error:
         raise said(error) from error
+
+
+def whole_seconds(timeout: float | None) -> int:
+    """Return a time that a command can have; without one, as long as policy lets it run."""
+    return shell_timeout_raised_s if timeout is None else max(1, math.ceil(timeout))
+
+
+def text_of(printed: bytes) -> str:
+    return printed.decode("utf-8", "replace")

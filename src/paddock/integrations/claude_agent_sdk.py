@@ -183,12 +183,8 @@ def _judge(requested: Requested, cancel: Cancel) -> Permission:
     directory = os.path.abspath(requested.directory)
     data = _event_of(requested, directory)
     given = Given(data, _CLIENT, variables, directory)
-    return guarded(given, partial(_decide, requested), _refuse)
-
-
-def _refuse(asked: Asked | None, reason: str, today: str) -> Permission:
-    del asked, today
-    return Permission("deny", reason)
+    decided = partial(_decide, requested)
+    return guarded(given, decided, lambda _, reason, __: Permission("deny", reason))
 
 
 def _event_of(requested: Requested, directory: str) -> bytes:

@@ -21,7 +21,7 @@ from deepagents.backends.utils import (
 
 from paddock import errors, limits
 from paddock.errors import ToolError
-from paddock.integrations import Opened
+from paddock.integrations import REFUSED, Opened, text_of
 from paddock.runtime import program
 from paddock.runtime.program import await_thread
 from paddock.text.show import quote
@@ -30,7 +30,6 @@ from paddock.values.calls import NEVER, Cancel
 
 _BINARY_BYTES_MAX: Final = 512_000  # of a file that is no text, what deepagents shows a model
 _OUTPUT_BYTES_MAX: Final = 10_000_000
-_REFUSED: Final = 126
 _TIMED_OUT: Final = 124
 # What deepagents calls a refusal, the first that fits.
 _WORDS: Final[tuple[tuple[type[ToolError], str], ...]] = (
@@ -78,7 +77,7 @@ def _answering(refused: Callable[..., _R]) -> Callable[[_Method[_P, _R]], _Metho
 
 
 def _not_run(error: str) -> deep.ExecuteResponse:
-    return deep.ExecuteResponse(error, _REFUSED)
+    return deep.ExecuteResponse(error, REFUSED)
 
 
 class PaddockBackend(Opened, deep.SandboxBackendProtocol):
@@ -126,14 +125,15 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
 
     @_answering(deep.DeleteResult)
     def delete(self, file_path: str) -> deep.DeleteResult:
+        # Threat: a link to a directory, or the root: nothing below it goes where it may not itself.
         try:
-            below = self.runtime.list_entries(_named(file_path), depth=limits.path_depth_max)
-        except errors.PathNotADirectoryError:
-            below = program.EntryList("", (), is_cut=False)
-        # The deepest first: a directory is deleted when nothing is left in it.
-        for entry in reversed(below.entries):
-            self.runtime.delete_file(entry.path)
-        self.runtime.delete_file(file_path)
+            self.runtime.delete_file(_named(file_path))
+        except errors.DirectoryNotEmptyError:
+            below = self.runtime.list_entries(file_path, depth=limits.path_depth_max)
+            # The deepest first: a directory is deleted when nothing is left in it.
+            for entry in reversed(below.entries):
+                self.runtime.delete_file(entry.path)
+            self.runtime.delete_file(file_path)
         return deep.DeleteResult(path=file_path)
 
     @_answering(deep.GrepResult)
@@ -198,10 +198,10 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
     def _execute(self, command: str, timeout: int | None, cancel: Cancel) -> deep.ExecuteResponse:
         bounds: dict[str, Any] = {"timeout": timeout or None, "output_limit": _OUTPUT_BYTES_MAX}
         done = program.execute(self.runtime, command, **bounds, cancel=cancel)
-        printed = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
+        printed = map(text_of, (done.stdout, done.stderr))
         said = "\n".join(each.removesuffix("\n") for each in (*printed, done.notice) if each)
         return deep.ExecuteResponse(
-            said, _TIMED_OUT if done.timed_out else done.exit_code, done.is_cut
+            said, _TIMED_OUT if done.timed_out else done.exit_status, done.is_cut
         )
 
 

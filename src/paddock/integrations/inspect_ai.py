@@ -8,6 +8,7 @@ the default policy, which confines every command. It is gone afterwards; its led
 sample's transcript says where. `PaddockConfig(root=…)` takes a project instead, with its policy.
 """
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -30,13 +31,12 @@ from paddock import errors, limits
 from paddock.assembly.opening import init_project, open_given
 from paddock.assembly.runtimes import open_workspace
 from paddock.errors import ToolError
-from paddock.integrations import raising
+from paddock.integrations import REFUSED, raising, text_of
 from paddock.plane.create import POLICY_TEMPLATE
 from paddock.plane.environment import process_environment
 from paddock.runtime.program import Executed, await_thread
 from paddock.runtime.runtime import Runtime
 
-_CANNOT_EXECUTE: Final = 126
 # What Inspect calls a refusal, the first that fits; any other is a RuntimeError.
 _RAISED: Final[tuple[tuple[type[ToolError], type[Exception]], ...]] = (
     (errors.PathNotFoundError, FileNotFoundError),
@@ -95,7 +95,7 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
             runtime = open_workspace(own, agent=given.agent)
             return cls(runtime, str(made.plane.layout.root), own)
         except BaseException:
-            shutil.rmtree(own)
+            _remove(own)
             raise
 
     @classmethod
@@ -113,7 +113,7 @@ class PaddockSandboxEnvironment(SandboxEnvironment):
     def close(self) -> None:
         self.runtime.close()
         if self._own_directory is not None:
-            shutil.rmtree(self._own_directory)
+            _remove(self._own_directory)
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
@@ -187,14 +187,24 @@ def _raised(error: ToolError) -> Exception:
 
 
 def _result(done: Executed, cmd: list[str]) -> ExecResult[str]:
-    stdout, stderr = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
+    stdout, stderr = map(text_of, (done.stdout, done.stderr))
     if done.timed_out:
         raise TimeoutError(f"{cmd[0]} was ended when its time had run out")
     if done.is_cut:
         said = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
         raise OutputLimitExceededError(said, stdout or stderr)
-    if done.exit_code == _CANNOT_EXECUTE and "ermission denied" in stderr:
+    if done.exit_code == REFUSED and "ermission denied" in stderr:
         raise PermissionError(stderr)
     if done.notice and stderr and not stderr.endswith("\n"):
         stderr += "\n"
-    return ExecResult(done.exit_code == 0, done.exit_code, stdout, stderr + done.notice)
+    return ExecResult(done.exit_status == 0, done.exit_status, stdout, stderr + done.notice)
+
+
+def _remove(directory: Path) -> None:
+    """A command may have taken the write bits of a directory, which hold its owner too."""
+    for where, names, _ in os.walk(directory):
+        for path in (Path(where, name) for name in names):
+            # Threat: a link, whose target would get the bits.
+            if not path.is_symlink():
+                path.chmod(0o700)
+    shutil.rmtree(directory)

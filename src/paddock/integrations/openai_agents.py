@@ -25,8 +25,8 @@ from agents.sandbox.types import ExecResult, User
 from agents.sandbox.util.tar_utils import UnsafeTarMemberError, validate_tarfile
 
 from paddock.errors import FileChangedError, PathNotFoundError, ToolError
-from paddock.integrations import Opened, Root, raising
-from paddock.limits import content_bytes_max, edited_file_bytes_max, shell_timeout_raised_s
+from paddock.integrations import REFUSED, Opened, Root, raising, text_of, whole_seconds
+from paddock.limits import content_bytes_max, edited_file_bytes_max
 from paddock.runtime.runtime import Runtime
 from paddock.tools.outcome import last_words
 from paddock.tools.program import literal_line
@@ -34,7 +34,6 @@ from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 
 _DEFAULT_ROOT: Final = Manifest().root
-_REFUSED: Final = 126  # as a shell says of a command that may not be run
 _PACK: Final = r"""
 find . \( -type f -o -type d -o -type l \) -print0 | tar -c --null --no-recursion "$@" -T -
 """
@@ -136,7 +135,8 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         self._runtime = runtime
         self._is_running = False
         self._processes: dict[int, tuple[str, bool]] = {}  # name, and whether it has a terminal
-        self._shell = ""  # the runtime's session of them, as soon as it has begun
+        self._shell = f"openai-agents-{state.session_id.hex}"  # the runtime's session of them
+        self._has_shell = False
 
     async def _after_start(self) -> None:
         self._is_running = True
@@ -158,14 +158,12 @@ class PaddockSandboxSession(session.BaseSandboxSession):
     ) -> ExecResult:
         """Raises: ExecTimeoutError."""
         env = await self.state.manifest.environment.resolve()
-        try:
-            done = await self._runtime.aexec(_line(command), env=env, timeout=_seconds(timeout))
-        except ToolError as error:
-            return ExecResult(stdout=b"", stderr=error.render().encode(), exit_code=_REFUSED)
-        if done.timed_out:
+        done, is_late = await _executed(
+            self._runtime, _line(command), env=env, timeout=whole_seconds(timeout)
+        )
+        if is_late:
             raise errors.ExecTimeoutError(command=command, timeout_s=timeout)
-        stderr = done.stderr + done.notice.encode()
-        return ExecResult(stdout=done.stdout, stderr=stderr, exit_code=done.exit_status)
+        return done
 
     def _target(self, path: Path | str, user: _Asked) -> Path:
         _require_no_user(user)
@@ -174,20 +172,18 @@ class PaddockSandboxSession(session.BaseSandboxSession):
     async def _change(self, path: Path, argv: Sequence[str], stdin: bytes = b"") -> None:
         """Change files by a command. Raises: WorkspaceArchiveWriteError, if any was refused."""
         with _writing(path):
-            done = await self._runtime.aexec(argv, stdin=stdin, timeout=_seconds(None))
+            done = await self._runtime.aexec(argv, stdin=stdin, timeout=whole_seconds(None))
         if done.exit_status or done.notice:
-            raise errors.WorkspaceArchiveWriteError(
-                path=path, message=_text(done.stderr) + done.notice
-            )
+            message = text_of(done.stderr) + done.notice
+            raise errors.WorkspaceArchiveWriteError(path=path, message=message)
 
     async def read(self, path: Path, *, user: _Asked = None) -> io.IOBase:
         _require_no_user(user)
-        try:
-            return io.BytesIO(await self._runtime.aread_bytes(str(self.normalize_path(path))))
-        except PathNotFoundError as error:
-            raise errors.WorkspaceReadNotFoundError(path=path, cause=error) from error
-        except ToolError as error:
-            raise _unread(path, error.render()) from error
+        with _reading(path):
+            try:
+                return io.BytesIO(await self._runtime.aread_bytes(str(self.normalize_path(path))))
+            except PathNotFoundError as error:
+                raise errors.WorkspaceReadNotFoundError(path=path, cause=error) from error
 
     async def write(self, path: Path, data: io.IOBase, *, user: _Asked = None) -> None:
         target = self._target(path, user)
@@ -229,12 +225,10 @@ class PaddockSandboxSession(session.BaseSandboxSession):
     async def persist_workspace(self) -> io.IOBase:
         root, skipped = Path(self.state.manifest.root), self._persist_workspace_skip_relpaths()
         argv = ["sh", "-c", _PACK, "sh", *(f"--exclude=./{each}" for each in sorted(skipped))]
-        try:
-            done = await self._runtime.aexec(argv, timeout=_seconds(None))
-        except ToolError as error:
-            raise _unread(root, error.render()) from error
+        with _reading(root):
+            done = await self._runtime.aexec(argv, timeout=whole_seconds(None))
         if done.exit_code or done.is_cut:
-            raise _unread(root, _text(done.stderr) or "it is too large")
+            raise _unread(root, text_of(done.stderr) or "it is too large")
         return io.BytesIO(done.stdout)
 
     async def hydrate_workspace(self, data: io.IOBase) -> None:
@@ -270,12 +264,13 @@ class PaddockSandboxSession(session.BaseSandboxSession):
         """Start a line, and wait for its output. A refusal is what it says as it ends."""
         line = _line(self._prepare_exec_command(*command, shell=shell, user=user))
         env = await self.state.manifest.environment.resolve()
+        # As part of the line: which variables a call may set besides, policy says in [shell] env.
         exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
-        self._shell = f"openai-agents-{self.state.session_id.hex}"
         given = {"command": exports + line, "session": self._shell, "background": True, "tty": tty}
         started = await self._runtime.acall("run_shell", given)
         if started.refusal is not None:
-            return pty_types.PtyExecUpdate(None, started.content.encode(), _REFUSED, None)
+            return pty_types.PtyExecUpdate(None, started.content.encode(), REFUSED, None)
+        self._has_shell = True
         number = pty_types.allocate_pty_process_id(set(self._processes))
         self._processes[number] = str(started.details["process"]), tty
         wait_ms = pty_types.clamp_pty_yield_time_ms(int(1000 * (yield_time_s or 10)))
@@ -318,7 +313,7 @@ class PaddockSandboxSession(session.BaseSandboxSession):
             # What it changed is in the workspace when its end is told.
             ended = await self._runtime.acall("shell_stop", {"process": name})
             output += "".join(f"{line}\n" for line in last_words(ended.details))
-            exit_code = ended.details.get("exit_code", _REFUSED)
+            exit_code = ended.details.get("exit_code", REFUSED)
         text, count = pty_types.truncate_text_by_tokens(output, tokens)
         live = number if is_running else None
         return pty_types.PtyExecUpdate(live, text.encode("utf-8", "replace"), exit_code, count)
@@ -326,9 +321,9 @@ class PaddockSandboxSession(session.BaseSandboxSession):
     async def pty_terminate_all(self) -> None:
         """End all of them, and bring in what they changed."""
         self._processes.clear()
-        shell, self._shell = self._shell, ""
-        if shell:
-            await self._runtime.acall("shell_stop", {"session": shell})
+        has_shell, self._has_shell = self._has_shell, False
+        if has_shell:
+            await self._runtime.acall("shell_stop", {"session": self._shell})
 
 
 def _require_no_user(user: _Asked) -> None:
@@ -336,13 +331,16 @@ def _require_no_user(user: _Asked) -> None:
         raise ValueError("PaddockSandboxSession does not support other users")
 
 
-def _seconds(timeout: float | None) -> int:
-    """Without one it is as long as policy lets a command run."""
-    return shell_timeout_raised_s if timeout is None else max(1, math.ceil(timeout))
-
-
-def _text(printed: bytes) -> str:
-    return printed.decode("utf-8", "replace")
+async def _executed(runtime: Runtime, command: str, **bounds: Any) -> tuple[ExecResult, bool]:
+    """Return how it ended, and whether its time had run out. A refusal is a failure, too."""
+    try:
+        done = await runtime.aexec(command, **bounds)
+    except ToolError as error:
+        refused = error.render().encode()
+        return ExecResult(stdout=b"", stderr=refused, exit_code=REFUSED), False
+    stderr = done.stderr + done.notice.encode()
+    ended = ExecResult(stdout=done.stdout, stderr=stderr, exit_code=done.exit_status)
+    return ended, done.timed_out
 
 
 def _line(command: Sequence[str | Path]) -> str:
@@ -360,6 +358,10 @@ def _writing(path: Path) -> AbstractContextManager[None]:
     )
 
 
+def _reading(path: Path) -> AbstractContextManager[None]:
+    return raising(lambda error: _unread(path, error.render()))
+
+
 def _unread(path: Path, reason: str) -> errors.WorkspaceArchiveReadError:
     return errors.WorkspaceArchiveReadError(path=path, context={"reason": reason})
 
@@ -369,26 +371,19 @@ class ShellExecutor(Opened):
 
     async def __call__(self, request: agents.ShellCommandRequest) -> agents.ShellResult:
         action = request.data.action
-        timeout = None if action.timeout_ms is None else _seconds(action.timeout_ms / 1000)
+        bounds: dict[str, Any] = {"output_limit": content_bytes_max}
+        if action.timeout_ms is not None:
+            bounds["timeout"] = whole_seconds(action.timeout_ms / 1000)
         output: list[agents.ShellCommandOutput] = []
         for command in action.commands:
-            output.append(await self._run(command, timeout))
-            if output[-1].outcome.type == "timeout":
+            done, is_late = await _executed(self.runtime, command, **bounds)
+            code = None if is_late else done.exit_code
+            outcome = agents.ShellCallOutcome("timeout" if is_late else "exit", code)
+            stdout, stderr = text_of(done.stdout), text_of(done.stderr)
+            output.append(agents.ShellCommandOutput(stdout, stderr, outcome, command))
+            if is_late:
                 break
         return agents.ShellResult(output, max_output_length=action.max_output_length)
-
-    async def _run(self, command: str, timeout: int | None) -> agents.ShellCommandOutput:
-        try:
-            done = await self.runtime.aexec(
-                command, timeout=timeout, output_limit=content_bytes_max
-            )
-        except ToolError as error:
-            refused = agents.ShellCallOutcome("exit", _REFUSED)
-            return agents.ShellCommandOutput("", error.render(), refused, command)
-        code = None if done.timed_out else done.exit_status
-        outcome = agents.ShellCallOutcome("timeout" if done.timed_out else "exit", code)
-        stderr = _text(done.stderr) + done.notice
-        return agents.ShellCommandOutput(_text(done.stdout), stderr, outcome, command)
 
 
 class PatchEditor(Opened):
@@ -429,11 +424,6 @@ class PatchEditor(Opened):
         return agents.ApplyPatchResult(status, result.content)
 
 
-def shell_executor(root: Root, **open_arguments: Any) -> ShellExecutor:
-    """Return the executor for a directory, as `paddock.open` has it, or for an open runtime."""
-    return ShellExecutor(root, **open_arguments)
-
-
-def patch_editor(root: Root, **open_arguments: Any) -> PatchEditor:
-    """Return the editor for a directory, as `paddock.open` has it, or for an open runtime."""
-    return PatchEditor(root, **open_arguments)
+# Called like the functions that the framework's own pages have there.
+shell_executor = ShellExecutor
+patch_editor = PatchEditor

@@ -7,6 +7,7 @@ for exactly what the question was about.
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from msgspec import Struct
 from pydantic_ai import RunContext, ToolDefinition, ToolReturn
 from pydantic_ai.exceptions import ApprovalRequired, ToolFailed
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
@@ -88,20 +89,21 @@ class PaddockToolset(AbstractToolset[Any], Opened):
         return str(metadata.get(DIGEST, remembered))
 
 
-class _Answer:
+class _Answer(Struct):
     """Says yes to what was approved, and keeps any other question.
 
     Threat: the file, the link or the policy was changed after a person said yes, or another call
     has the same id: the digest is another one then, and it is asked about again.
     """
 
-    def __init__(self, approved: str) -> None:
-        self._approved = approved
-        self.asked: ApprovalRequest | None = None
+    approved: str
+    asked: ApprovalRequest | None = None
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        if request.digest == self._approved:
+        if request.digest == self.approved:
             return Approval(True, _BY)
         self.asked = request
         note = "the program is asked"
-        return Approval(False, _BY, ApprovalUnavailableError.code, note)
+        return Approval(
+            False, _BY, ApprovalUnavailableError.code, note, is_deferred=request.can_wait
+        )

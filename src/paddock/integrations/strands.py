@@ -5,7 +5,6 @@ relative to the root, absolute in it, or below the private /tmp of the sandbox.
 """
 
 import asyncio
-import math
 import posixpath
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
@@ -23,8 +22,8 @@ from strands.vended_tools.shell import (
 )
 from strands.vended_tools.shell.types import SANDBOX_SHELL_DESCRIPTION
 
-from paddock import errors, limits
-from paddock.integrations import Opened, raising
+from paddock import errors
+from paddock.integrations import Opened, raising, text_of, whole_seconds
 
 # A refusal as what a file call raises: the framework knows no other errors.
 _ERRORS: Final[dict[type, type[OSError | ValueError]]] = {
@@ -46,46 +45,35 @@ class PaddockSandbox(Opened, Sandbox):
     """
 
     def execute_streaming(
-        self,
-        command: str,
-        *,
-        timeout: float | None = None,
-        cwd: str | None = None,
-        env: dict[str, str] | None = None,
-        **kwargs: Any,
+        self, command: str, **options: Any
     ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
         """Raises: SandboxTimeoutError, OSError."""
-        return self._stream(command, b"", timeout, cwd, env)
+        return self._stream(command, b"", **options)
 
     def execute_code_streaming(
-        self,
-        code: str,
-        language: str,
-        *,
-        timeout: float | None = None,
-        cwd: str | None = None,
-        env: dict[str, str] | None = None,
-        **kwargs: Any,
+        self, code: str, language: str, **options: Any
     ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
         """Raises: ValueError, SandboxTimeoutError, OSError."""
         if not LANGUAGE_PATTERN.fullmatch(language):
             raise ValueError(f"language parameter contains invalid characters: {language}")
-        return self._stream([language], code.encode(), timeout, cwd, env)
+        return self._stream([language], code.encode(), **options)
 
     async def _stream(
         self,
         command: str | Sequence[str],
         stdin: bytes,
-        timeout: float | None,
-        cwd: str | None,
-        env: dict[str, str] | None,
+        *,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        **_: Any,
     ) -> AsyncGenerator[StreamChunk | ExecutionResult, None]:
         loop, heard = asyncio.get_running_loop(), asyncio.Queue[StreamChunk | None]()
 
         def hear(stream: Any, text: str) -> None:
             loop.call_soon_threadsafe(heard.put_nowait, StreamChunk(text, stream))
 
-        seconds = limits.shell_timeout_raised_s if timeout is None else max(1, math.ceil(timeout))
+        seconds = whole_seconds(timeout)
         running = asyncio.ensure_future(
             self.runtime.aexec(
                 command, stdin=stdin, cwd=cwd or ".", env=env, timeout=seconds, on_output=hear
@@ -101,7 +89,7 @@ class PaddockSandbox(Opened, Sandbox):
             # Who stops listening ends the command, and is let go when it has ended.
             running.cancel()
             await asyncio.wait([running])
-        stdout, stderr = _text(done.stdout), _text(done.stderr) + done.notice
+        stdout, stderr = text_of(done.stdout), text_of(done.stderr) + done.notice
         if done.timed_out:
             raise SandboxTimeoutError(timeout or seconds, stdout, stderr)
         if done.notice:
@@ -129,7 +117,7 @@ class PaddockSandbox(Opened, Sandbox):
     async def list_files(self, path: str, **kwargs: Any) -> list[FileInfo]:
         """Raises: SandboxPathNotFoundError, OSError."""
         if self._is_elsewhere(path):
-            names = sorted((await self._ran("ls", "-1Ap", "--", path)).splitlines())
+            names = sorted((await self._ran("ls", "-1Ap", "--", f"{path}/")).splitlines())
             return [FileInfo(name.rstrip("/"), name.endswith("/")) for name in names]
         with raising(_error):
             try:
@@ -149,8 +137,8 @@ class PaddockSandbox(Opened, Sandbox):
         with raising(_error):
             done = await self.runtime.aexec(argv)
         if done.exit_code:
-            raise SandboxPathNotFoundError(argv[-1]) from OSError(_text(done.stderr))
-        return _text(done.stdout)
+            raise SandboxPathNotFoundError(argv[-1]) from OSError(text_of(done.stderr))
+        return text_of(done.stdout)
 
     def get_tools(self) -> list[AgentTool]:
         """Return the framework's editor and shell over this, as its own sandboxes vend them."""
@@ -173,7 +161,3 @@ def _error(refusal: errors.ToolError) -> OSError | ValueError:
     return next(_ERRORS[each] for each in type(refusal).__mro__ if each in _ERRORS)(
         refusal.render()
     )
-
-
-def _text(content: bytes) -> str:
-    return content.decode("utf-8", "replace")

@@ -327,12 +327,19 @@ def find_declarations(path: str) -> tuple[StoredEntry, ...]:
 
 
 _NOTHING: Final = Rows((), (), 0, 0)
+_PASSED_MAX: Final = 1_000
 
 
 class Ledgers:
     def __init__(self, paths: Mapping[LedgerName, Path]) -> None:
         self._paths = paths
 
-    def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
-        path = self._paths[name]
-        return query(str(path), wanted, last=last) if stands(path) else _NOTHING
+    def query(self, name: LedgerName, wanted: Filter, last: int | None, skip: int = 0) -> Rows:
+        """The newest so many behind `skip` newer ones, of which few are in memory at a time."""
+        path, before = self._paths[name], None
+        while stands(path):
+            passed = query(str(path), wanted, last=min(skip, _PASSED_MAX), before=before)
+            if not passed.entries:
+                return query(str(path), wanted, last=last, before=before) if skip < 1 else _NOTHING
+            skip, before = skip - len(passed.entries), passed.entries[0].seq
+        return _NOTHING

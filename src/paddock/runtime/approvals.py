@@ -68,6 +68,8 @@ class Approval(Struct, frozen=True):
     """Of the changes that were kept with the request."""
     hint: str = ""
     """What to do about a no, where that is not what its code says."""
+    is_deferred: bool = False
+    """It is no answer: who was asked puts the question to a person, and calls again."""
 
 
 class Approver(Protocol):
@@ -88,26 +90,22 @@ class NoApprover:
         return unavailable("nobody", "there is no approver")
 
 
-class YesApprover:
-    def __init__(self, by: str) -> None:
-        self._by = by
+class YesApprover(Struct, frozen=True):
+    by: str
 
     def answer(self, request: ApprovalRequest) -> Approval:
         del request
-        return Approval(True, self._by)
+        return Approval(True, self.by)
 
 
-class CallbackApprover:
+class CallbackApprover(Struct, frozen=True):
     """Asks the program's function in a thread: `True` is yes; after `timeout_s` it is a no."""
 
-    def __init__(
-        self, ask: Callable[[ApprovalRequest], bool], timeout_s: float = limits.approval_timeout_s
-    ) -> None:
-        self._ask = ask
-        self._timeout_s = timeout_s
+    ask: Callable[[ApprovalRequest], bool]
+    timeout_s: float = limits.approval_timeout_s
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        said, problem = _in_time(partial(self._ask, request), self._timeout_s)
+        said, problem = _in_time(partial(self.ask, request), self.timeout_s)
         if not problem and type(said) is not bool:
             problem = "the approver gave no clear answer: True is yes, False is no"
         return unavailable("callback", problem) if problem else Approval(bool(said), "callback")

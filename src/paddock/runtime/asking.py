@@ -302,13 +302,10 @@ _APPROVAL_HINTS: Final = {
 CANCELLED: Final = "the call was cancelled while it was asked about"
 
 
-class InboxApprover:
-    __slots__ = ("_approver", "_open_inbox")
-
-    def __init__(self, approver: Approver, open_inbox: "Callable[[], Inbox]") -> None:
-        """`open_inbox` is called at each question: most runtimes have none."""
-        self._approver = approver
-        self._open_inbox = open_inbox
+class InboxApprover(Struct, frozen=True):
+    approver: Approver
+    open_inbox: "Callable[[], Inbox]"
+    """Called at each question: most runtimes have none."""
 
     def answer(self, request: ApprovalRequest) -> Approval:
         """What was answered before, what the approver says, or that it was kept.
@@ -316,7 +313,7 @@ class InboxApprover:
         A call that was cancelled is not kept. Raises: HostError, ConfigError: the inbox cannot be
         used; that is a no. IntegrityError.
         """
-        inbox = self._open_inbox()
+        inbox = self.open_inbox()
         try:
             before = inbox.take(request)
         except ConfigError:
@@ -331,7 +328,7 @@ class InboxApprover:
             return unavailable("inbox", note, hint)
         if before is not None and before.code != ApprovalExpiredError.code:
             return before
-        said = answer_of(self._approver, request)
+        said = answer_of(self.approver, request)
         if said.is_granted or said.code == ApprovalRefusedError.code:
             # Nobody has to look any more at what was kept when this was asked before.
             inbox.forget_waiting(request)

@@ -9,7 +9,6 @@ meant, and an SDK completes them silently. One that gives no reason is taken as 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import Struct
@@ -52,7 +51,10 @@ _AWAITED: Final = frozenset({"completed", "in_progress"})
 
 class Dialect(Struct, frozen=True):
     read: Callable[[object], list[Asked]]
-    write: Callable[[list[ToolResult]], list[dict[str, Json]]]
+    block_of: Callable[[ToolResult], dict[str, Json]]
+
+    def write(self, results: Iterable[ToolResult]) -> list[dict[str, Json]]:
+        return list(map(self.block_of, results))
 
 
 def dialect_of(provider: str) -> Dialect:
@@ -147,16 +149,10 @@ def _read_anthropic(message: object) -> list[Asked]:
     ]
 
 
-def _write_anthropic(results: list[ToolResult]) -> list[dict[str, Json]]:
-    return [
-        {
-            "type": "tool_result",
-            "tool_use_id": result.call_id,
-            "content": result.content,
-            "is_error": result.refusal is not None,
-        }
-        for result in results
-    ]
+def _anthropic_block(result: ToolResult) -> dict[str, Json]:
+    is_error = result.refusal is not None
+    said: dict[str, Json] = {"content": result.content, "is_error": is_error}
+    return {"type": "tool_result", "tool_use_id": result.call_id, **said}
 
 
 def _read_openai(message: object) -> list[Asked]:
@@ -172,11 +168,14 @@ def _read_openai(message: object) -> list[Asked]:
     return asked
 
 
+def _openai_block(result: ToolResult) -> dict[str, Json]:
+    return {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
+
+
 def _read_responses(message: object) -> list[Asked]:
     items = _part(message, "output")
     refusal = _why_not(message, "status", _COMPLETED)
-    said = (_get(part, "type") for item in items for part in _items(_get(item, "content")))
-    if refusal is None and "refusal" in said:
+    if refusal is None and any(_has_refusal(item) for item in items):
         refusal = _dropped("the model declined")
     asked: list[Asked] = []
     for item in items:
@@ -192,25 +191,25 @@ def _read_responses(message: object) -> list[Asked]:
 
 def _native_arguments(item: object, kind: str) -> dict[str, Json]:
     holder, names = _NATIVE_ITEMS[kind]
-    given = {name: _get(_get(item, holder), name) for name in names}
+    held: Any = _get(item, holder)
+    # Threat: what is not known of it, as `move_to`, would be left out and said to be done.
+    extra: Iterable[str] = _get(held, "model_extra") or (held if hasattr(held, "keys") else ())
+    given = {name: _get(held, name) for name in (*names, *extra)}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _write_each(
-    kind: dict[str, Json], call: str, content: str, results: list[ToolResult]
-) -> list[dict[str, Json]]:
-    return [{**kind, call: result.call_id, content: result.content} for result in results]
+def _has_refusal(item: object) -> bool:
+    return any(_get(part, "type") == "refusal" for part in _items(_get(item, "content")))
+
+
+def _responses_block(result: ToolResult) -> dict[str, Json]:
+    return {"type": "function_call_output", "call_id": result.call_id, "output": result.content}
 
 
 _DIALECTS: Final = {
-    "anthropic": Dialect(_read_anthropic, _write_anthropic),
-    "openai": Dialect(
-        _read_openai, partial(_write_each, {"role": "tool"}, "tool_call_id", "content")
-    ),
-    "openai-responses": Dialect(
-        _read_responses,
-        partial(_write_each, {"type": "function_call_output"}, "call_id", "output"),
-    ),
+    "anthropic": Dialect(_read_anthropic, _anthropic_block),
+    "openai": Dialect(_read_openai, _openai_block),
+    "openai-responses": Dialect(_read_responses, _responses_block),
 }
 
 Spec = ToolSpec[Any]
@@ -236,9 +235,14 @@ def _anthropic(spec: Spec) -> dict[str, Json]:
     return {"name": spec.name, "description": spec.description, "input_schema": _input_schema(spec)}
 
 
-def _function(spec: Spec) -> dict[str, Json]:
-    schema = _input_schema(spec)
-    return {"name": spec.name, "description": spec.description, "parameters": schema}
+def _openai(spec: Spec) -> dict[str, Json]:
+    function = _openai_responses(spec)
+    return {"type": function.pop("type"), "function": function}
+
+
+def _openai_responses(spec: Spec) -> dict[str, Json]:
+    said = {"name": spec.name, "description": spec.description, "parameters": _input_schema(spec)}
+    return {"type": "function", **said}
 
 
 def _mcp(spec: Spec) -> dict[str, Json]:
@@ -262,7 +266,7 @@ def _mcp(spec: Spec) -> dict[str, Json]:
 
 _FORMS: Final[dict[str, Callable[[Spec], dict[str, Json]]]] = {
     "anthropic": _anthropic,
-    "openai": lambda spec: {"type": "function", "function": _function(spec)},
-    "openai-responses": lambda spec: {"type": "function", **_function(spec)},
+    "openai": _openai,
+    "openai-responses": _openai_responses,
     "mcp": _mcp,
 }

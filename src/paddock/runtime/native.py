@@ -31,6 +31,14 @@ from paddock.errors import (
 from paddock.policy.rules import MEMORIES
 from paddock.runtime.messages import NATIVE_NAMES, Asked, Malformed, call_of
 from paddock.text.show import quote
+from paddock.tools.arguments import (
+    Argument,
+    Binder,
+    made_type,
+    needed_integer,
+    needed_text,
+    plain_text,
+)
 from paddock.tools.effects import ABSENT
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 
@@ -76,7 +84,7 @@ class NativeTurn:
         return [each for _, become in self._parts for each in become]
 
     def write(
-        self, results: Results, plain: Callable[[list[ToolResult]], list[dict[str, Json]]]
+        self, results: Results, plain: Callable[[Results], list[dict[str, Json]]]
     ) -> list[dict[str, Json]]:
         left, blocks = iter(results), list[dict[str, Json]]()
         for asked, become in self._parts:
@@ -103,13 +111,38 @@ def _become(asked: Asked, names: Names) -> list[Asked]:
         return [Malformed(ToolCall(asked.id, asked.tool, {}), refusal)]
 
 
-def _taken(given: Given, **ours: str) -> dict[str, Json]:
-    """What it is given under our names; what is null was left out, what is unknown is for ours."""
-    return {
-        ours.get(name, name): value
-        for name, value in given.items()
-        if value is not None and name not in ("command", "type", "view_range")
-    }
+_NAME: Final = needed_text("")
+_TEXT: Final = plain_text("")
+_VIEW_RANGE: Final = Argument(list[int], "", None)
+_TAKES: Final[Mapping[str, Mapping[str, Argument]]] = {
+    "view": {"path": _NAME, "view_range": _VIEW_RANGE},
+    "create": {"path": _NAME, "file_text": _TEXT},
+    # Without a new text the old one goes.
+    "str_replace": {"path": _NAME, "old_str": _NAME, "new_str": Argument(str, "", "")},
+    "insert": {"path": _NAME, "insert_line": needed_integer(""), "insert_text": _NAME},
+    "delete": {"path": _NAME},
+    "rename": {"old_path": _NAME, "new_path": _NAME},
+    "create_file": {"path": _NAME, "diff": _TEXT},
+    "update_file": {"path": _NAME, "diff": _NAME},
+    "delete_file": {"path": _NAME},
+}
+
+
+def _taken(given: Given, key: str, known: Collection[str], **ours: str) -> dict[str, Json]:
+    """Return what a command is given, under our names; what is null was left out.
+
+    Raises: InvalidArgumentsError, by the provider's names, which the model knows.
+    """
+    kind = given.get(key)
+    if not isinstance(kind, str) or kind not in known:
+        what = "commands" if key == "command" else "operations"
+        raise _invalid(key, kind, f"the {what} are: {', '.join(known)}")
+    taken = {name: each for name, each in given.items() if each is not None and name != key}
+    if kind == "insert" and "insert_text" not in taken and "new_str" in taken:
+        taken["insert_text"] = taken.pop("new_str")  # as older documentation has it
+    bound = Binder(made_type(kind, dict(_TAKES[kind]))).values(taken)
+    window = _window(bound.pop("view_range", None))
+    return {ours.get(name, name): each for name, each in bound.items()} | window
 
 
 def _window(bounds: Json) -> dict[str, Json]:
@@ -130,18 +163,16 @@ def _invalid(name: str, value: Json, hint: str) -> InvalidArgumentsError:
     return InvalidArgumentsError(said, where=name, hint=hint)
 
 
-def _rooted(path: Json, names: Names) -> Json:
+def _rooted(path: str, names: Names) -> str:
     """An absolute path as one from the root; the workspace's own names for it stay as they are."""
     # Only chooses how the text is read: where it leads is resolved, and judged, afterwards.
-    if not isinstance(path, str) or names(path):
+    if names(path):
         return path
     return path.lstrip("/") or "." if path.startswith("/") else path
 
 
-def _remembered(path: Json) -> Json:
+def _remembered(path: str) -> str:
     """A path from /memories on as one in the memory. Raises: InvalidArgumentsError."""
-    if not isinstance(path, str):
-        return path
     # Threat: `/memories-of-others`, or a path of the workspace.
     if not f"{path}/".startswith(f"{MEMORIES}/"):
         said = f"Path must start with {MEMORIES}, got: {quote(path)}"
@@ -220,30 +251,22 @@ _EDITOR: Final = _Words(
         "and try again.",
         AmbiguousMatchError.code: "Error: Found {count} matches for replacement text. Please "
         "provide more context to make a unique match.",
-        "policy": "Error: Permission denied. Cannot write to file.",
+        "policy": "Error: Permission denied. Cannot {act} file.",
     }
 )
 
 
-def _command_of(given: Given, known: Collection[str]) -> str:
-    command = given.get("command")
-    if isinstance(command, str) and command in known:
-        return command
-    raise _invalid("command", command, f"the commands are: {', '.join(known)}")
-
-
 def _ask_editor(call: ToolCall, names: Names) -> list[ToolCall]:
-    command = _command_of(call.arguments, _FILE_COMMANDS)
-    taken = _taken(call.arguments, file_text="content") | _window(call.arguments.get("view_range"))
-    if "path" in taken:
-        taken["path"] = _rooted(taken["path"], names)
-    return [ToolCall(call.id, _FILE_COMMANDS[command], taken)]
+    taken = _taken(call.arguments, "command", _FILE_COMMANDS, file_text="content")
+    taken["path"] = _rooted(taken["path"], names)
+    return [ToolCall(call.id, _FILE_COMMANDS[call.arguments["command"]], taken)]
 
 
 def _answer_editor(given: Given, results: Results) -> dict[str, Json]:
     (result,) = results
     if result.refusal is not None:
-        return _block(results, _EDITOR.of(result.refusal, given))
+        act = "read" if given.get("command") == "view" else "write to"
+        return _block(results, _EDITOR.of(result.refusal, {**given, "act": act}))
     if given["command"] != "view":
         return _block(results, _DONE[given["command"]].format_map(given), *_remarks(result))
     if "entries_total" in result.details:
@@ -277,11 +300,10 @@ _REMEMBERED: Final = (
 
 def _ask_memory(call: ToolCall, names: Names) -> list[ToolCall]:
     del names
-    command = _command_of(call.arguments, ("view", *_DONE))
-    taken = _taken(call.arguments, file_text="content", old_path="path", new_path="to")
+    ours = {"file_text": "content", "old_path": "path", "new_path": "to"}
+    taken = _taken(call.arguments, "command", ("view", *_DONE), **ours)
     taken |= {name: _remembered(taken[name]) for name in ("path", "to") if name in taken}
-    taken |= _window(call.arguments.get("view_range"))
-    return [ToolCall(call.id, f"memory_{command}", taken)]
+    return [ToolCall(call.id, f"memory_{call.arguments['command']}", taken)]
 
 
 def _answer_memory(given: Given, results: Results) -> dict[str, Json]:
@@ -339,18 +361,14 @@ _PATCH: Final = _Words(
 
 
 def _ask_patch(call: ToolCall, names: Names) -> list[ToolCall]:
-    kind = call.arguments.get("type")
-    if not isinstance(kind, str) or kind not in _OPERATIONS:
-        raise _invalid("type", kind, f"the operations are: {', '.join(_OPERATIONS)}")
-    taken = _taken(call.arguments)
-    taken["path"] = _rooted(taken.get("path"), names)
+    taken = _taken(call.arguments, "type", _OPERATIONS)
+    taken["path"], kind = _rooted(taken["path"], names), call.arguments["type"]
     if kind == "create_file":
         from paddock.text.v4a import created_content  # noqa: PLC0415 - for who creates by a patch
 
-        diff = taken.pop("diff", None)
         # Threat: what stands there already was not shown to the model, and would be gone.
         taken["if_version"] = ABSENT
-        taken["content"] = created_content(diff) if isinstance(diff, str) else diff
+        taken["content"] = created_content(taken.pop("diff"))
     return [ToolCall(call.id, _OPERATIONS[kind][0], taken)]
 
 
@@ -365,13 +383,16 @@ def _answer_patch(given: Given, results: Results) -> dict[str, Json]:
 
 def _ask_shell(call: ToolCall, names: Names) -> list[ToolCall]:
     del names
-    commands, milliseconds = map(call.arguments.get, ("commands", "timeout_ms"))
+    more = {**call.arguments}
+    commands, milliseconds = more.pop("commands", None), more.pop("timeout_ms", None)
+    more.pop("max_output_length", None)
     if not isinstance(commands, list) or not commands:
         raise _invalid("commands", commands, 'give a list with at least one, as ["ls"]')
-    more: dict[str, Json] = {} if milliseconds is None else {"timeout": milliseconds}
     if type(milliseconds) is int:
         # Ours counts in seconds: never less than what was asked for.
         more["timeout"] = -(-milliseconds // 1000)
+    elif milliseconds is not None:
+        raise _invalid("timeout_ms", milliseconds, "give an integer, or leave it out")
     listed = cast("list[Json]", commands)
     ids = [call.id] if len(listed) == 1 else [f"{call.id}.{n + 1}" for n in range(len(listed))]
     return [
@@ -401,6 +422,8 @@ def _ran(result: ToolResult) -> dict[str, Json]:
         outcome = {"type": "exit", "exit_code": 1}
         return {"stdout": "", "stderr": refusal.as_text(), "outcome": outcome}
     said = [str(details["stderr"]).removesuffix("\n"), *_told(result)]
+    if "clamped" in details:
+        said.append(f"[clamped: timeout_ms={1000 * details['clamped']['timeout']}]")
     is_late = details["timed_out"]
     return {
         "stdout": details["stdout"],

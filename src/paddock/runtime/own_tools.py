@@ -24,7 +24,15 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.rules import find_judged_as, parse_action
 from paddock.text.show import quote
 from paddock.tools.arguments import Argument, ArgumentType, as_model, from_model, made_type
-from paddock.tools.spec import Effects, Ports, StoppedCallError, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import (
+    Effects,
+    GivenPlan,
+    Ports,
+    StoppedCallError,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+)
 from paddock.values.calls import Cancel, LeftEffect
 from paddock.values.decisions import Action
 
@@ -63,11 +71,6 @@ class CallContext(Struct, frozen=True):
             self._ports.on_output("stdout", f"{said}\n".encode("utf-8", "replace"))
 
 
-class OwnPlan(Struct, frozen=True):
-    arguments: Any
-    actions: tuple[Action, ...]
-
-
 class OwnTool:
     """One function. `call` hands it a context and the bound arguments as it takes them."""
 
@@ -81,15 +84,15 @@ class OwnTool:
         """Of a call that was stopped half-way."""
         self.heads = ((action.category, action.operation),)
 
-    def resolve(self, arguments: Any, ports: Ports) -> OwnPlan:
+    def resolve(self, arguments: Any, ports: Ports) -> GivenPlan[Any]:
         del ports
-        return OwnPlan(arguments, self._actions)
+        return GivenPlan(arguments, self._actions)
 
-    def run(self, plan: OwnPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Call the function. Raises: ToolError, ConfigError, HostError, ToolFailedError."""
         context = CallContext(ports.agent, ports.call_id, Path(ports.workspace.root), ports)
         try:
-            said = self._call(context, plan.arguments)
+            said = self._call(context, plan.given)
             if isinstance(said, Coroutine):
                 said = _run(cast("Coroutine[Any, Any, Any]", said), ports.cancel, self._effect)
         except (ToolError, ConfigError, HostError):
@@ -163,11 +166,7 @@ def registered_tool(spec: ToolSpec[Any], handler: Handler) -> Tool[Any]:
             hint="give it a name that policy can speak of",
         )
 
-    def call(context: CallContext, arguments: Any) -> Any:
-        del context
-        return handler(arguments)
-
-    return _made(spec, Action("client", name), call)
+    return _made(spec, Action("client", name), lambda _, arguments: handler(arguments))
 
 
 def _made(

@@ -120,8 +120,6 @@ Ran = ToolOutput | Failed
 
 
 class Registry:
-    __slots__ = ("_may_ever", "_tools", "_unlisted")
-
     def __init__(
         self,
         tools: "Iterable[Tool[Any] | ListedTool]" = (),
@@ -150,10 +148,9 @@ class Registry:
     def get(self, name: str) -> Tool[Any]:
         tool = self._tools.get(name)
         if tool is None:
-            raise UnknownToolError(
-                f"unknown tool {quote(name)}",
-                hint=f"the tools are: {', '.join(sorted(self._tools)) or 'none'}",
-            )
+            offered = ", ".join(sorted(each.name for each in self.list_all()))
+            hint = f"the tools are: {offered or 'none'}"
+            raise UnknownToolError(f"unknown tool {quote(name)}", hint=hint)
         if not isinstance(tool, Tool):
             tool = self._tools[name] = tool.load()
         return tool
@@ -190,8 +187,6 @@ class Registry:
 
 
 class PolicyJudge:
-    __slots__ = ("_judge", "chain", "policy")
-
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self.policy = policy
         self.chain = chain
@@ -222,8 +217,6 @@ class OperatorJudge(PolicyJudge):
 
     They are shown no more than the agent whose workspace it is.
     """
-
-    __slots__ = ("_tool",)
 
     def __init__(self, tool: str, shown: PolicyJudge) -> None:
         super().__init__(shown.policy, shown.chain)

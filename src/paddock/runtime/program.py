@@ -6,11 +6,10 @@
 import contextlib
 import contextvars
 import posixpath
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,14 +22,17 @@ from paddock.errors import (
     PathNotAFileError,
     PathNotFoundError,
     TextTooLargeError,
+    UsageError,
 )
 from paddock.providers.failures import CancelToken
+from paddock.runtime.messages import text_of
 from paddock.runtime.prepared import FREE, Bounds, ForProgram
 from paddock.sandbox.streams import Decoding
 from paddock.text.show import quote
 from paddock.tools.effects import ABSENT
 from paddock.tools.outcome import last_words
 from paddock.tools.program import EXEC, LIST_ENTRIES, READ_BYTES, WRITE_BYTES, literal_line
+from paddock.tools.shell import require_variables
 from paddock.tools.spec import Payload, Tool
 from paddock.values.calls import NEVER, Cancel, Json, ToolResult
 from paddock.values.entries import digest_of
@@ -45,14 +47,13 @@ _MISSING: Final = 92
 _NOT_STARTED: Final = 127
 _READS: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
 if [ ! -e "$1" ]; then exit {_MISSING}; fi
-exec cat -- "$1"
+exec head -c "$2" -- "$1"
 """
 _PRESENT: Final = 93
 _WRITES: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
 if [ "$3" ] && [ -e "$1" ]; then exit {_PRESENT}; fi
 mkdir -p -- "$2" && exec cat >"$1"
 """
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Executed(Struct, frozen=True):
@@ -76,7 +77,8 @@ class Executed(Struct, frozen=True):
     @property
     def notice(self) -> str:
         """Lines for behind `stderr`: what policy kept from the command; mostly empty."""
-        return "".join(f"{line}\n" for line in last_words(self.result.details))
+        said = last_words(self.result.details)
+        return "".join(f"{line}\n" for line in said if line.encode() != self.stderr)
 
 
 class ListedEntry(Struct, frozen=True):
@@ -117,9 +119,13 @@ class _Printed:
 def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER) -> bytes:
     if not _is_elsewhere(runtime, path):
         payload = Payload()
-        _call(runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel))
+        call_tool(
+            runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel)
+        )
         return payload.taken
-    done = execute(runtime, ["sh", "-c", _READS, "sh", path], output_limit=limit, cancel=cancel)
+    # A byte more than may be, and no more: what has no end is told as what is too large.
+    argv = ["sh", "-c", _READS, "sh", path, str(limit + 1)]
+    done = execute(runtime, argv, output_limit=limit, cancel=cancel)
     _require_done(done, path, "read")
     if done.is_cut:
         raise TextTooLargeError(f"{quote(path)} has over {limit} bytes", hint="raise the limit")
@@ -129,11 +135,12 @@ def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER
 def write_bytes(
     runtime: "Runtime", path: str, content: bytes, *, is_new: bool = False, cancel: Cancel = NEVER
 ) -> ToolResult:
+    content = _bytes_of("the content", content)
     if not _is_elsewhere(runtime, path):
         given: dict[str, Json] = {"path": path, "version": digest_of(content)}
         if is_new:
             given["if_version"] = ABSENT
-        return _call(runtime, WRITE_BYTES, given, Payload(content), Bounds(cancel=cancel))
+        return call_tool(runtime, WRITE_BYTES, given, Payload(content), Bounds(cancel=cancel))
     argv = ["sh", "-c", _WRITES, "sh", path, posixpath.dirname(path), "new" if is_new else ""]
     done = execute(runtime, argv, stdin=content, cancel=cancel)
     _require_done(done, path, "write")
@@ -150,9 +157,16 @@ def list_entries(runtime: "Runtime", path: str, depth: int) -> EntryList:
     return EntryList(details["path"], tuple(entries), is_cut=bool(details["truncated"]))
 
 
-def call_tool(runtime: "Runtime", tool: Tool[Any], given: Mapping[str, Json]) -> ToolResult:
+def call_tool(
+    runtime: "Runtime",
+    tool: Tool[Any],
+    given: Mapping[str, Json],
+    payload: Payload | None = None,
+    bounds: Bounds = FREE,
+) -> ToolResult:
     """Call a tool for the program, whether or not its agent's model has it. Raises: ToolError."""
-    return _call(runtime, tool, given, Payload(), FREE)
+    bounds = replace(bounds, program=ForProgram(tool, payload or Payload()))
+    return runtime.call(tool.name, given, bounds=bounds).unwrap()
 
 
 def execute(
@@ -168,14 +182,14 @@ def execute(
     cancel: Cancel = NEVER,
 ) -> Executed:
     """Run one line, or one literal command. Raises: ToolError."""
-    for name, value in (env or {}).items():
-        if _NAME.fullmatch(name) is None or "\0" in value:
-            raise InvalidArgumentsError(
-                f"{quote(name)} is no name of a variable, or its value holds a NUL",
-                where="env",
-                hint="give names of letters, digits and _",
-            )
-    line = command if isinstance(command, str) else literal_line(tuple(command))
+    if output_limit < 0:
+        raise InvalidArgumentsError(
+            f"output_limit is {output_limit}", where="output_limit", hint="give 0 or more bytes"
+        )
+    env = {name: text_of(f"the variable {name}", value) for name, value in (env or {}).items()}
+    require_variables(env)
+    line = command if isinstance(command, str) else _literal(command)
+    stdin = _bytes_of("stdin", stdin)
     given: dict[str, Json] = {"command": line, "cwd": cwd}
     if env:
         given["env"] = " ".join(env)
@@ -185,7 +199,7 @@ def execute(
         given["stdin"] = digest_of(stdin)
     printed = _Printed(output_limit, on_output)
     bounds = Bounds(cancel=cancel, on_output=printed)
-    result = _call(runtime, EXEC, given, Payload(stdin, env=tuple((env or {}).items())), bounds)
+    result = call_tool(runtime, EXEC, given, Payload(stdin, env=tuple(env.items())), bounds)
     if printed.decoding is not None:
         printed.decoding.finish()
     exit_code = int(str(result.details["exit_code"]))
@@ -203,16 +217,21 @@ def execute(
     )
 
 
-def _call(
-    runtime: "Runtime", tool: Tool[Any], given: Mapping[str, Json], payload: Payload, bounds: Bounds
-) -> ToolResult:
-    bounds = replace(bounds, program=ForProgram(tool, payload))
-    return runtime.call(tool.name, given, bounds=bounds).unwrap()
-
-
 def _is_elsewhere(runtime: "Runtime", path: str) -> bool:
     """Say whether a path is outside of the workspace: then only a command can get there."""
-    return path.startswith("/") and not runtime.names(path)
+    return text_of("the path", path).startswith("/") and not runtime.names(path)
+
+
+def _bytes_of(what: str, given: object) -> bytes:
+    """Return what nobody changes any more while it is written. Raises: UsageError."""
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(cast("bytes", given))
+    raise UsageError(f"{what} is {type(given).__name__}, and has to be bytes")
+
+
+def _literal(argv: Sequence[str]) -> str:
+    words = tuple(text_of("a word of the command", word) for word in argv)
+    return literal_line(words) if words else ""
 
 
 def _require_done(done: Executed, path: str, act: str) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from paddock.errors import ApprovalRefusedError, CallCancelledError
 from paddock.limits import command_bytes_max, effects_listed_max
 from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
@@ -66,16 +68,13 @@ _SALT_BYTES: Final = 16
 _UNDECLARED: Final[Mapping[str, Argument]] = {}
 
 
-class DigestsAlone:
+class DigestsAlone(Struct, frozen=True):
     """Keeps nothing; the salt stands in the entry, so that no table of digests helps."""
 
-    __slots__ = ("_randomness",)
-
-    def __init__(self, randomness: Callable[[int], bytes]) -> None:
-        self._randomness = randomness
+    randomness: Callable[[int], bytes]
 
     def stand_in(self, content: bytes) -> dict[str, Json]:
-        salt = self._randomness(_SALT_BYTES)
+        salt = self.randomness(_SALT_BYTES)
         digest = hashlib.sha256(salt + content).hexdigest()
         return {"salted_sha256": digest, "salt": salt.hex(), "bytes": len(content)}
 
@@ -83,22 +82,17 @@ class DigestsAlone:
         pass
 
 
-class KeptContents:
-    __slots__ = ("_blobs",)
-
-    def __init__(self, blobs: "BlobStore") -> None:
-        self._blobs = blobs
+class KeptContents(Struct, frozen=True):
+    blobs: "BlobStore"
 
     def stand_in(self, content: bytes) -> dict[str, Json]:
-        return {"salted_sha256": self._blobs.put(content), "bytes": len(content)}
+        return {"salted_sha256": self.blobs.put(content), "bytes": len(content)}
 
     def sync(self) -> None:
-        self._blobs.sync()
+        self.blobs.sync()
 
 
 class Recorder:
-    __slots__ = ("_agent", "_chain", "_session")
-
     def __init__(self, caller: Caller) -> None:
         self._agent = caller.agent
         self._session = caller.session_id
@@ -362,6 +356,8 @@ USED: Final = "used"
 """The grant was used up by the call that this entry names."""
 KEPT: Final = "kept"
 """Nobody could be asked; the request was put into the inbox."""
+DEFERRED: Final = "deferred"
+"""The program puts the question to a person, and calls again with the answer."""
 
 
 def approval_asked(request: ApprovalRequest) -> Entry:
@@ -381,9 +377,10 @@ def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
         answer["shown"] = shown_digest(request)
     if approval.changes_digest:
         answer["changes"] = approval.changes_digest
-    return _answer_entry(
-        APPROVAL_ANSWERED, request, "allow" if approval.is_granted else "deny", answer
-    )
+    if approval.is_deferred and not approval.is_granted:
+        return _answer_entry(APPROVAL_ANSWERED, request, "ask", {**answer, "answer": DEFERRED})
+    decision = "allow" if approval.is_granted else "deny"
+    return _answer_entry(APPROVAL_ANSWERED, request, decision, answer)
 
 
 def answered_later(parked: "Parked", answer: str) -> Entry:

@@ -1,8 +1,8 @@
 """What an embedding program holds: one agent's tools on one workspace."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from msgspec.structs import replace
@@ -36,8 +36,6 @@ OnText = Callable[[Literal["stdout", "stderr"], str], None]
 
 class Tools:
     """The tools of a runtime, as `runtime.tools`: what its agent has, and the program's own."""
-
-    __slots__ = ("_registry",)
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -146,6 +144,7 @@ class Runtime:
         notices: Notices | None = None,
         end: Callable[[Callable[[str, Mapping[str, Json]], object]], None] | None = None,
         servers: "Callable[[], McpGateway]" = _no_servers,
+        undo: Callable[[str], ToolResult] | None = None,
     ) -> None:
         """`end` ends, by calls, what would go on running when this is closed."""
         self.tools = Tools(registry)
@@ -156,6 +155,7 @@ class Runtime:
         self._new_id = new_id
         self._close = close
         self._end = end
+        self._undo = undo
         self._lock = threading.Lock()
         self._running: list[int] = []
         """The threads in which a call runs, once for each."""
@@ -296,37 +296,33 @@ class Runtime:
 
         Raises: as `call`.
         """
-        self._enter()
-        try:
+        with self._at_work():
             return dispatch_all(self._dispatcher, asked, bounds, watcher)
-        finally:
-            self._leave()
 
     def _dispatch(self, asked: Asked, bounds: Bounds = FREE) -> ToolResult:
-        self._enter()
-        try:
+        with self._at_work():
             if isinstance(asked, Malformed):
                 return self._dispatcher.refuse(asked.call, asked.refusal, bounds)
             return self._dispatcher.dispatch(asked, bounds)
-        finally:
-            self._leave()
 
     # Threat: descriptors let go under a running call may be another file's before it
     # uses them, so the last call that runs lets go of them.
 
-    def _enter(self) -> None:
+    @contextmanager
+    def _at_work(self) -> Generator[None]:
         with self._lock:
             if self._is_closed:
                 raise UsageError("the runtime was closed", hint="open the workspace anew")
             self._running.append(threading.get_ident())
-        self._notices.log()
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._running.remove(threading.get_ident())
-            is_last = self._is_closed and not self._running
-        if is_last:
-            self._close()
+        try:
+            self._notices.log()
+            yield
+        finally:
+            with self._lock:
+                self._running.remove(threading.get_ident())
+                is_last = self._is_closed and not self._running
+            if is_last:
+                self._close()
 
     # For the embedding program
 
@@ -338,6 +334,21 @@ class Runtime:
     def names(self, absolute: str) -> bool:
         """Say whether an absolute path begins with the root, as it was opened or without links."""
         return self._dispatcher.workspace.names(absolute)
+
+    def undo(self, call_id: str) -> ToolResult:
+        """Bring back what a call replaced: all of its paths, or none.
+
+        It is the operator's act, as `paddock undo`, and no model can call it. `call_id` is that
+        of any call on the plane's record, or its ledger entry's. The undo has an id of its own,
+        and can be undone.
+
+        Raises: UsageError: no such call changed anything, or several have the id. ToolError, as
+            FileChangedError where a file changed since; then nothing was changed.
+        """
+        if self._undo is None:
+            raise UsageError("this runtime keeps no history")
+        with self._at_work():
+            return self._undo(text_of("the id of a call", call_id)).unwrap()
 
     def read_bytes(self, path: str, *, limit: int = program_bytes_max) -> bytes:
         """Return the whole content of a file.

@@ -38,9 +38,18 @@ from paddock.storage.journal import Journal
 from paddock.storage.notes import DoingEntry
 from paddock.storage.objects import StoreReader
 from paddock.text.show import quote, show_name
-from paddock.tools.arguments import ArgumentType, needed_text, result_schema
+from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.effects import change_json, change_of_doing, changes_of, within_entry
-from paddock.tools.spec import Change, Effects, Ports, RefusedPath, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import (
+    Change,
+    Effects,
+    GivenPlan,
+    Ports,
+    RefusedPath,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+)
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, Workspace, WorkspacePath, WritePath
@@ -411,9 +420,6 @@ _UNDO_SPEC: Final = ToolSpec(
     toolset="operator",
     arguments=UndoArguments,
     effects=Effects(reads_only=False, is_destructive=True),
-    output_schema=result_schema(
-        {"undone": {"type": "string"}, "changes": {"type": "array", "items": {"type": "object"}}}
-    ),
 )
 
 
@@ -446,19 +452,15 @@ class CommitArguments(ArgumentType):
     agent: str = needed_text("The agent whose command made them.")
 
 
-class _Commit(Struct, frozen=True):
-    actions: tuple[Action, ...]
-
-
 class CommitParked(Struct, frozen=True):
     parked: ParkedSet
     history: History
     journal: Journal
     git: Git
 
-    def resolve(self, arguments: CommitArguments, ports: Ports) -> _Commit:
+    def resolve(self, arguments: CommitArguments, ports: Ports) -> GivenPlan[CommitArguments]:
         """Raises: ApprovalExpiredError: the history has pruned a content of it."""
-        del arguments, ports
+        del ports
         store = self.history.store
         for digest in digests_of(self.parked.phases):
             if not store.has(digest):
@@ -466,9 +468,10 @@ class CommitParked(Struct, frozen=True):
                     "what was to be committed is not kept any more", hint="run the command again"
                 )
             store.verify(digest)
-        return _Commit(tuple(_action(change) for phase in self.parked.phases for change in phase))
+        changes = (change for phase in self.parked.phases for change in phase)
+        return GivenPlan(arguments, tuple(map(_action, changes)))
 
-    def run(self, plan: _Commit, ports: Ports) -> ToolOutput:
+    def run(self, plan: GivenPlan[CommitArguments], ports: Ports) -> ToolOutput:
         """Nothing has changed where this raises what follows, and the grant is used up."""
         del plan
         running, tree, store = current_call(), ports.workspace, self.history.store
@@ -546,13 +549,6 @@ _COMMIT_SPEC: Final = ToolSpec(
     toolset="operator",
     arguments=CommitArguments,
     effects=Effects(reads_only=False, is_destructive=True),
-    output_schema=result_schema(
-        {
-            "changes": {"type": "array", "items": {"type": "object"}},
-            "changes_refused": {"type": "array", "items": {"type": "object"}},
-            "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
-        }
-    ),
 )
 
 

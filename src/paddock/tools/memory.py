@@ -78,14 +78,13 @@ def _within(ports: Ports) -> Ports:
     return replace(ports, workspace=ports.memory(), shown=shown, earlier=None)
 
 
-class InMemory:
+class InMemory(Struct, frozen=True):
     """A tool for files, on the memory; of a directory, a step for each thing that is in it."""
 
-    def __init__(self, handler: Handler[Any, Any]) -> None:
-        self._handler = handler
+    handler: Handler[Any, Any]
 
     def steps(self, arguments: Any, ports: Ports) -> _Steps:
-        yield self._handler, self._handler.resolve(arguments, ports)
+        yield self.handler, self.handler.resolve(arguments, ports)
 
     def resolve(self, arguments: Any, ports: Ports) -> MemoryPlan:
         steps = tuple(self.steps(arguments, _within(ports)))
@@ -108,24 +107,24 @@ class InMemory:
         return outputs[-1]._replace(changes=())
 
 
-class _Creating(InMemory):
+class _Creating(InMemory, frozen=True):
     def steps(self, arguments: CreateFileArguments, ports: Ports) -> _Steps:
         plan = CreateFile().resolve(arguments, ports)
         if plan.path.exists:
             raise errors.PathExistsError(f"{plan.path.asked.shown} exists already", hint="edit it")
-        yield self._handler, replace(plan, if_version=plan.if_version or ABSENT)
+        yield self.handler, replace(plan, if_version=plan.if_version or ABSENT)
 
 
-class _Deleting(InMemory):
+class _Deleting(InMemory, frozen=True):
     def steps(self, arguments: DeleteFileArguments, ports: Ports) -> _Steps:
         path = ports.workspace.resolve_entry(arguments.path).path
         for each in _below(ports.workspace, path):
             given = DeleteFileArguments(path=each.path.relative)
-            yield self._handler, self._handler.resolve(given, ports)
+            yield self.handler, self.handler.resolve(given, ports)
         yield from super().steps(arguments, ports)
 
 
-class _Renaming(InMemory):
+class _Renaming(InMemory, frozen=True):
     def steps(self, arguments: MoveFileArguments, ports: Ports) -> _Steps:
         path = ports.workspace.resolve_entry(arguments.path).path
         to = ports.workspace.resolve_write(arguments.to)
@@ -140,7 +139,7 @@ class _Renaming(InMemory):
             if each.kind is not EntryKind.DIRECTORY:
                 target = to.real.relative + each.path.relative[len(path.relative) :]
                 given = MoveFileArguments(path=each.path.relative, to=target)
-                yield self._handler, self._handler.resolve(given, ports)
+                yield self.handler, self.handler.resolve(given, ports)
         for folder in (*folders, path):
             delete = DeleteFileArguments(path=folder.relative)
             yield DeleteFile(), DeleteFile().resolve(delete, ports)

@@ -228,8 +228,8 @@ def last_words(details: Mapping[str, Json]) -> Iterator[str]:
     """Say what a command did not print: how it was ended, and what the fence refused."""
     if "pending" in details:
         yield (
-            f"paddock: {details.get('changes_pending', 'its')} changes wait for a person "
-            f"({details['pending']}); nothing was changed. Do not repeat the command."
+            f"paddock: its changes wait for a person ({details['pending']}); nothing was changed. "
+            "Do not repeat the command."
         )
         return
     lines = [str(line) for line in _list(details, "fence")]

@@ -88,9 +88,8 @@ class QueryLedger:
         name, count, offset = plan.given.ledger, plan.given.max_entries, plan.given.offset
         rows = Rows((), (), 0, 0)
         if count and ports.ledgers is not None:
-            rows = ports.ledgers.query(LedgerName(name), plan.wanted, count + offset)
-        end = len(rows.entries) - offset
-        found = rows.entries[max(0, end - count) : max(0, end)]
+            rows = ports.ledgers.query(LedgerName(name), plan.wanted, count, offset)
+        found = rows.entries
         shown = _fitting(found)
         content = shown or [f"[no entries in {name}]"]
         if len(shown) < len(found):

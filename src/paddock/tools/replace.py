@@ -60,6 +60,8 @@ _WITHOUT_CR = (
     "it stands there with other line ends: write newlines without CR, which match any line end"
 )
 _COPY_EXACTLY = "view the file and copy the text exactly"
+# Two texts that differ in their line ends alone may come to the same in a file of CRLF.
+_IN_LINE_ENDS = ": it differs in line ends alone, and the file has those that it asks for"
 
 
 class Wording(Struct, frozen=True):
@@ -87,11 +89,9 @@ class _Edit(Struct, kw_only=True):
             spans = find_apart(content, sought) if sought else ()
             require_apart(content, (span.start for span in spans), self.name)
 
-    def unchanged(self) -> errors.TextUnchangedError:
-        # Two texts that differ in their line ends alone may come to the same in a file of CRLF.
+    def unchanged(self, why: str = "") -> errors.TextUnchangedError:
         return errors.TextUnchangedError(
-            f"the edit leaves {quote(self.name)} as it is: it differs in line ends alone, and the "
-            "file has those that it asks for",
+            f"the edit leaves {quote(self.name)} as it is{why}",
             where=self.name,
             hint="there is nothing to change",
         )
@@ -110,7 +110,7 @@ class Replacement(_Edit):
         self.require_editable(content, self.old, self.new, sought=self.old)
         self.spliced = splice(content, self._only_place(content), self.old, self.new)
         if self.spliced.changes_nothing:
-            raise self.unchanged()
+            raise self.unchanged(_IN_LINE_ENDS)
         return self.spliced.pieces
 
     def _only_place(self, content: bytes) -> Span:
@@ -150,7 +150,7 @@ class ReplacementOfAll(Replacement):
         if not self.count:
             raise self.not_found(content)
         if changed == content:
-            raise self.unchanged()
+            raise self.unchanged(_IN_LINE_ENDS)
         return (changed,)
 
 

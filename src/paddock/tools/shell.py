@@ -200,13 +200,7 @@ def _require_input(arguments: ShellArguments) -> None:
             hint="write it into a file, and let the command read that",
         )
     env = arguments.env or {}
-    for name, value in env.items():
-        if _ENV_NAME.fullmatch(name) is None or "\0" in value:
-            raise errors.InvalidArgumentsError(
-                f"env: {quote(name)} is no name of a variable, or its value holds a NUL",
-                where="env",
-                hint='give names of letters, digits and _, as {"CI": "1"}',
-            )
+    require_variables(env)
     taken = sum(len(name) + len(value.encode()) + 2 for name, value in env.items())
     if len(env) > limits.shell_env_names_max or taken > limits.shell_env_bytes_max:
         raise errors.InvalidArgumentsError(
@@ -215,6 +209,16 @@ def _require_input(arguments: ShellArguments) -> None:
             where="env",
             hint="give what is long as stdin",
         )
+
+
+def require_variables(env: Mapping[str, str]) -> None:
+    for name, value in env.items():
+        if _ENV_NAME.fullmatch(name) is None or "\0" in value:
+            raise errors.InvalidArgumentsError(
+                f"env: {quote(name)} is no name of a variable, or its value holds a NUL",
+                where="env",
+                hint='give names of letters, digits and _, as {"CI": "1"}',
+            )
 
 
 _BACKGROUND_SESSION: Final = "background"  # the session of what goes on running and names none

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from deepagents.backends.protocol import (
@@ -16,7 +17,7 @@ from deepagents.backends.protocol import (
 )
 
 from paddock.integrations.deepagents import PaddockBackend
-from tests.frameworks.conftest import Reader
+from tests.frameworks.conftest import ASKS_ABOUT_CHANGES, Reader
 from tests.support.places import Place
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
@@ -81,6 +82,19 @@ def test_what_policy_kept_from_a_command_stands_in_its_output(backend: PaddockBa
     assert backend.read(f"{backend.runtime.root}/new").error is None
 
 
+def test_a_command_whose_changes_wait_for_a_person_has_failed(
+    place: Place, write_policy: Callable[[str], None]
+):
+    write_policy(ASKS_ABOUT_CHANGES)
+    with PaddockBackend(place.project) as backend:
+        waits = backend.execute("echo x > made")
+        done = backend.execute("echo x")
+
+    assert (waits.exit_code, "changes wait for a person" in waits.output) == (1, True)
+    assert (done.exit_code, done.output) == (0, "x")
+    assert not (place.project / "made").exists()
+
+
 def test_a_command_that_takes_too_long_ends_with_124(backend: PaddockBackend):
     done = backend.execute("echo begun; sleep 60", timeout=1)
 
@@ -95,6 +109,29 @@ def test_a_directory_is_deleted_with_what_is_in_it(backend: PaddockBackend, plac
     assert backend.delete(f"{root}/README.md") == DeleteResult(path=f"{root}/README.md")
     assert not (place.project / "d").exists()
     assert not (place.project / "README.md").exists()
+
+
+@pytest.mark.parametrize("target", ["src", "../outside", "nowhere"])
+def test_a_link_is_deleted_and_nothing_of_what_it_leads_to(
+    backend: PaddockBackend, place: Place, target: str
+):
+    link, before = place.project / "link", names_below(place.base)
+    link.symlink_to(target)
+
+    assert backend.delete(str(link)) == DeleteResult(path=str(link))
+    assert names_below(place.base) == before
+
+
+def test_the_root_is_not_deleted_and_nothing_that_is_in_it(backend: PaddockBackend, place: Place):
+    before = names_below(place.base)
+
+    for path in (backend.runtime.root, "/", str(place.outside)):
+        assert str(backend.delete(path).error).startswith("invalid_path: ")
+    assert names_below(place.base) == before
+
+
+def names_below(directory: Path) -> list[Path]:
+    return sorted(directory.glob("project/**/*")) + sorted(directory.glob("outside/**/*"))
 
 
 def test_a_glob_without_a_path_answers_absolute_paths(backend: PaddockBackend):

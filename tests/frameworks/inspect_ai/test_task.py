@@ -13,7 +13,7 @@ from examples import inspect_task
 from paddock.errors import ConfigError
 from paddock.integrations.inspect_ai import PaddockConfig, PaddockSandboxEnvironment
 from paddock.ledger.verify import verify
-from tests.frameworks.conftest import Reader
+from tests.frameworks.conftest import ASKS_ABOUT_CHANGES, Reader
 from tests.support.places import SECRET, Place
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
@@ -86,6 +86,37 @@ async def test_a_root_is_worked_on_under_its_own_policy_and_stays(
     assert (shown.returncode, shown.stdout[:1]) == (0, "x")
     assert SECRET not in shown.stdout
     assert (place.project / "new").read_text() == "x"
+
+
+async def test_a_command_whose_changes_wait_for_a_person_has_failed(
+    place: Place, write_policy: Callable[[str], None]
+):
+    write_policy(ASKS_ABOUT_CHANGES)
+    config = PaddockConfig(root=str(place.project))
+    environments = await PaddockSandboxEnvironment.sample_init("task", config, {})
+    run = environments["default"].exec
+    waits, done = [await run(["sh", "-c", each]) for each in ("echo x > made", "echo x")]
+    await PaddockSandboxEnvironment.sample_cleanup("task", config, environments, interrupted=False)
+
+    assert (waits.success, waits.returncode) == (False, 1)
+    assert "changes wait for a person" in waits.stderr
+    assert (done.success, done.returncode, done.stderr) == (True, 0, "")
+    assert not (place.project / "made").exists()
+
+
+async def test_directories_without_write_bits_go_with_their_sample_and_no_link_is_followed(
+    place: Place, temporary: Path
+):
+    kept = place.outside / "kept"
+    kept.mkdir(0o500)
+    environments = await PaddockSandboxEnvironment.sample_init("task", None, {})
+    script = f"mkdir -p a/b/c; echo x >a/b/f; ln -s {kept} a/link; chmod 0 a/b/c; chmod 500 a/b a"
+    ran = await environments["default"].exec(["sh", "-c", script])
+    await PaddockSandboxEnvironment.sample_cleanup("task", None, environments, interrupted=False)
+
+    assert ran.success, ran.stderr
+    assert os.listdir(temporary) == []
+    assert kept.stat().st_mode & 0o777 == 0o500
 
 
 def test_a_configuration_that_says_two_things_is_an_error():

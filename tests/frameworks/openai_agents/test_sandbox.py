@@ -276,7 +276,7 @@ def test_a_command_that_is_refused_fails_and_says_why(place: Place, client: Padd
 
 
 async def pty_script(session: BaseSandboxSession) -> list[Any]:
-    short = await session.pty_exec_start("echo done; exit 4", yield_time_s=20)
+    short = await session.pty_exec_start("echo done $GREETING; exit 4", yield_time_s=20)
     shell = await session.pty_exec_start("sh", "-i", shell=False, tty=True, yield_time_s=0.3)
     assert shell.process_id is not None
     answer = b""
@@ -304,7 +304,8 @@ def test_commands_that_go_on_running_are_as_in_the_sdks_own_sandbox(
     place: Place, client: PaddockSandboxClient
 ):
     async def drive(each: BaseSandboxClient[Any]) -> list[Any]:
-        async with running(each, place.project) as session:
+        more = {"environment": {"value": {"GREETING": "it's me"}}}
+        async with running(each, place.project, **more) as session:
             assert session.supports_pty()
             return await pty_script(session)
 

@@ -149,6 +149,11 @@ def test_an_ask_is_deferred_and_runs_once_it_is_approved(
         ("TOOL_RESULT", "delete_file", "allow"),
     ]
     assert place.run("approvals", "list", "--json").json == []
+    asked = place.run("ledger", "query", "--ledger", "governance", "--type", "APPROVAL_ANSWERED")
+    assert [row.partition("delete_file")[2].split("  ")[1] for row in asked.out.splitlines()] == [
+        "deferred by pydantic-ai: the program is asked",
+        "granted by pydantic-ai",
+    ]
 
 
 def test_what_a_person_denies_does_not_happen(toolset: PaddockToolset, place: Place):

@@ -146,11 +146,12 @@ def test_the_tmp_of_the_sandbox_is_its_own(sandbox: PaddockSandbox):
         await sandbox.write_file("/tmp/mine/a", b"\0a")
         seen = await sandbox.execute("cat /tmp/mine/a")
         listed = await sandbox.list_files("/tmp/mine")
+        for path in ("/tmp/none", "/tmp/mine/a"):
+            with pytest.raises(SandboxPathNotFoundError):
+                await sandbox.list_files(path)
         content = await sandbox.read_file("/tmp/mine/a")
         await sandbox.remove_file("/tmp/mine/a")
         gone = await outcome_of(sandbox.read_file("/tmp/mine/a"))
-        with pytest.raises(SandboxPathNotFoundError):
-            await sandbox.list_files("/tmp/none")
         return [seen.stdout, listed, content, gone]
 
     assert asyncio.run(use()) == ["\0a", [FileInfo("a", False)], b"\0a", FileNotFoundError]

@@ -186,7 +186,16 @@ def test_the_documented_commands_of_the_editor(runtime, given, content):
             "Error: Invalid `view_range` parameter: '[3, 1]'",
         ),
         ({"command": "undo_edit", "path": "a"}, "Error: Invalid `command` parameter: 'undo_edit'"),
-        ({"command": "create", "path": "a"}, "Error: content is required"),
+        ({"command": "create", "path": "a"}, "Error: file_text is required"),
+        ({"command": "create", "path": "a", "file_text": 5}, "Error: file_text must be a string"),
+        (
+            {"command": "create", "path": "closed/a", "file_text": "x", "content": "y"},
+            "Error: unknown argument 'content'\nthe arguments are: path, file_text",
+        ),
+        (
+            {"command": "view", "path": ".env"},
+            "Error: Permission denied. Cannot read file.\n'tool:file:view .env' is denied",
+        ),
         ({"command": "view", "path": 5}, "Error: path must be a string"),
         ({"command": "view", "path": "a", "deep": 1}, "Error: unknown argument 'deep'"),
         ({}, "Error: Invalid `command` parameter: 'None'"),
@@ -198,6 +207,22 @@ def test_the_documented_errors_of_the_editor_and_others(place, runtime, given, c
     assert is_error
     assert (place.project / "primes.py").read_text() == PRIMES
     assert not (place.project / "closed").exists()
+
+
+def test_a_replacement_without_a_new_text_deletes(place, runtime):
+    given = {"path": "primes.py", "old_str": "        pass"}
+    assert use(runtime, EDITOR, command="str_replace", **given)[1] is False
+    assert (place.project / "primes.py").read_text() == PRIMES.replace("        pass", "")
+
+
+def test_the_older_name_of_the_text_to_insert_is_understood(place, runtime):
+    given = {"path": "primes.py", "insert_line": 0}
+    assert use(runtime, EDITOR, command="insert", **given, new_str="# x")[1] is False
+    assert (place.project / "primes.py").read_text() == f"# x\n{PRIMES}"
+    assert use(runtime, EDITOR, command="insert", **given, new_str="a", insert_text="b") == (
+        "Error: unknown argument 'new_str'\nthe arguments are: path, insert_line, insert_text",
+        True,
+    )
 
 
 def test_an_edit_keeps_every_byte_that_it_does_not_name(place, runtime):
@@ -518,6 +543,20 @@ def test_the_documented_operations_of_apply_patch(place, runtime):
         ({"type": "create_file", "path": "../x", "diff": "+x"}, "Error: path escapes root: '../x'"),
         ({"type": "move_file", "path": "x"}, "Error: Invalid `type` parameter: 'move_file'"),
         ({"type": "update_file", "path": "primes.py"}, "Error: path and diff are required"),
+        ({"type": "create_file", "path": "x"}, "Error: diff is required"),
+        (
+            {"type": "update_file", "path": "primes.py", "diff": "@@\n         pass\n"},
+            "Error: the edit leaves 'primes.py' as it is\nthere is nothing to change",
+        ),
+        (
+            {
+                "type": "update_file",
+                "path": "primes.py",
+                "diff": "@@\n-        pass\n+        x\n",
+                "move_to": "moved.py",
+            },
+            "Error: unknown argument 'move_to'\nthe arguments are: path, diff",
+        ),
         ({}, "Error: Invalid `type` parameter: 'None'"),
     ],
 )

@@ -347,6 +347,93 @@ def test_typed_methods_look_and_write_results(place, runtime):
         runtime.ls("nowhere")
 
 
+@pytest.mark.parametrize(
+    ("said", "decision", "row"),
+    [
+        (
+            paddock.Approval(
+                False, "desk", "approval.unavailable", "Ann is asked", is_deferred=True
+            ),
+            "ask",
+            "deferred by desk: Ann is asked",
+        ),
+        (paddock.Approval(False, "desk", note="no"), "deny", "refused by desk: no"),
+        (paddock.Approval(True, "desk"), "allow", "granted by desk"),
+        (paddock.Approval(True, "desk", is_deferred=True), "allow", "granted by desk"),
+    ],
+)
+def test_a_question_that_is_put_off_is_on_record_as_no_answer(place, said, decision, row):
+    ask_before_deleting(place)
+    (place.project / "a.txt").write_text("a")
+    with paddock.open(place.project) as runtime:
+        bounds = paddock.Bounds(approver=SimpleNamespace(answer=lambda _: said))
+        runtime.call("delete_file", {"path": "a.txt"}, bounds=bounds)
+
+    assert (place.project / "a.txt").exists() == (not said.is_granted)
+    asked = ("ledger", "query", "--ledger", "governance", "--type", "APPROVAL_ANSWERED")
+    shown = place.run(*asked).out
+    assert f"  {decision}" in shown
+    assert row in shown
+
+
+def test_a_program_takes_a_call_back_and_its_undo_too(place, runtime):
+    readme = place.project / "README.md"
+    before = readme.read_bytes()
+    edit = runtime.str_replace("README.md", "Widgets", "Gadgets")
+    made = runtime.create_file("new/deep/a.txt", "a")
+    after = readme.read_bytes()
+
+    undone = runtime.undo(edit.call_id)
+    assert readme.read_bytes() == before
+    assert undone.details["undone"] == edit.call_id
+    runtime.undo(made.call_id)
+    assert not (place.project / "new").exists()
+    runtime.undo(undone.call_id)
+    assert readme.read_bytes() == after
+    rows = place.run("history", "--json", "--last", "3").json["calls"]
+    assert [(row["agent"], row["tool"]) for row in rows] == [("(operator)", "undo")] * 3
+
+
+def test_an_undo_is_refused_where_a_file_changed_since_and_nothing_is_changed(place, runtime):
+    edit = runtime.str_replace("README.md", "Widgets", "Gadgets")
+    (place.project / "README.md").write_text("# By hand\n")
+
+    with pytest.raises(FileChangedError, match="changed since the call"):
+        runtime.undo(edit.call_id)
+    assert (place.project / "README.md").read_text() == "# By hand\n"
+
+
+@pytest.mark.parametrize("call", ["CALL-0000000000000000", "", "viewed"])
+def test_what_changed_nothing_is_not_undone(runtime, call):
+    runtime.call("view", {"path": "README.md"}, call_id="viewed")
+    with pytest.raises(paddock.UsageError, match="no call .* that changed anything"):
+        runtime.undo(call)
+
+
+@pytest.mark.parametrize("profile", ["standard", "locked"])
+def test_who_names_an_unknown_tool_is_told_those_that_it_is_offered(place, profile):
+    with paddock.open(place.project, agent=paddock.AgentSpec("guest", profile)) as runtime:
+        offered = sorted(tool["name"] for tool in runtime.tools.for_provider("mcp"))
+        said = runtime.call("nope", {}).refusal
+
+    assert said.hint == f"the tools are: {', '.join(offered)}"
+
+
+def test_no_model_undoes_a_call(runtime):
+    made = runtime.create_file("a.txt", "a")
+    with pytest.raises(UnknownToolError):
+        runtime.call("undo", {"call": made.call_id, "agent": "main"}).unwrap()
+    assert "undo" not in str(runtime.tools.for_provider("mcp"))
+
+
+def test_what_an_agent_of_the_program_did_is_undone(place):
+    agent = paddock.AgentSpec("clerk")
+    with paddock.open(place.project, agent=agent) as runtime:
+        made = runtime.create_file("a.txt", "a")
+        runtime.undo(made.call_id)
+    assert not (place.project / "a.txt").exists()
+
+
 @pytest.mark.parametrize("given", [None, [], "x", 5])
 def test_arguments_that_a_model_made_no_object_are_an_error_result(runtime, given):
     result = runtime.call("view", given, call_id="c")

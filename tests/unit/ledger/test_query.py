@@ -1,12 +1,14 @@
 import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from paddock import limits
 from paddock.errors import HostError
 from paddock.ledger.format.lines import LineFault
-from paddock.ledger.query import BadRow, Filter, find_numbered, query
+from paddock.ledger.query import BadRow, Filter, Ledgers, find_numbered, query
+from paddock.plane.layout import LedgerName
 from paddock.values.entries import Entry
 from tests.support.ledgers import note, open_ledger
 
@@ -39,6 +41,31 @@ def test_rows_come_newest_last_and_the_newest_are_kept(path):
     assert seqs(path, Filter(event_type="NOTE"), last=3) == [8, 9, 10]
     assert seqs(path, Filter(), last=20) == list(range(11))
     assert seqs(path, Filter(), last=0) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "skip", "found"),
+    [
+        (3, 0, [2008, 2009, 2010]),
+        (3, 2, [2006, 2007, 2008]),
+        (3, 1000, [1008, 1009, 1010]),
+        (2, 2005, [4, 5]),
+        (3, 2009, [0, 1]),
+        (3, 2011, []),
+        (3, 10**15, []),
+        (0, 5, []),
+        (None, 2008, [0, 1, 2]),
+    ],
+)
+def test_newer_entries_are_passed_over(path, last, skip, found):
+    ledger = open_ledger(path)
+    for begin in (0, 1005):
+        ledger.write([note(str(number)) for number in range(begin, begin + 1005)])
+    ledger.close()
+
+    rows = Ledgers({LedgerName.HO1M: Path(path)}).query(LedgerName.HO1M, Filter(), last, skip)
+    assert [row.seq for row in rows.entries] == found
+    assert rows.bad == ()
 
 
 def test_rows_are_found_by_each_field_and_by_all_together(path):

@@ -163,8 +163,6 @@ def _never() -> list[str]:
 class Child:
     """A running ripgrep. A context manager: at its end the process is gone."""
 
-    __slots__ = ("_err", "_out", "_process", "_until", "errors", "is_late")
-
     def __init__(self, command: list[str], directory_fd: int, until: Until) -> None:
         """Start it in that directory. Raises: HostError."""
         self._until = until
