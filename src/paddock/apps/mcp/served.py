@@ -219,7 +219,7 @@ def _find(served: Served, returned: asking.Returned) -> Parked | None:
 
 def _bring_in(served: Served, parked: Parked, approval: Approval, bounds: Bounds) -> ToolResult:
     try:
-        granted = grant_here(served.project, parked.id, approval.by)
+        granted = grant_here(served.project, parked.id, approval.by, parked)
         return resume(served.project, granted, bounds)
     except errors.ApprovalExpiredError as error:
         note, hint = error.message, error.hint
