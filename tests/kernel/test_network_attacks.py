@@ -887,6 +887,24 @@ def test_an_address_that_policy_denies_by_now_is_not_reached_any_more(tmp_path: 
     assert neighbour == [f"{GOOD} ok"]
 
 
+def test_requests_that_policy_judges_by_now_do_not_leave_unseen(tmp_path: Path):
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        behind.later_rules = (
+            f'[[profiles.test.rules]]\naction = "tool:net:request GET {GOOD}:{server.port}/a"\n'
+            f'outcome = "allow"\n{HERE}\n'
+        )
+        judged = probe(behind, server.port, GOOD)
+        assert server.settle() == []
+        behind.later_rules = rule(server.port) + rule(server.port, "other.example.org")
+        neighbour = probe(behind, server.port, GOOD)
+
+    assert judged == [f"{GOOD} ConnectionResetError"]
+    assert [event.why for event in behind.seen.refused_] == [
+        "requests to this host are judged, so they have to come over TLS"
+    ]
+    assert neighbour == [f"{GOOD} ok"]
+
+
 # --- ends -----------------------------------------------------------------------
 
 OUTLIVE = """

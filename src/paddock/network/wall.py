@@ -348,7 +348,7 @@ class Wall:
                     task.cancel()
 
     async def _pass_on(self, client: socket.socket, host: str, port: int, reach: Reach) -> None:
-        is_judged = self.terms.judges_requests(host, port)
+        is_judged = reach.is_judged or self.terms.lists(host, port)
         greeting = None
         if is_judged or port in _CLIENT_FIRST:
             greeting = await greeting_of(client, host)
@@ -469,7 +469,7 @@ class RequestGate:
         path = target.partition("?")[0]
         action = Action("net", "request", f"{method} {host}:{port}{path}")
         try:
-            if not wall.terms.judge.ends_tls(host, port):
+            if not self._reach.is_judged:
                 raise NoWayError("a credential names this host, and no rule its requests")
             await wall.decisions.decide(
                 action, lambda judge: judge.request(method, host, port, target)
