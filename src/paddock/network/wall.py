@@ -251,6 +251,8 @@ class Wall:
             why = await asyncio.shield(listening)
             if not why:
                 return address
+            if self._listening.get(name) is listening:  # Who has its ports may give them back.
+                del self._listening[name]
         self.note(name, 0, why)
         return False
 
@@ -381,6 +383,9 @@ class Wall:
                 outside = await self._thread.egress.connect(way, host, port)
             except (OSError, TimeoutError):
                 await self.close(ClosedConnection(opened, name, 0, 0, 0.0, "not connected"))
+            except asyncio.CancelledError:
+                await self.close(ClosedConnection(opened, name, 0, 0, 0.0, "cut off"))
+                raise
             else:
                 self._outside.add(outside)
                 return outside, opened
