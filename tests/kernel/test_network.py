@@ -208,7 +208,9 @@ def test_a_denied_address_is_not_reached_by_an_allowed_name(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "later", ["", 'allow = ["tool:net:request GET db.example.org:{}/**"]\n'], ids=["denied", "judged"]
+    "later",
+    ["", 'allow = ["tool:net:request GET db.example.org:{}/**"]\n'],
+    ids=["denied", "judged"],
 )
 def test_what_policy_does_not_let_pass_unseen_by_now_is_cut_off(tmp_path: Path, later: str):
     with (

@@ -540,7 +540,9 @@ else: made.sendall(b'hello\\n'); print(made.recv(9).decode().strip())
 """
 
 
-@pytest.mark.parametrize("proxy", ["http://proxy:99999", "http://[::1", "http://proxy:x", "socks5://p:1"])
+@pytest.mark.parametrize(
+    "proxy", ["http://proxy:99999", "http://[::1", "http://proxy:x", "socks5://p:1"]
+)
 def test_a_proxy_that_cannot_be_is_said_and_nobody_is_reached(
     tmp_path: Path, proxy: str, logged: list[str]
 ):

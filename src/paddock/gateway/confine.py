@@ -5,9 +5,10 @@ about files, and only where it has files at all. It has no host network, no plac
 write, no variable but those named, and caches that no other command shares.
 """
 
+import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -41,6 +42,7 @@ from paddock.workspace.workspace import READ_FILE, Resolution, detect_resolution
 if TYPE_CHECKING:
     from paddock.gateway.connection import ServerWire
     from paddock.network.decisions import Witness
+    from paddock.network.wall import Wall
 
 _SESSION: Final = "server"
 _LASTS_S: Final = 86_400
@@ -185,11 +187,23 @@ class ServerSandbox:
 
     def secrets(self) -> tuple[tuple[str, str], ...]:
         """Return each credential's value, and what stands for it in the sandbox."""
-        if self._process is None:
-            return ()
-        wall = self._open().sessions.network(_SESSION)
+        wall = self._wall()
         listed = () if wall is None else wall.terms.credentials
         return tuple((each.reveal(), each.placeholder) for each in listed)
+
+    @contextlib.contextmanager
+    def counting(self) -> Generator[None]:
+        """Have what a command may connect to at most counted anew, for one call."""
+        wall = self._wall()
+        tally = None if wall is None else wall.begin()
+        try:
+            yield
+        finally:
+            if wall is not None and tally is not None:
+                wall.finish(tally)
+
+    def _wall(self) -> "Wall | None":
+        return None if self._process is None else self._open().sessions.network(_SESSION)
 
     def version(self) -> str:
         process = self._process

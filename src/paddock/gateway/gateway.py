@@ -103,14 +103,15 @@ class McpGateway:
             self._require_reviewed(plan.server, live, _KINDS.get(plan.operation, ""), plan.name)
             return await connection.ask(live, request, result, origin)
 
-        future = self._loop.submit(ask())
-        forget = ports.cancel.on_cancel(partial(_cancel, future))
-        try:
-            found = future.result()
-        except concurrent.futures.CancelledError:
-            raise StoppedCallError(LeftEffect.UNKNOWN) from None
-        finally:
-            forget()
+        with self._sandboxes[plan.server].counting():
+            future = self._loop.submit(ask())
+            forget = ports.cancel.on_cancel(partial(_cancel, future))
+            try:
+                found = future.result()
+            except concurrent.futures.CancelledError:
+                raise StoppedCallError(LeftEffect.UNKNOWN) from None
+            finally:
+                forget()
         answer = found.model_dump(by_alias=True, mode="json", exclude_none=True)
         if isinstance(found, types.InputRequiredResult):
             said = f"[the MCP server {plan.server} asks for more before it goes on]"
