@@ -26,7 +26,6 @@ from paddock.errors import ApprovalExpiredError, ApprovalRefusedError, ApprovalU
 from paddock.gateway.definitions import show_text, show_values
 from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
 from paddock.runtime.inbox import Inbox
-from paddock.runtime.prepared import Bounds
 from paddock.text.show import show_name
 from paddock.values.calls import Cancel, Json, ToolResult
 
@@ -261,7 +260,13 @@ def asks(server: str, message: str) -> str:
     return f"The MCP server {server} asks (not Paddock):\n{show_text(message)}"
 
 
-def more_of(version: str | None, params: types.CallToolRequestParams) -> dict[str, Any] | None:
+Asking = (
+    types.CallToolRequestParams | types.ReadResourceRequestParams | types.GetPromptRequestParams
+)
+"""Of what a person, or a server, may have asked something before it is answered."""
+
+
+def more_of(version: str | None, params: Asking) -> dict[str, Any] | None:
     """Return what a call in the later era brings of what its server asked; None in the earlier."""
     if version not in MODERN_PROTOCOL_VERSIONS:
         return None
@@ -292,22 +297,20 @@ def input_required(server: str, result: ToolResult) -> types.InputRequiredResult
 # A resource is `SERVER+URI`, a prompt `SERVER__NAME`: no two servers have one of the same name.
 
 
-def list_resources(params: object, bounds: Bounds, served: "Served") -> types.ListResourcesResult:
+def list_resources(served: "Served") -> types.ListResourcesResult:
     found = _listed(served, types.ListResourcesRequest, types.ListResourcesResult, "resources")
     named = [_named(name, "uri", each) for name, each in found]
     return types.ListResourcesResult.model_validate({"resources": named})
 
 
-def list_templates(
-    params: object, bounds: Bounds, served: "Served"
-) -> types.ListResourceTemplatesResult:
+def list_templates(served: "Served") -> types.ListResourceTemplatesResult:
     request, result = types.ListResourceTemplatesRequest, types.ListResourceTemplatesResult
     found = _listed(served, request, result, "resource_templates")
     named = [_named(name, "uriTemplate", each) for name, each in found]
     return result.model_validate({"resourceTemplates": named})
 
 
-def list_prompts(params: object, bounds: Bounds, served: "Served") -> types.ListPromptsResult:
+def list_prompts(served: "Served") -> types.ListPromptsResult:
     prompts = [
         {**_shown(each.said), "name": f"{name}__{each.name}"}
         for name, each in served.runtime.servers().prompts()
@@ -315,24 +318,25 @@ def list_prompts(params: object, bounds: Bounds, served: "Served") -> types.List
     return types.ListPromptsResult.model_validate({"prompts": prompts})
 
 
-def read_resource(
-    params: types.ReadResourceRequestParams, bounds: Bounds, served: "Served"
-) -> types.ReadResourceResult:
-    uri = str(params.uri)
-    server, _, inner = uri.partition("+")
-    result = served.runtime.call("mcp_read", {"server": server, "uri": inner}, bounds=bounds)
+def call_of(params: Asking) -> tuple[str, dict[str, Json]]:
+    """Return the tool that is called, and its arguments."""
+    if isinstance(params, types.CallToolRequestParams):
+        return params.name, params.arguments or {}
+    if isinstance(params, types.ReadResourceRequestParams):
+        server, _, uri = str(params.uri).partition("+")
+        return "mcp_read", {"server": server, "uri": uri}
+    server, _, prompt = params.name.partition("__")
+    arguments: dict[str, Json] = {**(params.arguments or {})}
+    return "mcp_prompt", {"server": server, "name": prompt, "arguments": arguments}
+
+
+def resource_of(uri: str, result: ToolResult) -> types.ReadResourceResult:
     contents = [_content_of(uri, each) for each in _blocks(result)]
     return types.ReadResourceResult.model_validate({"contents": contents})
 
 
-def get_prompt(
-    params: types.GetPromptRequestParams, bounds: Bounds, served: "Served"
-) -> types.GetPromptResult:
-    server, _, prompt = params.name.partition("__")
-    arguments: dict[str, Json] = {**(params.arguments or {})}
-    given: dict[str, Json] = {"server": server, "name": prompt, "arguments": arguments}
-    blocks = _blocks(served.runtime.call("mcp_prompt", given, bounds=bounds))
-    messages = [{"role": each.pop("role", "user"), "content": each} for each in blocks]
+def prompt_of(result: ToolResult) -> types.GetPromptResult:
+    messages = [{"role": each.pop("role", "user"), "content": each} for each in _blocks(result)]
     return types.GetPromptResult.model_validate({"messages": messages})
 
 

@@ -37,7 +37,6 @@ from paddock.values.calls import Json, Refusal, ToolResult
 # and writes messages runs no tool. A place is given back when the call has really ended,
 # not when its client has left.
 
-P = TypeVar("P")
 T = TypeVar("T")
 
 _PROGRESS_S: Final = 1.0
@@ -138,6 +137,7 @@ _INSTRUCTIONS: Final = (
 _TOOLS_HINT: Final = "tools/list says which there are"
 _CLIENT_CALL_KEYS: Final = ("claudecode/toolUseId", "callId")
 """Where clients say by which id they know the call, which is the id that their hooks see."""
+_OF_SERVERS: Final = ("mcp_read", "mcp_prompt")
 _NO_STATE: Final = {"reason": "invalid_request_state"}
 """What the SDK says of a state that is not its own, is another call's, or came late."""
 _NOT_ANSWERED: Final = Refusal(
@@ -179,25 +179,35 @@ class Handlers(Struct, frozen=True):
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        cancel = CancelToken()
-        printed = LastLine()
-        bounds = Bounds(cancel=cancel, client_call=_client_call(context.params), on_output=printed)
-        loop = asyncio.get_running_loop()
-        call = asking.ClientCall(context.session, context.request_id, loop, cancel)
-        work = partial(_call_served, context, params, bounds, call)
-        called = await self._run(work, cancel, context.session, printed)
+        called = await self._call(context, params)
         if called.question is not None:
             return called.question
         await self._tell_of_changes(context.session, called.tools)
         return call_result(called.result, is_structured=self.is_structured)
 
-    async def ask_others(
-        self, work: Callable[[P, Bounds, Served], T], context: Context, params: P
-    ) -> T:
-        """Do what is asked of the servers that stand behind. Raises: MCPError."""
-        cancel = CancelToken()
-        bounds = Bounds(cancel=cancel, client_call=_client_call(context.params))
-        return await self._run(partial(work, params, bounds), cancel, context.session)
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
+        called = await self._call(context, params)
+        return called.question or asking.resource_of(str(params.uri), called.result)
+
+    async def get_prompt(
+        self, context: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        called = await self._call(context, params)
+        return called.question or asking.prompt_of(called.result)
+
+    async def _call(self, context: Context, params: asking.Asking) -> "Called":
+        cancel, printed, loop = CancelToken(), LastLine(), asyncio.get_running_loop()
+        bounds = Bounds(cancel=cancel, client_call=_client_call(context.params), on_output=printed)
+        call = asking.ClientCall(context.session, context.request_id, loop, cancel)
+        work = partial(_call_served, context, params, bounds, call)
+        return await self._run(work, cancel, context.session, printed)
+
+    async def list_others(self, work: Callable[[Served], T], context: Context, params: object) -> T:
+        """List what the servers have that stand behind. Raises: MCPError."""
+        del params
+        return await self._run(work, CancelToken(), context.session)
 
     async def _run(
         self,
@@ -266,14 +276,11 @@ def make_server(door: Door, agents: Agents) -> Server[Any]:
     settings = agents.project.policy.settings.mcp
     handlers = Handlers(door, Calls(settings.calls_max), agents.is_structured)
     others: dict[str, Any] = {
-        "on_list_resources": asking.list_resources,
-        "on_list_resource_templates": asking.list_templates,
-        "on_read_resource": asking.read_resource,
-        "on_list_prompts": asking.list_prompts,
-        "on_get_prompt": asking.get_prompt,
-    }
-    answering: dict[str, Any] = {
-        name: partial(handlers.ask_others, work) for name, work in others.items()
+        "on_list_resources": partial(handlers.list_others, asking.list_resources),
+        "on_list_resource_templates": partial(handlers.list_others, asking.list_templates),
+        "on_read_resource": handlers.read_resource,
+        "on_list_prompts": partial(handlers.list_others, asking.list_prompts),
+        "on_get_prompt": handlers.get_prompt,
     }
     server: Server[Any] = Server(
         _NAME,
@@ -283,7 +290,7 @@ def make_server(door: Door, agents: Agents) -> Server[Any]:
         get_tool_input_schema=_no_header_fields,
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
-        **(answering if settings.servers else {}),
+        **(others if settings.servers else {}),
     )
     # The key lives as long as this process: a state from before it, or of another server,
     # opens nothing. The person has as long to answer as anywhere else.
@@ -300,7 +307,7 @@ class Called(Struct, frozen=True):
 
 
 def _asker_for(
-    context: Context, params: types.CallToolRequestParams, call: asking.ClientCall, served: Served
+    context: Context, params: asking.Asking, call: asking.ClientCall, served: Served
 ) -> asking.Unasked | asking.WaitingAsker | asking.ReturningAsker:
     session = context.session
     if not asking.can_be_asked(session.client_capabilities):
@@ -339,12 +346,12 @@ def _with_served(door: Door, work: Callable[[Served], T]) -> T:
 
 def _call_served(
     context: Context,
-    params: types.CallToolRequestParams,
+    params: asking.Asking,
     bounds: Bounds,
     call: asking.ClientCall,
     served: Served,
 ) -> Called:
-    tool = params.name
+    tool, arguments = asking.call_of(params)
     if tool not in served.tools:
         # Also what an agent tries in vain is on record.
         refusal = Refusal(errors.UnknownToolError.code, f"unknown tool {quote(tool)}", _TOOLS_HINT)
@@ -356,14 +363,15 @@ def _call_served(
     more = asking.more_of(context.protocol_version, params)
     ASKER.set(asking.ClientOrigin(call, more))
     bounds = replace(bounds, approver=InboxApprover(asker, lambda: served.inbox))
-    arguments, result, question = params.arguments or {}, None, None
+    result, question = None, None
     if isinstance(asker, asking.ReturningAsker):
         result = settle_changes(served, asker, tool, arguments, bounds)
     if result is None:
         result = served.runtime.call(tool, arguments, bounds=bounds)
     if isinstance(asker, asking.ReturningAsker):
         question = asker.question(result)
-    question = question or asking.input_required(tool.partition("__")[0], result)
+    server = str(arguments["server"]) if tool in _OF_SERVERS else tool.partition("__")[0]
+    question = question or asking.input_required(server, result)
     return Called(result, question, frozenset(served.tools))
 
 
