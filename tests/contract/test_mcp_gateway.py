@@ -209,6 +209,23 @@ def test_a_server_of_the_later_era_asks_by_its_answer_whatever_era_the_client_sp
     assert person.shown == ["The MCP server later asks (not Paddock):\nwhich?"]
 
 
+def test_a_person_who_is_asked_about_a_call_answers_what_its_server_asks_too(
+    tmp_path: Path, era: str
+):
+    policy = '[profiles.standard]\nask = ["tool:mcp:*"]\n\n[mcp.servers.later]\n'
+    place = make_place(tmp_path, f"{policy}command = {toml(['python3', '-c', LATER])}\n")
+    assert place.run("mcp", "review", "--yes").returncode == 0
+    person = Person(content={"approve": True, "colour": "red"})
+
+    async def run() -> str:
+        async with Client(place.stdio(), mode=era, elicitation_callback=person) as client:
+            return texts(await client.call_tool("later__asks", {}))
+
+    answers, state = json.loads(anyio.run(run))
+    assert (answers["c"]["content"]["colour"], state) == ("red", "s1")
+    assert "The MCP server later asks (not Paddock):\nwhich?" in person.shown
+
+
 @pytest.mark.parametrize(("approves", "answer"), [(True, "sampled"), (False, "null")])
 def test_a_server_has_the_clients_model_only_after_a_yes(
     place: McpPlace, approves: bool, answer: str

@@ -58,7 +58,11 @@ def server_policy(policy: Policy, server: McpServer) -> Policy:
         compile_rule(net_action(text), Outcome.ALLOW, f"mcp.servers.{server.name}.network")
         for text in _reaches(server)
     )
-    wanted = dict(_credentials(server))
+    wanted = {
+        value.removeprefix(CREDENTIAL): name
+        for name, value in server.env
+        if value.startswith(CREDENTIAL)
+    }
     credentials = tuple(
         replace(each, variable=wanted[each.name])
         for each in policy.settings.credentials
@@ -102,12 +106,6 @@ def _reaches(server: McpServer) -> tuple[str, ...]:
     parts = urlsplit(server.url)
     # What is this machine's own is not reached from a sandbox, by any rule.
     return () if parts.scheme == "http" else (f"{parts.hostname}:{parts.port or 443}",)
-
-
-def _credentials(server: McpServer) -> list[tuple[str, str]]:
-    """Return the names of credentials, each with the variable that stands for it."""
-    given = ((value, name) for name, value in server.env if value.startswith(CREDENTIAL))
-    return [(value.removeprefix(CREDENTIAL), name) for value, name in given]
 
 
 def server_facts(facts: HostFacts, server: McpServer, workspace: str) -> HostFacts:

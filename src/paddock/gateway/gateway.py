@@ -9,7 +9,6 @@ import concurrent.futures
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, Final
 
 import mcp_types as types
@@ -105,7 +104,7 @@ class McpGateway:
 
         with self._sandboxes[plan.server].counting():
             future = self._loop.submit(ask())
-            forget = ports.cancel.on_cancel(partial(_cancel, future))
+            forget = ports.cancel.on_cancel(future.cancel)
             try:
                 found = future.result()
             except concurrent.futures.CancelledError:
@@ -192,10 +191,6 @@ class McpGateway:
         await asyncio.gather(
             *(each.close() for each in self._connections.values()), return_exceptions=True
         )
-
-
-def _cancel(future: "concurrent.futures.Future[Any]") -> None:
-    future.cancel()
 
 
 def _closed() -> SandboxUnavailableError:

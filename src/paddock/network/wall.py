@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from paddock.errors import PaddockError
 from paddock.network.decisions import Decisions, NetworkTerms, rule_of
 from paddock.network.egress import Egress, NoWayError, Relay, reset, until_ready
-from paddock.network.greeting import Greeting, greeting_of
+from paddock.network.greeting import greeting_of
 from paddock.network.names import NameServer, SyntheticNames
 from paddock.policy.network import Reach
 from paddock.text.show import show_name
@@ -204,9 +204,6 @@ class Wall:
 
     def placeholders(self) -> tuple[tuple[str, str], ...]:
         return tuple((each.variable, each.placeholder) for each in self.terms.credentials)
-
-    def granted_s(self) -> float:
-        return self.decisions.granted_s
 
     def notices(self) -> Iterator[bytes]:
         """Yield what was refused since this was last called, as lines for who watches."""
@@ -439,7 +436,8 @@ class Wall:
             name = opened.server_name
             if looking is not None:
                 looking.cancel()
-                name = await _name_of(looking)
+                with contextlib.suppress(asyncio.CancelledError, NoWayError, OSError):
+                    name = (await looking).name
             passed, took_s = (relay.sent.bytes, relay.received.bytes), time.monotonic() - began
             await self.close(ClosedConnection(opened, name, *passed, took_s, ending))
 
@@ -523,10 +521,3 @@ class RequestGate:
     def refused(self, code: str, said: str) -> None:
         """Record what was stopped without a rule, or failed."""
         self._wall.note(self._host, self._port, f"{code}: {said}")
-
-
-async def _name_of(looking: "asyncio.Task[Greeting]") -> str:
-    try:
-        return (await looking).name
-    except (asyncio.CancelledError, NoWayError, OSError, TimeoutError):
-        return ""

@@ -8,8 +8,9 @@ request; of any number of times that it comes back, one counts.
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import mcp_types as types
@@ -20,6 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from paddock import errors, limits
 from paddock.errors import ApprovalExpiredError, ApprovalRefusedError, ApprovalUnavailableError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from paddock.apps.mcp.served import SeenGovernance, Served
 
 T = TypeVar("T")
+R = TypeVar("R", bound=types.Result)
 
 KEY: Final = "approval"
 """Of the one question in a result that asks."""
@@ -68,17 +71,13 @@ class ClientCall(Struct, frozen=True):
     def wait(self, asking: Coroutine[Any, Any, T]) -> T | None:
         """Return the answer, None where none comes in time. Called in the thread of the call."""
         future = asyncio.run_coroutine_threadsafe(asking, self.loop)
-
-        def stop() -> None:
-            future.cancel()
-
-        forget = self.cancel.on_cancel(stop)
+        forget = self.cancel.on_cancel(future.cancel)
         try:
             return future.result(limits.approval_timeout_s)
         except (TimeoutError, CancelledError, MCPError, NoBackChannelError, ValidationError):
             return None
         finally:
-            stop()
+            future.cancel()
             forget()
 
 
@@ -178,16 +177,22 @@ class ReturningAsker:
             if (parked.id, parked.request.digest) == (returned.identity, returned.digest):
                 self._inbox.forget_waiting(parked.request)
 
-    def question(self, result: ToolResult) -> types.InputRequiredResult | None:
+    def question(
+        self, result: ToolResult, more: dict[str, Any] | None
+    ) -> types.InputRequiredResult | None:
+        """Return what the client is asked. `more`, an answer to a server, comes back with it."""
         identity = result.details.get(KEY)
         if self._asked is None or not isinstance(identity, str):
             return None
         form = types.ElicitRequestFormParams(
             message=question_of(self._asked), requested_schema=_SCHEMA
         )
-        state = json.dumps({"request": identity, "digest": self._asked.digest})
+        state: dict[str, Any] = {"request": identity, "digest": self._asked.digest}
+        if more:
+            answers = to_jsonable_python(more["input_responses"], by_alias=True)
+            state |= {_STATE: more["request_state"], "answers": answers}
         return types.InputRequiredResult(
-            input_requests={KEY: types.ElicitRequest(params=form)}, request_state=state
+            input_requests={KEY: types.ElicitRequest(params=form)}, request_state=json.dumps(state)
         )
 
 
@@ -274,7 +279,8 @@ def more_of(version: str | None, params: Asking) -> dict[str, Any] | None:
     if not isinstance(state, dict) or _STATE not in state:
         return {}
     kept = cast("dict[str, Any]", state)
-    return {"request_state": kept[_STATE], "input_responses": params.input_responses}
+    answers = kept.get("answers", params.input_responses)
+    return {"request_state": kept[_STATE], "input_responses": answers}
 
 
 def input_required(server: str, result: ToolResult) -> types.InputRequiredResult | None:
@@ -298,16 +304,14 @@ def input_required(server: str, result: ToolResult) -> types.InputRequiredResult
 
 
 def list_resources(served: "Served") -> types.ListResourcesResult:
-    found = _listed(served, types.ListResourcesRequest, types.ListResourcesResult, "resources")
-    named = [_named(name, "uri", each) for name, each in found]
-    return types.ListResourcesResult.model_validate({"resources": named})
+    return _listed(
+        served, types.ListResourcesRequest, types.ListResourcesResult, "resources", "uri"
+    )
 
 
 def list_templates(served: "Served") -> types.ListResourceTemplatesResult:
     request, result = types.ListResourceTemplatesRequest, types.ListResourceTemplatesResult
-    found = _listed(served, request, result, "resource_templates")
-    named = [_named(name, "uriTemplate", each) for name, each in found]
-    return result.model_validate({"resourceTemplates": named})
+    return _listed(served, request, result, "resource_templates", "uriTemplate")
 
 
 def list_prompts(served: "Served") -> types.ListPromptsResult:
@@ -352,21 +356,16 @@ def _blocks(result: ToolResult) -> list[dict[str, Any]]:
     return [dict(each) for each in result.details["mcp"]["content"]]
 
 
-def _listed(
-    served: "Served", request: type[Any], result: type[Any], member: str
-) -> Iterable[tuple[str, dict[str, Any]]]:
+def _listed(served: "Served", request: type[Any], result: type[R], member: str, named: str) -> R:
+    """Return what all servers have of a kind, each with its server's name before its own."""
     servers = served.runtime.servers()
+    listed: list[dict[str, Any]] = []
     for name in servers.names:
-        try:
+        # One that is not there, or not as it was reviewed: the others are listed.
+        with suppress(errors.ToolError):
             found = servers.listed(name, request, result, member)
-        except errors.ToolError:
-            # It is not there, or not as it was reviewed: the others are listed.
-            continue
-        yield from ((name, each) for each in found)
-
-
-def _named(server: str, member: str, said: dict[str, Any]) -> dict[str, Any]:
-    return {**_shown(said), member: f"{server}+{said[member]}"}
+            listed += ({**_shown(each), named: f"{name}+{each[named]}"} for each in found)
+    return result.model_validate({member: listed}, by_name=True)
 
 
 def _shown(said: dict[str, Any]) -> dict[str, Any]:

@@ -154,16 +154,10 @@ def _token(options: Options, console: Console) -> Reply:
     return Reply({"status": "ok", "agent": agent, "token": token, "file": str(file)}, token)
 
 
-def _add(options: Options, console: Console) -> Reply:
-    from paddock.apps.mcp.review import add_server
+def _look(options: Options, console: Console, *, adds: bool) -> Reply:
+    from paddock.apps.mcp import review
 
-    return add_server(options, console)
-
-
-def _review(options: Options, console: Console) -> Reply:
-    from paddock.apps.mcp.review import review
-
-    return review(options, console)
+    return review.add_server(options, console) if adds else review.review(options, console)
 
 
 def _agent_of(project: Project, options: Options) -> str:
@@ -237,7 +231,7 @@ COMMAND = Command(
     Part(
         "add",
         "have another MCP server's tools behind the gateway",
-        _add,
+        partial(_look, adds=True),
         *_REVIEWS,
         opt("--url", "URL", "reach it there"),
         opt("--network", "HOST:PORT", "what it may reach", action="append", default=[]),
@@ -249,7 +243,7 @@ COMMAND = Command(
     Part(
         "review",
         "look at what other servers say of themselves, and offer just that",
-        _review,
+        partial(_look, adds=False),
         *_REVIEWS,
         opt("server", "NAME", "one of them (default: all)", nargs="*"),
     ),

@@ -287,7 +287,7 @@ def make_server(door: Door, agents: Agents) -> Server[Any]:
         version=__version__,
         title="Paddock",
         instructions=_INSTRUCTIONS,
-        get_tool_input_schema=_no_header_fields,
+        get_tool_input_schema=lambda _: None,  # No argument of ours is repeated in a header.
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
         **(others if settings.servers else {}),
@@ -369,7 +369,7 @@ def _call_served(
     if result is None:
         result = served.runtime.call(tool, arguments, bounds=bounds)
     if isinstance(asker, asking.ReturningAsker):
-        question = asker.question(result)
+        question = asker.question(result, more)
     server = str(arguments["server"]) if tool in _OF_SERVERS else tool.partition("__")[0]
     question = question or asking.input_required(server, result)
     return Called(result, question, frozenset(served.tools))
@@ -383,11 +383,6 @@ def _client_call(params: Mapping[str, Any] | None) -> str:
     fields = cast("Mapping[str, object]", meta)
     named = (fields.get(key) for key in _CLIENT_CALL_KEYS)
     return next((value for value in named if isinstance(value, str)), "")
-
-
-def _no_header_fields(name: str) -> None:
-    """No argument of ours is repeated in an HTTP header."""
-    del name
 
 
 def _not_served(error: errors.PaddockError) -> MCPError:
