@@ -5,6 +5,7 @@ as text and handed to the sandbox's own Python, and knows nothing of Paddock.
 """
 
 import base64
+import contextlib
 import http.client
 import json
 import os
@@ -111,15 +112,12 @@ def listen() -> None:
 
 
 def answer(message: dict, content: bytes, why: str) -> None:
-    if "id" not in message or "method" not in message:
-        return
-    try:
-        said = json.loads(content)
-    except ValueError:
-        said = {}
-    if not isinstance(said, dict) or "error" not in said:
-        said = {"error": {"code": -32000, "message": why}}
-    say(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": said["error"]}).encode())
+    """Say that there is no result, in the server's own words where it has some."""
+    error = {"code": -32000, "message": why}
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        error = json.loads(content)["error"]
+    if "id" in message and "method" in message:
+        say(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
 
 
 def main() -> None:

@@ -215,7 +215,7 @@ def _command(server: McpServer) -> tuple[str, ...]:
     return "python3", "-c", bridge, server.url
 
 
-_FETCHED: Final = (("npm/_npx", "package-lock.json"), ("uv/archive-v0", ""))
+_NPX, _UVX = "npm/_npx", "uv/archive-v0"
 _LOCK_BYTES_MAX: Final = 4_000_000
 _FETCHED_MAX: Final = 64
 
@@ -233,28 +233,21 @@ def find_fetched(caches: str) -> str:
     except OSError:
         return ""
     with held_open(root):
-        for folder, file in _FETCHED:
-            for name in _names(resolution, root, folder):
-                place = f"{folder}/{name}"
-                if file:
-                    found.append(_content(resolution, root, f"{place}/{file}"))
-                else:
-                    kinds = (each for each in _names(resolution, root, place) if "-info" in each)
-                    found += map(os.fsencode, kinds)
+        locks = (f"{_NPX}/{name}/package-lock.json" for name in _names(resolution, root, _NPX))
+        found += (_content(resolution, root, each) for each in locks)
+        for name in _names(resolution, root, _UVX):
+            kinds = _names(resolution, root, f"{_UVX}/{name}")
+            found += (os.fsencode(each) for each in kinds if "-info" in each)
     return "" if not found else f"packages {digest_of(repr(sorted(found)).encode())[7:23]}"
 
 
 def _names(resolution: Resolution, root: int, folder: str) -> list[str]:
-    try:
-        with held_open(resolution.open(root, folder, DIRECTORY)) as fd:
-            return sorted(os.listdir(fd))[:_FETCHED_MAX]
-    except OSError:
-        return []
+    with contextlib.suppress(OSError), held_open(resolution.open(root, folder, DIRECTORY)) as fd:
+        return sorted(os.listdir(fd))[:_FETCHED_MAX]
+    return []
 
 
 def _content(resolution: Resolution, root: int, path: str) -> bytes:
-    try:
-        with held_open(resolution.open(root, path, READ_FILE)) as fd:
-            return os.pread(fd, _LOCK_BYTES_MAX, 0)
-    except OSError:
-        return b""
+    with contextlib.suppress(OSError), held_open(resolution.open(root, path, READ_FILE)) as fd:
+        return os.pread(fd, _LOCK_BYTES_MAX, 0)
+    return b""

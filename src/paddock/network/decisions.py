@@ -60,10 +60,6 @@ class NetworkTerms(Struct):
     """Whose certificates the sandbox believes, where requests are judged."""
     credentials: "tuple[Credential, ...]" = ()
 
-    def lists(self, host: str, port: int) -> bool:
-        """Whether a credential goes to this host and port."""
-        return any((host, port) in each.hosts for each in self.credentials)
-
 
 class Decisions:
     def __init__(self, terms: NetworkTerms, record: Record) -> None:

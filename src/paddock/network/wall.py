@@ -367,7 +367,8 @@ class Wall:
                     task.cancel()
 
     async def _pass_on(self, client: socket.socket, host: str, port: int, reach: Reach) -> None:
-        is_judged = reach.is_judged or self.terms.lists(host, port)
+        listed = (each.hosts for each in self.terms.credentials)
+        is_judged = reach.is_judged or any((host, port) in hosts for hosts in listed)
         greeting = None
         if is_judged or port in _CLIENT_FIRST:
             greeting = await greeting_of(client, host)

@@ -28,7 +28,6 @@ from paddock.errors import ApprovalExpiredError, ApprovalRefusedError, ApprovalU
 from paddock.gateway.definitions import show_text, show_values
 from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
 from paddock.runtime.inbox import Inbox
-from paddock.text.show import show_name
 from paddock.values.calls import Cancel, Json, ToolResult
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ ANSWERED_BEFORE: Final = (
     "one question, and an answer to it is for one of them"
 )
 ASK_ANEW: Final = "make the call again, and it is asked about anew"
-_NAME_CHARS_MAX: Final = 80
 
 
 def yes_or_no(about: str) -> types.ElicitRequestedSchema:
@@ -95,11 +93,6 @@ def can_be_asked(capabilities: types.ClientCapabilities | None) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-def client_name(name: str) -> str:
-    """Who answers, for the ledger: what the client calls itself, which is a claim."""
-    return f"client {show_name(name[:_NAME_CHARS_MAX])}".rstrip()
-
-
 class WaitingAsker(Struct, frozen=True):
     call: ClientCall
     name: str
@@ -128,13 +121,15 @@ class Returned(Struct, frozen=True):
 
     @classmethod
     def of(cls, state: str | None, said: object) -> "Returned | None":
-        if state is None or not isinstance(said, types.ElicitResult):
+        known = _opened(state)
+        if "request" not in known or not isinstance(said, types.ElicitResult):
             return None
-        fields = cast("object", json.loads(state))
-        if not isinstance(fields, dict):
-            return None
-        known = cast("dict[str, object]", fields)
-        return cls(str(known.get("request")), str(known.get("digest")), said)
+        return cls(known["request"], known["digest"], said)
+
+
+def _opened(state: str | None) -> dict[str, Any]:
+    """Return what a state holds: it is ours, since the SDK has opened its seal."""
+    return json.loads(state) if state else {}
 
 
 class ReturningAsker:
@@ -275,10 +270,9 @@ def more_of(version: str | None, params: Asking) -> dict[str, Any] | None:
     """Return what a call in the later era brings of what its server asked; None in the earlier."""
     if version not in MODERN_PROTOCOL_VERSIONS:
         return None
-    state: object = json.loads(params.request_state) if params.request_state else None
-    if not isinstance(state, dict) or _STATE not in state:
+    kept = _opened(params.request_state)
+    if _STATE not in kept:
         return {}
-    kept = cast("dict[str, Any]", state)
     answers = kept.get("answers", params.input_responses)
     return {"request_state": kept[_STATE], "input_responses": answers}
 
@@ -322,31 +316,28 @@ def list_prompts(served: "Served") -> types.ListPromptsResult:
     return types.ListPromptsResult.model_validate({"prompts": prompts})
 
 
-def call_of(params: Asking) -> tuple[str, dict[str, Json]]:
-    """Return the tool that is called, and its arguments."""
+def call_of(params: Asking) -> tuple[str, str, dict[str, Json]]:
+    """Return the server that is asked, the tool that is called, and its arguments."""
     if isinstance(params, types.CallToolRequestParams):
-        return params.name, params.arguments or {}
+        return params.name.partition("__")[0], params.name, params.arguments or {}
     if isinstance(params, types.ReadResourceRequestParams):
         server, _, uri = str(params.uri).partition("+")
-        return "mcp_read", {"server": server, "uri": uri}
+        return server, "mcp_read", {"server": server, "uri": uri}
     server, _, prompt = params.name.partition("__")
     arguments: dict[str, Json] = {**(params.arguments or {})}
-    return "mcp_prompt", {"server": server, "name": prompt, "arguments": arguments}
+    return server, "mcp_prompt", {"server": server, "name": prompt, "arguments": arguments}
 
 
-def resource_of(uri: str, result: ToolResult) -> types.ReadResourceResult:
-    contents = [_content_of(uri, each) for each in _blocks(result)]
-    return types.ReadResourceResult.model_validate({"contents": contents})
-
-
-def prompt_of(result: ToolResult) -> types.GetPromptResult:
-    messages = [{"role": each.pop("role", "user"), "content": each} for each in _blocks(result)]
+def answer_to(
+    params: Asking, result: ToolResult
+) -> types.ReadResourceResult | types.GetPromptResult:
+    blocks = _blocks(result)
+    if isinstance(params, types.ReadResourceRequestParams):
+        texts = (each.get("resource", {"text": each.get("text", "")}) for each in blocks)
+        contents = [{**each, "uri": str(params.uri)} for each in texts]
+        return types.ReadResourceResult.model_validate({"contents": contents})
+    messages = [{"role": each.pop("role", "user"), "content": each} for each in blocks]
     return types.GetPromptResult.model_validate({"messages": messages})
-
-
-def _content_of(uri: str, block: dict[str, Any]) -> dict[str, Any]:
-    inner: dict[str, Any] = block.get("resource", {"text": block.get("text", "")})
-    return {**inner, "uri": uri}
 
 
 def _blocks(result: ToolResult) -> list[dict[str, Any]]:

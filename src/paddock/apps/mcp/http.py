@@ -247,12 +247,6 @@ class Address(Struct, frozen=True):
             return False
 
 
-def ensure_token(project: Project, agent: str) -> str:
-    if tokens.read_token(project.layout, project.environment, agent) is None:
-        tokens.make_token(project.layout, project.environment, agent)
-    return str(tokens.token_path(project.layout, project.environment, agent))
-
-
 def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     server = make_server(partial(_by_token, agents), agents)
     running = RunningRequests()

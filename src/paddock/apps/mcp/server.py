@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
 import anyio
@@ -30,7 +31,7 @@ from paddock.runtime.asking import InboxApprover
 from paddock.runtime.prepared import Bounds
 from paddock.sandbox.streams import LastLine
 from paddock.text.json import json_name
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
 from paddock.values.calls import Json, Refusal, ToolResult
 
 # One slow call never holds others: it has a thread of its own, and the loop that reads
@@ -130,6 +131,8 @@ def _is_short(value: Json, content: str) -> bool:
 
 
 _NAME: Final = "paddock"
+_NAME_CHARS_MAX: Final = 80
+"""Of a client's, for the ledger."""
 _INSTRUCTIONS: Final = (
     "File, search and shell tools on one workspace. A policy decides every call; a refusal "
     "names its rule. Paths are relative to the workspace root."
@@ -137,7 +140,6 @@ _INSTRUCTIONS: Final = (
 _TOOLS_HINT: Final = "tools/list says which there are"
 _CLIENT_CALL_KEYS: Final = ("claudecode/toolUseId", "callId")
 """Where clients say by which id they know the call, which is the id that their hooks see."""
-_OF_SERVERS: Final = ("mcp_read", "mcp_prompt")
 _NO_STATE: Final = {"reason": "invalid_request_state"}
 """What the SDK says of a state that is not its own, is another call's, or came late."""
 _NOT_ANSWERED: Final = Refusal(
@@ -166,12 +168,15 @@ class Handlers(Struct, frozen=True):
     ) -> types.ListToolsResult:
         del params
         # It may have to open the agent. It waits for no call: those have places of their own.
-        served = await anyio.to_thread.run_sync(self._served)
+        look = partial(_answered, self.door, attrgetter("tools"))
+        found: Mapping[str, types.Tool] | MCPError = await anyio.to_thread.run_sync(look)
+        if isinstance(found, MCPError):
+            raise found
         if context is not None:
             if len(self.listed) > limits.mcp_sessions_max:
                 self.listed.clear()
-            self.listed[id(context.session.client_params)] = frozenset(served.tools)
-        tools = served.tools.values()
+            self.listed[id(context.session.client_params)] = frozenset(found)
+        tools = found.values()
         if not self.is_structured:
             tools = [tool.model_copy(update={"output_schema": None}) for tool in tools]
         return types.ListToolsResult(tools=list(tools))
@@ -185,17 +190,10 @@ class Handlers(Struct, frozen=True):
         await self._tell_of_changes(context.session, called.tools)
         return call_result(called.result, is_structured=self.is_structured)
 
-    async def read_resource(
-        self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult | types.InputRequiredResult:
+    async def ask_others(self, context: Context, params: asking.Asking) -> HandlerResult:
+        """Read a resource, or get a prompt, of a server that stands behind. Raises: MCPError."""
         called = await self._call(context, params)
-        return called.question or asking.resource_of(str(params.uri), called.result)
-
-    async def get_prompt(
-        self, context: Context, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult | types.InputRequiredResult:
-        called = await self._call(context, params)
-        return called.question or asking.prompt_of(called.result)
+        return called.question or asking.answer_to(params, called.result)
 
     async def _call(self, context: Context, params: asking.Asking) -> "Called":
         cancel, printed, loop = CancelToken(), LastLine(), asyncio.get_running_loop()
@@ -264,13 +262,6 @@ class Handlers(Struct, frozen=True):
 
         return await self._run(refuse, CancelToken(), ctx.session)
 
-    def _served(self) -> Served:
-        try:
-            return self.door()
-        except errors.PaddockError as error:
-            # A policy that does not load any more: nothing is listed and nothing runs.
-            raise _not_served(error) from error
-
 
 def make_server(door: Door, agents: Agents) -> Server[Any]:
     settings = agents.project.policy.settings.mcp
@@ -278,9 +269,9 @@ def make_server(door: Door, agents: Agents) -> Server[Any]:
     others: dict[str, Any] = {
         "on_list_resources": partial(handlers.list_others, asking.list_resources),
         "on_list_resource_templates": partial(handlers.list_others, asking.list_templates),
-        "on_read_resource": handlers.read_resource,
+        "on_read_resource": handlers.ask_others,
         "on_list_prompts": partial(handlers.list_others, asking.list_prompts),
-        "on_get_prompt": handlers.get_prompt,
+        "on_get_prompt": handlers.ask_others,
     }
     server: Server[Any] = Server(
         _NAME,
@@ -313,7 +304,9 @@ def _asker_for(
     if not asking.can_be_asked(session.client_capabilities):
         return asking.Unasked()
     client = session.client_params
-    name = asking.client_name("" if client is None else client.client_info.name)
+    called = "" if client is None else client.client_info.name[:_NAME_CHARS_MAX]
+    # What the client calls itself, which is a claim.
+    name = f"client {show_name(called)}".rstrip()
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return asking.WaitingAsker(call, name, served.seen)
     said = (params.input_responses or {}).get(asking.KEY)
@@ -324,24 +317,21 @@ def _asker_for(
 def _answered(door: Door, work: Callable[[Served], T]) -> T | MCPError:
     """In the call's own thread, as soon as it has a place: by the policy of that moment."""
     try:
-        return _with_served(door, work)
+        while True:
+            served = door()
+            try:
+                return work(served)
+            except errors.UsageError:
+                # Between the two steps another call found that the policy had changed.
+                if not served.runtime.is_closed:
+                    raise
     except MCPError as error:
         return error
     except errors.PaddockError as error:
+        # Such as a policy that does not load any more: nothing is listed and nothing runs.
         return _not_served(error)
     except Exception as error:  # The door: a defect has an id, not a traceback.
         return _defect(error)
-
-
-def _with_served(door: Door, work: Callable[[Served], T]) -> T:
-    while True:
-        served = door()
-        try:
-            return work(served)
-        except errors.UsageError:
-            # Between the two steps another call found that the policy had changed.
-            if not served.runtime.is_closed:
-                raise
 
 
 def _call_served(
@@ -351,7 +341,7 @@ def _call_served(
     call: asking.ClientCall,
     served: Served,
 ) -> Called:
-    tool, arguments = asking.call_of(params)
+    server, tool, arguments = asking.call_of(params)
     if tool not in served.tools:
         # Also what an agent tries in vain is on record.
         refusal = Refusal(errors.UnknownToolError.code, f"unknown tool {quote(tool)}", _TOOLS_HINT)
@@ -370,7 +360,6 @@ def _call_served(
         result = served.runtime.call(tool, arguments, bounds=bounds)
     if isinstance(asker, asking.ReturningAsker):
         question = asker.question(result, more)
-    server = str(arguments["server"]) if tool in _OF_SERVERS else tool.partition("__")[0]
     question = question or asking.input_required(server, result)
     return Called(result, question, frozenset(served.tools))
 
