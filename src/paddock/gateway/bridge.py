@@ -6,9 +6,8 @@ as text and handed to the sandbox's own Python, and knows nothing of Paddock.
 
 import base64
 import contextlib
-import http.client
 import json
-import os
+import signal
 import sys
 import threading
 import urllib.error
@@ -81,13 +80,14 @@ def send(message: dict) -> None:
             # The server was started anew: so is this, with a session of its own.
             sys.stderr.write("the server does not know its session any more")
             sys.stderr.flush()
-            os._exit(1)
+            signal.raise_signal(signal.SIGTERM)
         answer(message, error.read(), f"HTTP status {error.code}")
         why = ""
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (OSError, ValueError) as error:
         why = why and (str(error) or type(error).__name__)
-    if why:
-        answer(message, b"", why)
+    finally:  # Also of what ends this thread alone.
+        if why:
+            answer(message, b"", why)
 
 
 def remember(message: dict, response, said: dict) -> None:
@@ -107,7 +107,7 @@ def listen() -> None:
         with urllib.request.urlopen(request) as response:
             for content in messages(response):
                 say(content)
-    except (OSError, http.client.HTTPException):
+    except OSError:
         return
 
 

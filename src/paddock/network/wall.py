@@ -136,7 +136,7 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-class Tally:
+class NetworkTally:
     """What one command's connections came to so far."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class Wall:
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: dict[socket.socket, tuple[str, int, asyncio.Task[None]]] = {}
         self._outside: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self._tallies: list[Tally] = []
+        self._tallies: list[NetworkTally] = []
         """Of commands that run: a session's share one network. The last one has the limits."""
         self._recording: list[asyncio.Task[None]] = []
         """Records of refusals, which the end of the command waits for."""
@@ -187,13 +187,13 @@ class Wall:
         self._thread.call(self._end())
         self._thread.drop(self)
 
-    def begin(self) -> Tally:
+    def begin(self) -> NetworkTally:
         """Count anew, for what begins now; `finish` has to follow."""
-        tally = Tally()
+        tally = NetworkTally()
         self._tallies.append(tally)
         return tally
 
-    def finish(self, tally: Tally) -> Connections:
+    def finish(self, tally: NetworkTally) -> Connections:
         self._tallies.remove(tally)
         refused = tuple(RefusedConnection(*key, n) for key, n in tally.refused.items())
         if tally.more_refused:

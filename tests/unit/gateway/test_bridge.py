@@ -3,6 +3,7 @@
 import http.server
 import json
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -215,7 +216,7 @@ def test_a_server_that_has_forgotten_its_session_ends_the_bridge_which_says_so(r
         world.session = "second"
         bridge.stdin.write('{"jsonrpc": "2.0", "id": 2, "method": "tools/list"}\n')
         bridge.stdin.flush()
-        assert bridge.wait(30) == 1
+        assert bridge.wait(30) == -signal.SIGTERM
         assert bridge.stderr is not None
         assert bridge.stderr.read() == "the server does not know its session any more"
 
