@@ -711,6 +711,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "other-hosts-are-asked-for.toml",
                 "connections-are-recorded-late.toml",
                 "connections-outlive-their-policy.toml",
+                "connections-pass-requests-unseen.toml",
                 "network-outlives-its-command.toml",
             ),
         ),

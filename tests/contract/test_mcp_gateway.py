@@ -155,6 +155,30 @@ def test_resources_and_prompts_pass_through_with_their_servers_name(place: McpPl
     anyio.run(run)
 
 
+def test_a_person_is_asked_about_a_resource_and_a_prompt(place: McpPlace, era: str):
+    asking = ALL + 'ask = ["tool:mcp:*"]\n'
+    place.govern((place.project / "paddock.toml").read_text().replace(ALL, asking))
+    person = Person(content={"approve": True})
+
+    async def run() -> None:
+        async with Client(place.stdio(), mode=era, elicitation_callback=person) as client:
+            read = await client.read_resource("talks+made:///one")
+            assert [each.text for each in read.contents] == ["what stands in made:///one"]
+            got = await client.get_prompt("plain__plan")
+            assert got.messages[0].content.text == "do plan"
+            person.content = {"approve": False}
+            with pytest.raises(MCPError, match=r"approval\.refused"):
+                await client.read_resource("talks+made:///one")
+            with pytest.raises(MCPError, match=r"approval\.refused"):
+                await client.get_prompt("plain__plan")
+
+    anyio.run(run)
+    assert [shown.splitlines()[1].strip() for shown in person.shown] == [
+        "action: tool:mcp:read talks/made:///one",
+        "action: tool:mcp:prompt plain/plan",
+    ] * 2
+
+
 def test_a_server_asks_the_client_of_the_call_in_its_own_name(place: McpPlace):
     person = Person(content={"colour": "red"})
 
@@ -183,6 +207,23 @@ def test_a_server_of_the_later_era_asks_by_its_answer_whatever_era_the_client_sp
 
     anyio.run(run)
     assert person.shown == ["The MCP server later asks (not Paddock):\nwhich?"]
+
+
+def test_a_person_who_is_asked_about_a_call_answers_what_its_server_asks_too(
+    tmp_path: Path, era: str
+):
+    policy = '[profiles.standard]\nask = ["tool:mcp:*"]\n\n[mcp.servers.later]\n'
+    place = make_place(tmp_path, f"{policy}command = {toml(['python3', '-c', LATER])}\n")
+    assert place.run("mcp", "review", "--yes").returncode == 0
+    person = Person(content={"approve": True, "colour": "red"})
+
+    async def run() -> str:
+        async with Client(place.stdio(), mode=era, elicitation_callback=person) as client:
+            return texts(await client.call_tool("later__asks", {}))
+
+    answers, state = json.loads(anyio.run(run))
+    assert (answers["c"]["content"]["colour"], state) == ("red", "s1")
+    assert "The MCP server later asks (not Paddock):\nwhich?" in person.shown
 
 
 @pytest.mark.parametrize(("approves", "answer"), [(True, "sampled"), (False, "null")])

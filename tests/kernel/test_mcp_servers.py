@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from paddock.gateway.definitions import offered_name
+from paddock.network import wall
 from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
 from tests.support.gateways import gates, program, table
+from tests.support.networks import a_proxy, a_server, echo
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
 
@@ -70,6 +72,24 @@ def test_a_server_that_writes_sees_what_a_tool_wrote_meanwhile(tmp_path: Path):
         assert terminal.call("writes__act", text="open('a.txt').read()").content == "one"
         terminal.call("create_file", path="a.txt", content="two")
         assert terminal.call("writes__act", text="open('a.txt').read()").content == "two"
+
+
+@pytest.mark.loopback
+def test_the_limit_of_connections_counts_for_each_call_of_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(wall, "_CONNECTIONS_IN_ALL_MAX", 2)
+    connect = "socket.create_connection(('db.example.org', 5432), 5).recv(6)"
+    tables = table("talks", RUNS, network=["db.example.org:5432"])
+    with a_server(echo) as port, a_server(a_proxy({"db.example.org:5432": port})) as proxy:
+        variables = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy}"}
+        made = gates(tmp_path / "y", tables, variables=variables)
+        with made.opened("talks") as terminal:
+            said = [terminal.call("talks__act", text=f"[{connect}]").content for _ in range(5)]
+            over = terminal.call("talks__act", text=f"[{connect} for _ in range(3)]").content
+
+    assert said == ["[b'hello\\n']"] * 5
+    assert over == "refused ConnectionResetError"
 
 
 def test_a_servers_caches_are_its_own(tmp_path: Path):

@@ -207,12 +207,18 @@ def test_a_denied_address_is_not_reached_by_an_allowed_name(tmp_path: Path):
     assert behind.seen.opened_ == []
 
 
-def test_what_policy_denies_by_now_is_cut_off(tmp_path: Path):
+@pytest.mark.parametrize(
+    "later",
+    ["", 'allow = ["tool:net:request GET db.example.org:{}/**"]\n'],
+    ids=["denied", "judged"],
+)
+def test_what_policy_does_not_let_pass_unseen_by_now_is_cut_off(tmp_path: Path, later: str):
     with (
         a_server(echo) as port,
         walled(tmp_path, rules(port), {"db.example.org": "127.0.0.1"}) as behind,
     ):
-        behind.is_denied_once_opened = True
+        behind.changes_once_opened = True
+        behind.later_rules = later.format(port)
         end = behind.python(
             "import socket, sys\n"
             "made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)\n"

@@ -540,6 +540,45 @@ else: made.sendall(b'hello\\n'); print(made.recv(9).decode().strip())
 """
 
 
+@pytest.mark.parametrize(
+    "proxy", ["http://proxy:99999", "http://[::1", "http://proxy:x", "socks5://p:1"]
+)
+def test_a_proxy_that_cannot_be_is_said_and_nobody_is_reached(
+    tmp_path: Path, proxy: str, logged: list[str]
+):
+    environment = {"HTTPS_PROXY": proxy}
+    with a_canary() as server, a_room(tmp_path, lambda: Egress(environment)) as room:
+        behind = Walled(room, rule(server.port))
+        tried = probe(behind, server.port, GOOD)
+        assert server.settle() == []
+
+    assert tried == [f"{GOOD} ConnectionResetError"]
+    (refused,) = behind.seen.refused_
+    assert refused.why.startswith("this host's proxy ")
+    assert logged == []
+
+
+def test_a_command_that_ends_while_its_connection_is_made_leaves_an_end_on_record(tmp_path: Path):
+    code = (
+        "import socket, sys\n"
+        "made = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)\n"
+        "made.settimeout(1)\n"
+        "try: made.recv(1)\n"
+        "except TimeoutError: print('nothing')\n"
+    )
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as door:
+        port = door.getsockname()[1]
+        with (
+            socket.create_connection(("127.0.0.1", port)),  # Whoever comes next is not answered.
+            walled(tmp_path, rule(port), {GOOD: "127.0.0.1"}) as behind,
+        ):
+            end = behind.python(code, GOOD, str(port))
+
+    assert said(end) == "nothing\n", complained(end)
+    (opened,), (closed,) = behind.seen.opened_, behind.seen.closed_
+    assert (closed.opened, closed.ending) == (opened, "cut off")
+
+
 @attack(72)
 def test_who_binds_an_address_of_a_name_first_gets_no_connection_of_it(tmp_path: Path):
     with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
@@ -887,6 +926,24 @@ def test_an_address_that_policy_denies_by_now_is_not_reached_any_more(tmp_path: 
     assert neighbour == [f"{GOOD} ok"]
 
 
+def test_requests_that_policy_judges_by_now_do_not_leave_unseen(tmp_path: Path):
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        behind.later_rules = (
+            f'[[profiles.test.rules]]\naction = "tool:net:request GET {GOOD}:{server.port}/a"\n'
+            f'outcome = "allow"\n{HERE}\n'
+        )
+        judged = probe(behind, server.port, GOOD)
+        assert server.settle() == []
+        behind.later_rules = rule(server.port) + rule(server.port, "other.example.org")
+        neighbour = probe(behind, server.port, GOOD)
+
+    assert judged == [f"{GOOD} ConnectionResetError"]
+    assert [event.why for event in behind.seen.refused_] == [
+        "requests to this host are judged, so they have to come over TLS"
+    ]
+    assert neighbour == [f"{GOOD} ok"]
+
+
 # --- ends -----------------------------------------------------------------------
 
 OUTLIVE = """
@@ -1230,6 +1287,25 @@ def test_a_server_inside_and_a_name_on_another_port_do_not_disturb_each_other(tm
         end = behind.python(code, GOOD, str(server.port))
 
     assert said(end) == "ok\nin\n", complained(end)
+
+
+def test_a_name_is_known_again_once_the_server_inside_that_had_its_port_has_ended(tmp_path: Path):
+    code = (
+        "import socket, sys\n"
+        "name, port = sys.argv[1], int(sys.argv[2])\n"
+        "with socket.create_server(('0.0.0.0', port)):\n"
+        "    try: socket.create_connection((name, port), 5)\n"
+        "    except socket.gaierror: print('unknown')\n"
+        "made = socket.create_connection((name, port), 5)\n"
+        "made.sendall(b'out\\n'); print(made.recv(9).decode().strip())\n"
+    )
+    with a_canary() as server, walled(tmp_path, rule(server.port), {GOOD: "127.0.0.1"}) as behind:
+        end = behind.python(code, GOOD, str(server.port))
+
+    assert said(end) == "unknown\nok\n", complained(end)
+    assert [event.why for event in end.network.refused] == [
+        "a server inside the sandbox has its ports"
+    ]
 
 
 def test_a_network_of_literal_addresses_leaves_names_their_ports(tmp_path: Path):

@@ -3,9 +3,11 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from paddock.network import wall
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from tests.support.hooks import installed_command
 from tests.support.networks import TALK, a_proxy, a_server, echo
@@ -87,6 +89,46 @@ def test_a_refused_name_is_on_record_and_told(tmp_path: Path):
     (refused,) = yard.entries("NET_REFUSED")
     assert refused["metadata"] == {"host": "other.example.org", "port": 0}
     assert yard.entries("NET_CONNECT") == []
+
+
+PROBES = """
+import socket, sys
+for place in sys.argv[1:]:
+    host, port = place.split(":")
+    try: print(socket.create_connection((host, int(port)), 5).recv(5).decode())
+    except OSError as error: print(type(error).__name__)
+"""
+
+
+def ran_in_a_session(base: Path, *places: str, times: int = 2) -> tuple[Yard, list[dict[str, Any]]]:
+    """Have each of some commands in one session try the same places."""
+    with a_server(echo) as port, a_server(a_proxy({"db.example.org:5432": port})) as proxy:
+        yard = Yard(base, policy("allow"), {"HTTPS_PROXY": f"http://127.0.0.1:{proxy}"}).make()
+        line = f"python3 -c '{PROBES}' {' '.join(places)}"
+        with yard.opened() as terminal:
+            return yard, [terminal.run(line, session="one") for _ in range(times)]
+
+
+def test_each_command_of_a_session_hears_of_its_own_refusals_and_has_them_on_record(tmp_path: Path):
+    yard, (first, second) = ran_in_a_session(tmp_path, *(f"n{n}.example.org:1" for n in range(55)))
+
+    assert first["network"] == second["network"]
+    assert (len(first["network"]["refused"]), first["network"]["not_listed"]) == (50, 10)
+    options = "--ledger ho1m --type NET_REFUSED --last 0 --json"
+    kept = yard.cli("ledger", "query", *options.split())
+    counts = [json.loads(line)["metadata"].get("count", 1) for line in kept.out.splitlines()]
+    assert sorted(counts) == [1] * 100 + [10, 10]
+
+
+def test_the_limit_of_connections_is_each_commands_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(wall, "_CONNECTIONS_IN_ALL_MAX", 2)
+
+    _, (first, second) = ran_in_a_session(tmp_path, *["db.example.org:5432"] * 3)
+
+    assert first["stdout"] == second["stdout"] == "hello\nhello\nConnectionResetError\n"
+    assert second["network"]["connections"] == 2
 
 
 @pytest.mark.parametrize("is_granted", [True, False])

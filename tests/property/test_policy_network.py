@@ -161,7 +161,7 @@ def test_what_is_looked_at_by_request_is_reached_by_its_requests_alone(pattern, 
     )
 
     is_looked_at = pattern == host
-    assert found.ends_tls(host, port) is is_looked_at
+    assert found.connect(host, port).is_judged is is_looked_at
     for method, path in product(("GET", "PUT"), ("/v1/x", "/")):
         is_allowed = found.request(method, host, port, path).outcome is Outcome.ALLOW
         is_meant = (method, path) == ("GET", "/v1/x") if is_looked_at else port in (80, 443)

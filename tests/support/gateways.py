@@ -125,6 +125,8 @@ class Gates(Struct, dict=True):
             yield terminal
 
 
-def gates(base: Path, *tables: str, policy: str = OPEN) -> Gates:
+def gates(
+    base: Path, *tables: str, policy: str = OPEN, variables: Mapping[str, str] | None = None
+) -> Gates:
     base.mkdir(exist_ok=True)
-    return Gates(Yard(base, policy + "".join(tables)).make())
+    return Gates(Yard(base, policy + "".join(tables), variables or {}).make())

@@ -69,23 +69,22 @@ class Walled(Struct):
     room: Room
     rules: str
     seen: Seen = field(default_factory=Seen)
-    is_denied_once_opened: bool = False
-    """Whether policy denies everything from the first open connection on."""
     later_rules: str = ""
     """What policy says by the time of the first connection, if that is something else."""
+    changes_once_opened: bool = False
+    """Whether it is only from the first open connection on that policy says `later_rules`."""
     policy_reads: int = 0
     authority: Authority | None = None
     credentials: tuple[Credential, ...] = ()
 
     def run(self, *argv: str, timeout_s: float = 60.0) -> CommandEnd:
         rules = self.rules if "[profiles.test]" in self.rules else f"[profiles.test]\n{self.rules}"
-        judge, denying = judge_of(rules), judge_of("[profiles.test]\n")
+        judge = judge_of(rules)
 
         def latest() -> NetworkJudge:
             self.policy_reads += 1
-            if self.later_rules:
-                return judge_of(f"[profiles.test]\n{self.later_rules}")
-            return denying if self.is_denied_once_opened and self.seen.opened_ else judge
+            is_changed = self.seen.opened_ if self.changes_once_opened else self.later_rules
+            return judge_of(f"[profiles.test]\n{self.later_rules}") if is_changed else judge
 
         self.room.network = "policy"
         self.room.literals = tuple(str(network) for network, _ in judge.literals())

@@ -4,11 +4,15 @@ So whatever holds for a process holds for a URL: one network wall, one record, o
 as text and handed to the sandbox's own Python, and knows nothing of Paddock.
 """
 
+import base64
+import contextlib
 import json
+import signal
 import sys
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 
 URL = sys.argv[1]
 ANSWER_S = 600
@@ -36,41 +40,60 @@ def headers_of(message: dict) -> dict[str, str]:
         found["Mcp-Method"] = message.get("method", "")
         name = params.get("name") or params.get("uri")
         if name:
-            found["Mcp-Name"] = name
+            is_plain = name.isascii() and name.isprintable() and name == name.strip()
+            coded = base64.b64encode(name.encode()).decode()
+            found["Mcp-Name"] = name if is_plain else f"=?base64?{coded}?="
     return found
 
 
-def hear(response) -> None:
-    """Hand on what an answer holds: one message, or a stream of them."""
+def messages(response) -> Iterator[bytes]:
+    """Yield what an answer holds: one message, or a stream of them."""
     if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
         content = response.read()
         if content.strip():
-            say(content)
+            yield content
         return
     data = []
     for line in response:
         text = line.rstrip(b"\r\n")
         if text.startswith(b"data:"):
             data.append(text[5:].strip())
-        elif not text and data:
-            say(b"\n".join(data))
+        elif not text and any(data):
+            yield b"\n".join(data)
             data = []
 
 
 def send(message: dict) -> None:
     request = urllib.request.Request(URL, json.dumps(message).encode(), headers_of(message))
+    why = "its answer ended before it was whole"
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_S) as response:
-            if message.get("method") == "initialize":
-                remember(response)
-            hear(response)
+            for content in messages(response):
+                said = json.loads(content)
+                said = said if isinstance(said, dict) else {}
+                if said.get("id") == message.get("id") and "method" not in said:
+                    why = ""
+                    remember(message, response, said)
+                say(content)
     except urllib.error.HTTPError as error:
+        if error.code == 404 and "Mcp-Session-Id" in SESSION:
+            # The server was started anew: so is this, with a session of its own.
+            sys.stderr.write("the server does not know its session any more")
+            sys.stderr.flush()
+            signal.raise_signal(signal.SIGTERM)
         answer(message, error.read(), f"HTTP status {error.code}")
-    except OSError as error:
-        answer(message, b"", str(error))
+        why = ""
+    except (OSError, ValueError) as error:
+        why = why and (str(error) or type(error).__name__)
+    finally:  # Also of what ends this thread alone.
+        if why:
+            answer(message, b"", why)
 
 
-def remember(response) -> None:
+def remember(message: dict, response, said: dict) -> None:
+    if message.get("method") != "initialize" or "result" not in said:
+        return
+    SESSION["MCP-Protocol-Version"] = said["result"].get("protocolVersion", "")
     session = response.headers.get("Mcp-Session-Id")
     if session:
         SESSION["Mcp-Session-Id"] = session
@@ -82,28 +105,27 @@ def listen() -> None:
     request = urllib.request.Request(URL, headers={"Accept": "text/event-stream", **SESSION})
     try:
         with urllib.request.urlopen(request) as response:
-            hear(response)
+            for content in messages(response):
+                say(content)
     except OSError:
         return
 
 
 def answer(message: dict, content: bytes, why: str) -> None:
-    if "id" not in message or "method" not in message:
-        return
-    try:
-        said = json.loads(content)
-    except ValueError:
-        said = {}
-    if not isinstance(said, dict) or "error" not in said:
-        said = {"error": {"code": -32000, "message": why}}
-    say(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": said["error"]}).encode())
+    """Say that there is no result, in the server's own words where it has some."""
+    error = {"code": -32000, "message": why}
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        error = json.loads(content)["error"]
+    if "id" in message and "method" in message:
+        say(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
 
 
 def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
-        if message.get("method") == "initialize":
-            # Its answer has the session that all others belong to.
+        if message.get("method") in ("initialize", "notifications/initialized"):
+            # The first one's answer has the session that all others belong to, and a server
+            # may answer none of them before it has the second one.
             send(message)
         else:
             threading.Thread(target=send, args=(message,), daemon=True).start()

@@ -5,9 +5,10 @@ about files, and only where it has files at all. It has no host network, no plac
 write, no variable but those named, and caches that no other command shares.
 """
 
+import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -41,6 +42,7 @@ from paddock.workspace.workspace import READ_FILE, Resolution, detect_resolution
 if TYPE_CHECKING:
     from paddock.gateway.connection import ServerWire
     from paddock.network.decisions import Witness
+    from paddock.network.wall import Wall
 
 _SESSION: Final = "server"
 _LASTS_S: Final = 86_400
@@ -56,7 +58,11 @@ def server_policy(policy: Policy, server: McpServer) -> Policy:
         compile_rule(net_action(text), Outcome.ALLOW, f"mcp.servers.{server.name}.network")
         for text in _reaches(server)
     )
-    wanted = dict(_credentials(server))
+    wanted = {
+        value.removeprefix(CREDENTIAL): name
+        for name, value in server.env
+        if value.startswith(CREDENTIAL)
+    }
     credentials = tuple(
         replace(each, variable=wanted[each.name])
         for each in policy.settings.credentials
@@ -100,12 +106,6 @@ def _reaches(server: McpServer) -> tuple[str, ...]:
     parts = urlsplit(server.url)
     # What is this machine's own is not reached from a sandbox, by any rule.
     return () if parts.scheme == "http" else (f"{parts.hostname}:{parts.port or 443}",)
-
-
-def _credentials(server: McpServer) -> list[tuple[str, str]]:
-    """Return the names of credentials, each with the variable that stands for it."""
-    given = ((value, name) for name, value in server.env if value.startswith(CREDENTIAL))
-    return [(value.removeprefix(CREDENTIAL), name) for value, name in given]
 
 
 def server_facts(facts: HostFacts, server: McpServer, workspace: str) -> HostFacts:
@@ -185,11 +185,23 @@ class ServerSandbox:
 
     def secrets(self) -> tuple[tuple[str, str], ...]:
         """Return each credential's value, and what stands for it in the sandbox."""
-        if self._process is None:
-            return ()
-        wall = self._open().sessions.network(_SESSION)
+        wall = self._wall()
         listed = () if wall is None else wall.terms.credentials
         return tuple((each.reveal(), each.placeholder) for each in listed)
+
+    @contextlib.contextmanager
+    def counting(self) -> Generator[None]:
+        """Have what a command may connect to at most counted anew, for one call."""
+        wall = self._wall()
+        tally = None if wall is None else wall.begin()
+        try:
+            yield
+        finally:
+            if wall is not None and tally is not None:
+                wall.finish(tally)
+
+    def _wall(self) -> "Wall | None":
+        return None if self._process is None else self._open().sessions.network(_SESSION)
 
     def version(self) -> str:
         process = self._process
@@ -203,7 +215,7 @@ def _command(server: McpServer) -> tuple[str, ...]:
     return "python3", "-c", bridge, server.url
 
 
-_FETCHED: Final = (("npm/_npx", "package-lock.json"), ("uv/archive-v0", ""))
+_NPX, _UVX = "npm/_npx", "uv/archive-v0"
 _LOCK_BYTES_MAX: Final = 4_000_000
 _FETCHED_MAX: Final = 64
 
@@ -221,28 +233,21 @@ def find_fetched(caches: str) -> str:
     except OSError:
         return ""
     with held_open(root):
-        for folder, file in _FETCHED:
-            for name in _names(resolution, root, folder):
-                place = f"{folder}/{name}"
-                if file:
-                    found.append(_content(resolution, root, f"{place}/{file}"))
-                else:
-                    kinds = (each for each in _names(resolution, root, place) if "-info" in each)
-                    found += map(os.fsencode, kinds)
+        locks = (f"{_NPX}/{name}/package-lock.json" for name in _names(resolution, root, _NPX))
+        found += (_content(resolution, root, each) for each in locks)
+        for name in _names(resolution, root, _UVX):
+            kinds = _names(resolution, root, f"{_UVX}/{name}")
+            found += (os.fsencode(each) for each in kinds if "-info" in each)
     return "" if not found else f"packages {digest_of(repr(sorted(found)).encode())[7:23]}"
 
 
 def _names(resolution: Resolution, root: int, folder: str) -> list[str]:
-    try:
-        with held_open(resolution.open(root, folder, DIRECTORY)) as fd:
-            return sorted(os.listdir(fd))[:_FETCHED_MAX]
-    except OSError:
-        return []
+    with contextlib.suppress(OSError), held_open(resolution.open(root, folder, DIRECTORY)) as fd:
+        return sorted(os.listdir(fd))[:_FETCHED_MAX]
+    return []
 
 
 def _content(resolution: Resolution, root: int, path: str) -> bytes:
-    try:
-        with held_open(resolution.open(root, path, READ_FILE)) as fd:
-            return os.pread(fd, _LOCK_BYTES_MAX, 0)
-    except OSError:
-        return b""
+    with contextlib.suppress(OSError), held_open(resolution.open(root, path, READ_FILE)) as fd:
+        return os.pread(fd, _LOCK_BYTES_MAX, 0)
+    return b""

@@ -72,10 +72,6 @@ class LiveServer(Struct, eq=False):
     version: str = ""
     """What it is, and what was fetched to run it, as far as that can be told."""
 
-    @property
-    def is_ready(self) -> bool:
-        return not (self.is_stale or self.wire.why)
-
 
 class ServerConnection:
     def __init__(self, sandbox: ServerSandbox) -> None:
@@ -92,7 +88,7 @@ class ServerConnection:
     async def live(self) -> LiveServer:
         """Return it running, with what it says of itself. Raises: SandboxUnavailableError."""
         live = self._live
-        if live is None or not live.is_ready:
+        if live is None or live.is_stale or live.wire.why:
             # Who leaves does not leave a server half started: the next call finds it.
             live = await asyncio.shield(asyncio.ensure_future(self._made_ready()))
         return live
@@ -188,7 +184,7 @@ class ServerConnection:
         found: dict[str, Definition] = {}
         try:
             for kind, request, result in _LISTS:
-                if _has(live.client, kind):
+                if getattr(live.client.server_capabilities, f"{kind}s") is not None:
                     for each in await self.pages(live, request, result, f"{kind}s"):
                         found[f"{kind} {each['name']}"] = Definition(kind, each["name"], each)
         except (MCPError, ValidationError, RuntimeError) as error:
@@ -314,10 +310,6 @@ _LISTS: Final = (
     ("tool", types.ListToolsRequest, types.ListToolsResult),
     ("prompt", types.ListPromptsRequest, types.ListPromptsResult),
 )
-
-
-def _has(client: Client, kind: str) -> bool:
-    return getattr(client.server_capabilities, f"{kind}s") is not None
 
 
 def _progress_of(asker: CallOrigin) -> ProgressFnT:

@@ -9,7 +9,6 @@ import concurrent.futures
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, Final
 
 import mcp_types as types
@@ -103,14 +102,15 @@ class McpGateway:
             self._require_reviewed(plan.server, live, _KINDS.get(plan.operation, ""), plan.name)
             return await connection.ask(live, request, result, origin)
 
-        future = self._loop.submit(ask())
-        forget = ports.cancel.on_cancel(partial(_cancel, future))
-        try:
-            found = future.result()
-        except concurrent.futures.CancelledError:
-            raise StoppedCallError(LeftEffect.UNKNOWN) from None
-        finally:
-            forget()
+        with self._sandboxes[plan.server].counting():
+            future = self._loop.submit(ask())
+            forget = ports.cancel.on_cancel(future.cancel)
+            try:
+                found = future.result()
+            except concurrent.futures.CancelledError:
+                raise StoppedCallError(LeftEffect.UNKNOWN) from None
+            finally:
+                forget()
         answer = found.model_dump(by_alias=True, mode="json", exclude_none=True)
         if isinstance(found, types.InputRequiredResult):
             said = f"[the MCP server {plan.server} asks for more before it goes on]"
@@ -191,10 +191,6 @@ class McpGateway:
         await asyncio.gather(
             *(each.close() for each in self._connections.values()), return_exceptions=True
         )
-
-
-def _cancel(future: "concurrent.futures.Future[Any]") -> None:
-    future.cancel()
 
 
 def _closed() -> SandboxUnavailableError:

@@ -92,31 +92,25 @@ class PromptArguments(ArgumentType):
 def _of_servers(gateway: Opened, names: Sequence[str]) -> Iterator[Tool[Any]]:
     """Yield the tools that read a resource, and get a prompt, of any server that was reviewed."""
 
-    def read(given: ReadArguments) -> AskedPlan:
-        _require_server(names, given.server)
-        return AskedPlan("read", given.server, given.uri, {})
-
-    def prompt(given: PromptArguments) -> AskedPlan:
-        _require_server(names, given.server)
+    def plan_of(given: ReadArguments | PromptArguments) -> AskedPlan:
+        if given.server not in names:
+            raise InvalidArgumentsError(
+                f"there is no MCP server {quote(given.server)} whose definitions were reviewed",
+                where="server",
+                hint=f"there are: {', '.join(names) or 'none'}",
+            )
+        if isinstance(given, ReadArguments):
+            return AskedPlan("read", given.server, given.uri, {})
         return AskedPlan("prompt", given.server, given.name, given.arguments or {})
 
-    rows: tuple[tuple[str, str, type[Any], Callable[[Any], AskedPlan]], ...] = (
-        ("mcp_read", "Read a resource", ReadArguments, read),
-        ("mcp_prompt", "Get a prompt", PromptArguments, prompt),
+    rows: tuple[tuple[str, str, type[Any]], ...] = (
+        ("mcp_read", "Read a resource", ReadArguments),
+        ("mcp_prompt", "Get a prompt", PromptArguments),
     )
-    for name, title, arguments, plan_of in rows:
+    for name, title, arguments in rows:
         said = f"{title} of an MCP server behind the gateway."
         spec = ToolSpec(name, title, said, TOOLSET, arguments, EFFECTS, _OUTPUT)
         yield Tool(spec, _Asking(gateway, plan_of))
-
-
-def _require_server(names: Sequence[str], name: str) -> None:
-    if name not in names:
-        raise InvalidArgumentsError(
-            f"there is no MCP server {quote(name)} whose definitions were reviewed",
-            where="server",
-            hint=f"there are: {', '.join(names) or 'none'}",
-        )
 
 
 def offered_tools(

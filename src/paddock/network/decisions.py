@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.network.egress import NoWayError, Terms
 from paddock.policy.network import NetworkJudge, Reach
@@ -59,10 +60,6 @@ class NetworkTerms(Struct):
     """Whose certificates the sandbox believes, where requests are judged."""
     credentials: "tuple[Credential, ...]" = ()
 
-    def judges_requests(self, host: str, port: int) -> bool:
-        is_listed = any((host, port) in each.hosts for each in self.credentials)
-        return is_listed or self.judge.ends_tls(host, port)
-
 
 class Decisions:
     def __init__(self, terms: NetworkTerms, record: Record) -> None:
@@ -85,7 +82,7 @@ class Decisions:
             raise NoWayError("nobody allowed it")
         if reach.outcome is Outcome.DENY:
             raise NoWayError(rule_of(reach))
-        return reach
+        return replace(reach, is_judged=any(each.is_judged for each in found))
 
     async def places(self, host: str, port: int) -> list[Terms]:
         """Return where a name may lead, by each of the two policies. Raises: NoWayError."""
@@ -97,7 +94,11 @@ class Decisions:
     def is_denied_by(self, now: NetworkJudge | None, host: str, port: int) -> bool:
         if now is self._judge:
             return False
-        return now is None or now.connect(host, port).outcome is Outcome.DENY
+        reach = None if now is None else now.connect(host, port)
+        if reach is None or reach.outcome is Outcome.DENY:
+            return True
+        # Threat: policy begins to judge requests, and what flows already is seen by nobody.
+        return reach.is_judged and not self._judge.connect(host, port).is_judged
 
     def withdraw(self) -> None:
         """Ask about nothing any more: the command has ended, and no answer counts."""

@@ -111,13 +111,18 @@ class Egress:
         given = self._variable("https_proxy") or self._variable("all_proxy")
         if not given or _is_excepted(host, self._variable("no_proxy")):
             return None
-        parts = urlsplit(given if "//" in given else f"http://{given}")
-        if parts.scheme != "http" or not parts.hostname:
+        try:
+            parts = urlsplit(given if "//" in given else f"http://{given}")
+            name, port = (parts.hostname or "").encode("idna").decode(), parts.port or 80
+        except ValueError:
+            # It may hold a password.
+            raise NoWayError("this host's proxy variable holds no address of a proxy") from None
+        if parts.scheme != "http" or not name:
             raise NoWayError(f"this host's proxy is of an unknown kind: {parts.scheme}")
         user = (
             f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
         )
-        return parts.hostname, parts.port or 80, user
+        return name, port, user
 
     def _variable(self, name: str) -> str:
         return self._environment.get(name) or self._environment.get(name.upper()) or ""

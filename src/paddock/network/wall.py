@@ -30,12 +30,11 @@ from typing import TYPE_CHECKING, Any, Final
 from paddock.errors import PaddockError
 from paddock.network.decisions import Decisions, NetworkTerms, rule_of
 from paddock.network.egress import Egress, NoWayError, Relay, reset, until_ready
-from paddock.network.greeting import Greeting, greeting_of
+from paddock.network.greeting import greeting_of
 from paddock.network.names import NameServer, SyntheticNames
 from paddock.policy.network import Reach
 from paddock.text.show import show_name
 from paddock.values.calls import (
-    NO_CONNECTIONS,
     NO_RULE,
     ClosedConnection,
     Connections,
@@ -137,6 +136,22 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
+class NetworkTally:
+    """What one command's connections came to so far."""
+
+    def __init__(self) -> None:
+        self.opened = self.more_refused = 0
+        self.refused: Counter[tuple[str, int, str]] = Counter()
+
+    def note(self, *key: Any) -> bool:
+        """Count a refusal: its host, its port and why; return whether it is the first of these."""
+        if key not in self.refused and len(self.refused) >= _REFUSALS_MAX:
+            self.more_refused += 1
+            return False
+        self.refused[key] += 1
+        return self.refused[key] == 1
+
+
 class Wall:
     """The network of one sandbox; the first methods are called from its command's thread."""
 
@@ -160,11 +175,10 @@ class Wall:
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: dict[socket.socket, tuple[str, int, asyncio.Task[None]]] = {}
         self._outside: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self._count = 0
-        self._refused: Counter[tuple[str, int, str]] = Counter()
+        self._tallies: list[NetworkTally] = []
+        """Of commands that run: a session's share one network. The last one has the limits."""
         self._recording: list[asyncio.Task[None]] = []
         """Records of refusals, which the end of the command waits for."""
-        self._more_refused = 0
         self._is_ended = False
         self._told: deque[bytes] = deque()
 
@@ -173,18 +187,23 @@ class Wall:
         self._thread.call(self._end())
         self._thread.drop(self)
 
-    def connections(self, began: Connections = NO_CONNECTIONS) -> Connections:
-        """Return what there was since; a session's commands share one network."""
-        found = (RefusedConnection(*key, count) for key, count in self._refused.items())
-        refused = tuple(each for each in found if each not in began.refused)
-        more_refused = self._more_refused - began.more_refused
-        return Connections(self._count - began.opened, refused, more_refused)
+    def begin(self) -> NetworkTally:
+        """Count anew, for what begins now; `finish` has to follow."""
+        tally = NetworkTally()
+        self._tallies.append(tally)
+        return tally
+
+    def finish(self, tally: NetworkTally) -> Connections:
+        self._tallies.remove(tally)
+        refused = tuple(RefusedConnection(*key, n) for key, n in tally.refused.items())
+        if tally.more_refused:
+            with contextlib.suppress(PaddockError):
+                more = RefusedConnection("", 0, "further refusals", tally.more_refused)
+                self.terms.witness.refused(more)
+        return Connections(tally.opened, refused, tally.more_refused)
 
     def placeholders(self) -> tuple[tuple[str, str], ...]:
         return tuple((each.variable, each.placeholder) for each in self.terms.credentials)
-
-    def granted_s(self) -> float:
-        return self.decisions.granted_s
 
     def notices(self) -> Iterator[bytes]:
         """Yield what was refused since this was last called, as lines for who watches."""
@@ -227,9 +246,6 @@ class Wall:
         await asyncio.gather(*self._recording)
         for fd in self._namespaces:
             socket.close(fd)
-        if self._more_refused:
-            more = RefusedConnection("", 0, "further refusals", self._more_refused)
-            await self._record_after(self.terms.witness.refused, more)
 
     # --- names ------------------------------------------------------------------------
 
@@ -251,6 +267,8 @@ class Wall:
             why = await asyncio.shield(listening)
             if not why:
                 return address
+            if self._listening.get(name) is listening:  # Who has its ports may give them back.
+                del self._listening[name]
         self.note(name, 0, why)
         return False
 
@@ -314,7 +332,8 @@ class Wall:
             return
         address = IPv4Address(client.getsockname()[0])
         host = self._names.name_of(address) or str(address)
-        if len(self._open) >= self._connections_max or self._count >= _CONNECTIONS_IN_ALL_MAX:
+        opened = self._tallies[-1].opened if self._tallies else 0
+        if len(self._open) >= self._connections_max or opened >= _CONNECTIONS_IN_ALL_MAX:
             self.note(host, port, "too many connections")
             reset(client)
             return
@@ -348,7 +367,8 @@ class Wall:
                     task.cancel()
 
     async def _pass_on(self, client: socket.socket, host: str, port: int, reach: Reach) -> None:
-        is_judged = self.terms.judges_requests(host, port)
+        listed = (each.hosts for each in self.terms.credentials)
+        is_judged = reach.is_judged or any((host, port) in hosts for hosts in listed)
         greeting = None
         if is_judged or port in _CLIENT_FIRST:
             greeting = await greeting_of(client, host)
@@ -372,7 +392,8 @@ class Wall:
         ):
             shown = "via proxy" if way is None else str(way)
             opened = OpenedConnection(host, port, shown, name, rule_of(reach))
-            self._count += 1
+            for tally in tuple(self._tallies):
+                tally.opened += 1
             try:
                 await self._thread.record(self.terms.witness.opened, opened)
             except PaddockError as error:
@@ -381,6 +402,9 @@ class Wall:
                 outside = await self._thread.egress.connect(way, host, port)
             except (OSError, TimeoutError):
                 await self.close(ClosedConnection(opened, name, 0, 0, 0.0, "not connected"))
+            except asyncio.CancelledError:
+                await self.close(ClosedConnection(opened, name, 0, 0, 0.0, "cut off"))
+                raise
             else:
                 self._outside.add(outside)
                 return outside, opened
@@ -413,7 +437,8 @@ class Wall:
             name = opened.server_name
             if looking is not None:
                 looking.cancel()
-                name = await _name_of(looking)
+                with contextlib.suppress(asyncio.CancelledError, NoWayError, OSError):
+                    name = (await looking).name
             passed, took_s = (relay.sent.bytes, relay.received.bytes), time.monotonic() - began
             await self.close(ClosedConnection(opened, name, *passed, took_s, ending))
 
@@ -431,12 +456,9 @@ class Wall:
     # --- what was refused -------------------------------------------------------------
 
     def note(self, host: str, port: int, why: str) -> None:
-        key = (host, port, why)
-        if key not in self._refused and len(self._refused) >= _REFUSALS_MAX:
-            self._more_refused += 1
-            return
-        self._refused[key] += 1
-        if self._refused[key] == 1:
+        # What comes between two commands of a session belongs to none.
+        is_first = [tally.note(host, port, why) for tally in tuple(self._tallies)]
+        if is_first and is_first[-1]:
             place = f"{host}:{port}" if port else host
             said = f"paddock: policy refused the connection to {show_name(place)}: {show_name(why)}"
             if why == NO_RULE:
@@ -469,7 +491,7 @@ class RequestGate:
         path = target.partition("?")[0]
         action = Action("net", "request", f"{method} {host}:{port}{path}")
         try:
-            if not wall.terms.judge.ends_tls(host, port):
+            if not self._reach.is_judged:
                 raise NoWayError("a credential names this host, and no rule its requests")
             await wall.decisions.decide(
                 action, lambda judge: judge.request(method, host, port, target)
@@ -500,10 +522,3 @@ class RequestGate:
     def refused(self, code: str, said: str) -> None:
         """Record what was stopped without a rule, or failed."""
         self._wall.note(self._host, self._port, f"{code}: {said}")
-
-
-async def _name_of(looking: "asyncio.Task[Greeting]") -> str:
-    try:
-        return (await looking).name
-    except (asyncio.CancelledError, NoWayError, OSError, TimeoutError):
-        return ""

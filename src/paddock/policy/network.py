@@ -450,12 +450,14 @@ def _counts(rule: Rule, line: str | None) -> bool:
 class Reach(Struct, frozen=True):
     """What policy says to a connection or a request; no `rule`: `otherwise`, or unknown is no.
 
-    `addresses` are where the host may lead besides public addresses.
+    `addresses` are where the host may lead besides public addresses. `is_judged`: a rule allows or
+    asks about requests to this host and port, so each of them is judged by itself.
     """
 
     outcome: Outcome
     rule: RuleMatch | None
     addresses: tuple[Network, ...] = ()
+    is_judged: bool = False
 
 
 class NetworkJudge:
@@ -507,11 +509,6 @@ class NetworkJudge:
                 found[network] = tuple(ports)
         return tuple(sorted(found.items()))
 
-    def ends_tls(self, host: str, port: int) -> bool:
-        """Whether a rule allows or asks about requests to this host and port."""
-        target = _find_target(host, port)
-        return target is not None and any(each.ending(target) for each in self._all)
-
     def request(self, method: str, host: str, port: int, target: str) -> Reach:
         """Judge a request of a connection that `connect` has let through; `target` as sent.
 
@@ -541,7 +538,8 @@ class NetworkJudge:
         if deciding.outcome is Outcome.DENY:
             return Reach(Outcome.DENY, rule)
         both = reduce(_common, (each.lead_to(target) for each in self._all))
-        return Reach(deciding.outcome, rule, tuple(sorted(both, key=str)))
+        is_judged = any(each.ending(target) for each in self._all)
+        return Reach(deciding.outcome, rule, tuple(sorted(both, key=str)), is_judged)
 
 
 def _find_target(host: str, port: int, method: str = "", target: str = "") -> NetTarget | None:

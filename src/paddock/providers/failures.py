@@ -141,7 +141,7 @@ class CancelToken:
     def __init__(self) -> None:
         self._event = threading.Event()
         self._lock = threading.Lock()
-        self._callbacks: dict[int, Callable[[], None]] = {}
+        self._callbacks: dict[int, Callable[[], object]] = {}
         self._next = 0
 
     @property
@@ -157,7 +157,7 @@ class CancelToken:
         for callback in waiting:
             callback()
 
-    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` when cancelled, or now if that has happened; returns the undoing."""
         with self._lock:
             is_late = self._event.is_set()

@@ -138,7 +138,7 @@ class CommandConversation:
         self._heeded_s = 0.0
         self._observed = observed
         self._network = network
-        self._granted_s = 0.0 if network is None else network.granted_s()
+        self._granted_s = 0.0 if network is None else network.decisions.granted_s
         most = request.output_bytes_max
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as sent:
             out, error = (_pipe(undo, sent, user) for _ in range(2))
@@ -206,7 +206,7 @@ class CommandConversation:
         for line in network.notices():
             if on_output is not None:
                 self._pass_on(on_output, "stderr", line)
-        more_s = network.granted_s() - self._granted_s
+        more_s = network.decisions.granted_s - self._granted_s
         if more_s:
             self._granted_s += more_s
             self._heeded_s += more_s

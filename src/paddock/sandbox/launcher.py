@@ -45,7 +45,6 @@ from paddock.sandbox.sessions.space import SharedSpace, open_space
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import DIRECTORY
-from paddock.values.calls import NO_CONNECTIONS
 
 if TYPE_CHECKING:
     from paddock.network.decisions import NetworkTerms
@@ -330,14 +329,14 @@ class Launcher:
         with contextlib.ExitStack() as held, host_error("a command cannot be listened to"):
             user = (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
             network = self._hold_network(request.plan, stage, observed, held)
-            began = NO_CONNECTIONS if network is None else network.connections()
+            tally = None if network is None else network.begin()
             if network is not None:
                 request = replace(request, env=(*request.env, *network.placeholders()))
             talk = CommandConversation(stage.control, request, observed, user, network)
             with contextlib.closing(talk):
                 end = talk.hold()
-        if network is not None:
-            end = replace(end, network=network.connections(began))
+        if network is not None and tally is not None:
+            end = replace(end, network=network.finish(tally))
         self._prepare_next(stage)
         return end
 

@@ -87,7 +87,7 @@ class Cancel(Protocol):
         """Whether to stop; once true it stays true."""
         ...
 
-    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` at once when cancelled, in the cancelling thread; returns the undoing.
 
         A token that is cancelled already calls it now.
@@ -100,7 +100,7 @@ class _Never:
     def is_cancelled(self) -> bool:
         return False
 
-    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         del callback
         return _nothing
 

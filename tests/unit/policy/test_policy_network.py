@@ -352,7 +352,7 @@ def test_a_request_is_allowed_by_every_reading_of_its_path_and_denied_by_any(
 ):
     found = judge(API)
 
-    assert found.ends_tls("api.example.org", 443)
+    assert found.connect("api.example.org", 443).is_judged
     assert found.request(method, "api.example.org", 443, target).outcome is outcome
 
 
@@ -372,8 +372,8 @@ def test_a_host_whose_requests_are_judged_is_connected_to_and_has_no_other_way()
 
     assert said(judge(API).connect("api.example.org", 443))[0] is ALLOW
     assert judge(API).ports("api.example.org") == (443, 8443)
-    assert found.ends_tls("api.example.org", 443)
-    assert not found.ends_tls("api.example.org", 80)
+    assert found.connect("api.example.org", 443).is_judged
+    assert not found.connect("api.example.org", 80).is_judged
     assert found.request("DELETE", "api.example.org", 443, "/v1/a") == NOTHING
     assert said(found.connect("api.example.org", 80)) == (
         DENY,

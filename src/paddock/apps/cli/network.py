@@ -94,18 +94,16 @@ class _AgentReach(Struct, frozen=True):
     rules: tuple[Rule, ...]
 
     def as_json(self) -> dict[str, Json]:
-        rules: list[Json] = [
+        rules = [
             {
                 "outcome": rule.outcome.word,
                 "action": rule.pattern.text,
-                "addresses": list(rule.addresses),
-                "commands": list(rule.commands),
-                "source": rule.source,
+                **fields(rule, "addresses", "commands", "source"),
                 "place": str(rule.place),
             }
             for rule in self.rules
         ]
-        return {**fields(self, "name", "network"), "profiles": list(self.profiles), "rules": rules}
+        return to_builtins({**fields(self, "name", "network", "profiles"), "rules": rules})
 
     def rows(self) -> Iterator[str]:
         yield f"{self.name} ({', '.join(self.profiles)}): network {self.network}"

@@ -8,8 +8,9 @@ request; of any number of times that it comes back, one counts.
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import mcp_types as types
@@ -20,20 +21,20 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from paddock import errors, limits
 from paddock.errors import ApprovalExpiredError, ApprovalRefusedError, ApprovalUnavailableError
 from paddock.gateway.definitions import show_text, show_values
 from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
 from paddock.runtime.inbox import Inbox
-from paddock.runtime.prepared import Bounds
-from paddock.text.show import show_name
 from paddock.values.calls import Cancel, Json, ToolResult
 
 if TYPE_CHECKING:
     from paddock.apps.mcp.served import SeenGovernance, Served
 
 T = TypeVar("T")
+R = TypeVar("R", bound=types.Result)
 
 KEY: Final = "approval"
 """Of the one question in a result that asks."""
@@ -42,7 +43,6 @@ ANSWERED_BEFORE: Final = (
     "one question, and an answer to it is for one of them"
 )
 ASK_ANEW: Final = "make the call again, and it is asked about anew"
-_NAME_CHARS_MAX: Final = 80
 
 
 def yes_or_no(about: str) -> types.ElicitRequestedSchema:
@@ -69,17 +69,13 @@ class ClientCall(Struct, frozen=True):
     def wait(self, asking: Coroutine[Any, Any, T]) -> T | None:
         """Return the answer, None where none comes in time. Called in the thread of the call."""
         future = asyncio.run_coroutine_threadsafe(asking, self.loop)
-
-        def stop() -> None:
-            future.cancel()
-
-        forget = self.cancel.on_cancel(stop)
+        forget = self.cancel.on_cancel(future.cancel)
         try:
             return future.result(limits.approval_timeout_s)
         except (TimeoutError, CancelledError, MCPError, NoBackChannelError, ValidationError):
             return None
         finally:
-            stop()
+            future.cancel()
             forget()
 
 
@@ -95,11 +91,6 @@ def can_be_asked(capabilities: types.ClientCapabilities | None) -> bool:
     """Whether the client shows forms: an empty capability means that it does."""
     elicitation = None if capabilities is None else capabilities.elicitation
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
-
-
-def client_name(name: str) -> str:
-    """Who answers, for the ledger: what the client calls itself, which is a claim."""
-    return f"client {show_name(name[:_NAME_CHARS_MAX])}".rstrip()
 
 
 class WaitingAsker(Struct, frozen=True):
@@ -130,13 +121,15 @@ class Returned(Struct, frozen=True):
 
     @classmethod
     def of(cls, state: str | None, said: object) -> "Returned | None":
-        if state is None or not isinstance(said, types.ElicitResult):
+        known = _opened(state)
+        if "request" not in known or not isinstance(said, types.ElicitResult):
             return None
-        fields = cast("object", json.loads(state))
-        if not isinstance(fields, dict):
-            return None
-        known = cast("dict[str, object]", fields)
-        return cls(str(known.get("request")), str(known.get("digest")), said)
+        return cls(known["request"], known["digest"], said)
+
+
+def _opened(state: str | None) -> dict[str, Any]:
+    """Return what a state holds: it is ours, since the SDK has opened its seal."""
+    return json.loads(state) if state else {}
 
 
 class ReturningAsker:
@@ -179,16 +172,22 @@ class ReturningAsker:
             if (parked.id, parked.request.digest) == (returned.identity, returned.digest):
                 self._inbox.forget_waiting(parked.request)
 
-    def question(self, result: ToolResult) -> types.InputRequiredResult | None:
+    def question(
+        self, result: ToolResult, more: dict[str, Any] | None
+    ) -> types.InputRequiredResult | None:
+        """Return what the client is asked. `more`, an answer to a server, comes back with it."""
         identity = result.details.get(KEY)
         if self._asked is None or not isinstance(identity, str):
             return None
         form = types.ElicitRequestFormParams(
             message=question_of(self._asked), requested_schema=_SCHEMA
         )
-        state = json.dumps({"request": identity, "digest": self._asked.digest})
+        state: dict[str, Any] = {"request": identity, "digest": self._asked.digest}
+        if more:
+            answers = to_jsonable_python(more["input_responses"], by_alias=True)
+            state |= {_STATE: more["request_state"], "answers": answers}
         return types.InputRequiredResult(
-            input_requests={KEY: types.ElicitRequest(params=form)}, request_state=state
+            input_requests={KEY: types.ElicitRequest(params=form)}, request_state=json.dumps(state)
         )
 
 
@@ -261,15 +260,21 @@ def asks(server: str, message: str) -> str:
     return f"The MCP server {server} asks (not Paddock):\n{show_text(message)}"
 
 
-def more_of(version: str | None, params: types.CallToolRequestParams) -> dict[str, Any] | None:
+Asking = (
+    types.CallToolRequestParams | types.ReadResourceRequestParams | types.GetPromptRequestParams
+)
+"""Of what a person, or a server, may have asked something before it is answered."""
+
+
+def more_of(version: str | None, params: Asking) -> dict[str, Any] | None:
     """Return what a call in the later era brings of what its server asked; None in the earlier."""
     if version not in MODERN_PROTOCOL_VERSIONS:
         return None
-    state: object = json.loads(params.request_state) if params.request_state else None
-    if not isinstance(state, dict) or _STATE not in state:
+    kept = _opened(params.request_state)
+    if _STATE not in kept:
         return {}
-    kept = cast("dict[str, Any]", state)
-    return {"request_state": kept[_STATE], "input_responses": params.input_responses}
+    answers = kept.get("answers", params.input_responses)
+    return {"request_state": kept[_STATE], "input_responses": answers}
 
 
 def input_required(server: str, result: ToolResult) -> types.InputRequiredResult | None:
@@ -292,22 +297,18 @@ def input_required(server: str, result: ToolResult) -> types.InputRequiredResult
 # A resource is `SERVER+URI`, a prompt `SERVER__NAME`: no two servers have one of the same name.
 
 
-def list_resources(params: object, bounds: Bounds, served: "Served") -> types.ListResourcesResult:
-    found = _listed(served, types.ListResourcesRequest, types.ListResourcesResult, "resources")
-    named = [_named(name, "uri", each) for name, each in found]
-    return types.ListResourcesResult.model_validate({"resources": named})
+def list_resources(served: "Served") -> types.ListResourcesResult:
+    return _listed(
+        served, types.ListResourcesRequest, types.ListResourcesResult, "resources", "uri"
+    )
 
 
-def list_templates(
-    params: object, bounds: Bounds, served: "Served"
-) -> types.ListResourceTemplatesResult:
+def list_templates(served: "Served") -> types.ListResourceTemplatesResult:
     request, result = types.ListResourceTemplatesRequest, types.ListResourceTemplatesResult
-    found = _listed(served, request, result, "resource_templates")
-    named = [_named(name, "uriTemplate", each) for name, each in found]
-    return result.model_validate({"resourceTemplates": named})
+    return _listed(served, request, result, "resource_templates", "uriTemplate")
 
 
-def list_prompts(params: object, bounds: Bounds, served: "Served") -> types.ListPromptsResult:
+def list_prompts(served: "Served") -> types.ListPromptsResult:
     prompts = [
         {**_shown(each.said), "name": f"{name}__{each.name}"}
         for name, each in served.runtime.servers().prompts()
@@ -315,30 +316,28 @@ def list_prompts(params: object, bounds: Bounds, served: "Served") -> types.List
     return types.ListPromptsResult.model_validate({"prompts": prompts})
 
 
-def read_resource(
-    params: types.ReadResourceRequestParams, bounds: Bounds, served: "Served"
-) -> types.ReadResourceResult:
-    uri = str(params.uri)
-    server, _, inner = uri.partition("+")
-    result = served.runtime.call("mcp_read", {"server": server, "uri": inner}, bounds=bounds)
-    contents = [_content_of(uri, each) for each in _blocks(result)]
-    return types.ReadResourceResult.model_validate({"contents": contents})
-
-
-def get_prompt(
-    params: types.GetPromptRequestParams, bounds: Bounds, served: "Served"
-) -> types.GetPromptResult:
+def call_of(params: Asking) -> tuple[str, str, dict[str, Json]]:
+    """Return the server that is asked, the tool that is called, and its arguments."""
+    if isinstance(params, types.CallToolRequestParams):
+        return params.name.partition("__")[0], params.name, params.arguments or {}
+    if isinstance(params, types.ReadResourceRequestParams):
+        server, _, uri = str(params.uri).partition("+")
+        return server, "mcp_read", {"server": server, "uri": uri}
     server, _, prompt = params.name.partition("__")
     arguments: dict[str, Json] = {**(params.arguments or {})}
-    given: dict[str, Json] = {"server": server, "name": prompt, "arguments": arguments}
-    blocks = _blocks(served.runtime.call("mcp_prompt", given, bounds=bounds))
+    return server, "mcp_prompt", {"server": server, "name": prompt, "arguments": arguments}
+
+
+def answer_to(
+    params: Asking, result: ToolResult
+) -> types.ReadResourceResult | types.GetPromptResult:
+    blocks = _blocks(result)
+    if isinstance(params, types.ReadResourceRequestParams):
+        texts = (each.get("resource", {"text": each.get("text", "")}) for each in blocks)
+        contents = [{**each, "uri": str(params.uri)} for each in texts]
+        return types.ReadResourceResult.model_validate({"contents": contents})
     messages = [{"role": each.pop("role", "user"), "content": each} for each in blocks]
     return types.GetPromptResult.model_validate({"messages": messages})
-
-
-def _content_of(uri: str, block: dict[str, Any]) -> dict[str, Any]:
-    inner: dict[str, Any] = block.get("resource", {"text": block.get("text", "")})
-    return {**inner, "uri": uri}
 
 
 def _blocks(result: ToolResult) -> list[dict[str, Any]]:
@@ -348,21 +347,16 @@ def _blocks(result: ToolResult) -> list[dict[str, Any]]:
     return [dict(each) for each in result.details["mcp"]["content"]]
 
 
-def _listed(
-    served: "Served", request: type[Any], result: type[Any], member: str
-) -> Iterable[tuple[str, dict[str, Any]]]:
+def _listed(served: "Served", request: type[Any], result: type[R], member: str, named: str) -> R:
+    """Return what all servers have of a kind, each with its server's name before its own."""
     servers = served.runtime.servers()
+    listed: list[dict[str, Any]] = []
     for name in servers.names:
-        try:
+        # One that is not there, or not as it was reviewed: the others are listed.
+        with suppress(errors.ToolError):
             found = servers.listed(name, request, result, member)
-        except errors.ToolError:
-            # It is not there, or not as it was reviewed: the others are listed.
-            continue
-        yield from ((name, each) for each in found)
-
-
-def _named(server: str, member: str, said: dict[str, Any]) -> dict[str, Any]:
-    return {**_shown(said), member: f"{server}+{said[member]}"}
+            listed += ({**_shown(each), named: f"{name}+{each[named]}"} for each in found)
+    return result.model_validate({member: listed}, by_name=True)
 
 
 def _shown(said: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.plane.clients import ClientFileEdit, ClientScope, servers_file
-from paddock.plane.tokens import make_token, token_path
+from paddock.plane.tokens import make_token, read_token, token_path
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
@@ -48,7 +48,7 @@ def _serve(options: Options, console: Console) -> int:
 
 
 def _serve_http(agents: "Agents", options: Options, console: Console) -> None:
-    from paddock.apps.mcp.http import Address, ensure_token, serve_http
+    from paddock.apps.mcp.http import Address, serve_http
 
     address = Address.parse(options.http)
     if not address.is_loopback and not options.allow_remote:
@@ -58,7 +58,10 @@ def _serve_http(agents: "Agents", options: Options, console: Console) -> None:
             hint="add --allow-remote if that is meant; the token is all that protects it",
         )
     agent = _agent_of(agents.project, options)
-    console.warn(f"token of {agent}: {ensure_token(agents.project, agent)}")
+    mine = agents.project.layout, agents.project.environment, agent
+    if read_token(*mine) is None:
+        make_token(*mine)
+    console.warn(f"token of {agent}: {token_path(*mine)}")
     names = frozenset(name.lower() for name in options.name)
     serve_http(agents, options.agent, address, names, console.warn)
 
@@ -147,23 +150,17 @@ def _moving(options: Options, console: Console) -> "Moving":
 def _token(options: Options, console: Console) -> Reply:
     project = open_project(*where(options, console))
     agent = _agent_of(project, options)
-    token = make_token(project.layout, project.environment, agent)
-    file = token_path(project.layout, project.environment, agent)
+    mine = project.layout, project.environment, agent
+    token, file = make_token(*mine), token_path(*mine)
     if not options.json:
         console.warn(f"kept at {file}; an earlier token of {agent} counts no more")
     return Reply({"status": "ok", "agent": agent, "token": token, "file": str(file)}, token)
 
 
-def _add(options: Options, console: Console) -> Reply:
-    from paddock.apps.mcp.review import add_server
+def _look(options: Options, console: Console, *, adds: bool) -> Reply:
+    from paddock.apps.mcp import review
 
-    return add_server(options, console)
-
-
-def _review(options: Options, console: Console) -> Reply:
-    from paddock.apps.mcp.review import review
-
-    return review(options, console)
+    return review.add_server(options, console) if adds else review.review(options, console)
 
 
 def _agent_of(project: Project, options: Options) -> str:
@@ -237,7 +234,7 @@ COMMAND = Command(
     Part(
         "add",
         "have another MCP server's tools behind the gateway",
-        _add,
+        partial(_look, adds=True),
         *_REVIEWS,
         opt("--url", "URL", "reach it there"),
         opt("--network", "HOST:PORT", "what it may reach", action="append", default=[]),
@@ -249,7 +246,7 @@ COMMAND = Command(
     Part(
         "review",
         "look at what other servers say of themselves, and offer just that",
-        _review,
+        partial(_look, adds=False),
         *_REVIEWS,
         opt("server", "NAME", "one of them (default: all)", nargs="*"),
     ),

@@ -1,6 +1,7 @@
 """Serving clients over streamable HTTP: a bearer token says which agent is calling."""
 
 import ipaddress
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -234,8 +235,7 @@ class Address(Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> "Address":
         host, _, port = text.rpartition(":")
-        is_number = port.isascii() and port.isdigit() and len(port) <= len("65535")
-        if not host or not is_number or int(port) > 65_535:
+        if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
             raise UsageError(f"{quote(text)} is no HOST:PORT", hint="as in 127.0.0.1:8765")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 
@@ -245,12 +245,6 @@ class Address(Struct, frozen=True):
             return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
-
-
-def ensure_token(project: Project, agent: str) -> str:
-    if tokens.read_token(project.layout, project.environment, agent) is None:
-        tokens.make_token(project.layout, project.environment, agent)
-    return str(tokens.token_path(project.layout, project.environment, agent))
 
 
 def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:

@@ -245,7 +245,7 @@ class Elsewhere(Struct, frozen=True):
 
 def plan_uninstall(file: Path, scope: ClientScope) -> ClientFileEdit:
     found = read_client_file(file, follows=scope == "user")
-    known = _find_entry(found)
+    known = read_servers(found).get(NAME)
     if found.content is None or known is None:
         return ClientFileEdit(found, found.content)
     if our_entry(known) is None:
@@ -264,14 +264,10 @@ def find_elsewhere(
     other: ClientScope = "user" if scope == "project" else "project"
     file = servers_file(client, other, root, home, variables)
     try:
-        known = _find_entry(read_client_file(file, follows=other == "user"))
+        known = read_servers(read_client_file(file, follows=other == "user")).get(NAME)
     except ConfigError as error:
         return (Elsewhere(other, file, error.message),)
     return () if our_entry(known) is None else (Elsewhere(other, file),)
-
-
-def _find_entry(found: ClientFile) -> Json:
-    return read_servers(found).get(NAME)
 
 
 def without_table(text: str, table: str) -> str:
@@ -458,6 +454,9 @@ def _table_of(name: str, entry: Json) -> tuple[str, str]:
     if "${" in str(given):
         raise UsageError("the client fills in ${…}")
     if "command" in given:
-        given["command"] = [given["command"], *given.pop("args", [])]
+        arguments = given.pop("args", [])
+        if not isinstance(arguments, list):
+            raise UsageError("its args are no list")
+        given["command"] = [given["command"], *arguments]
     wanted = {name: given[name] for name in ("command", "url", "env") if given.get(name)}
     return short, f"[mcp.servers.{short}]\n{toml_lines(wanted)}{_HINT}"

@@ -45,7 +45,17 @@ def _review(project: Project, names: Sequence[str], options: Options, console: C
     for row in (row for each in found for row in _rows(each)):
         say(row)
     new = [each for each in found if each.is_new]
-    value: Json = {"reviewed": [_as_json(each) for each in found]}
+    value: Json = {
+        "reviewed": [
+            {
+                "server": each.name,
+                "version": each.now.version,
+                "new": each.is_new,
+                "definitions": {one.key: one.digest for one in each.now.definitions},
+            }
+            for each in found
+        ]
+    }
     if not new:
         return Reply({"status": "ok", **value}, "nothing has changed since it was reviewed")
     if not options.yes and not console.agrees("offer exactly this to agents? [y/N] "):
@@ -53,15 +63,6 @@ def _review(project: Project, names: Sequence[str], options: Options, console: C
     for each in new:
         each.accept(by="--yes" if options.yes else "person")
     return Reply({"status": "ok", **value}, "accepted")
-
-
-def _as_json(review: ServerReview) -> Json:
-    return {
-        "server": review.name,
-        "version": review.now.version,
-        "new": review.is_new,
-        "definitions": {each.key: each.digest for each in review.now.definitions},
-    }
 
 
 def _rows(review: ServerReview) -> Iterator[str]:

@@ -50,11 +50,10 @@ class SeenGovernance(Struct, frozen=True):
         return self.again().says_as(self)
 
     def says_as(self, other: "SeenGovernance") -> bool:
-        return self.files == other.files and self.identities == other.identities
-
-    @property
-    def identities(self) -> list[tuple[int, int] | None]:
-        return [None if stamp is None else stamp[:2] for stamp in self.directories.values()]
+        identities, others = (
+            [stamp and stamp[:2] for stamp in each.directories.values()] for each in (self, other)
+        )
+        return self.files == other.files and identities == others
 
 
 class Served(Struct, frozen=True):
@@ -110,20 +109,17 @@ class Agents:
             project = self._open_project()
             seen = _look(project, agent)
             if seen.files == before.files:
-                self.project = project
-                return self._open_runtime(project, agent, seen)
-        raise errors.HostError(
-            "what governs the agent changes all the time", hint="try again when it does not"
-        )
-
-    def _open_runtime(self, project: Project, agent: str, seen: SeenGovernance) -> Served:
+                break
+        else:
+            raise errors.HostError(
+                "what governs the agent changes all the time", hint="try again when it does not"
+            )
+        self.project = project
         runtime = open_runtime(
             project, agent=agent, approver=NoApprover(), session_id=self._session_id
         )
-        tools = {
-            schema["name"]: Tool.model_validate(schema)
-            for schema in runtime.tools.for_provider("mcp")
-        }
+        schemas = runtime.tools.for_provider("mcp")
+        tools = {schema["name"]: Tool.model_validate(schema) for schema in schemas}
         return Served(agent, project, runtime, open_inbox(project), tools, seen)
 
 
@@ -219,7 +215,7 @@ def _find(served: Served, returned: asking.Returned) -> Parked | None:
 
 def _bring_in(served: Served, parked: Parked, approval: Approval, bounds: Bounds) -> ToolResult:
     try:
-        granted = grant_here(served.project, parked.id, approval.by)
+        granted = grant_here(served.project, parked.id, approval.by, parked)
         return resume(served.project, granted, bounds)
     except errors.ApprovalExpiredError as error:
         note, hint = error.message, error.hint

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
 import anyio
@@ -30,14 +31,13 @@ from paddock.runtime.asking import InboxApprover
 from paddock.runtime.prepared import Bounds
 from paddock.sandbox.streams import LastLine
 from paddock.text.json import json_name
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
 from paddock.values.calls import Json, Refusal, ToolResult
 
 # One slow call never holds others: it has a thread of its own, and the loop that reads
 # and writes messages runs no tool. A place is given back when the call has really ended,
 # not when its client has left.
 
-P = TypeVar("P")
 T = TypeVar("T")
 
 _PROGRESS_S: Final = 1.0
@@ -131,6 +131,8 @@ def _is_short(value: Json, content: str) -> bool:
 
 
 _NAME: Final = "paddock"
+_NAME_CHARS_MAX: Final = 80
+"""Of a client's, for the ledger."""
 _INSTRUCTIONS: Final = (
     "File, search and shell tools on one workspace. A policy decides every call; a refusal "
     "names its rule. Paths are relative to the workspace root."
@@ -166,12 +168,15 @@ class Handlers(Struct, frozen=True):
     ) -> types.ListToolsResult:
         del params
         # It may have to open the agent. It waits for no call: those have places of their own.
-        served = await anyio.to_thread.run_sync(self._served)
+        look = partial(_answered, self.door, attrgetter("tools"))
+        found: Mapping[str, types.Tool] | MCPError = await anyio.to_thread.run_sync(look)
+        if isinstance(found, MCPError):
+            raise found
         if context is not None:
             if len(self.listed) > limits.mcp_sessions_max:
                 self.listed.clear()
-            self.listed[id(context.session.client_params)] = frozenset(served.tools)
-        tools = served.tools.values()
+            self.listed[id(context.session.client_params)] = frozenset(found)
+        tools = found.values()
         if not self.is_structured:
             tools = [tool.model_copy(update={"output_schema": None}) for tool in tools]
         return types.ListToolsResult(tools=list(tools))
@@ -179,25 +184,28 @@ class Handlers(Struct, frozen=True):
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        cancel = CancelToken()
-        printed = LastLine()
-        bounds = Bounds(cancel=cancel, client_call=_client_call(context.params), on_output=printed)
-        loop = asyncio.get_running_loop()
-        call = asking.ClientCall(context.session, context.request_id, loop, cancel)
-        work = partial(_call_served, context, params, bounds, call)
-        called = await self._run(work, cancel, context.session, printed)
+        called = await self._call(context, params)
         if called.question is not None:
             return called.question
         await self._tell_of_changes(context.session, called.tools)
         return call_result(called.result, is_structured=self.is_structured)
 
-    async def ask_others(
-        self, work: Callable[[P, Bounds, Served], T], context: Context, params: P
-    ) -> T:
-        """Do what is asked of the servers that stand behind. Raises: MCPError."""
-        cancel = CancelToken()
-        bounds = Bounds(cancel=cancel, client_call=_client_call(context.params))
-        return await self._run(partial(work, params, bounds), cancel, context.session)
+    async def ask_others(self, context: Context, params: asking.Asking) -> HandlerResult:
+        """Read a resource, or get a prompt, of a server that stands behind. Raises: MCPError."""
+        called = await self._call(context, params)
+        return called.question or asking.answer_to(params, called.result)
+
+    async def _call(self, context: Context, params: asking.Asking) -> "Called":
+        cancel, printed, loop = CancelToken(), LastLine(), asyncio.get_running_loop()
+        bounds = Bounds(cancel=cancel, client_call=_client_call(context.params), on_output=printed)
+        call = asking.ClientCall(context.session, context.request_id, loop, cancel)
+        work = partial(_call_served, context, params, bounds, call)
+        return await self._run(work, cancel, context.session, printed)
+
+    async def list_others(self, work: Callable[[Served], T], context: Context, params: object) -> T:
+        """List what the servers have that stand behind. Raises: MCPError."""
+        del params
+        return await self._run(work, CancelToken(), context.session)
 
     async def _run(
         self,
@@ -254,36 +262,26 @@ class Handlers(Struct, frozen=True):
 
         return await self._run(refuse, CancelToken(), ctx.session)
 
-    def _served(self) -> Served:
-        try:
-            return self.door()
-        except errors.PaddockError as error:
-            # A policy that does not load any more: nothing is listed and nothing runs.
-            raise _not_served(error) from error
-
 
 def make_server(door: Door, agents: Agents) -> Server[Any]:
     settings = agents.project.policy.settings.mcp
     handlers = Handlers(door, Calls(settings.calls_max), agents.is_structured)
     others: dict[str, Any] = {
-        "on_list_resources": asking.list_resources,
-        "on_list_resource_templates": asking.list_templates,
-        "on_read_resource": asking.read_resource,
-        "on_list_prompts": asking.list_prompts,
-        "on_get_prompt": asking.get_prompt,
-    }
-    answering: dict[str, Any] = {
-        name: partial(handlers.ask_others, work) for name, work in others.items()
+        "on_list_resources": partial(handlers.list_others, asking.list_resources),
+        "on_list_resource_templates": partial(handlers.list_others, asking.list_templates),
+        "on_read_resource": handlers.ask_others,
+        "on_list_prompts": partial(handlers.list_others, asking.list_prompts),
+        "on_get_prompt": handlers.ask_others,
     }
     server: Server[Any] = Server(
         _NAME,
         version=__version__,
         title="Paddock",
         instructions=_INSTRUCTIONS,
-        get_tool_input_schema=_no_header_fields,
+        get_tool_input_schema=lambda _: None,  # No argument of ours is repeated in a header.
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
-        **(answering if settings.servers else {}),
+        **(others if settings.servers else {}),
     )
     # The key lives as long as this process: a state from before it, or of another server,
     # opens nothing. The person has as long to answer as anywhere else.
@@ -300,13 +298,15 @@ class Called(Struct, frozen=True):
 
 
 def _asker_for(
-    context: Context, params: types.CallToolRequestParams, call: asking.ClientCall, served: Served
+    context: Context, params: asking.Asking, call: asking.ClientCall, served: Served
 ) -> asking.Unasked | asking.WaitingAsker | asking.ReturningAsker:
     session = context.session
     if not asking.can_be_asked(session.client_capabilities):
         return asking.Unasked()
     client = session.client_params
-    name = asking.client_name("" if client is None else client.client_info.name)
+    called = "" if client is None else client.client_info.name[:_NAME_CHARS_MAX]
+    # What the client calls itself, which is a claim.
+    name = f"client {show_name(called)}".rstrip()
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return asking.WaitingAsker(call, name, served.seen)
     said = (params.input_responses or {}).get(asking.KEY)
@@ -317,34 +317,31 @@ def _asker_for(
 def _answered(door: Door, work: Callable[[Served], T]) -> T | MCPError:
     """In the call's own thread, as soon as it has a place: by the policy of that moment."""
     try:
-        return _with_served(door, work)
+        while True:
+            served = door()
+            try:
+                return work(served)
+            except errors.UsageError:
+                # Between the two steps another call found that the policy had changed.
+                if not served.runtime.is_closed:
+                    raise
     except MCPError as error:
         return error
     except errors.PaddockError as error:
+        # Such as a policy that does not load any more: nothing is listed and nothing runs.
         return _not_served(error)
     except Exception as error:  # The door: a defect has an id, not a traceback.
         return _defect(error)
 
 
-def _with_served(door: Door, work: Callable[[Served], T]) -> T:
-    while True:
-        served = door()
-        try:
-            return work(served)
-        except errors.UsageError:
-            # Between the two steps another call found that the policy had changed.
-            if not served.runtime.is_closed:
-                raise
-
-
 def _call_served(
     context: Context,
-    params: types.CallToolRequestParams,
+    params: asking.Asking,
     bounds: Bounds,
     call: asking.ClientCall,
     served: Served,
 ) -> Called:
-    tool = params.name
+    server, tool, arguments = asking.call_of(params)
     if tool not in served.tools:
         # Also what an agent tries in vain is on record.
         refusal = Refusal(errors.UnknownToolError.code, f"unknown tool {quote(tool)}", _TOOLS_HINT)
@@ -356,14 +353,14 @@ def _call_served(
     more = asking.more_of(context.protocol_version, params)
     ASKER.set(asking.ClientOrigin(call, more))
     bounds = replace(bounds, approver=InboxApprover(asker, lambda: served.inbox))
-    arguments, result, question = params.arguments or {}, None, None
+    result, question = None, None
     if isinstance(asker, asking.ReturningAsker):
         result = settle_changes(served, asker, tool, arguments, bounds)
     if result is None:
         result = served.runtime.call(tool, arguments, bounds=bounds)
     if isinstance(asker, asking.ReturningAsker):
-        question = asker.question(result)
-    question = question or asking.input_required(tool.partition("__")[0], result)
+        question = asker.question(result, more)
+    question = question or asking.input_required(server, result)
     return Called(result, question, frozenset(served.tools))
 
 
@@ -375,11 +372,6 @@ def _client_call(params: Mapping[str, Any] | None) -> str:
     fields = cast("Mapping[str, object]", meta)
     named = (fields.get(key) for key in _CLIENT_CALL_KEYS)
     return next((value for value in named if isinstance(value, str)), "")
-
-
-def _no_header_fields(name: str) -> None:
-    """No argument of ours is repeated in an HTTP header."""
-    del name
 
 
 def _not_served(error: errors.PaddockError) -> MCPError:

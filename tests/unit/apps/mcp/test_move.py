@@ -61,6 +61,7 @@ def test_nothing_that_was_moved_counts_before_it_is_trusted(user):
         ({"command": "x", "args": ["${KEY}"]}, "the client fills in ${…}"),
         ({"type": "sse", "url": "https://a.example"}, "it is reached by SSE, or turned off"),
         ({}, "it has neither a command nor a url"),
+        ({"command": "x", "args": 5}, "its args are no list"),
     ],
 )
 def test_what_policy_cannot_say_stays_with_the_client(user, entry, why):

@@ -1,15 +1,22 @@
 """Which runtime a call gets: the one at hand, or another when what governs has changed."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from mcp_types import ElicitResult
+from msgspec.structs import asdict, replace
 
-from paddock.apps.mcp.served import Agents
+from paddock.apps.mcp.asking import Returned, ReturningAsker
+from paddock.apps.mcp.served import Agents, Served, settle_changes
+from paddock.assembly.granting import grant
 from paddock.assembly.opening import open_project
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.discover import register_bare_plane
 from paddock.plane.environment import read_environment
+from paddock.runtime.asking import InboxApprover
+from paddock.runtime.inbox import Inbox, Parked
+from paddock.runtime.prepared import FREE, Bounds
 from tests.support.mcp_servers import McpPlace, make_place
 
 TIGHTER = '[profiles.standard]\ndeny = ["tool:file:*"]\n'
@@ -120,3 +127,71 @@ def test_a_plane_that_was_moved_is_looked_at_again(agents, place):
 
     with pytest.raises(UsageError, match="there is no agent"):
         agents.get()
+
+
+SHOWN = """
+[profiles.standard]
+allow = ["tool:file:*"]
+ask = ["tool:shell:*"]
+[shell]
+approve = "diff"
+"""
+COMMAND = {"command": "date +%s%N > stamp"}
+YES = ElicitResult(action="accept", content={"approve": True})
+
+
+class BetweenLooks(Inbox, frozen=True):
+    """An inbox in which something else happens as soon as a request has been looked up."""
+
+    happens: Callable[[], object] = lambda: None
+
+    def find(self, wanted: str) -> Parked:
+        found = super().find(wanted)
+        self.happens()
+        return found
+
+
+def asked_about(served: Served) -> Parked:
+    """A command whose changes wait for the answer of a client that makes its call again."""
+    asker = ReturningAsker(served.inbox, None, "client x")
+    bounds = Bounds(approver=InboxApprover(asker, lambda: served.inbox))
+    served.runtime.call("run_shell", COMMAND, bounds=bounds)
+    (parked,) = served.inbox.list_all()
+    return parked
+
+
+@pytest.mark.needs("stage")
+def test_of_a_clients_yes_and_an_operators_at_the_same_moment_one_counts(agents, place):
+    place.govern(SHOWN)
+    served = agents.get()
+    parked = asked_about(served)
+
+    def grant_elsewhere() -> None:
+        grant(served.project, parked.id, "operator")
+
+    inbox = BetweenLooks(**asdict(served.inbox), happens=grant_elsewhere)
+    returned = Returned(parked.id, parked.request.digest, YES)
+    asker = ReturningAsker(inbox, returned, "client x")
+    result = settle_changes(replace(served, inbox=inbox), asker, "run_shell", COMMAND, FREE)
+
+    assert result is not None
+    assert result.refusal is not None
+    assert result.refusal.code == "approval.expired"
+    assert not (place.project / "stamp").exists()
+    (waiting,) = served.inbox.list_all()
+    assert (waiting.state, waiting.answered_by) == ("granted", "operator")
+
+
+@pytest.mark.needs("stage")
+def test_a_clients_yes_alone_brings_the_changes_in(agents, place):
+    place.govern(SHOWN)
+    served = agents.get()
+    parked = asked_about(served)
+    returned = Returned(parked.id, parked.request.digest, YES)
+    asker = ReturningAsker(served.inbox, returned, "client x")
+
+    result = settle_changes(served, asker, "run_shell", COMMAND, FREE)
+
+    assert result is not None
+    assert result.status == "ok"
+    assert (place.project / "stamp").exists()
