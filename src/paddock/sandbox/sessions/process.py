@@ -40,7 +40,13 @@ from paddock.sandbox.inside import protocol
 from paddock.sandbox.inside.protocol import Laid
 from paddock.sandbox.launcher import StageDirectories
 from paddock.sandbox.staged import CopiedLayer, Ran, StagedCommand
-from paddock.sandbox.streams import OUTPUT_BYTES, Spooling, safe_text
+from paddock.sandbox.streams import (
+    BYTES_A_CHARACTER_MAX,
+    OUTPUT_BYTES,
+    Spooling,
+    safe_text,
+    whole_characters,
+)
 from paddock.sandbox.values import PreparedLine, ShellOutcome
 from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import DIRECTORY, Disk
@@ -108,16 +114,23 @@ class Transcript:
             with self._changed:
                 begin = self._told if offset is None else offset
                 self._changed.wait_for(
-                    lambda: self._total > begin or self._is_ended or cancel.is_cancelled, wait_s
+                    lambda: self._end > begin or self._is_ended or cancel.is_cancelled, wait_s
                 )
                 first = self._total - len(self._kept)
-                at = min(max(begin, first), self._total)
-                end = min(self._total, at + self._bytes_max)
-                content = bytes(self._kept[at - first : end - first])
-                self._told = end
+                at = min(max(begin, first), self._end)
+                content = bytes(self._kept[at - first : self._end - first])
+                if len(content) > self._bytes_max:
+                    content = whole_characters(content[: self._bytes_max])
+                self._told = end = at + len(content)
         finally:
             undo()
         return Printed(safe_text(content), at, end, max(0, at - begin))
+
+    @property
+    def _end(self) -> int:
+        """Return how far it can be told: a character that has come in part waits for its rest."""
+        last = bytes(self._kept[-BYTES_A_CHARACTER_MAX:])
+        return self._total - (0 if self._is_ended else len(last) - len(whole_characters(last)))
 
     def _wake(self) -> None:
         with self._changed:
