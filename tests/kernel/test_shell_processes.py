@@ -170,6 +170,18 @@ def test_a_terminal_has_its_size_and_is_not_the_hosts(terminal: Terminal):
     assert process.said.split() == ["30", "100", "/dev/pts/0", "pts/0"]
 
 
+def test_a_terminal_is_of_a_kind_that_programs_know_whatever_the_hosts_is(tmp_path):
+    host = {"TERM": "dumb", "COLUMNS": "200", "LINES": "60"}
+    line = "env | grep -E '^(TERM|COLUMNS|LINES)=' | sort; stty size"
+    with Yard(tmp_path, variables=host).make().opened() as terminal:
+        process = start(terminal, line, tty=True)
+        process.ended()
+        without = terminal.run("env | grep -E '^(TERM|COLUMNS|LINES)=' | sort")
+
+    assert process.said.split() == ["TERM=xterm-256color", "24", "80"]
+    assert without["stdout"].split() == ["COLUMNS=200", "LINES=60", "TERM=dumb"]
+
+
 def test_interrupt_reaches_what_runs_in_front(terminal: Terminal):
     process = start(terminal, _BASH, tty=True).until("now> ")
 
@@ -209,7 +221,7 @@ def test_hunks_are_chosen_by_answers(terminal: Terminal):
 
 @pytest.mark.needs("vim")
 def test_a_full_screen_editor_edits(terminal: Terminal):
-    process = start(terminal, "TERM=xterm vim -u NONE page.html", tty=True).until("first")
+    process = start(terminal, "vim -u NONE page.html", tty=True).until("first")
 
     process.type("ccsecond\x1b").type(":wq\n").ended()
 
