@@ -51,7 +51,7 @@ from paddock.sandbox.plan import (
 )
 from paddock.sandbox.sessions.process import LiveView, Process
 from paddock.sandbox.sessions.sessions import PROGRAM, Means, Sessions
-from paddock.sandbox.sessions.space import SharedSpace
+from paddock.sandbox.sessions.space import PREAMBLE_CHARS_MAX, SharedSpace
 from paddock.sandbox.staged import (
     FenceWords,
     HeldCommand,
@@ -94,7 +94,8 @@ _BACKGROUND_S: Final = 86_400.0
 """So long a command goes on in the background that nobody ends."""
 _NOT_KEPT: Final = (
     "the session is as it was before this command: its shell left no state behind, as one does "
-    "that is replaced (exec) or that sets a trap on EXIT of its own"
+    "that is replaced (exec) or that sets a trap on EXIT of its own, or left functions and "
+    f"variables of more than {PREAMBLE_CHARS_MAX} characters, or functions that are not UTF-8"
 )
 
 
