@@ -548,3 +548,28 @@ def test_a_background_is_told_of_in_the_list(terminal: Terminal):
         ],
     }
     assert isinstance(process, Background)
+
+
+def test_a_sandbox_that_somebody_killed_is_told_as_that_and_its_session_can_begin_anew(
+    terminal: Terminal,
+):
+    process = start(terminal, "echo up; sleep 1000", session="s").until("up")
+    ours = ["ps", "-ww", "--ppid", str(os.getpid()), "-o", "pid=,args="]
+    children = subprocess.run(ours, capture_output=True, text=True, check=True).stdout.splitlines()
+    for child in children:
+        if "inside/main.py" in child:
+            os.kill(int(child.split()[0]), signal.SIGKILL)
+    wait_until(lambda: not process.look(1)["running"])
+
+    ended = terminal.call("shell_stop", process=process.name)
+    goes_on = terminal.call("run_shell", command="echo on", session="s")
+    anew = terminal.run("echo anew", session="s", reset=True)
+
+    assert ended.refusal is not None
+    assert (ended.refusal.code, ended.refusal.error) == (
+        "sandbox.unavailable",
+        "the sandbox failed: a sandbox ended without a report",
+    )
+    assert goes_on.refusal is not None
+    assert "begin the session anew: reset" in goes_on.content
+    assert anew["stdout"] == "anew\n"
