@@ -36,7 +36,7 @@ WATCHES = textwrap.dedent("""
             seen = now
         time.sleep(0.02)
 """)
-_BASH = "PS1='now> ' bash --norc -i"
+_BASH = "TERM=dumb PS1='now> ' bash --norc -i"
 NARROW = """
 [profiles.standard]
 allow = ["tool:file:*", "tool:shell:*"]

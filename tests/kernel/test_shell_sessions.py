@@ -48,7 +48,7 @@ def one_after_the_other(terminal: Terminal, *lines: str) -> dict[str, object]:
         ("set -x", "echo traced", "traced\n"),
         ("export X=$'two\\nlines \\'quoted\\''", 'echo "$X"', "two\nlines 'quoted'\n"),
         ("export X=$'caf\\xe9 \\e[1m'", "[[ $X == $'caf\\xe9 \\e[1m' ]] && echo same", "same\n"),
-        ("cd() { builtin cd \"$@\" && echo moved; }; cd sub", "basename $PWD", "sub\n"),
+        ('cd() { builtin cd "$@" && echo moved; }; cd sub', "basename $PWD", "sub\n"),
         ("echo kept > /tmp/note", "cat /tmp/note", "kept\n"),
         ("(exit 3); f() { return 4; }", "f; echo $?", "4\n"),
         ("exit 7", "pwd | grep -c .", "1\n"),

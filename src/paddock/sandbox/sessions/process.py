@@ -34,8 +34,9 @@ from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.differences import CommandGround
 from paddock.sandbox.changes.upper import MARKS, OPAQUE, Look, look_at
 from paddock.sandbox.git.rules import NodeKind
+from paddock.sandbox.git.tracked import INDEX_BYTES_MAX
 from paddock.sandbox.hidden import KnownDirectory
-from paddock.sandbox.host.host_facts import directories_above
+from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.inside import protocol
 from paddock.sandbox.inside.protocol import Laid
 from paddock.sandbox.launcher import StageDirectories
@@ -270,6 +271,7 @@ class LiveView:
     ) -> None:
         """`is_closed`: whether the command may not see what stands at a path."""
         self._stage, self._ran, self.place, self._is_closed = stage, ran, place, is_closed
+        ran.index.read()
         self._workspace = os.fsencode(ran.request.plan.workspace)
         self._resolution = detect_resolution()
         self._lock = threading.Lock()
@@ -352,7 +354,9 @@ class LiveView:
             self._laid[path] = _WHITEOUT
             self._know(path, None)
             return
-        elif seen != self._laid.get(path) or self._has_own(upper, path):
+        elif (
+            seen != self._laid.get(path) or self._has_own(upper, path)
+        ) and not self._is_refreshed(upper, path):
             self.own.add(path)
             self._bases.setdefault(path, _NEVER)
             return
@@ -397,7 +401,16 @@ class LiveView:
                 return above not in self._laid or self._laid[above] != found
         return False
 
+    def _is_refreshed(self, upper: int, path: str) -> bool:
+        """Decide whether it is git's index, of which the command changed only what it notes."""
+        index = self._ran.index
+        if path != index.path:
+            return False
+        return index.is_known(find_content(upper, path, INDEX_BYTES_MAX), is_last=False)
+
     def _know(self, path: str, now: Look | None) -> None:
+        if path == self._ran.index.path:
+            self._ran.index.learn(self._stage.workspace_fd)
         self._bases[path] = None if now is None else now.mark
         if now is not None and now.kind is NodeKind.DIRECTORY:
             identity = (*now.identity, 0, 0)
