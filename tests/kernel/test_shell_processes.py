@@ -573,3 +573,49 @@ def test_a_sandbox_that_somebody_killed_is_told_as_that_and_its_session_can_begi
     assert goes_on.refusal is not None
     assert "begin the session anew: reset" in goes_on.content
     assert anew["stdout"] == "anew\n"
+
+
+def test_what_takes_the_place_of_a_directory_is_seen_or_told_and_no_change_of_the_process(
+    terminal: Terminal,
+):
+    terminal.yard.write({"d/x": "x\n", "e": "e\n", "link/y": "y\n"})
+    process = start(terminal, "find . -type f | xargs cat >/dev/null; echo up; cat").until("up")
+
+    terminal.run("rm -r d; echo file > d; rm -r link; ln -s a link; rm e; mkdir e; echo in > e/in")
+    terminal.run("rm -r e; ln -s sub/a e")
+    terminal.call("create_file", path="own", content="theirs\n")
+    unseen = set(process.look()["unseen_changes"])
+
+    assert unseen <= {"d", "e", "link"}
+    assert process.sync()["files_changed"] == []
+    assert process.stop()["files_changed"] == []
+    assert sorted(os.listdir(terminal.yard.root)) == sorted(
+        ["d", "e", "link", "own", "paddock.toml", "page.html", "sub", "watch.py"]
+    )
+    assert (read(terminal, "d"), os.readlink(terminal.yard.root / "e")) == ("file\n", "sub/a")
+
+
+def test_what_lands_beside_a_directory_that_another_kind_replaced_is_not_lost(terminal: Terminal):
+    terminal.yard.write({"d/x": "x\n"})
+    process = start(terminal, "cat d/x; read line; echo mine > mine").until("x")
+
+    terminal.run("rm -r d; ln -s sub d")
+    process.type("\n")
+
+    process.ended()
+    assert read(terminal, "mine") == "mine\n"
+
+
+def test_a_directory_that_comes_again_is_seen_or_its_files_are_told(terminal: Terminal):
+    process = start(terminal, "bash")
+    terminal.run("mkdir -p out/sub")
+    process.type("find out\n").until("out/sub")
+
+    terminal.run("rm -r out")
+    terminal.run("mkdir out; echo again > out/file")
+    process.type("ls out; echo listed\n").until("listed")
+
+    unseen = process.look().get("unseen_changes", [])
+    assert ("file\n" in process.said) is ("out/file" not in unseen)
+    process.stop()
+    assert read(terminal, "out/file") == "again\n"

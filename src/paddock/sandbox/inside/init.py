@@ -510,24 +510,33 @@ def _lay(laid: Laid, content: int = -1) -> int:
     made = b"%b/.%b.%b" % (parent, name[:200], os.urandom(4).hex().encode())
     try:
         if laid.kind == b"directory":
-            if not os.path.isdir(laid.path):
+            if os.path.islink(laid.path) or not os.path.isdir(laid.path):
                 os.mkdir(laid.path, laid.mode)
                 os.chmod(laid.path, laid.mode)
         elif laid.kind == b"gone":
             _remove(laid.path)
         elif laid.kind == b"link":
             os.symlink(laid.text, made)
-            os.rename(made, laid.path)
+            _move(made, laid.path)
         else:
             _copy(content, made, laid.mode)
             os.utime(made, ns=(laid.modified_ns, laid.modified_ns))
-            os.rename(made, laid.path)
+            _move(made, laid.path)
     except OSError as error:
         return error.errno or errno.EIO
     finally:
         if content >= 0:
             os.close(content)
     return 0
+
+
+def _move(made: bytes, path: bytes) -> None:
+    try:
+        os.rename(made, path)
+    except OSError:
+        # A directory stands there, which may have gone from below already.
+        os.unlink(made)
+        raise
 
 
 def _remove(path: bytes) -> None:

@@ -278,6 +278,7 @@ class LiveView:
         self._laid: dict[str, Mark] = {}
         self._bases: dict[str, Mark | None] = {}
         self._directories: dict[str, KnownDirectory] = {}
+        self._dead: set[str] = set()
         self.hidden = frozenset(ran.request.plan.hidden)
         """What it may not see, as far as that was there."""
         self.own: set[str] = set()
@@ -335,9 +336,9 @@ class LiveView:
         root = self._stage.workspace_fd
         with self.held() as door, held_open(self._stage.open_upper()) as upper:
             found = {path: look_at(root, path) for path in sorted(wanted)}
-            here = [path for path, look in found.items() if look is not None]
-            # What is gone goes from below.
-            for path in (*here, *(path for path in reversed(found) if found[path] is None)):
+            gone = [path for path in reversed(found) if found[path] is None]
+            # What is gone goes first, from below: a file may take the place of a directory.
+            for path in (*gone, *(path for path in found if found[path] is not None)):
                 # Threat: a secret that comes while it runs, and that nothing hides from it.
                 look = None if self._is_closed(path) else found[path]
                 if look is None or look.kind in _SHOWN_KINDS:
@@ -368,16 +369,19 @@ class LiveView:
                 os.close(content)
         is_done = door.recv(16) == b"0"
         made = _mark_at(upper, path)
-        if not is_done and not (now is None and made is not None and stat.S_ISDIR(made[0])):
-            self.unseen.add(path)
-            return
-        # A directory that went with the layer below cannot be removed from the view (its place is
-        # dead, overlayfs says): it stays there, empty, and is no change of the command's.
         if made is None:
             self._laid.pop(path, None)
         else:
             self._laid[path] = made
-        self.unseen.discard(path)
+        if not is_done and now is None and (made is None or stat.S_ISDIR(made[0])):
+            # A directory that went with the layer below cannot be removed from the view (its place
+            # is dead, overlayfs says): it stays there, and looks empty whatever comes into it.
+            self._dead.add(path)
+        elif not is_done:
+            self.unseen.add(path)
+            return
+        is_listed = now is None or self._dead.isdisjoint(directories_above(path))
+        (self.unseen.discard if is_listed else self.unseen.add)(path)
         self._know(path, now)
 
     def _content(self, path: str, now: Look | None) -> tuple[int, Laid]:
