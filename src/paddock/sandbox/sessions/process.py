@@ -355,12 +355,11 @@ class LiveView:
             self._laid[path] = _WHITEOUT
             self._know(path, None)
             return
-        elif (
-            seen != self._laid.get(path) or self._has_own(upper, path)
-        ) and not self._is_refreshed(upper, path):
-            self.own.add(path)
-            self._bases.setdefault(path, _NEVER)
-            return
+        elif seen != self._laid.get(path) or self._has_own(upper, path):
+            if not self._is_refreshed(upper, path):
+                self.own.add(path)
+                self._bases.setdefault(path, _NEVER)
+                return
         content, laid = self._content(path, now)
         try:
             socket.send_fds(door, [laid.encode()], [content] if content >= 0 else [])
