@@ -289,9 +289,6 @@ class SandboxShell:
         terms = self._terms(None, witness) if prepared.plan.network == "policy" else None
         return self._launcher.open_session(prepared.plan, terms)
 
-    def lasting(self) -> Sessions:
-        return self.sessions
-
     def start(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> Process:
         """Start a line that goes on running, in its session. Raises: as `run`."""
         observed = Observed(on_output=watch.on_output, witness=watch.network)

@@ -246,7 +246,7 @@ def _lasting_line(line: ShellLine, given: ShellArguments, ports: Ports) -> Shell
         )
     if not session:
         return line
-    snapshot = NEW if given.reset else shell_of(ports).lasting().snapshot(session)
+    snapshot = NEW if given.reset else shell_of(ports).sessions.snapshot(session)
     terminal = (given.columns, given.rows) if given.tty else (0, 0)
     line = replace(
         line,

@@ -517,26 +517,20 @@ def _lay(laid: Laid, content: int = -1) -> int:
             _remove(laid.path)
         elif laid.kind == b"link":
             os.symlink(laid.text, made)
-            _move(made, laid.path)
+            os.rename(made, laid.path)
         else:
             _copy(content, made, laid.mode)
             os.utime(made, ns=(laid.modified_ns, laid.modified_ns))
-            _move(made, laid.path)
+            os.rename(made, laid.path)
     except OSError as error:
+        if os.path.lexists(made):
+            # A directory stands where it was to go.
+            os.unlink(made)
         return error.errno or errno.EIO
     finally:
         if content >= 0:
             os.close(content)
     return 0
-
-
-def _move(made: bytes, path: bytes) -> None:
-    try:
-        os.rename(made, path)
-    except OSError:
-        # A directory stands there, which may have gone from below already.
-        os.unlink(made)
-        raise
 
 
 def _remove(path: bytes) -> None:

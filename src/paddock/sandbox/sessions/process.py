@@ -274,7 +274,7 @@ class LiveView:
         ran.index.read()
         self._workspace = os.fsencode(ran.request.plan.workspace)
         self._resolution = detect_resolution()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._laid: dict[str, Mark] = {}
         self._bases: dict[str, Mark | None] = {}
         self._directories: dict[str, KnownDirectory] = {}
@@ -289,11 +289,8 @@ class LiveView:
     def ground(self, start: CommandGround) -> CommandGround:
         """Return what its changes are compared with by now."""
         with self._lock:
-            return self._ground(start)
-
-    def _ground(self, start: CommandGround) -> CommandGround:
-        directories = {**start.directories, **self._directories}
-        return replace(start, directories=directories, bases=dict(self._bases))
+            directories = {**start.directories, **self._directories}
+            return replace(start, directories=directories, bases=dict(self._bases))
 
     def ask_to_end(self) -> None:
         """Send its processes the signal by which a program is asked to end."""
@@ -355,11 +352,10 @@ class LiveView:
             self._laid[path] = _WHITEOUT
             self._know(path, None)
             return
-        elif seen != self._laid.get(path) or self._has_own(upper, path):
-            if not self._is_refreshed(upper, path):
-                self.own.add(path)
-                self._bases.setdefault(path, _NEVER)
-                return
+        elif self._is_own(upper, path, seen):
+            self.own.add(path)
+            self._bases.setdefault(path, _NEVER)
+            return
         content, laid = self._content(path, now)
         try:
             socket.send_fds(door, [laid.encode()], [content] if content >= 0 else [])
@@ -404,12 +400,15 @@ class LiveView:
                 return above not in self._laid or self._laid[above] != found
         return False
 
-    def _is_refreshed(self, upper: int, path: str) -> bool:
-        """Decide whether it is git's index, of which the command changed only what it notes."""
-        index = self._ran.index
-        if path != index.path:
+    def _is_own(self, upper: int, path: str, seen: Mark | None) -> bool:
+        """Decide whether the command changed it; of git's index, more than what that notes."""
+        if seen == self._laid.get(path) and not self._has_own(upper, path):
             return False
-        return index.is_known(find_content(upper, path, INDEX_BYTES_MAX), is_last=False)
+        index = self._ran.index
+        is_index = path == index.path
+        return not is_index or not index.is_known(
+            find_content(upper, path, INDEX_BYTES_MAX), is_last=False
+        )
 
     def _know(self, path: str, now: Look | None) -> None:
         if path == self._ran.index.path:
@@ -440,7 +439,7 @@ class LiveView:
             undo.callback(copied.close)
             with self.held(), held_open(self._stage.open_upper()) as upper:
                 _copy(upper, copied.fd, self._laid, copied.marks)
-                ground = self._ground(self._ran.ground)
+                ground = self.ground(self._ran.ground)
             undo.pop_all()
         return copied, replace(self._ran, stage=copied, ground=ground)
 
