@@ -438,7 +438,7 @@ class First:
 
     def hold(self, door: _socket.socket) -> None:
         """Stop every process, lay what is asked for, and let those go on that were running."""
-        stopped = frozenset(filter(_is_stopped, find_processes()))
+        stopped = {each for each in find_processes() if _state(b"/proc/%b" % each) == b"T"}
         try:
             if _signal_all(STOP_SIGNAL) and not _await_stopped():
                 return
@@ -498,10 +498,6 @@ def _await_stopped() -> bool:
 
 def _is_still(process: bytes) -> bool:
     return all(_state(thread) in (b"T", b"t", b"Z", b"X", b"") for thread in _threads(process))
-
-
-def _is_stopped(process: bytes) -> bool:
-    return _state(b"/proc/%b" % process) == b"T"
 
 
 def _lay(laid: Laid, content: int = -1) -> int:
