@@ -182,6 +182,19 @@ def test_a_background_child_holds_no_call_and_does_not_outlive_it(terminal: Term
     assert mark not in processes()
 
 
+def test_a_debugger_that_cannot_work_is_told_as_the_sandboxs_doing(terminal: Terminal):
+    asks = "c = ctypes.CDLL(None, use_errno=True); c.ptrace(0, 0, 0, 0)"
+    tells = "print('ptrace:', os.strerror(ctypes.get_errno()), file=sys.stderr)"
+
+    traced = terminal.run(f'python3 -c "import ctypes, os, sys; {asks}; {tells}"')
+
+    assert traced["stderr"] == "ptrace: Operation not permitted\n"
+    assert [hint.partition(":")[0] for hint in traced["hints"]] == [
+        "in a sandbox no process traces another"
+    ]
+    assert "hints" not in terminal.run("cat /nowhere")
+
+
 def test_standard_input_is_empty_and_home_is_private(terminal: Terminal):
     said = terminal.run("cat; echo $HOME; ls -A ~; echo $SECRET; touch ~/x && echo wrote")
 

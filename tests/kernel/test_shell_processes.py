@@ -36,7 +36,7 @@ WATCHES = textwrap.dedent("""
             seen = now
         time.sleep(0.02)
 """)
-_BASH = "PS1='now> ' bash --norc -i"
+_BASH = "TERM=dumb PS1='now> ' bash --norc -i"
 NARROW = """
 [profiles.standard]
 allow = ["tool:file:*", "tool:shell:*"]
@@ -170,6 +170,18 @@ def test_a_terminal_has_its_size_and_is_not_the_hosts(terminal: Terminal):
     assert process.said.split() == ["30", "100", "/dev/pts/0", "pts/0"]
 
 
+def test_a_terminal_is_of_a_kind_that_programs_know_whatever_the_hosts_is(tmp_path):
+    host = {"TERM": "dumb", "COLUMNS": "200", "LINES": "60"}
+    line = "env | grep -E '^(TERM|COLUMNS|LINES)=' | sort; stty size"
+    with Yard(tmp_path, variables=host).make().opened() as terminal:
+        process = start(terminal, line, tty=True)
+        process.ended()
+        without = terminal.run("env | grep -E '^(TERM|COLUMNS|LINES)=' | sort")
+
+    assert process.said.split() == ["TERM=xterm-256color", "24", "80"]
+    assert without["stdout"].split() == ["COLUMNS=200", "LINES=60", "TERM=dumb"]
+
+
 def test_interrupt_reaches_what_runs_in_front(terminal: Terminal):
     process = start(terminal, _BASH, tty=True).until("now> ")
 
@@ -209,7 +221,7 @@ def test_hunks_are_chosen_by_answers(terminal: Terminal):
 
 @pytest.mark.needs("vim")
 def test_a_full_screen_editor_edits(terminal: Terminal):
-    process = start(terminal, "TERM=xterm vim -u NONE page.html", tty=True).until("first")
+    process = start(terminal, "vim -u NONE page.html", tty=True).until("first")
 
     process.type("ccsecond\x1b").type(":wq\n").ended()
 
@@ -536,3 +548,74 @@ def test_a_background_is_told_of_in_the_list(terminal: Terminal):
         ],
     }
     assert isinstance(process, Background)
+
+
+def test_a_sandbox_that_somebody_killed_is_told_as_that_and_its_session_can_begin_anew(
+    terminal: Terminal,
+):
+    process = start(terminal, "echo up; sleep 1000", session="s").until("up")
+    ours = ["ps", "-ww", "--ppid", str(os.getpid()), "-o", "pid=,args="]
+    children = subprocess.run(ours, capture_output=True, text=True, check=True).stdout.splitlines()
+    for child in children:
+        if "inside/main.py" in child:
+            os.kill(int(child.split()[0]), signal.SIGKILL)
+    wait_until(lambda: not process.look(1)["running"])
+
+    ended = terminal.call("shell_stop", process=process.name)
+    goes_on = terminal.call("run_shell", command="echo on", session="s")
+    anew = terminal.run("echo anew", session="s", reset=True)
+
+    assert ended.refusal is not None
+    assert (ended.refusal.code, ended.refusal.error) == (
+        "sandbox.unavailable",
+        "the sandbox failed: a sandbox ended without a report",
+    )
+    assert goes_on.refusal is not None
+    assert "begin the session anew: reset" in goes_on.content
+    assert anew["stdout"] == "anew\n"
+
+
+def test_what_takes_the_place_of_a_directory_is_seen_or_told_and_no_change_of_the_process(
+    terminal: Terminal,
+):
+    terminal.yard.write({"d/x": "x\n", "e": "e\n", "link/y": "y\n"})
+    process = start(terminal, "find . -type f | xargs cat >/dev/null; echo up; cat").until("up")
+
+    terminal.run("rm -r d; echo file > d; rm -r link; ln -s a link; rm e; mkdir e; echo in > e/in")
+    terminal.run("rm -r e; ln -s sub/a e")
+    terminal.call("create_file", path="own", content="theirs\n")
+    unseen = set(process.look()["unseen_changes"])
+
+    assert unseen <= {"d", "e", "link"}
+    assert process.sync()["files_changed"] == []
+    assert process.stop()["files_changed"] == []
+    assert sorted(os.listdir(terminal.yard.root)) == sorted(
+        ["d", "e", "link", "own", "paddock.toml", "page.html", "sub", "watch.py"]
+    )
+    assert (read(terminal, "d"), os.readlink(terminal.yard.root / "e")) == ("file\n", "sub/a")
+
+
+def test_what_lands_beside_a_directory_that_another_kind_replaced_is_not_lost(terminal: Terminal):
+    terminal.yard.write({"d/x": "x\n"})
+    process = start(terminal, "cat d/x; read line; echo mine > mine").until("x")
+
+    terminal.run("rm -r d; ln -s sub d")
+    process.type("\n")
+
+    process.ended()
+    assert read(terminal, "mine") == "mine\n"
+
+
+def test_a_directory_that_comes_again_is_seen_or_its_files_are_told(terminal: Terminal):
+    process = start(terminal, "bash")
+    terminal.run("mkdir -p out/sub")
+    process.type("find out\n").until("out/sub")
+
+    terminal.run("rm -r out")
+    terminal.run("mkdir out; echo again > out/file")
+    process.type("ls out; echo listed\n").until("listed")
+
+    unseen = process.look().get("unseen_changes", [])
+    assert ("file\n" in process.said) is ("out/file" not in unseen)
+    process.stop()
+    assert read(terminal, "out/file") == "again\n"

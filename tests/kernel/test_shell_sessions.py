@@ -47,6 +47,8 @@ def one_after_the_other(terminal: Terminal, *lines: str) -> dict[str, object]:
         ),
         ("set -x", "echo traced", "traced\n"),
         ("export X=$'two\\nlines \\'quoted\\''", 'echo "$X"', "two\nlines 'quoted'\n"),
+        ("export X=$'caf\\xe9 \\e[1m'", "[[ $X == $'caf\\xe9 \\e[1m' ]] && echo same", "same\n"),
+        ('cd() { builtin cd "$@" && echo moved; }; cd sub', "basename $PWD", "sub\n"),
         ("echo kept > /tmp/note", "cat /tmp/note", "kept\n"),
         ("(exit 3); f() { return 4; }", "f; echo $?", "4\n"),
         ("exit 7", "pwd | grep -c .", "1\n"),
@@ -112,6 +114,28 @@ def test_what_is_no_snapshot_is_none(terminal: Terminal, left):
 
     assert terminal.run('echo "$A"', session="s")["stdout"] == "before\n"
     assert (terminal.yard.root / "a").exists()
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "export BIG=$(head -c 60000 /dev/zero | tr '\\0' b)",
+        "eval \"f() { echo $'caf\\xe9'; }\"",
+    ],
+)
+def test_what_no_line_could_be_judged_behind_is_not_kept_and_that_is_said(terminal, left):
+    terminal.run("export A=before", session="s")
+
+    result = terminal.call("run_shell", command=f"export A=after; {left}", session="s")
+
+    assert "[the session is as it was before this command: " in result.content
+    assert terminal.run('echo "$A"', session="s")["stdout"] == "before\n"
+
+
+def test_what_a_session_keeps_may_be_long(terminal: Terminal):
+    terminal.run("export BIG=$(head -c 40000 /dev/zero | tr '\\0' b)", session="s")
+
+    assert terminal.run("echo ${#BIG}", session="s")["stdout"] == "40000\n"
 
 
 def test_what_the_loader_or_a_shell_reads_at_its_start_is_not_kept(terminal: Terminal):

@@ -40,10 +40,10 @@ _SYSTEM_ETC: Final = (
     "alternatives ant.conf ant.d ca-certificates crypto-policies "
     "debian_version dotnet fonts gai.conf ghostscript glvnd groff group gtk-3.0 host.conf hosts "
     "ImageMagick-6 ImageMagick-7 inputrc java jvm jvm-common ld.so.cache ld.so.conf "
-    "ld.so.conf.d locale.alias localtime lsb-release magic magic.mime mailcap maven mime.types "
-    "networks nsswitch.conf openal OpenCL os-release papersize passwd perl pki protocols python3 R "
-    "resolv.conf rpc services sgml shells ssl system-release terminfo texmf timezone "
-    "vulkan xml"
+    "ld.so.conf.d locale.alias localtime lsb-release magic magic.mime mailcap manpath.config "
+    "maven mime.types networks nsswitch.conf openal OpenCL os-release papersize passwd perl pki "
+    "protocols python3 R resolv.conf rpc services sgml shells ssl system-release terminfo texmf "
+    "timezone vulkan xml"
 ).split()
 """Below /etc, what packages put there for everybody, and nobody a secret."""
 _VERSIONED_ETC: Final = (

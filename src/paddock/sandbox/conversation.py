@@ -40,6 +40,8 @@ HOME: Final = "/run/home"
 """HOME in a sandbox: empty but for git's configuration, gone afterwards."""
 TEMPORARY: Final = "/tmp"  # noqa: S108 - private to the sandbox, gone afterwards
 
+_TERMINAL_KIND: Final = "xterm-256color"
+"""As TERM says it: a kind that every terminfo database has."""
 _REPORT_BYTES_MAX: Final = 4096
 _LEFT_BYTES_MAX: Final = 1_048_576
 _WRITE_BYTES: Final = 1_048_576
@@ -348,6 +350,11 @@ def variables_of(request: CommandRequest) -> dict[str, str]:
     plan = request.plan
     caches = cache_variables(f"{HOME}/.cache", plan.downloads) if plan.caches else {}
     environment = dict(plan.git_config.variables) | dict(plan.environment) | caches
+    if request.terminal[1]:
+        # Not of the host's kind, which may be none (`dumb`), nor of its size.
+        environment = {
+            name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES")
+        } | {"TERM": _TERMINAL_KIND}
     environment |= dict(request.env)
     return environment | {"HOME": HOME, "TMPDIR": TEMPORARY, "PWD": _directory_of(request)}
 

@@ -77,12 +77,12 @@ def collect_facts(
         ).look(),
         memory_mb=_memory_mb(),
         caches=str(Caches.of(real_path(agents.layout.objects / FOLDER), workspace).tree),
-        downloads=tuple(path for name in DOWNLOADS if _is_real(path := f"{home}/{name}")),
+        downloads=tuple(
+            path
+            for path in (f"{home}/{name}" for name in DOWNLOADS)
+            if os.path.isdir(path) and str(real_path(Path(path))) == path
+        ),
     )
-
-
-def _is_real(path: str) -> bool:
-    return os.path.isdir(path) and str(real_path(Path(path))) == path
 
 
 def _memory_mb() -> int:

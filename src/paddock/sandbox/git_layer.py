@@ -40,8 +40,10 @@ from paddock.sandbox.git.index import (
 from paddock.sandbox.git.layout import find_hash_bytes
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.git.tracked import (
+    INDEX_BYTES_MAX,
     FileIdentity,
     IndexPlace,
+    KnownIndex,
     Tracked,
     TrackedName,
     TrackedNames,
@@ -62,7 +64,6 @@ _CHANGED: Final = "was changed while the command ran, by somebody else"
 _UNREADABLE: Final = "is no index that can be put together with the files outside the workspace"
 _OBJECT: Final = lazy_pattern(r"\.git/objects/[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})")
 _REWRITTEN: Final = (ChangeKind.MODIFIED, ChangeKind.MODE)
-_INDEX_BYTES_MAX: Final = 256_000_000
 
 _TWO: Final = (
     "a repository was made in the workspace: what the same command did to the repository"
@@ -87,6 +88,9 @@ class OpenedGit(Struct, frozen=True):
         folder = self.outside.folder
         above = f"{folder}/" if folder else ""
         return IndexPlace(".", self.beside.fd, self.outside.beside_index(""), above)
+
+    def known_index(self) -> KnownIndex:
+        return KnownIndex(self.beside.fd, self.outside.index, f"{GIT}/{self.outside.index}")
 
     def close(self) -> None:
         os.close(self.beside.fd)
@@ -128,7 +132,7 @@ class OpenedGit(Struct, frozen=True):
                 return _CHANGED
             try:
                 landing = land_folder(
-                    file.read(_INDEX_BYTES_MAX),
+                    file.read(INDEX_BYTES_MAX),
                     before,
                     find_hash_bytes(self.beside.fd, "."),
                     self.outside.folder,

@@ -289,7 +289,10 @@ class Launcher:
         with self._lock:
             running = self._running_now()
             if session is not None and session.running is not running:
-                raise HostError("what the session shares is gone", hint="begin it anew: reset")
+                raise SandboxUnavailableError(
+                    "what the session shares is gone with the process that held it",
+                    hint="begin the session anew: reset",
+                )
             hidden = running.area.hide(workspace_fd, plan.hidden, shown)
             with contextlib.ExitStack() as undo:
                 undo.callback(running.area.let_go, hidden)

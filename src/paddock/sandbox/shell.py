@@ -33,6 +33,7 @@ from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.connections import NetworkGround
 from paddock.sandbox.conversation import Observed
+from paddock.sandbox.git.tracked import KnownIndex
 from paddock.sandbox.git_layer import GitRoom, TrackedView
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts, directories_above
@@ -51,7 +52,7 @@ from paddock.sandbox.plan import (
 )
 from paddock.sandbox.sessions.process import LiveView, Process
 from paddock.sandbox.sessions.sessions import PROGRAM, Means, Sessions
-from paddock.sandbox.sessions.space import SharedSpace
+from paddock.sandbox.sessions.space import PREAMBLE_CHARS_MAX, SharedSpace
 from paddock.sandbox.staged import (
     FenceWords,
     HeldCommand,
@@ -94,7 +95,8 @@ _BACKGROUND_S: Final = 86_400.0
 """So long a command goes on in the background that nobody ends."""
 _NOT_KEPT: Final = (
     "the session is as it was before this command: its shell left no state behind, as one does "
-    "that is replaced (exec) or that sets a trap on EXIT of its own"
+    "that is replaced (exec) or that sets a trap on EXIT of its own, or left functions and "
+    f"variables of more than {PREAMBLE_CHARS_MAX} characters, or functions that are not UTF-8"
 )
 
 
@@ -287,9 +289,6 @@ class SandboxShell:
         terms = self._terms(None, witness) if prepared.plan.network == "policy" else None
         return self._launcher.open_session(prepared.plan, terms)
 
-    def lasting(self) -> Sessions:
-        return self.sessions
-
     def start(self, prepared: PreparedLine, watch: CommandWatch = UNWATCHED) -> Process:
         """Start a line that goes on running, in its session. Raises: as `run`."""
         observed = Observed(on_output=watch.on_output, witness=watch.network)
@@ -404,7 +403,9 @@ class SandboxShell:
                 return None
             ground = CommandGround(started_ns, closed, directories, view.files)
             bench = self._bench_of(plan, survey.closed, view.files)
-            ran = Ran(request, ground, RUNNING, bench, stage, git, self.sessions.changed)
+            index = KnownIndex(root_fd, ".git/index") if git is None else git.known_index()
+            undo.callback(index.close)
+            ran = Ran(request, ground, RUNNING, bench, stage, git, index, self.sessions.changed)
             live = None
             if on_opened is not None:
                 is_closed = partial(self._is_closed, closed | view.files.keys())

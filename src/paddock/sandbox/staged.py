@@ -46,7 +46,9 @@ from paddock.sandbox.changes.settling import (
     written_bytes,
 )
 from paddock.sandbox.changes.upper import Look, read_changes
+from paddock.sandbox.git.tracked import INDEX_BYTES_MAX, KnownIndex
 from paddock.sandbox.git_layer import NOTHING_SHOWN, OpenedGit, ShownNames, differing
+from paddock.sandbox.host.host_facts import find_content
 from paddock.sandbox.launcher import RunningLauncher, StageDirectories
 from paddock.sandbox.streams import OUTPUT_BYTES, Streams
 from paddock.sandbox.values import (
@@ -81,6 +83,14 @@ _NOT_LINKED: Final = "hardlink different from source"
 _CLONE_COPIES: Final = (
     "in a sandbox a hard link to a file of the workspace is a copy: use git clone --no-hardlinks"
 )
+_UNTRACED: Final = (
+    *("ptrace: Operation not permitted", "TRACEME: Operation not permitted"),
+    "LeakSanitizer has encountered a fatal error",
+)
+_NO_TRACING: Final = (
+    "in a sandbox no process traces another: debuggers and strace do not work, and a program with"
+    " AddressSanitizer runs with ASAN_OPTIONS=detect_leaks=0"
+)
 
 _UNSIGNED: Final = (
     "commits and tags made in a sandbox are not signed, although this repository's are outside: the"
@@ -93,13 +103,15 @@ def tell(
 ) -> ShellOutcome:
     stdout, stderr = streams
     last = _last_words(end, prepared)
-    notes = list(notes)
+    hints: list[str] = []
     if end.survivors:
-        notes.append(f"{end.survivors} background processes were ended with the command")
+        hints.append(f"{end.survivors} background processes were ended with the command")
     if _NOT_LINKED in stderr.text:
-        notes.append(_CLONE_COPIES)
+        hints.append(_CLONE_COPIES)
+    if any(said in stderr.text for said in _UNTRACED):
+        hints.append(_NO_TRACING)
     if end.exit_code:
-        notes += dict.fromkeys(_limits_met(stderr.text, prepared.plan.limits))
+        hints += dict.fromkeys(_limits_met(stderr.text, prepared.plan.limits))
     return ShellOutcome(
         shell=prepared.interpreter.rpartition("/")[2],
         ending=end.ending,
@@ -109,6 +121,7 @@ def tell(
         duration_s=end.duration_s,
         enforced=prepared.enforced,
         notes=tuple(notes),
+        hints=tuple(hints),
         network=end.network,
     )
 
@@ -362,6 +375,7 @@ class Ran(Struct, frozen=True):
     """Without repositories, which are found for each set."""
     stage: StageDirectories | CopiedLayer
     git: OpenedGit | None
+    index: KnownIndex
     on_landed: Callable[[Iterable[str]], None]
     """Told which paths of the workspace have changed by it."""
 
@@ -390,6 +404,7 @@ class StagedCommand:
             self._held.callback(ran.stage.close)
             if ran.git is not None:
                 self._held.callback(ran.git.close)
+            self._held.callback(ran.index.close)
             self._held.enter_context(held.pop_all())
 
     def close(self) -> None:
@@ -414,6 +429,8 @@ class StagedCommand:
         found = find_differences(layer, self._layers, self._ran.ground)
         if self._ran.git is not None and self._beside is not None:
             found = self._ran.git.settle(found, self._ran.ground.started_ns, self._index_problem)
+        if self._ran.index.path in found.conflicts:
+            found = _without_refreshed(found, self._ran.index, self._layers)
         return replace(found, root_mode=self._ran.stage.new_mode)
 
     @property
@@ -485,6 +502,23 @@ class StagedCommand:
         hidden, shown = self._ran.request.plan.hidden, self._ran.ground.shown
         besides = (*self._refused, *refused_besides(self._differences))
         return (*refusals_of(settled, hidden, shown), *besides)
+
+
+def _without_refreshed(
+    found: CommandDifferences, index: KnownIndex, layers: OpenLayers
+) -> CommandDifferences:
+    """Where one of the two has only refreshed the index, the other's is the one that counts."""
+    now, own = (
+        find_content(fd, index.path, INDEX_BYTES_MAX, layers.resolution)
+        for fd in (layers.lower_fd, layers.upper_fd)
+    )
+    kept = found.found
+    if not index.is_known(now, is_last=True):
+        if not index.is_known(own, is_last=False):
+            return found
+        kept = tuple(each for each in kept if each.change.path != index.path)
+    conflicts = tuple(path for path in found.conflicts if path != index.path)
+    return replace(found, found=kept, conflicts=conflicts)
 
 
 class HeldCommand:

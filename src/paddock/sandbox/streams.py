@@ -83,6 +83,14 @@ def safe_text(content: bytes) -> str:
     return _safe(_decode(_from_a_character(content), is_whole=True))
 
 
+def whole_characters(content: bytes) -> bytes:
+    """Return it without a last character, or end of a line, that has come in part."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(content)
+    whole = content[: len(content) - len(decoder.getstate()[0])]
+    return whole.removesuffix(b"\r")
+
+
 def _decode(content: bytes, *, is_whole: bool) -> str:
     return codecs.getincrementaldecoder("utf-8")("replace").decode(content, final=is_whole)
 

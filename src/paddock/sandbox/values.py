@@ -326,6 +326,8 @@ class ShellOutcome(Struct, frozen=True):
     """Why nothing of it was kept although policy allows it; empty where that is not so."""
     warnings: tuple[Warned, ...] = ()
     notes: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    """Of this command alone: what a sandbox ended or limited of it, or does not let it do."""
     shown_from_git: tuple[str, ...] = ()
     """Tracked files that the command saw as the index has them: their working copies differ."""
     diff: str | None = None

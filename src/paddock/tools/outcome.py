@@ -87,7 +87,7 @@ def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
     said += _refused(outcome)
     said += _network(outcome)
     said += _warnings(outcome)
-    said += [f"[{show_name(note)}]" for note in outcome.notes]
+    said += [f"[{show_name(note)}]" for note in (*outcome.notes, *outcome.hints)]
     enforced = outcome.enforced
     held = f"sandbox: {enforced.backend}, {enforced.enforcement.value}"
     said.append(f"{held}, with {len(enforced.gaps)} gaps" if enforced.gaps else held)
@@ -218,6 +218,7 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
         "shown_from_git": [show_name(path) for path in outcome.shown_from_git[:most]],
         "network": network if used.opened or used.refused else None,
         "changes_discarded": outcome.discarded,
+        "hints": list(outcome.hints),
         "fence": list(outcome.fence),
     }
     details |= {name: value for name, value in optional.items() if value}
@@ -236,6 +237,7 @@ def last_words(details: Mapping[str, Json]) -> Iterator[str]:
     printed = str(details.get("stderr", "")).splitlines()
     last = printed[-len(lines) - 1 :][:1]
     yield from (line for line in last if line.startswith(_ENDED_BY_US))
+    yield from (f"paddock: {hint}" for hint in _list(details, "hints"))
     yield from lines
     discarded = details.get("changes_discarded")
     if isinstance(discarded, int):
@@ -273,6 +275,10 @@ SHELL_SCHEMA: Final = result_schema(
         "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
         "output_kept": {"type": "object", "description": "Streams that were cut, kept whole."},
         "conflict": {"type": "string", "description": "Why nothing was kept."},
+        "hints": {
+            **TEXTS,
+            "description": "What the sandbox ended or limited of it, or does not let it do.",
+        },
         "fence": {
             **TEXTS,
             "description": "How policy caused the failure; stderr ends with it.",

@@ -75,7 +75,7 @@ class ShellOutput(_OfProcess):
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Raises: InvalidArgumentsError."""
         given: OutputArguments = plan.given
-        process = shell_of(ports).lasting().process(given.process)
+        process = shell_of(ports).sessions.process(given.process)
         printed = process.transcript.read(given.offset, given.wait_s, ports.cancel)
         return _printed(process, printed)
 
@@ -94,7 +94,7 @@ class ShellInput(_OfProcess):
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Raises: InvalidArgumentsError: it has ended, or takes no input."""
         given: InputArguments = plan.given
-        process = shell_of(ports).lasting().process(given.process)
+        process = shell_of(ports).sessions.process(given.process)
         size = len(given.text.encode("utf-8", "surrogateescape"))
         taken = process.write(given.text)
         said = f"{process.name} was given {taken} bytes"
@@ -114,7 +114,7 @@ class ShellStop(_OfProcess):
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """End a process or a session. Raises: InvalidArgumentsError, SandboxUnavailableError."""
         given: StopArguments = plan.given
-        lasting = shell_of(ports).lasting()
+        lasting = shell_of(ports).sessions
         if (given.process is None) == (given.session is None):
             raise InvalidArgumentsError(
                 "one of process and session is needed", where="process", hint="shell_list has both"
@@ -132,7 +132,7 @@ class ShellSync(_OfProcess):
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
         """Bring in what it changed so far. Raises: as `ShellStop.run`."""
-        lasting = shell_of(ports).lasting()
+        lasting = shell_of(ports).sessions
         process = lasting.process(plan.given.process)
         output = shell_output(lasting.sync(process), ports)
         _, _, rest = output.content.partition("\n")
@@ -150,7 +150,7 @@ class ShellList(_OfProcess):
     arguments = ListArguments
 
     def run(self, plan: GivenPlan[Any], ports: Ports) -> ToolOutput:
-        lasting = shell_of(ports).lasting()
+        lasting = shell_of(ports).sessions
         processes, sessions = lasting.all(), lasting.names()
         said = [f"sessions: {', '.join(map(show_name, sessions)) or 'none'}"]
         said.append(f"processes: {len(processes) or 'none'}")

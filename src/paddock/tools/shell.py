@@ -83,7 +83,9 @@ class ShellArguments(ArgumentType):
         "runs until it ends or is stopped; what it changed is brought in then.",
         default=False,
     )
-    tty: bool = flag("In the background: give it a terminal of its own.", default=False)
+    tty: bool = flag(
+        "In the background: give it a terminal of its own, an xterm-256color.", default=False
+    )
     columns: int = clamped_integer("Of the terminal.", 80, minimum=20, maximum=500)
     rows: int = clamped_integer("Of the terminal.", 24, minimum=5, maximum=200)
 
@@ -248,7 +250,7 @@ def _lasting_line(line: ShellLine, given: ShellArguments, ports: Ports) -> Shell
         )
     if not session:
         return line
-    snapshot = NEW if given.reset else shell_of(ports).lasting().snapshot(session)
+    snapshot = NEW if given.reset else shell_of(ports).sessions.snapshot(session)
     terminal = (given.columns, given.rows) if given.tty else (0, 0)
     line = replace(
         line,

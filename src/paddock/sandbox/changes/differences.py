@@ -380,7 +380,8 @@ class _Finding(Struct):
     def _add(self, difference: Difference, *, is_late: bool = False, is_old: bool = False) -> None:
         """Take it in. `is_late`: somebody else was there first; `is_old`: its time is no sign."""
         change, lower = difference.change, difference.lower
-        if self._is_mounted(change.path, lower):
+        is_mounted = lower is not None and lower.is_mounted
+        if is_mounted or f"{change.path}/".startswith(self.mounted):
             difference = replace(difference, change=replace(change, obstacle=_MOUNTED))
         elif _loses_sticky_bit(difference):
             difference = replace(difference, change=replace(change, obstacle=_STICKY))
@@ -393,11 +394,6 @@ class _Finding(Struct):
         if is_late or is_new or self._is_elsewhere(change.path, lower):
             self.conflicts.append(change.path)
         self.found.append(difference)
-
-    def _is_mounted(self, path: str, lower: Look | None) -> bool:
-        if lower is not None and lower.is_mounted:
-            return True
-        return f"{path}/".startswith(self.mounted)
 
     def _is_elsewhere(self, path: str, lower: Look | None) -> bool:
         """In one that nobody had seen only what stood in it already can be a stranger's."""

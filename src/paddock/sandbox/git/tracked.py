@@ -10,6 +10,7 @@ can name any object of this repository: content which the agent can read anyway.
 """
 
 import contextlib
+import hashlib
 import os
 import re
 import stat
@@ -40,9 +41,15 @@ from paddock.sandbox.git.objects import (
 )
 from paddock.sandbox.host.host_facts import directories_above, find_content, find_look
 from paddock.storage.atomic import held_open
-from paddock.workspace.workspace import PASS, PASS_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.workspace import (
+    PASS,
+    PASS_DIRECTORY,
+    READ_FILE,
+    Resolution,
+    detect_resolution,
+)
 
-_INDEX_BYTES_MAX: Final = 1 << 28
+INDEX_BYTES_MAX: Final = 1 << 28
 _LEAD_BYTES_MAX: Final = 4096 + len("gitdir: \n")
 _MODES: Final = FILE_MODES | {LINK_MODE, SUBMODULE_MODE}
 _UNUSUAL: Final = lazy_pattern(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\n")
@@ -79,7 +86,7 @@ class IndexPlace(Struct, frozen=True):
         return self.repository, self.directory, self.above
 
     def read(self, name: str) -> bytes | None:
-        return find_content(self.fd, self.directory + name, _INDEX_BYTES_MAX)
+        return find_content(self.fd, self.directory + name, INDEX_BYTES_MAX)
 
     def identity(self) -> FileIdentity:
         try:
@@ -241,6 +248,62 @@ def _standing(
                 entry.size_bytes,
                 look.st_mtime_ns,
             )
+
+
+class KnownIndex:
+    """The index of a repository as a command found it, and as it was shown it since.
+
+    Who only looks (`git status`) writes anew what the index notes of files: it names what it named.
+    Git puts another file in its place, and writes none again; so the one that was found is held.
+    """
+
+    def __init__(self, root_fd: int, name: str, path: str = "") -> None:
+        """`path` is where a command's layer has it, if not at `name`."""
+        self.path = path or name
+        self._known: list[bytes] = []
+        self._fd = -1
+        with contextlib.suppress(OSError):
+            self._fd = detect_resolution().open(root_fd, name, READ_FILE)
+            self._found = os.fstat(self._fd)
+
+    def learn(self, root_fd: int) -> None:
+        """Take what stands there now for what the command has been shown."""
+        self.read()
+        self._known.append(_names_in(find_content(root_fd, self.path, INDEX_BYTES_MAX)))
+
+    def is_known(self, content: bytes | None, *, is_last: bool) -> bool:
+        """Decide whether it names what this one did when it was last shown, or at any time."""
+        self.read()
+        known = self._known[-1:] if is_last else self._known
+        return _names_in(content) in filter(None, known)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def read(self) -> None:
+        """Read what is held, and let it go."""
+        if self._fd < 0:
+            return
+        size, content = self._found.st_size, None
+        if stat.S_ISREG(self._found.st_mode) and size <= INDEX_BYTES_MAX:
+            content = os.pread(self._fd, size, 0)
+        now = os.fstat(self._fd)
+        is_same = (now.st_size, now.st_mtime_ns) == (size, self._found.st_mtime_ns)
+        self._known.append(_names_in(content) if is_same else b"")
+        self.close()
+
+
+def _names_in(content: bytes | None) -> bytes:
+    """Digest an index without what it notes of files; empty where it cannot be read, or alone."""
+    digest = hashlib.sha256()
+    for hash_bytes in (SHA1_BYTES, SHA256_BYTES):
+        with contextlib.suppress(ValueError):
+            for each in open_index(content or b"", hash_bytes, lambda _: None).entries():
+                digest.update(repr((each.path, each.object_id, each.mode, each[3:])).encode())
+            return digest.digest()
+    return b""
 
 
 def stamp_of(root_fd: int, name: str) -> FileIdentity:

@@ -438,7 +438,7 @@ class First:
 
     def hold(self, door: _socket.socket) -> None:
         """Stop every process, lay what is asked for, and let those go on that were running."""
-        stopped = frozenset(filter(_is_stopped, find_processes()))
+        stopped = {each for each in find_processes() if _state(b"/proc/%b" % each) == b"T"}
         try:
             if _signal_all(STOP_SIGNAL) and not _await_stopped():
                 return
@@ -500,17 +500,13 @@ def _is_still(process: bytes) -> bool:
     return all(_state(thread) in (b"T", b"t", b"Z", b"X", b"") for thread in _threads(process))
 
 
-def _is_stopped(process: bytes) -> bool:
-    return _state(b"/proc/%b" % process) == b"T"
-
-
 def _lay(laid: Laid, content: int = -1) -> int:
     """Return an errno, 0 where it is there now. Its processes are stopped, and see it at once."""
     parent, name = os.path.split(laid.path)
     made = b"%b/.%b.%b" % (parent, name[:200], os.urandom(4).hex().encode())
     try:
         if laid.kind == b"directory":
-            if not os.path.isdir(laid.path):
+            if os.path.islink(laid.path) or not os.path.isdir(laid.path):
                 os.mkdir(laid.path, laid.mode)
                 os.chmod(laid.path, laid.mode)
         elif laid.kind == b"gone":
@@ -523,6 +519,9 @@ def _lay(laid: Laid, content: int = -1) -> int:
             os.utime(made, ns=(laid.modified_ns, laid.modified_ns))
             os.rename(made, laid.path)
     except OSError as error:
+        if os.path.lexists(made):
+            # A directory stands where it was to go.
+            os.unlink(made)
         return error.errno or errno.EIO
     finally:
         if content >= 0:

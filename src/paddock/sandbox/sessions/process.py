@@ -34,13 +34,20 @@ from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.differences import CommandGround
 from paddock.sandbox.changes.upper import MARKS, OPAQUE, Look, look_at
 from paddock.sandbox.git.rules import NodeKind
+from paddock.sandbox.git.tracked import INDEX_BYTES_MAX
 from paddock.sandbox.hidden import KnownDirectory
-from paddock.sandbox.host.host_facts import directories_above
+from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.inside import protocol
 from paddock.sandbox.inside.protocol import Laid
 from paddock.sandbox.launcher import StageDirectories
 from paddock.sandbox.staged import CopiedLayer, Ran, StagedCommand
-from paddock.sandbox.streams import OUTPUT_BYTES, Spooling, safe_text
+from paddock.sandbox.streams import (
+    BYTES_A_CHARACTER_MAX,
+    OUTPUT_BYTES,
+    Spooling,
+    safe_text,
+    whole_characters,
+)
 from paddock.sandbox.values import PreparedLine, ShellOutcome
 from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import DIRECTORY, Disk
@@ -108,16 +115,23 @@ class Transcript:
             with self._changed:
                 begin = self._told if offset is None else offset
                 self._changed.wait_for(
-                    lambda: self._total > begin or self._is_ended or cancel.is_cancelled, wait_s
+                    lambda: self._end > begin or self._is_ended or cancel.is_cancelled, wait_s
                 )
                 first = self._total - len(self._kept)
-                at = min(max(begin, first), self._total)
-                end = min(self._total, at + self._bytes_max)
-                content = bytes(self._kept[at - first : end - first])
-                self._told = end
+                at = min(max(begin, first), self._end)
+                content = bytes(self._kept[at - first : self._end - first])
+                if len(content) > self._bytes_max:
+                    content = whole_characters(content[: self._bytes_max])
+                self._told = end = at + len(content)
         finally:
             undo()
         return Printed(safe_text(content), at, end, max(0, at - begin))
+
+    @property
+    def _end(self) -> int:
+        """Return how far it can be told: a character that has come in part waits for its rest."""
+        last = bytes(self._kept[-BYTES_A_CHARACTER_MAX:])
+        return self._total - (0 if self._is_ended else len(last) - len(whole_characters(last)))
 
     def _wake(self) -> None:
         with self._changed:
@@ -257,12 +271,14 @@ class LiveView:
     ) -> None:
         """`is_closed`: whether the command may not see what stands at a path."""
         self._stage, self._ran, self.place, self._is_closed = stage, ran, place, is_closed
+        ran.index.read()
         self._workspace = os.fsencode(ran.request.plan.workspace)
         self._resolution = detect_resolution()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._laid: dict[str, Mark] = {}
         self._bases: dict[str, Mark | None] = {}
         self._directories: dict[str, KnownDirectory] = {}
+        self._dead: set[str] = set()
         self.hidden = frozenset(ran.request.plan.hidden)
         """What it may not see, as far as that was there."""
         self.own: set[str] = set()
@@ -273,11 +289,8 @@ class LiveView:
     def ground(self, start: CommandGround) -> CommandGround:
         """Return what its changes are compared with by now."""
         with self._lock:
-            return self._ground(start)
-
-    def _ground(self, start: CommandGround) -> CommandGround:
-        directories = {**start.directories, **self._directories}
-        return replace(start, directories=directories, bases=dict(self._bases))
+            directories = {**start.directories, **self._directories}
+            return replace(start, directories=directories, bases=dict(self._bases))
 
     def ask_to_end(self) -> None:
         """Send its processes the signal by which a program is asked to end."""
@@ -320,9 +333,9 @@ class LiveView:
         root = self._stage.workspace_fd
         with self.held() as door, held_open(self._stage.open_upper()) as upper:
             found = {path: look_at(root, path) for path in sorted(wanted)}
-            here = [path for path, look in found.items() if look is not None]
-            # What is gone goes from below.
-            for path in (*here, *(path for path in reversed(found) if found[path] is None)):
+            gone = [path for path in reversed(found) if found[path] is None]
+            # What is gone goes first, from below: a file may take the place of a directory.
+            for path in (*gone, *(path for path in found if found[path] is not None)):
                 # Threat: a secret that comes while it runs, and that nothing hides from it.
                 look = None if self._is_closed(path) else found[path]
                 if look is None or look.kind in _SHOWN_KINDS:
@@ -339,7 +352,7 @@ class LiveView:
             self._laid[path] = _WHITEOUT
             self._know(path, None)
             return
-        elif seen != self._laid.get(path) or self._has_own(upper, path):
+        elif self._is_own(upper, path, seen):
             self.own.add(path)
             self._bases.setdefault(path, _NEVER)
             return
@@ -351,16 +364,19 @@ class LiveView:
                 os.close(content)
         is_done = door.recv(16) == b"0"
         made = _mark_at(upper, path)
-        if not is_done and not (now is None and made is not None and stat.S_ISDIR(made[0])):
-            self.unseen.add(path)
-            return
-        # A directory that went with the layer below cannot be removed from the view (its place is
-        # dead, overlayfs says): it stays there, empty, and is no change of the command's.
         if made is None:
             self._laid.pop(path, None)
         else:
             self._laid[path] = made
-        self.unseen.discard(path)
+        if not is_done and now is None and (made is None or stat.S_ISDIR(made[0])):
+            # A directory that went with the layer below cannot be removed from the view (its place
+            # is dead, overlayfs says): it stays there, and looks empty whatever comes into it.
+            self._dead.add(path)
+        elif not is_done:
+            self.unseen.add(path)
+            return
+        is_listed = now is None or self._dead.isdisjoint(directories_above(path))
+        (self.unseen.discard if is_listed else self.unseen.add)(path)
         self._know(path, now)
 
     def _content(self, path: str, now: Look | None) -> tuple[int, Laid]:
@@ -384,7 +400,19 @@ class LiveView:
                 return above not in self._laid or self._laid[above] != found
         return False
 
+    def _is_own(self, upper: int, path: str, seen: Mark | None) -> bool:
+        """Decide whether the command changed it; of git's index, more than what that notes."""
+        if seen == self._laid.get(path) and not self._has_own(upper, path):
+            return False
+        index = self._ran.index
+        is_index = path == index.path
+        return not is_index or not index.is_known(
+            find_content(upper, path, INDEX_BYTES_MAX), is_last=False
+        )
+
     def _know(self, path: str, now: Look | None) -> None:
+        if path == self._ran.index.path:
+            self._ran.index.learn(self._stage.workspace_fd)
         self._bases[path] = None if now is None else now.mark
         if now is not None and now.kind is NodeKind.DIRECTORY:
             identity = (*now.identity, 0, 0)
@@ -411,7 +439,7 @@ class LiveView:
             undo.callback(copied.close)
             with self.held(), held_open(self._stage.open_upper()) as upper:
                 _copy(upper, copied.fd, self._laid, copied.marks)
-                ground = self._ground(self._ran.ground)
+                ground = self.ground(self._ran.ground)
             undo.pop_all()
         return copied, replace(self._ran, stage=copied, ground=ground)
 

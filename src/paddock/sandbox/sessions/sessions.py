@@ -254,7 +254,8 @@ class Sessions:
                 return process.outcome
             process.stop()
             if process.command is None:
-                raise process.failure or HostError("a command ended, and left nothing behind")
+                with host_failures():
+                    raise process.failure or HostError("a command left nothing behind")
             with contextlib.closing(process.spooling):
                 streams = process.spooling.streams(process.command.end)
                 outcome = self._means.conclude(process.prepared, process.command, streams)

@@ -11,15 +11,17 @@ import re
 import secrets
 import shlex
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from paddock import limits
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.inside.protocol import ENDED_IN, HOST_IDS_FIRST
 from paddock.sandbox.values import SandboxPlan
 from paddock.storage.atomic import host_error
+from paddock.values.entries import is_plain
 
 if TYPE_CHECKING:
     from paddock.network.wall import Wall
@@ -107,6 +109,8 @@ done <{_EXPORTED_AT}; printf "\\0"; }} >>{_LEFT} 2>/dev/null' EXIT
 it has, its directory, its definitions, what it exports, and where there are functions the variables
 that it did not begin with.
 """
+PREAMBLE_CHARS_MAX: Final = limits.command_chars_max // 2
+"""The rest is for the line that is judged behind it."""
 _PARTS: Final = 5
 _NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _FUNCTION: Final = lazy_pattern(r"BASH_FUNC_[^=]*%%=.*", re.DOTALL)
@@ -131,8 +135,7 @@ class Snapshot(Struct, frozen=True):
     def preamble(self) -> str:
         """Return what a line is judged behind: all that may change what its words mean."""
         said = [f"unset {name}" for name in self.unset]
-        said += [f"export {name}={shlex.quote(value)}" for name, value in self.exported]
-        said += [*self.options, self.definitions]
+        said += [*self._exports(), *self.options, self.definitions]
         return "".join(f"{each}\n" for each in said if each)
 
     def script(self) -> bytes:
@@ -142,20 +145,32 @@ class Snapshot(Struct, frozen=True):
         early = [each for each in self.options if not each.startswith("set")]
         lines = [_BEGINS, *early]
         lines += [f"unset {name}" for name in self.unset]
-        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.exported]
-        lines.append(self.definitions)
+        lines += [*self._exports(), self.definitions]
         if self.directory:
             gone = "paddock: the directory in which the session stood is gone"
-            lines.append(f"cd -- {shlex.quote(self.directory)} || echo {shlex.quote(gone)} >&2")
+            there = f"builtin cd -- {shlex.quote(self.directory)}"
+            lines.append(f"{there} || echo {shlex.quote(gone)} >&2")
         text = "\n".join(lines) + f"\n{_LEAVES}" + "; ".join(late)
         return text.encode("utf-8", "surrogateescape")
+
+    def _exports(self) -> Iterator[str]:
+        for name, value in self.exported:
+            # What nobody sees, and what is no text, a line that is judged cannot hold as it is.
+            said = shlex.quote(value)
+            if not value.replace("\n", "").isprintable():
+                escaped = (
+                    chr(each) if chr(each).isalnum() and each < 0x80 else f"\\{each:03o}"
+                    for each in value.encode("utf-8", "surrogateescape")
+                )
+                said = f"$'{''.join(escaped)}'"
+            yield f"export {name}={said}"
 
 
 NEW: Final = Snapshot()
 
 
 def read_snapshot(left: bytes, given: Mapping[str, str], never: frozenset[str]) -> Snapshot | None:
-    """Read what a shell left; None where it left nothing that can be read.
+    """Read what a shell left; None where it left nothing that can be read, or judged.
 
     `given` are the variables that it was started with; `never` are names that are not kept.
     """
@@ -174,7 +189,7 @@ def read_snapshot(left: bytes, given: Mapping[str, str], never: frozenset[str]) 
         name, _, value = entry.partition("=")
         if _FUNCTION.fullmatch(entry) is None and _NAME.fullmatch(name):
             exported[name] = value
-    return Snapshot(
+    found = Snapshot(
         where.removesuffix("\n"),
         tuple(
             sorted(
@@ -187,6 +202,8 @@ def read_snapshot(left: bytes, given: Mapping[str, str], never: frozenset[str]) 
         tuple(each for each in options if not each.endswith("o noexec")),
         definitions.strip("\n"),
     )
+    preamble = found.preamble
+    return found if len(preamble) <= PREAMBLE_CHARS_MAX and is_plain(preamble) else None
 
 
 def _is_kept(name: str) -> bool:

@@ -248,6 +248,13 @@ def test_what_the_policy_refuses_of_a_change_is_said(shell: Shell):
     assert failed.stderr.count("\n") == 3
 
 
+def test_what_a_command_left_running_is_said_to_have_ended(shell: Shell):
+    ran = shell.run("sleep 1000 & echo up")
+
+    ended = "paddock: 1 background processes were ended with the command\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "up\n", ended)
+
+
 def test_what_is_thrown_away_of_a_command_is_said_and_none_of_it_is_there(shell: Shell):
     shell.client.write_policy(STANDARD + '[profiles.standard.shell]\ncommit = "none"\n')
     ran = shell.run("echo yes > a; cat a; exit 2")
