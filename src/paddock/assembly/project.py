@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from paddock.plane.records import WhereReport
 
 
-# Which tools it has is decided here, once, when the plane is opened: `core` always,
+# Which tools it has is decided here, when the plane is opened: `core` always,
 # `development` where the gate is open, `package` where the configuration names tools of
 # packages. Nothing else gives these toolsets to anybody.
 
