@@ -53,7 +53,7 @@ def _history(options: Options, console: Console) -> Reply:
                 if options.agent is None
                 else f" in the workspace of agent {quote(options.agent)}"
             )
-            console.warn(
+            console.advise(
                 f"no call has changed anything{whose}"
                 if options.path is None
                 else f"no call of Paddock's tools has changed {quote(options.path)}{whose}; what a "

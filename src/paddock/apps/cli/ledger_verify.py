@@ -86,7 +86,7 @@ def _reply(
         if each.source in kept
     ]
     text += [f"{name}: NOT VERIFIED, {fault.message}" for name, fault in faults.items()]
-    return Reply({**found, **unread}, text if is_any else "there is no ledger yet")
+    return Reply({**found, **unread}, text if is_any else "there is no ledger yet", is_ours=True)
 
 
 class _Given(NamedTuple):
@@ -210,7 +210,7 @@ def run_proof(options: Options, console: Console) -> int:
 def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> list[int]:
     rows = query(path, Filter(call_id=call_id))
     if rows.bad:
-        console.warn(f"{len(rows.bad)} lines of the ledger hold no entry: paddock ledger verify")
+        console.advise(f"{len(rows.bad)} lines of the ledger hold no entry: paddock ledger verify")
     if not rows.entries:
         raise UsageError(
             f"the ledger {name} has no entry of a call {quote(call_id)}",

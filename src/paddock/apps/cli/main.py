@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import errors
 from paddock.apps.console import (
@@ -148,8 +149,7 @@ def main(arguments: list[str], console: Console) -> int:
     try:
         return _run(arguments, console)
     except errors.PaddockError as error:
-        console.report(error)
-        return exit_of_error(type(error))
+        return _reported(error, console)
     except KeyboardInterrupt:
         console.warn("interrupted")
         return EXIT_INTERRUPTED
@@ -215,8 +215,17 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
     options = parse(command, name, arguments, plane, console)
     if options is None:
         return EXIT_DONE
-    _require_person([name, *arguments], console)
-    return command.run(options, console)
+    console = replace(console, named=options.plane)
+    try:
+        _require_person([name, *arguments], console)
+        return command.run(options, console)
+    except errors.PaddockError as error:
+        return _reported(error, console)
+
+
+def _reported(error: errors.PaddockError, console: Console) -> int:
+    console.report(error)
+    return exit_of_error(type(error))
 
 
 def load_command(name: str) -> "Command":

@@ -130,7 +130,7 @@ def _show(options: Options, console: Console) -> Reply:
     }
     rows = [row for each in agents for row in each.rows()]
     value: Json = {"agents": [each.as_json() for each in agents], "packages": packages}
-    return Reply(value, (*rows, *_package_rows(project, kept)))
+    return Reply(value, (*rows, *_package_rows(project, kept)), is_ours=True)
 
 
 def _reach_of(project: Project, name: str) -> _AgentReach:

@@ -427,11 +427,11 @@ def _say(results: tuple[GateResult, ...], console: Console) -> None:
         Status.NOT_APPLICABLE: f"{'not applicable':<14}",
     }
     for result in results:
-        note = f"  {show_name(result.note)}" if result.note else ""
+        note = f"  {console.as_typed(show_name(result.note))}" if result.note else ""
         row = f"{result.gate:<11}  {words[result.status]}  {result.checks} checks{note}"
         console.print(f"{row}\n")
         for failure in result.failures[:_FAILURES_MAX]:
-            console.say(f"  {show_name(str(failure))}")
+            console.say(console.as_typed(f"  {show_name(str(failure))}"))
         if len(result.failures) > _FAILURES_MAX:
             console.say(f"  and {len(result.failures) - _FAILURES_MAX} more: --json lists them")
     passed, failed = count_of(results, Status.PASS), count_of(results, Status.FAIL)

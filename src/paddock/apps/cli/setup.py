@@ -63,7 +63,7 @@ def _init(options: Options, console: Console) -> Reply:
     own = read_project(result.root, environment_of(console)).policy
     paths = find_tracked_secrets(own, list_tracked(result.root.path))
     if paths:
-        console.warn(f"note: {describe_tracked(paths)}; paddock policy lint says what to do")
+        console.advise(f"note: {describe_tracked(paths)}; paddock policy lint says what to do")
     root, trust = result.root.path, result.trust
     value: dict[str, Json] = {
         "status": "ok",
@@ -99,7 +99,7 @@ def _open_network(root: ProjectRoot, console: Console) -> list[str]:
     environment = environment_of(console)
     kept = refresh_packages(read_project(root, environment))
     if not open_root(root, environment).policy.settings.network.packages:
-        console.warn(
+        console.advise(
             "note: the policy was there already, and does not allow packages: write "
             "packages = true under [network] there, then paddock trust"
         )
@@ -226,7 +226,7 @@ def _is_refused(step: "AgentStep", options: Options, console: Console) -> bool:
     if not step.is_outside:
         return False
     if options.yes:
-        console.warn(
+        console.advise(
             f"note: {step.new.name} is left as it is: --yes is no answer about a workspace"
             " outside of the project; paddock trust asks"
         )

@@ -95,7 +95,7 @@ def _uninstall(options: Options, console: Console) -> Reply:
     is_wanted = _apply(edit, options, console)
     elsewhere = find_elsewhere(client, scope, root, home, console.variables)
     for each in elsewhere if is_wanted else ():
-        console.warn(f"note: {each.describe(client)}")
+        console.advise(f"note: {each.describe(client)}")
     # Whoever names no scope wants it gone, and it is not.
     is_done = is_wanted and (edit.changes or options.scope is not None or not elsewhere)
     value: Json = {"file": str(edit.file.path), "changed": edit.changes and is_wanted}
@@ -134,7 +134,7 @@ def _replied(value: Json, said: str, *, is_wanted: bool, is_done: bool = True) -
     is_ok = is_wanted and is_done
     status = "ok" if is_ok else "error"
     shown = said if is_wanted else "nothing was changed"
-    return Reply({"status": status, **value}, shown, 0 if is_ok else EXIT_NO)
+    return Reply({"status": status, **value}, shown, 0 if is_ok else EXIT_NO, is_ours=True)
 
 
 def _moving(options: Options, console: Console) -> "Moving":
