@@ -118,10 +118,6 @@ def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerN
         raise gone_error(path, name)
 
 
-def was_signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
-    return bool(_signed(layout, environment, name))
-
-
 def is_known_outside(layout: PlaneLayout, environment: Environment) -> bool:
     name = LedgerName.GOVERNANCE
     anchor = _anchor_of(layout, environment, name, layout.ledger_paths()[name])
@@ -267,14 +263,28 @@ def find_gone_back(
     layout: PlaneLayout, environment: Environment, names: tuple[LedgerName, ...]
 ) -> list[WentBack]:
     found: list[WentBack] = []
+    above = set(map(LEDGER_ABOVE.get, names))
     for name in ORDER:
-        if name not in names or not layout.ledger_paths()[name].exists():
+        path = layout.ledger_paths()[name]
+        if name not in names and (path.exists() or name not in above):
+            continue
+        if not stands(path):
+            # As in a plane that was made anew. One above is made where what goes back below is
+            # recorded in it, and its key would not sign that: it remembers another one.
+            signed = _signed(layout, environment, name)
+            found += [WentBack(name, 0, (_all_missing(each),)) for each in signed]
             continue
         report = audit_ledger(layout, environment, name, Audit(full=True))
         if report.problems:
             _require_acceptable(name, report)
             found.append(WentBack(name, report.entries, report.problems))
     return found
+
+
+def _all_missing(held: Held) -> LedgerProblem:
+    size = read_checkpoint(held.note).size
+    lost = f"the ledger is missing: {size} entries were signed ({held.source})"
+    return LedgerProblem(ChainFault.ROLLED_BACK, 0, 0, 0, lost)
 
 
 def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBack, by: str) -> None:

@@ -225,8 +225,7 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
 def run_accept_rollback(options: Options, console: Console) -> Reply:
     site = find_site(options, console)
     layout, environment = site.layout, site.environment
-    known = auditing.ledgers_known(layout, environment, NAMES)
-    names = (LedgerName(options.ledger),) if options.ledger else tuple(known)
+    names = (LedgerName(options.ledger),) if options.ledger else auditing.ORDER
     gone = auditing.find_gone_back(layout, environment, names)
     for each in gone:
         for problem in each.problems:
