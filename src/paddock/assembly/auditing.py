@@ -4,10 +4,12 @@ Compared are: what the ledger's signer signed last, the anchor (for the highest 
 in the ledger above, the notes beside it, and what the caller brings.
 """
 
+import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,15 +28,31 @@ from paddock.assembly.ledgers import (
     signer_of,
 )
 from paddock.assembly.project import Project
-from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
+from paddock.errors import (
+    ConfigError,
+    HostError,
+    LedgerDamagedError,
+    PaddockError,
+    UsageError,
+)
 from paddock.ledger.anchors import Anchor
 from paddock.ledger.checkpoint import set_aside_notes
 from paddock.ledger.export import Exported, PageText, export_page, make_page
+from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.lines import StoredEntry, inspect_line, parse_genesis
 from paddock.ledger.format.notes import NoteError, read_checkpoint
 from paddock.ledger.query import BadRow, Filter, find_decided
-from paddock.ledger.read import find_genesis, gone_error, is_known, stands, unfinished
+from paddock.ledger.read import (
+    LedgerReader,
+    find_genesis,
+    gone_error,
+    is_known,
+    list_starts,
+    stands,
+    unfinished,
+)
 from paddock.ledger.signing import load_key, read_signed
+from paddock.ledger.tail import LedgerPaths
 from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.ledger.verify import (
     ChainFault,
@@ -46,7 +64,14 @@ from paddock.ledger.verify import (
 )
 from paddock.plane.environment import Environment, anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.storage.atomic import make_directories, read_file, replace_file
+from paddock.storage.atomic import (
+    host_errors,
+    make_directories,
+    read_file,
+    replace_file,
+    sync_directory,
+)
+from paddock.storage.disk import Disk
 from paddock.text.json import BrokenJsonError, read_json
 from paddock.text.show import show_name
 from paddock.values.calls import Json
@@ -253,10 +278,16 @@ ORDER: Final = (LedgerName.GOVERNANCE, LedgerName.PACKAGES, LedgerName.HO2M, Led
 """From the top: what is accepted below is recorded above."""
 
 
+_ACCEPTED: Final = "the ledger went back, and a person accepts that"
+_SET_ASIDE: Final = "the ledger was damaged: a person set it aside, and this one goes on"
+
+
 class WentBack(Struct, frozen=True):
     name: LedgerName
     entries: int
     problems: tuple[LedgerProblem, ...]
+    evidence: Mapping[str, Json] = {}
+    """Of a ledger that was set aside: where it is kept, and how far it was good."""
 
 
 def find_gone_back(
@@ -292,12 +323,13 @@ def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBac
     path = layout.ledger_paths()[name]
     entry = Entry(
         ROLLBACK_ACCEPTED,
-        reason="the ledger went back, and a person accepts that",
+        reason=_SET_ASIDE if gone.evidence else _ACCEPTED,
         metadata={
             "ledger": name,
             "entries": gone.entries,
             "by": by,
             "found": [each.detail for each in gone.problems],
+            **gone.evidence,
         },
     )
     # The anchor must not hold what contradicts before the record of why is durable:
@@ -322,10 +354,78 @@ def _require_acceptable(name: LedgerName, report: Verification) -> None:
     other = [each for each in report.problems if each.kind not in _ACCEPTABLE]
     if other:
         raise LedgerDamagedError(
-            f"the ledger {name} has another fault: {other[0].detail}",
+            f"the ledger {name} is damaged: {other[0].detail}",
             where=f"line {other[0].line}",
             hint=f"paddock ledger verify --ledger {name}",
         )
+
+
+# A damaged ledger is evidence: it is kept as it is, with all that stands beside it, and another one
+# goes on. Sequence: moved, file by file, the folder last → the evidence read → as a rollback that
+# is accepted. Until the folder is moved too nobody begins another ledger in its place; killed
+# anywhere, the same command goes on, as the place is named by what was signed last.
+
+
+def find_damage(layout: PlaneLayout, environment: Environment, name: LedgerName) -> tuple[str, ...]:
+    """Say why a ledger cannot be gone on with. Raises: UsageError: it can."""
+    path = layout.ledger_paths()[name]
+    if not path.exists():
+        if is_known(path) or is_held_elsewhere(layout, environment, name):
+            return (gone_error(path, name).message,)
+        raise UsageError(f"there is no ledger {name} yet", where="--ledger")
+    try:
+        report = audit_ledger(layout, environment, name, Audit(full=True, parsed=True))
+        _require_acceptable(name, report)
+    except LedgerDamagedError as damaged:
+        return (damaged.message,)
+    if report.problems:
+        hint = f"accept that: paddock ledger accept-rollback --ledger {name}"
+        raise UsageError(f"the ledger {name} went back, and its lines are whole", hint=hint)
+    raise UsageError(f"the ledger {name} is whole", where="--ledger")
+
+
+def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, by: str) -> Path:
+    """Keep a damaged ledger as it is, and begin another one that names it. Returns: where it is."""
+    above = LEDGER_ABOVE.get(name)
+    if above is not None:
+        open_plane_ledger(layout, environment, above).close()  # or it is to be set aside first
+    paths = LedgerPaths(str(layout.ledger_paths()[name]))
+    signed = [each.note for each in _signed(layout, environment, name)]
+    title = f"{name}.{hashlib.sha256(''.join(signed).encode()).hexdigest()[:16]}"
+    kept = layout.objects / "set-aside" / title
+    make_directories(kept)
+    moved = (paths.ledger, *map(paths.sealed, list_starts(Disk(), paths)), paths.folder)
+    with host_errors("setting aside", Path(paths.ledger)):
+        for each in (each for each in map(Path, moved) if each.exists()):
+            if (kept / each.name).exists():
+                raise HostError("another ledger is kept there already", where=str(kept))
+            each.rename(kept / each.name)
+            sync_directory(kept)
+            sync_directory(each.parent)
+    held = [Held("what its key signed last", each) for each in signed]
+    evidence = _read_evidence(kept / Path(paths.ledger).name, held)
+    place: dict[str, Json] = {"kept": kept.relative_to(layout.root).as_posix()}
+    whole = replace(evidence, name=name, evidence={**place, "signed": signed, **evidence.evidence})
+    accept_rollback(layout, environment, whole, by)
+    return kept
+
+
+def _read_evidence(path: Path, held: Sequence[Held]) -> WentBack:
+    found = WentBack(LedgerName.GOVERNANCE, 0, ())
+    if not path.exists():
+        return found
+    try:
+        report = verify(str(path), held=held, parse_all=True)
+    except PaddockError as fault:
+        problem = LedgerProblem(ChainFault.CHANGED, 0, 0, 0, fault.message)
+        return replace(found, problems=(problem,))
+    first_bad = min((each.line for each in report.problems if each.line), default=None)
+    good = report.entries if first_bad is None else first_bad - 1
+    with LedgerReader(str(path)) as reader:
+        lines = chain.from_iterable(lines for _, lines in reader.lines())
+        last = next(islice(lines, good - 1, good), None) if good else None
+    head = None if last is None else {"seq": good - 1, "hash": leaf_hash(last)}
+    return replace(found, entries=report.entries, problems=report.problems, evidence={"good": head})
 
 
 class LedgerPage(NamedTuple):
@@ -372,7 +472,10 @@ def report_rows(name: str, report: Verification) -> Iterator[str]:
         yield f"  {where if problem.line else ''}{problem.kind}: {problem.detail}"
     if report.problems_omitted:
         yield f"  {report.problems_omitted} more problems are not shown"
-    if any(each.kind in (ChainFault.ROLLED_BACK, ChainFault.REWRITTEN) for each in report.problems):
+    kinds = {each.kind for each in report.problems}
+    if kinds - _ACCEPTABLE:
+        yield f"  to go on without it: paddock ledger set-aside --ledger {name}"
+    elif kinds - {ChainFault.ANCHOR}:
         yield "  restored on purpose? then: paddock ledger accept-rollback"
     for open_ in report.unanswered:
         call = f"{show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"

@@ -218,7 +218,8 @@ def _part(name: str, about: str, module: str, *options: Argument, as_json: str =
 
 COMMAND = Command(
     "Query, follow, verify and export the ledgers; make checkpoints and proofs of them.\n"
-    "Entries are written by what happens alone, but for those of accept-rollback and erase.",
+    "Entries are written by what happens alone, but for those of accept-rollback,\n"
+    "set-aside and erase.",
     "  paddock ledger query --ledger ho1m --type TOOL_DENIED --last 5\n"
     "  paddock ledger query --ledger ho1m --call CALL-1f2e --json\n"
     "  paddock ledger tail --ledger ho1m\n"
@@ -308,6 +309,13 @@ COMMAND = Command(
         "go on after a restore from a backup",
         "ledger_verify",
         opt("--ledger", None, "default: all that went back", choices=_CHOICES),
+        _YES,
+    ),
+    _part(
+        "set-aside",
+        "keep a damaged ledger as evidence, and go on with a new one",
+        "ledger_verify",
+        opt("--ledger", None, "which", choices=_CHOICES, required=True),
         _YES,
     ),
     Part(

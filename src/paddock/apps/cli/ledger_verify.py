@@ -152,6 +152,7 @@ def _wrong_index(path: Path) -> list[PaddockError]:
     ]
 
 
+_BEGIN_ANEW: Final = "keep it aside as it is, and go on with a new one? [y/N] "
 _GO_ON: Final = "go on from what is here? what was signed before counts no more [y/N] "
 
 
@@ -237,6 +238,18 @@ def run_accept_rollback(options: Options, console: Console) -> Reply:
         auditing.accept_rollback(layout, environment, each, "--yes" if options.yes else "person")
     said = "accepted, and on record" if gone else "no ledger went back"
     return Reply({"status": "ok", "ledgers": ledgers}, said)
+
+
+def run_set_aside(options: Options, console: Console) -> Reply:
+    site, name = find_site(options, console), LedgerName(options.ledger)
+    for each in auditing.find_damage(site.layout, site.environment, name):
+        (console.warn if options.json else console.say)(f"{name}: {each}")
+    if not options.yes and not console.agrees(_BEGIN_ANEW):
+        return Reply({"status": "error", "ledger": name, "kept": None}, "not set aside", EXIT_NO)
+    by = "--yes" if options.yes else "person"
+    kept = str(auditing.set_aside(site.layout, site.environment, name, by))
+    said = f"{name} is kept in {kept}; a new one goes on, and that is on record"
+    return Reply({"status": "ok", "ledger": name, "kept": kept}, said)
 
 
 def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> notes.SignedCheckpoint:

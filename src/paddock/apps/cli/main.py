@@ -73,7 +73,7 @@ COMMANDS: Final = {
         "query, follow, verify and export ledgers",
         "ledger",
         (
-            *("query", "tail", "verify", "checkpoint", "proof", "accept-rollback"),
+            *("query", "tail", "verify", "checkpoint", "proof", "accept-rollback", "set-aside"),
             *("export", "content", "erase"),
         ),
     ),
