@@ -245,6 +245,11 @@ def _registry_notes(project: Project, archive: Archive) -> Iterator[str]:
         goes = old is not None and row in old.manifest.by_path
         if row not in manifest.by_path and (goes or name not in known):
             yield f"its {kind} {quote(name)} is in no registry: G1 fails until a package brings it"
+    spec, own = registries.specs.get(manifest.spec_id), manifest.framework_id
+    is_brought = f"{SPECS}/{manifest.spec_id}.json" in manifest.by_path
+    if spec is not None and not is_brought and spec.framework_id != own:
+        named, other = quote(manifest.spec_id), quote(spec.framework_id)
+        yield f"its spec {named} names the framework {other}, not {quote(own)}: G1 fails"
 
 
 def _contract_notes(archive: Archive) -> Iterator[str]:

@@ -76,8 +76,8 @@ def _init(options: Options, console: Console) -> Reply:
     }
     text: list[str] = []
     if result.already:
-        text.append(f"{root} is a governed project already; nothing changed")
-    text += [f"made {path}" for path in result.made]
+        text.append(f"{show_name(str(root))} is a governed project already; nothing changed")
+    text += [f"made {show_name(str(path))}" for path in result.made]
     if trust is not None:
         grants = "only what is said of packages" if options.network else "nothing"
         text.append(
@@ -177,15 +177,15 @@ def _where(options: Options, console: Console) -> Reply:
 
 
 def _where_rows(report: WhereReport) -> Iterator[str]:
-    yield f"root     {report.root}"
-    yield f"plane    {report.plane}"
+    yield f"root     {show_name(str(report.root))}"
+    yield f"plane    {show_name(str(report.plane))}"
     for path in report.policy or ():
-        yield f"policy   {path}"
+        yield f"policy   {show_name(str(path))}"
     if not report.policy:
         yield f"policy   {'not known' if report.policy is None else 'built-in defaults'}"
     for name, path in report.ledgers.items():
-        yield f"ledger   {name:<12}{path}"
-    yield f"user     {report.user_config}"
+        yield f"ledger   {name:<12}{show_name(str(path))}"
+    yield f"user     {show_name(str(report.user_config))}"
     if report.gate is not None:
         yield f"gate     dual gate {report.gate}"
     if report.made_with_dev:
