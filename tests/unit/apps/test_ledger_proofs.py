@@ -382,6 +382,14 @@ def test_a_signer_is_told_of_a_name_that_is_no_text(user, tmp_path):
     assert (ran.status, ran.out, "is no UTF-8" in ran.err) == (2, "", True)
 
 
+def test_a_signer_without_a_directory_makes_no_key_here(user):
+    before = user.files()
+    ran = user.run("ledger", "signer", "", "key", "x")
+
+    assert (ran.status, ran.out, "DIR is empty" in ran.err) == (2, "", True)
+    assert user.files() == before
+
+
 def test_a_signer_that_a_project_names_is_refused(user):
     (user.project / "paddock.toml").write_text('[ledger]\nsigner = ["x"]\n', encoding="utf-8")
 

@@ -19,6 +19,7 @@ from paddock.apps.command import (
     find_project,
     flag,
     opt,
+    require_named,
     write_new_file,
 )
 from paddock.apps.console import EXIT_NO, Console
@@ -50,6 +51,7 @@ def _signer(options: Options, console: Console) -> int:
     from paddock.storage.atomic import make_directories
     from paddock.storage.locks import locked
 
+    require_named("DIR", options.directory)
     folder = Path(console.directory / options.directory)
     make_directories(folder)
     try:

@@ -10,7 +10,16 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
-from paddock.apps.command import Command, Options, Part, Reply, environment_of, flag, opt
+from paddock.apps.command import (
+    Command,
+    Options,
+    Part,
+    Reply,
+    environment_of,
+    flag,
+    opt,
+    require_named,
+)
 from paddock.apps.console import EXIT_NO, Console
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.discover import parse_identity
@@ -98,6 +107,7 @@ def _size(count: int) -> str:
 
 
 def _remove(options: Options, console: Console) -> Reply:
+    require_named("DIR", options.directory)
     environment = environment_of(console)
     root = real_path(console.directory / options.directory)
     path = environment.planes / plane_name(root)
