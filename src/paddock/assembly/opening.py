@@ -19,6 +19,7 @@ from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import TrustRecord, find_trust_record
+from paddock.storage.locks import locked
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import (
@@ -75,10 +76,8 @@ def record_given(project: Project, policy_digest: str) -> None:
 def _opened(found: Project) -> Project:
     open_plane(found.root, found.environment)
     settle_left_packages(found)
-    entries = _news(found)
-    if not entries:
+    if not record_news(found):
         return replace(found, notices=_gate_notices(found))
-    record_in_governance(found, *entries)
     # A policy that has just come into force: this is the one time to say it.
     return replace(found, notices=policy_notices(found))
 
@@ -95,8 +94,16 @@ def init_project(
     return result
 
 
-def record_news(project: Project) -> None:
-    record_in_governance(project, *_news(project))
+def record_news(project: Project) -> bool:
+    """Put on record what is new, and say whether anything was.
+
+    Of several that open a project at the same moment one records it.
+    """
+    if not _news(project):
+        return False
+    with locked(project.layout.hot):
+        record_in_governance(project, *_news(project))
+    return True
 
 
 def policy_notices(project: Project) -> tuple[str, ...]:
