@@ -18,23 +18,9 @@ from msgspec.json import encode
 from msgspec.structs import asdict, replace
 
 import paddock
-from paddock.assembly.ledgers import (
-    LEDGER_ABOVE,
-    above_of,
-    checkpointer_of,
-    find_anchor,
-    ledger_settings,
-    open_plane_ledger,
-    signer_of,
-)
+from paddock import errors
+from paddock.assembly import ledgers
 from paddock.assembly.project import Project
-from paddock.errors import (
-    ConfigError,
-    HostError,
-    LedgerDamagedError,
-    PaddockError,
-    UsageError,
-)
 from paddock.ledger.anchors import Anchor
 from paddock.ledger.checkpoint import set_aside_notes
 from paddock.ledger.export import Exported, PageText, export_page, make_page
@@ -64,13 +50,7 @@ from paddock.ledger.verify import (
 )
 from paddock.plane.environment import Environment, anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.storage.atomic import (
-    host_errors,
-    make_directories,
-    read_file,
-    replace_file,
-    sync_directory,
-)
+from paddock.storage import atomic
 from paddock.storage.disk import Disk
 from paddock.text.json import BrokenJsonError, read_json
 from paddock.text.show import show_name
@@ -121,7 +101,7 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: Ledge
     Threat: a ledger that was removed with all that was kept beside it leaves nothing there to look
     at. Raises: HostError, ConfigError: what is held cannot be read.
     """
-    if name in LEDGER_ABOVE:
+    if name in ledgers.LEDGER_ABOVE:
         return bool(_from_above(layout, name, 1))
     return bool(_signed(layout, environment, name))
 
@@ -151,8 +131,8 @@ def is_known_outside(layout: PlaneLayout, environment: Environment) -> bool:
 
 
 def _signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> list[Held]:
-    if ledger_settings(environment).signer:
-        last = signer_of(layout, environment, name).last()
+    if ledgers.ledger_settings(environment).signer:
+        last = ledgers.signer_of(layout, environment, name).last()
         note = None if last is None else last.note
     else:
         # The note alone: whoever verifies need not be able to sign.
@@ -166,7 +146,7 @@ def _anchor_of(
     if name != LedgerName.GOVERNANCE:
         return None
     genesis = find_genesis(str(path))
-    return find_anchor(layout, environment, "" if genesis is None else genesis.origin)
+    return ledgers.find_anchor(layout, environment, "" if genesis is None else genesis.origin)
 
 
 def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
@@ -190,7 +170,7 @@ def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list
 
     From the lines: whoever can write beside the ledger above could hide them from a question.
     """
-    above = LEDGER_ABOVE.get(name)
+    above = ledgers.LEDGER_ABOVE.get(name)
     path = None if above is None else layout.ledger_paths()[above]
     if path is None or not path.exists():
         return []
@@ -217,16 +197,16 @@ class _Memory(Remembered, frozen=True):
 def _read_memory(file: Path) -> Remembered | None:
     # One that does not load counts for nothing: then all is read.
     try:
-        content = read_file(file, _MEMORY_BYTES_MAX)
+        content = atomic.read_file(file, _MEMORY_BYTES_MAX)
         kept = None if content is None else convert(read_json(content.decode()), _Memory)
-    except (ConfigError, HostError, BrokenJsonError, ValidationError, ValueError):
+    except (errors.ConfigError, errors.HostError, BrokenJsonError, ValidationError, ValueError):
         return None
     return kept if kept is not None and kept.format == _FORMAT else None
 
 
 def _keep_memory(file: Path, memory: Remembered) -> None:
-    make_directories(file.parent)
-    replace_file(file, encode(_Memory(**asdict(memory), format=_FORMAT)))
+    atomic.make_directories(file.parent)
+    atomic.replace_file(file, encode(_Memory(**asdict(memory), format=_FORMAT)))
 
 
 class PlaneWitness(Struct, frozen=True):
@@ -239,13 +219,16 @@ class PlaneWitness(Struct, frozen=True):
 
     def knows_plane(self) -> bool:
         layout, environment = self.project.layout, self.project.environment
-        if ledger_settings(environment).signer or self._key_file(LedgerName.GOVERNANCE).exists():
+        if (
+            ledgers.ledger_settings(environment).signer
+            or self._key_file(LedgerName.GOVERNANCE).exists()
+        ):
             return True
         return self._anchors.exists() and is_known_outside(layout, environment)
 
     def verify(self, name: LedgerName, path: Path) -> Verification:
         """See `LedgerWitness`. Threat: a ledger that was cut off or put back is whole in itself."""
-        is_signed_here = ledger_settings(self.project.environment).signer
+        is_signed_here = ledgers.ledger_settings(self.project.environment).signer
         is_known = self._key_file(name).exists() or self._anchors.exists()
         if not is_known and not is_signed_here:
             return verify(str(path))  # a plane that somebody else made: nothing is known of it here
@@ -294,7 +277,7 @@ def find_gone_back(
     layout: PlaneLayout, environment: Environment, names: tuple[LedgerName, ...]
 ) -> list[WentBack]:
     found: list[WentBack] = []
-    above = set(map(LEDGER_ABOVE.get, names))
+    above = set(map(ledgers.LEDGER_ABOVE.get, names))
     for name in ORDER:
         path = layout.ledger_paths()[name]
         if name not in names and (path.exists() or name not in above):
@@ -334,26 +317,26 @@ def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBac
     )
     # The anchor must not hold what contradicts before the record of why is durable:
     # a kill at any point leaves a ledger that still fails, and can be accepted again.
-    signer = signer_of(layout, environment, name)
-    above = LEDGER_ABOVE.get(name)
+    signer = ledgers.signer_of(layout, environment, name)
+    above = ledgers.LEDGER_ABOVE.get(name)
     if above is not None:
-        with closing(open_plane_ledger(layout, environment, above)) as upper:
+        with closing(ledgers.open_plane_ledger(layout, environment, above)) as upper:
             upper.append([entry])
-    with closing(open_plane_ledger(layout, environment, name)) as ledger:
+    with closing(ledgers.open_plane_ledger(layout, environment, name)) as ledger:
         signer.forget()
         set_aside_notes(checkpoints_folder(str(path)), 0)
         ledger.append([entry])
-    signed = checkpointer_of(layout, environment, name).make()
+    signed = ledgers.checkpointer_of(layout, environment, name).make()
     if above is None:
-        find_anchor(layout, environment, signed.checkpoint.origin).accept_rollback(signed)
+        ledgers.find_anchor(layout, environment, signed.checkpoint.origin).accept_rollback(signed)
     else:
-        above_of(layout, environment, name).take(signed)
+        ledgers.above_of(layout, environment, name).take(signed)
 
 
 def _require_acceptable(name: LedgerName, report: Verification) -> None:
     other = [each for each in report.problems if each.kind not in _ACCEPTABLE]
     if other:
-        raise LedgerDamagedError(
+        raise errors.LedgerDamagedError(
             f"the ledger {name} is damaged: {other[0].detail}",
             where=f"line {other[0].line}",
             hint=f"paddock ledger verify --ledger {name}",
@@ -372,36 +355,38 @@ def find_damage(layout: PlaneLayout, environment: Environment, name: LedgerName)
     if not path.exists():
         if is_known(path) or is_held_elsewhere(layout, environment, name):
             return (gone_error(path, name).message,)
-        raise UsageError(f"there is no ledger {name} yet", where="--ledger")
+        raise errors.UsageError(f"there is no ledger {name} yet", where="--ledger")
     try:
         report = audit_ledger(layout, environment, name, Audit(full=True, parsed=True))
         _require_acceptable(name, report)
-    except LedgerDamagedError as damaged:
+    except errors.LedgerDamagedError as damaged:
         return (damaged.message,)
     if report.problems:
         hint = f"accept that: paddock ledger accept-rollback --ledger {name}"
-        raise UsageError(f"the ledger {name} went back, and its lines are whole", hint=hint)
-    raise UsageError(f"the ledger {name} is whole", where="--ledger")
+        raise errors.UsageError(f"the ledger {name} went back, and its lines are whole", hint=hint)
+    raise errors.UsageError(f"the ledger {name} is whole", where="--ledger")
 
 
 def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, by: str) -> Path:
     """Keep a damaged ledger as it is, and begin another one that names it. Returns: where it is."""
-    above = LEDGER_ABOVE.get(name)
+    above = ledgers.LEDGER_ABOVE.get(name)
     if above is not None:
-        open_plane_ledger(layout, environment, above).close()  # or it is to be set aside first
+        ledgers.open_plane_ledger(
+            layout, environment, above
+        ).close()  # or it is to be set aside first
     paths = LedgerPaths(str(layout.ledger_paths()[name]))
     signed = [each.note for each in _signed(layout, environment, name)]
     title = f"{name}.{hashlib.sha256(''.join(signed).encode()).hexdigest()[:16]}"
     kept = layout.objects / "set-aside" / title
-    make_directories(kept)
+    atomic.make_directories(kept)
     moved = (paths.ledger, *map(paths.sealed, list_starts(Disk(), paths)), paths.folder)
-    with host_errors("setting aside", Path(paths.ledger)):
+    with atomic.host_errors("setting aside", Path(paths.ledger)):
         for each in (each for each in map(Path, moved) if each.exists()):
             if (kept / each.name).exists():
-                raise HostError("another ledger is kept there already", where=str(kept))
+                raise errors.HostError("another ledger is kept there already", where=str(kept))
             each.rename(kept / each.name)
-            sync_directory(kept)
-            sync_directory(each.parent)
+            atomic.sync_directory(kept)
+            atomic.sync_directory(each.parent)
     held = [Held("what its key signed last", each) for each in signed]
     evidence = _read_evidence(kept / Path(paths.ledger).name, held)
     place: dict[str, Json] = {"kept": kept.relative_to(layout.root).as_posix()}
@@ -416,7 +401,7 @@ def _read_evidence(path: Path, held: Sequence[Held]) -> WentBack:
         return found
     try:
         report = verify(str(path), held=held, parse_all=True)
-    except PaddockError as fault:
+    except errors.PaddockError as fault:
         problem = LedgerProblem(ChainFault.CHANGED, 0, 0, 0, fault.message)
         return replace(found, problems=(problem,))
     first_bad = min((each.line for each in report.problems if each.line), default=None)
@@ -458,7 +443,7 @@ def _page_text(name: str, found: Exported, notes: list[str]) -> PageText:
     key, first = "", found.rows[0] if found.rows else b""
     stored = inspect_line(first) if isinstance(first, bytes) else None
     if isinstance(stored, StoredEntry):
-        with suppress(PaddockError):
+        with suppress(errors.PaddockError):
             key = parse_genesis(stored).public_key
     return PageText(f"Ledger {name}", about, key, notes)
 
