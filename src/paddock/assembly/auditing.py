@@ -55,7 +55,7 @@ from paddock.storage.disk import Disk
 from paddock.text.json import BrokenJsonError, read_json
 from paddock.text.show import show_name
 from paddock.values.calls import Json
-from paddock.values.entries import CHECKPOINT, ROLLBACK_ACCEPTED, Entry
+from paddock.values.entries import CHECKPOINT, ROLLBACK_ACCEPTED, Entry, clean
 
 _COMPARED: Final = 64
 """Checkpoints of the ledger above that a fast verification compares; a full one compares all."""
@@ -296,8 +296,10 @@ def find_gone_back(
 
 
 def _all_missing(held: Held) -> LedgerProblem:
-    size = read_checkpoint(held.note).size
-    lost = f"the ledger is missing: {size} entries were signed ({held.source})"
+    count = "some"
+    with suppress(NoteError):
+        count = str(read_checkpoint(held.note).size)
+    lost = f"the ledger is missing: {count} entries were signed ({held.source})"
     return LedgerProblem(ChainFault.ROLLED_BACK, 0, 0, 0, lost)
 
 
@@ -311,7 +313,7 @@ def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBac
             "ledger": name,
             "entries": gone.entries,
             "by": by,
-            "found": [each.detail for each in gone.problems],
+            "found": [clean(each.detail) for each in gone.problems],
             **gone.evidence,
         },
     )
@@ -387,30 +389,31 @@ def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, b
             each.rename(kept / each.name)
             atomic.sync_directory(kept)
             atomic.sync_directory(each.parent)
-    held = [Held("what its key signed last", each) for each in signed]
-    evidence = _read_evidence(kept / Path(paths.ledger).name, held)
-    place: dict[str, Json] = {"kept": kept.relative_to(layout.root).as_posix()}
-    whole = replace(evidence, name=name, evidence={**place, "signed": signed, **evidence.evidence})
-    accept_rollback(layout, environment, whole, by)
+    told: dict[str, Json] = {
+        "kept": kept.relative_to(layout.root).as_posix(),
+        "signed": [clean(each) for each in signed],
+    }
+    file = kept / Path(paths.ledger).name
+    accept_rollback(layout, environment, _read_evidence(name, file, signed, told), by)
     return kept
 
 
-def _read_evidence(path: Path, held: Sequence[Held]) -> WentBack:
-    found = WentBack(LedgerName.GOVERNANCE, 0, ())
-    if not path.exists():
-        return found
+def _read_evidence(
+    name: LedgerName, file: Path, signed: Sequence[str], told: Mapping[str, Json]
+) -> WentBack:
+    if not file.exists():
+        return WentBack(name, 0, (), told)
     try:
-        report = verify(str(path), held=held, parse_all=True)
+        held = [Held("what its key signed last", each) for each in signed]
+        report = verify(str(file), held=held, parse_all=True)
     except errors.PaddockError as fault:
-        problem = LedgerProblem(ChainFault.CHANGED, 0, 0, 0, fault.message)
-        return replace(found, problems=(problem,))
-    first_bad = min((each.line for each in report.problems if each.line), default=None)
-    good = report.entries if first_bad is None else first_bad - 1
-    with LedgerReader(str(path)) as reader:
+        return WentBack(name, 0, (LedgerProblem(ChainFault.CHANGED, 0, 0, 0, fault.message),), told)
+    good = min((each.line - 1 for each in report.problems if each.line), default=report.entries)
+    with LedgerReader(str(file)) as reader:
         lines = chain.from_iterable(lines for _, lines in reader.lines())
         last = next(islice(lines, good - 1, good), None) if good else None
-    head = None if last is None else {"seq": good - 1, "hash": leaf_hash(last)}
-    return replace(found, entries=report.entries, problems=report.problems, evidence={"good": head})
+    head: Json = None if last is None else {"seq": good - 1, "hash": leaf_hash(last)}
+    return WentBack(name, report.entries, report.problems, {**told, "good": head})
 
 
 class LedgerPage(NamedTuple):

@@ -9,6 +9,7 @@ import stat
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -152,9 +153,9 @@ class KeySigner:
     def forget(self) -> None:
         note = read_signed(self._key_path)
         if note is not None:
-            checkpoint = notes.read_checkpoint(note)
+            # By its bytes: it may be no note any more, and none takes another one's place.
             state = signed_path(self._key_path)
-            state.rename(f"{state}.before-rollback-{checkpoint.size}")
+            state.rename(f"{state}.before-rollback-{sha256(note.encode()).hexdigest()[:16]}")
 
     def _loaded(self) -> SigningKey:
         if self._key is None:

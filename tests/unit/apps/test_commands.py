@@ -265,9 +265,7 @@ def test_a_directory_draws_no_row_of_its_own_by_its_name(user, tmp_path):
     assert (made.status, where.status) == (0, 0)
     rows = [row for row in where.out.splitlines() if row.startswith("policy")]
     assert rows == [f"policy   {tmp_path}/here\\npolicy   mine.toml/paddock.toml"]
-    assert made.out.splitlines()[0] == (
-        f"made {tmp_path}/here\\npolicy   mine.toml/paddock.toml"
-    )
+    assert made.out.splitlines()[0] == (f"made {tmp_path}/here\\npolicy   mine.toml/paddock.toml")
 
 
 GREEDY = '[paths]\nprotected = []\nsecret = []\n[profiles.standard]\nallow = ["tool:*"]\n'

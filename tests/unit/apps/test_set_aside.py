@@ -156,6 +156,26 @@ def test_stopped_half_way_the_same_command_goes_on(lived):
     assert lived.run("ledger", "verify").status == 0
 
 
+@pytest.mark.parametrize("content", [b"", b"not a note", b"\xff\0"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_the_key_signed_last_may_be_spoilt_too(lived, content, is_there):
+    path = ledger(lived, "ho1m")
+    [signed] = (lived.home / ".config/paddock/keys").glob("*.ho1m.signed")
+    signed.write_bytes(content)
+    command = ["set-aside", "--ledger", "ho1m"]
+    if not is_there:
+        remove_all(path)
+        # Nothing is left to set aside: the new one's key is told.
+        lived.call("view", path="f")
+    assert lived.run("ledger", "verify").status == 4
+
+    assert lived.run("ledger", *command, "--yes").status == 0
+
+    assert lived.run("ledger", "verify").status == 0
+    [kept] = signed.parent.glob("*.ho1m.signed.before-rollback-*")
+    assert kept.read_bytes() == content
+
+
 def test_what_has_the_ledger_open_is_not_acknowledged_any_more(lived):
     project = open_project(lived.project, read_environment({"HOME": str(lived.home)}))
     with open_runtime(project, agent=None, approver=NoApprover()) as runtime:
