@@ -116,6 +116,7 @@ class _OrderRun:
         printed = HeardOutput(executor.listener)
         self._bounds = Bounds(frozenset(tools), order.wo_id, deadline.token, on_output=printed)
         self._tools = self._bounds.tools or frozenset()
+        self._has = executor.calls.tools.has
         self._schemas = tuple(executor.schemas[each] for each in tools if each in executor.schemas)
         self._progress = OrderProgress()
         self._told = 0  # so many of `added` stood in the last request
@@ -211,7 +212,7 @@ class _OrderRun:
         request = ModelRequest(
             messages=(*assignment.conversation, *self.added),
             system=assignment.system,
-            tools=self._schemas,
+            tools=tuple(each for each in self._schemas if self._has(each.name)),
             output=contract.output,
             max_output_tokens=boundary.max_tokens,
             temperature=boundary.temperature,

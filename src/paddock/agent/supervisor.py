@@ -256,7 +256,7 @@ class Supervisor:
         return contract is not None and variable in contract.template.variables
 
     def _narrowed(self, turn: _Turn) -> tuple[str, ...]:
-        allowed = self._charter.tools_allowed
+        allowed = tuple(filter(self._executor.calls.tools.has, self._charter.tools_allowed))
         if not self._charter.classify or not allowed:
             return allowed
         execution = self._carry_out(

@@ -157,13 +157,15 @@ class Reply(Struct, frozen=True):
     text: str | Iterable[str]
     """Its lines; what is made one by one is made only where it is printed."""
     status: int = 0
+    is_ours: bool = False
+    """All of its words: commands in them are shown as they have to be typed."""
 
     def show(self, options: Options, console: Console) -> int:
         if options.json:
             console.write_json(self.value)
         else:
             for row in (self.text,) if isinstance(self.text, str) else self.text:
-                console.say(row)
+                console.say(console.as_typed(row) if self.is_ours else row)
         return self.status
 
 
@@ -276,7 +278,7 @@ def use_project(options: Options, console: Console) -> "Project":
 
     project = open_project(*where(options, console))
     for notice in project.notices:
-        console.warn(f"note: {notice}")
+        console.advise(f"note: {notice}")
     return project
 
 

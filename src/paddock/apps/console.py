@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import shlex
 import sys
 import termios
 import time
@@ -14,6 +15,7 @@ from typing import Final, TextIO
 from msgspec import Struct
 
 from paddock import errors, limits
+from paddock.pattern import lazy_pattern
 from paddock.text.show import show_line
 from paddock.values.calls import Json, Refusal
 
@@ -21,6 +23,13 @@ from paddock.values.calls import Json, Refusal
 def wait(seconds: float) -> bool:
     time.sleep(seconds)
     return True
+
+
+_OF_A_PLANE: Final = lazy_pattern(
+    r"\bpaddock (?=(?:admin|agent|approvals|call|diff|doctor|gate|history|hook|ledger|mcp|network"
+    r"|package|policy|run|sandbox|scratch|session|tools|trust|undo|web|where)\b)"
+)
+"""Commands that work on a plane and are typed where this one was; not so `collector`, of others."""
 
 
 class Console(Struct, frozen=True):
@@ -31,6 +40,8 @@ class Console(Struct, frozen=True):
     directory: Path
     wait: Callable[[float], bool] = wait
     """For a command that waits for more: lets seconds pass, and says whether to wait again."""
+    named: str | None = None
+    """What `--plane` named: the commands that are printed name it as well."""
 
     @classmethod
     def of_process(cls) -> "Console":
@@ -97,7 +108,20 @@ class Console(Struct, frozen=True):
             forget(self.stderr)
 
     def report(self, error: errors.PaddockError) -> None:
-        self.warn(error.render())
+        self.warn(error.render().removesuffix(error.hint) + self.as_typed(error.hint))
+
+    def as_typed(self, text: str) -> str:
+        """Text of ours, with the commands in it as they have to be typed for the plane named here.
+
+        Threat: what is shown for an answer, or as a record, is somebody else's and stays as it is.
+        """
+        if not self.named:
+            return text
+        plane = shlex.quote(show_line(self.named)[0])
+        return _OF_A_PLANE.sub(lambda found: f"{found[0]}--plane {plane} ", text)
+
+    def advise(self, text: str) -> None:
+        self.warn(self.as_typed(text))
 
     @property
     def is_interactive(self) -> bool:

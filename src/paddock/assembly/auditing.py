@@ -4,10 +4,12 @@ Compared are: what the ledger's signer signed last, the anchor (for the highest 
 in the ledger above, the notes beside it, and what the caller brings.
 """
 
+import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,25 +18,27 @@ from msgspec.json import encode
 from msgspec.structs import asdict, replace
 
 import paddock
-from paddock.assembly.ledgers import (
-    LEDGER_ABOVE,
-    above_of,
-    checkpointer_of,
-    find_anchor,
-    ledger_settings,
-    open_plane_ledger,
-    signer_of,
-)
+from paddock import errors
+from paddock.assembly import ledgers
 from paddock.assembly.project import Project
-from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
 from paddock.ledger.anchors import Anchor
 from paddock.ledger.checkpoint import set_aside_notes
 from paddock.ledger.export import Exported, PageText, export_page, make_page
+from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.lines import StoredEntry, inspect_line, parse_genesis
 from paddock.ledger.format.notes import NoteError, read_checkpoint
 from paddock.ledger.query import BadRow, Filter, find_decided
-from paddock.ledger.read import find_genesis, gone_error, is_known, stands, unfinished
+from paddock.ledger.read import (
+    LedgerReader,
+    find_genesis,
+    gone_error,
+    is_known,
+    list_starts,
+    stands,
+    unfinished,
+)
 from paddock.ledger.signing import load_key, read_signed
+from paddock.ledger.tail import LedgerPaths
 from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.ledger.verify import (
     ChainFault,
@@ -46,11 +50,12 @@ from paddock.ledger.verify import (
 )
 from paddock.plane.environment import Environment, anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.storage.atomic import make_directories, read_file, replace_file
+from paddock.storage import atomic
+from paddock.storage.disk import Disk
 from paddock.text.json import BrokenJsonError, read_json
 from paddock.text.show import show_name
 from paddock.values.calls import Json
-from paddock.values.entries import CHECKPOINT, ROLLBACK_ACCEPTED, Entry
+from paddock.values.entries import CHECKPOINT, ROLLBACK_ACCEPTED, Entry, clean
 
 _COMPARED: Final = 64
 """Checkpoints of the ledger above that a fast verification compares; a full one compares all."""
@@ -96,7 +101,7 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: Ledge
     Threat: a ledger that was removed with all that was kept beside it leaves nothing there to look
     at. Raises: HostError, ConfigError: what is held cannot be read.
     """
-    if name in LEDGER_ABOVE:
+    if name in ledgers.LEDGER_ABOVE:
         return bool(_from_above(layout, name, 1))
     return bool(_signed(layout, environment, name))
 
@@ -118,10 +123,6 @@ def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerN
         raise gone_error(path, name)
 
 
-def was_signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
-    return bool(_signed(layout, environment, name))
-
-
 def is_known_outside(layout: PlaneLayout, environment: Environment) -> bool:
     name = LedgerName.GOVERNANCE
     anchor = _anchor_of(layout, environment, name, layout.ledger_paths()[name])
@@ -130,8 +131,8 @@ def is_known_outside(layout: PlaneLayout, environment: Environment) -> bool:
 
 
 def _signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> list[Held]:
-    if ledger_settings(environment).signer:
-        last = signer_of(layout, environment, name).last()
+    if ledgers.ledger_settings(environment).signer:
+        last = ledgers.signer_of(layout, environment, name).last()
         note = None if last is None else last.note
     else:
         # The note alone: whoever verifies need not be able to sign.
@@ -145,7 +146,7 @@ def _anchor_of(
     if name != LedgerName.GOVERNANCE:
         return None
     genesis = find_genesis(str(path))
-    return find_anchor(layout, environment, "" if genesis is None else genesis.origin)
+    return ledgers.find_anchor(layout, environment, "" if genesis is None else genesis.origin)
 
 
 def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
@@ -169,7 +170,7 @@ def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list
 
     From the lines: whoever can write beside the ledger above could hide them from a question.
     """
-    above = LEDGER_ABOVE.get(name)
+    above = ledgers.LEDGER_ABOVE.get(name)
     path = None if above is None else layout.ledger_paths()[above]
     if path is None or not path.exists():
         return []
@@ -196,16 +197,16 @@ class _Memory(Remembered, frozen=True):
 def _read_memory(file: Path) -> Remembered | None:
     # One that does not load counts for nothing: then all is read.
     try:
-        content = read_file(file, _MEMORY_BYTES_MAX)
+        content = atomic.read_file(file, _MEMORY_BYTES_MAX)
         kept = None if content is None else convert(read_json(content.decode()), _Memory)
-    except (ConfigError, HostError, BrokenJsonError, ValidationError, ValueError):
+    except (errors.ConfigError, errors.HostError, BrokenJsonError, ValidationError, ValueError):
         return None
     return kept if kept is not None and kept.format == _FORMAT else None
 
 
 def _keep_memory(file: Path, memory: Remembered) -> None:
-    make_directories(file.parent)
-    replace_file(file, encode(_Memory(**asdict(memory), format=_FORMAT)))
+    atomic.make_directories(file.parent)
+    atomic.replace_file(file, encode(_Memory(**asdict(memory), format=_FORMAT)))
 
 
 class PlaneWitness(Struct, frozen=True):
@@ -218,13 +219,16 @@ class PlaneWitness(Struct, frozen=True):
 
     def knows_plane(self) -> bool:
         layout, environment = self.project.layout, self.project.environment
-        if ledger_settings(environment).signer or self._key_file(LedgerName.GOVERNANCE).exists():
+        if (
+            ledgers.ledger_settings(environment).signer
+            or self._key_file(LedgerName.GOVERNANCE).exists()
+        ):
             return True
         return self._anchors.exists() and is_known_outside(layout, environment)
 
     def verify(self, name: LedgerName, path: Path) -> Verification:
         """See `LedgerWitness`. Threat: a ledger that was cut off or put back is whole in itself."""
-        is_signed_here = ledger_settings(self.project.environment).signer
+        is_signed_here = ledgers.ledger_settings(self.project.environment).signer
         is_known = self._key_file(name).exists() or self._anchors.exists()
         if not is_known and not is_signed_here:
             return verify(str(path))  # a plane that somebody else made: nothing is known of it here
@@ -257,18 +261,32 @@ ORDER: Final = (LedgerName.GOVERNANCE, LedgerName.PACKAGES, LedgerName.HO2M, Led
 """From the top: what is accepted below is recorded above."""
 
 
+_ACCEPTED: Final = "the ledger went back, and a person accepts that"
+_SET_ASIDE: Final = "the ledger was damaged: a person set it aside, and this one goes on"
+
+
 class WentBack(Struct, frozen=True):
     name: LedgerName
     entries: int
     problems: tuple[LedgerProblem, ...]
+    evidence: Mapping[str, Json] = {}
+    """Of a ledger that was set aside: where it is kept, and how far it was good."""
 
 
 def find_gone_back(
     layout: PlaneLayout, environment: Environment, names: tuple[LedgerName, ...]
 ) -> list[WentBack]:
     found: list[WentBack] = []
+    above = set(map(ledgers.LEDGER_ABOVE.get, names))
     for name in ORDER:
-        if name not in names or not layout.ledger_paths()[name].exists():
+        path = layout.ledger_paths()[name]
+        if name not in names and (path.exists() or name not in above):
+            continue
+        if not stands(path):
+            # As in a plane that was made anew. One above is made where what goes back below is
+            # recorded in it, and its key would not sign that: it remembers another one.
+            signed = _signed(layout, environment, name)
+            found += [WentBack(name, 0, (_all_missing(each),)) for each in signed]
             continue
         report = audit_ledger(layout, environment, name, Audit(full=True))
         if report.problems:
@@ -277,45 +295,125 @@ def find_gone_back(
     return found
 
 
+def _all_missing(held: Held) -> LedgerProblem:
+    count = "some"
+    with suppress(NoteError):
+        count = str(read_checkpoint(held.note).size)
+    lost = f"the ledger is missing: {count} entries were signed ({held.source})"
+    return LedgerProblem(ChainFault.ROLLED_BACK, 0, 0, 0, lost)
+
+
 def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBack, by: str) -> None:
     name = gone.name
     path = layout.ledger_paths()[name]
     entry = Entry(
         ROLLBACK_ACCEPTED,
-        reason="the ledger went back, and a person accepts that",
+        reason=_SET_ASIDE if gone.evidence else _ACCEPTED,
         metadata={
             "ledger": name,
             "entries": gone.entries,
             "by": by,
-            "found": [each.detail for each in gone.problems],
+            "found": [clean(each.detail) for each in gone.problems],
+            **gone.evidence,
         },
     )
     # The anchor must not hold what contradicts before the record of why is durable:
     # a kill at any point leaves a ledger that still fails, and can be accepted again.
-    signer = signer_of(layout, environment, name)
-    above = LEDGER_ABOVE.get(name)
+    signer = ledgers.signer_of(layout, environment, name)
+    above = ledgers.LEDGER_ABOVE.get(name)
     if above is not None:
-        with closing(open_plane_ledger(layout, environment, above)) as upper:
+        with closing(ledgers.open_plane_ledger(layout, environment, above)) as upper:
             upper.append([entry])
-    with closing(open_plane_ledger(layout, environment, name)) as ledger:
+    with closing(ledgers.open_plane_ledger(layout, environment, name)) as ledger:
         signer.forget()
         set_aside_notes(checkpoints_folder(str(path)), 0)
         ledger.append([entry])
-    signed = checkpointer_of(layout, environment, name).make()
+    signed = ledgers.checkpointer_of(layout, environment, name).make()
     if above is None:
-        find_anchor(layout, environment, signed.checkpoint.origin).accept_rollback(signed)
+        ledgers.find_anchor(layout, environment, signed.checkpoint.origin).accept_rollback(signed)
     else:
-        above_of(layout, environment, name).take(signed)
+        ledgers.above_of(layout, environment, name).take(signed)
 
 
 def _require_acceptable(name: LedgerName, report: Verification) -> None:
     other = [each for each in report.problems if each.kind not in _ACCEPTABLE]
     if other:
-        raise LedgerDamagedError(
-            f"the ledger {name} has another fault: {other[0].detail}",
+        raise errors.LedgerDamagedError(
+            f"the ledger {name} is damaged: {other[0].detail}",
             where=f"line {other[0].line}",
             hint=f"paddock ledger verify --ledger {name}",
         )
+
+
+# A damaged ledger is evidence: it is kept as it is, with all that stands beside it, and another one
+# goes on. Sequence: moved, file by file, the folder last → the evidence read → as a rollback that
+# is accepted. Until the folder is moved too nobody begins another ledger in its place; killed
+# anywhere, the same command goes on, as the place is named by what was signed last.
+
+
+def find_damage(layout: PlaneLayout, environment: Environment, name: LedgerName) -> tuple[str, ...]:
+    """Say why a ledger cannot be gone on with. Raises: UsageError: it can."""
+    path = layout.ledger_paths()[name]
+    if not path.exists():
+        if is_known(path) or is_held_elsewhere(layout, environment, name):
+            return (gone_error(path, name).message,)
+        raise errors.UsageError(f"there is no ledger {name} yet", where="--ledger")
+    try:
+        report = audit_ledger(layout, environment, name, Audit(full=True, parsed=True))
+        _require_acceptable(name, report)
+    except errors.LedgerDamagedError as damaged:
+        return (damaged.message,)
+    if report.problems:
+        hint = f"accept that: paddock ledger accept-rollback --ledger {name}"
+        raise errors.UsageError(f"the ledger {name} went back, and its lines are whole", hint=hint)
+    raise errors.UsageError(f"the ledger {name} is whole", where="--ledger")
+
+
+def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, by: str) -> Path:
+    """Keep a damaged ledger as it is, and begin another one that names it. Returns: where it is."""
+    above = ledgers.LEDGER_ABOVE.get(name)
+    if above is not None:
+        ledgers.open_plane_ledger(
+            layout, environment, above
+        ).close()  # or it is to be set aside first
+    paths = LedgerPaths(str(layout.ledger_paths()[name]))
+    signed = [each.note for each in _signed(layout, environment, name)]
+    title = f"{name}.{hashlib.sha256(''.join(signed).encode()).hexdigest()[:16]}"
+    kept = layout.objects / "set-aside" / title
+    atomic.make_directories(kept)
+    moved = (paths.ledger, *map(paths.sealed, list_starts(Disk(), paths)), paths.folder)
+    with atomic.host_errors("setting aside", Path(paths.ledger)):
+        for each in (each for each in map(Path, moved) if each.exists()):
+            if (kept / each.name).exists():
+                raise errors.HostError("another ledger is kept there already", where=str(kept))
+            each.rename(kept / each.name)
+            atomic.sync_directory(kept)
+            atomic.sync_directory(each.parent)
+    told: dict[str, Json] = {
+        "kept": kept.relative_to(layout.root).as_posix(),
+        "signed": [clean(each) for each in signed],
+    }
+    file = kept / Path(paths.ledger).name
+    accept_rollback(layout, environment, _read_evidence(name, file, signed, told), by)
+    return kept
+
+
+def _read_evidence(
+    name: LedgerName, file: Path, signed: Sequence[str], told: Mapping[str, Json]
+) -> WentBack:
+    if not file.exists():
+        return WentBack(name, 0, (), told)
+    try:
+        held = [Held("what its key signed last", each) for each in signed]
+        report = verify(str(file), held=held, parse_all=True)
+    except errors.PaddockError as fault:
+        return WentBack(name, 0, (LedgerProblem(ChainFault.CHANGED, 0, 0, 0, fault.message),), told)
+    good = min((each.line - 1 for each in report.problems if each.line), default=report.entries)
+    with LedgerReader(str(file)) as reader:
+        lines = chain.from_iterable(lines for _, lines in reader.lines())
+        last = next(islice(lines, good - 1, good), None) if good else None
+    head: Json = None if last is None else {"seq": good - 1, "hash": leaf_hash(last)}
+    return WentBack(name, report.entries, report.problems, {**told, "good": head})
 
 
 class LedgerPage(NamedTuple):
@@ -348,7 +446,7 @@ def _page_text(name: str, found: Exported, notes: list[str]) -> PageText:
     key, first = "", found.rows[0] if found.rows else b""
     stored = inspect_line(first) if isinstance(first, bytes) else None
     if isinstance(stored, StoredEntry):
-        with suppress(PaddockError):
+        with suppress(errors.PaddockError):
             key = parse_genesis(stored).public_key
     return PageText(f"Ledger {name}", about, key, notes)
 
@@ -362,7 +460,10 @@ def report_rows(name: str, report: Verification) -> Iterator[str]:
         yield f"  {where if problem.line else ''}{problem.kind}: {problem.detail}"
     if report.problems_omitted:
         yield f"  {report.problems_omitted} more problems are not shown"
-    if any(each.kind in (ChainFault.ROLLED_BACK, ChainFault.REWRITTEN) for each in report.problems):
+    kinds = {each.kind for each in report.problems}
+    if kinds - _ACCEPTABLE:
+        yield f"  to go on without it: paddock ledger set-aside --ledger {name}"
+    elif kinds - {ChainFault.ANCHOR}:
         yield "  restored on purpose? then: paddock ledger accept-rollback"
     for open_ in report.unanswered:
         call = f"{show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"

@@ -9,8 +9,8 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
-from paddock.assembly.auditing import ORDER, accept_rollback, find_gone_back, was_signed
-from paddock.assembly.ledgers import HOOK_PACE, open_plane_ledger
+from paddock.assembly.auditing import ORDER, accept_rollback, find_gone_back
+from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.opening import open_project, record_news
 from paddock.assembly.packages import is_development_plane, open_depot
 from paddock.assembly.project import Project, find_project
@@ -162,10 +162,6 @@ def _let_earlier_go(layout: PlaneLayout, environment: Environment) -> None:
 
     A person makes a plane: that is recorded as any other rollback that is accepted.
     """
-    for name in ORDER:
-        # Begun now: its first use would be a ledger that went back, and nobody's word for it.
-        if was_signed(layout, environment, name):
-            open_plane_ledger(layout, environment, name, HOOK_PACE).close()
     try:
         for gone in find_gone_back(layout, environment, ORDER):
             accept_rollback(layout, environment, gone, "init")

@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
+from paddock import errors, limits
 from paddock.assembly.history import (
     open_history,
     open_inbox,
@@ -30,14 +30,6 @@ from paddock.assembly.opening import open_root
 from paddock.assembly.past import OperatorDoor
 from paddock.assembly.project import DEVELOPMENT, Project, policy_of
 from paddock.assembly.runtimes import open_runtime, tools_of
-from paddock.errors import (
-    ApprovalExpiredError,
-    ConfigError,
-    IntegrityError,
-    PaddockError,
-    UnknownToolError,
-    UsageError,
-)
 from paddock.plane import records
 from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
@@ -79,7 +71,9 @@ class ChangedSince(Struct, frozen=True):
     kept: ApprovalRequest
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        return Approval(False, "inbox", ApprovalExpiredError.code, _change(self.kept, request))
+        return Approval(
+            False, "inbox", errors.ApprovalExpiredError.code, _change(self.kept, request)
+        )
 
 
 def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:
@@ -115,8 +109,8 @@ def require_current(project: Project, parked: Parked) -> None:
         raise expired_by(parked, outdated)
 
 
-def expired_by(parked: Parked, outdated: Outdated) -> ApprovalExpiredError:
-    return ApprovalExpiredError(
+def expired_by(parked: Parked, outdated: Outdated) -> errors.ApprovalExpiredError:
+    return errors.ApprovalExpiredError(
         f"an answer to {quote(parked.id)} would count for no call: {outdated.why}",
         hint=outdated.hint,
     )
@@ -157,9 +151,9 @@ def find_outdated(
             unpark_set(parked.changes)
         elif tool is not None:
             return _changed_now(tool, request, judge, record)
-    except IntegrityError:
+    except errors.IntegrityError:
         raise
-    except PaddockError as error:
+    except errors.PaddockError as error:
         why = f"the call cannot be made any more: {error.message}"
         return Outdated(why, error.hint or "once it can, make the call again")
     return None
@@ -253,8 +247,8 @@ def grant_here(project: Project, wanted: str, by: str, seen: Parked | None = Non
     request = parked.request
     try:
         tools_of(project, request.agent).get(request.tool)
-    except UnknownToolError as error:
-        raise UsageError(
+    except errors.UnknownToolError as error:
+        raise errors.UsageError(
             f"agent {quote(request.agent)} does not have the tool {quote(request.tool)} here",
             hint=f"nothing was granted; the dual gate is {project.gate}: answer where it is open"
             if project.admin is not None
@@ -283,7 +277,7 @@ def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResu
 
 def _commit_kept(project: Project, inbox: Inbox, granted: Parked, bounds: Bounds) -> ToolResult:
     if not inbox.take_changes(granted):
-        raise ApprovalExpiredError(
+        raise errors.ApprovalExpiredError(
             "the kept changes are not those that were asked about", hint="run the command again"
         )
     try:
@@ -301,7 +295,7 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     tool = tools_of(project, request.agent).get(request.tool)
     # Nothing is resolved anew: what is committed are the changes that were shown.
     if _digest_now(tool, request, shown) != request.digest:
-        raise ApprovalExpiredError(
+        raise errors.ApprovalExpiredError(
             "policy or agent have changed since the command ran", hint="run the command again"
         )
     with (
@@ -349,10 +343,10 @@ def review_rule(project: Project, agent: str, actions: Sequence[str]) -> RuleRev
     denied = next((d.rule for d in decided if d.rule and d.outcome is Outcome.DENY), None)
     if denied is not None:
         said = f"no rule that allows can lift {denied.text} ({denied.source}, {denied.place})"
-        raise ConfigError(said, hint="change that rule by hand, and trust the policy")
+        raise errors.ConfigError(said, hint="change that rule by hand, and trust the policy")
     missing = [a for a, d in zip(actions, decided, strict=True) if d.outcome is not Outcome.ALLOW]
     if not missing:
-        raise UsageError("policy allows it already", hint="paddock network show says why")
+        raise errors.UsageError("policy allows it already", hint="paddock network show says why")
     # As if it were asked about: then it is as what a person said yes to.
     for each in judge_for(policy, chain).profiles():
         profile = policy.find_profile(each.name) or each.profile
@@ -366,9 +360,9 @@ def review_table(project: Project, table: str) -> RuleReview:
     own, file = project.files.project, own_policy_path(project.root)
     if own is not None and not own.trusted:
         hint = "look at it and accept it first: paddock trust"
-        raise ConfigError("the project's policy is not trusted", where=str(file), hint=hint)
+        raise errors.ConfigError("the project's policy is not trusted", where=str(file), hint=hint)
     if file.suffix == ".json":
-        raise ConfigError("tables are written to TOML files alone", where=str(file))
+        raise errors.ConfigError("tables are written to TOML files alone", where=str(file))
     before = b"" if own is None else own.content
     gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
     content = before + gap + table.encode()
@@ -416,7 +410,7 @@ def save_rule(project: Project, review: RuleReview, by: str, *answers: Entry) ->
     file, content = review.file, review.always.content
     with locked(file.parent):
         if read_file(file, limits.policy_bytes_max) != review.before:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "the policy has changed since the rule was shown", where=str(file), hint="try again"
             )
         # A file of a bare plane counts by its place; trusting it too does no harm.

@@ -35,15 +35,8 @@ from paddock.plane.layout import LedgerName
 from paddock.storage.disk import Disk
 from paddock.storage.history import BlobStore, History, Keeper
 from paddock.text.show import quote
+from paddock.values import entries as events
 from paddock.values.calls import Json
-from paddock.values.entries import (
-    APPROVAL_ANSWERED,
-    CONTENT_ERASED,
-    DIGEST_PREFIX,
-    ROLLBACK_ACCEPTED,
-    TOOL_RESULT,
-    Entry,
-)
 from paddock.workspace import Workspace
 from paddock.workspace.workspace import detect_resolution
 
@@ -115,7 +108,7 @@ class PlaneEarlier(Struct, frozen=True):
         from paddock.runtime.past import past_calls  # noqa: PLC0415 - few edits fail so
 
         paths = self.project.layout.ledger_paths()
-        wanted = Filter(event_type=TOOL_RESULT, path=path)
+        wanted = Filter(event_type=events.TOOL_RESULT, path=path)
         rows = query(str(paths[LedgerName.HO1M]), wanted, last=_CHANGES_LOOKED_AT_MAX).entries
         calls = past_calls(FoundEffects(rows, (), ()), ())
         agents = {
@@ -220,7 +213,7 @@ def has_output(project: Project, digest: str) -> bool:
 
 
 def require_digest(text: str) -> str:
-    digest = text.removeprefix(DIGEST_PREFIX)
+    digest = text.removeprefix(events.DIGEST_PREFIX)
     if _DIGEST.fullmatch(digest) is None:
         raise UsageError(
             f"{quote(text)} is no digest of a content",
@@ -239,7 +232,7 @@ def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tup
         if not there:
             return ()
         said = reason or "an operator erased contents"
-        entry = Entry(CONTENT_ERASED, reason=said, metadata={"digests": list(there)})
+        entry = events.Entry(events.CONTENT_ERASED, reason=said, metadata={"digests": list(there)})
         record_in_governance(project, entry)
         for digest in there:
             blobs.erase(digest)
@@ -250,13 +243,13 @@ def find_erasure(project: Project, digest: str) -> int | None:
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not stands(path):
         return None
-    for row in reversed(query(str(path), Filter(event_type=CONTENT_ERASED)).entries):
+    for row in reversed(query(str(path), Filter(event_type=events.CONTENT_ERASED)).entries):
         if digest in cast("list[Json]", row.entry.metadata.get("digests", [])):
             return row.seq
     return None
 
 
-def named_contents(entry: Entry, seq: int) -> list[NamedContent]:
+def named_contents(entry: events.Entry, seq: int) -> list[NamedContent]:
     found: list[NamedContent] = []
     for member, of_digest in (("output_kept", "digest"), ("arguments", "salted_sha256")):
         rows = entry.metadata.get(member)
@@ -265,14 +258,14 @@ def named_contents(entry: Entry, seq: int) -> list[NamedContent]:
             digest, size = kept.get(of_digest), kept.get("bytes")
             # One with its salt in the entry was never kept.
             if isinstance(digest, str) and type(size) is int and "salt" not in kept:
-                text, is_output = digest.removeprefix(DIGEST_PREFIX), member == "output_kept"
+                text, is_output = digest.removeprefix(events.DIGEST_PREFIX), member == "output_kept"
                 found.append(NamedContent(entry.call_id, seq, name, text, size, is_output))
     return found
 
 
 # The inbox of a plane, whose questions keep contents in its history.
 
-_ANSWERS: Final = (APPROVAL_ANSWERED, ROLLBACK_ACCEPTED)
+_ANSWERS: Final = (events.APPROVAL_ANSWERED, events.ROLLBACK_ACCEPTED)
 
 
 def open_inbox(project: Project) -> "Inbox":
@@ -333,7 +326,7 @@ def read_answers(project: Project, requests: Collection[str]) -> "Answers":
         if isinstance(row, BadRow):
             raise _unknown(path)
         metadata = row.entry.metadata
-        if row.entry.event_type == APPROVAL_ANSWERED:
+        if row.entry.event_type == events.APPROVAL_ANSWERED:
             found += [metadata] if metadata.get("request") in requests else []
         elif metadata.get("ledger") == LedgerName.GOVERNANCE:
             break

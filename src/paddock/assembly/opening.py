@@ -19,16 +19,10 @@ from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import TrustRecord, find_trust_record
+from paddock.storage.locks import locked
+from paddock.values import entries as events
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
-from paddock.values.entries import (
-    CONFIG_CHANGED,
-    PLANE_CREATED,
-    POLICY_GIVEN,
-    POLICY_LOADED,
-    POLICY_TRUSTED,
-    Entry,
-)
 
 _LOADED: Final = frozenset(
     {"HOT/config/admin_config.json", "HOT/config/policy.toml", "HOT/config/policy.json"}
@@ -67,7 +61,7 @@ def record_given(project: Project, policy_digest: str) -> None:
     """Put the policy of a program on record where it is another than the last one."""
     if project.given is None:
         return
-    known = _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], POLICY_GIVEN) or {}
+    known = _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], events.POLICY_GIVEN) or {}
     if known.get("policy_digest") != policy_digest:
         record_in_governance(project, records.policy_given(project.given, policy_digest))
 
@@ -75,10 +69,8 @@ def record_given(project: Project, policy_digest: str) -> None:
 def _opened(found: Project) -> Project:
     open_plane(found.root, found.environment)
     settle_left_packages(found)
-    entries = _news(found)
-    if not entries:
+    if not record_news(found):
         return replace(found, notices=_gate_notices(found))
-    record_in_governance(found, *entries)
     # A policy that has just come into force: this is the one time to say it.
     return replace(found, notices=policy_notices(found))
 
@@ -95,8 +87,16 @@ def init_project(
     return result
 
 
-def record_news(project: Project) -> None:
-    record_in_governance(project, *_news(project))
+def record_news(project: Project) -> bool:
+    """Put on record what is new, and say whether anything was.
+
+    Of several that open a project at the same moment one records it.
+    """
+    if not _news(project):
+        return False
+    with locked(project.layout.hot):
+        record_in_governance(project, *_news(project))
+    return True
 
 
 def policy_notices(project: Project) -> tuple[str, ...]:
@@ -122,9 +122,9 @@ def _gate_notices(project: Project) -> tuple[str, ...]:
     return (f"there are no development tools: {', '.join(gate.missing)}; paddock trust",)
 
 
-def _news(project: Project) -> list[Entry]:
+def _news(project: Project) -> list[events.Entry]:
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
-    known = _newest(path, POLICY_LOADED)
+    known = _newest(path, events.POLICY_LOADED)
     entries = _plane_news(project) if known is None else []
     digest = project.policy.digest
     if known is None or known.get("policy_digest") != digest:
@@ -134,9 +134,12 @@ def _news(project: Project) -> list[Entry]:
     return entries
 
 
-def _plane_news(project: Project) -> list[Entry]:
+def _plane_news(project: Project) -> list[events.Entry]:
     """Return plane and first agent where governance lacks them, as after a killed `init`."""
-    if _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], PLANE_CREATED) is not None:
+    if (
+        _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], events.PLANE_CREATED)
+        is not None
+    ):
         return []
     entries = [records.plane_created(project.layout, project.root.path)]
     if project.layout.kind is PlaneKind.PROJECT:
@@ -144,19 +147,19 @@ def _plane_news(project: Project) -> list[Entry]:
     return entries
 
 
-def _trust_news(project: Project, governance: Path) -> list[Entry]:
+def _trust_news(project: Project, governance: Path) -> list[events.Entry]:
     """Return the trust in a project's policy where it holds and its entry is missing."""
     own = project.files.project
     if own is None or not own.trusted or project.layout.kind is PlaneKind.BARE:
         return []
-    known = _newest(governance, POLICY_TRUSTED) or {}
+    known = _newest(governance, events.POLICY_TRUSTED) or {}
     if (known.get("path"), known.get("digest")) == (str(own.path), own.digest):
         return []
     record = find_trust_record(own.path, own.content, project.environment)
     return [] if record is None else [records.policy_trust_found(record)]
 
 
-def _config_news(project: Project, governance: Path) -> list[Entry]:
+def _config_news(project: Project, governance: Path) -> list[events.Entry]:
     config = project.admin
     if config is None:
         return []
@@ -167,7 +170,7 @@ def _config_news(project: Project, governance: Path) -> list[Entry]:
     own = project.files.project
     if own is not None:
         files[own.path.relative_to(root).as_posix()] = own.digest
-    recorded = (_newest(governance, CONFIG_CHANGED) or {}).get("files")
+    recorded = (_newest(governance, events.CONFIG_CHANGED) or {}).get("files")
     before = cast("dict[str, Json]", recorded) if isinstance(recorded, dict) else {}
     read = _LOADED
     if project.root.accepted:

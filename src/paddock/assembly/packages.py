@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock import limits
+from paddock import errors, limits
 from paddock.agent.contracts import parse_contract_file
 from paddock.assembly.auditing import PlaneWitness
 from paddock.assembly.history import open_history, open_journal, settle_sets
@@ -27,30 +27,14 @@ from paddock.assembly.project import (
     require_registered,
 )
 from paddock.assembly.shells import LazyShell, ShellGround
-from paddock.errors import (
-    ConfigError,
-    HostError,
-    IntegrityError,
-    LedgerBusyError,
-    PaddockError,
-    UsageError,
-)
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
 from paddock.gates.ground import NOBODY, GatesGround, Watcher
 from paddock.gates.results import G4, GateResult, Status, gate_entry
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import gone_error
 from paddock.ledger.verify import Verification
+from paddock.packages import change
 from paddock.packages.archive import Archive
-from paddock.packages.change import (
-    AcceptanceResult,
-    AcceptanceRunner,
-    Depot,
-    NoAcceptance,
-    PathChange,
-    PendingChange,
-    recover_packages,
-)
 from paddock.packages.install import PlanePackages
 from paddock.packages.installed import FRAMEWORKS, SPECS, read_installed, read_registries
 from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
@@ -81,7 +65,9 @@ class ShellAcceptance:
             ShellGround(project, ADMIN_AGENT, chain, project.policy, workspace, history)
         )
 
-    def run(self, acceptance: Acceptance, changes: Sequence[PathChange]) -> AcceptanceResult:
+    def run(
+        self, acceptance: Acceptance, changes: Sequence[change.PathChange]
+    ) -> change.AcceptanceResult:
         put = ((each.path, each.after) for each in changes)
         laid = {path: after and LaidFile(after.content, after.mode) for path, after in put}
         line = ShellLine(
@@ -93,7 +79,7 @@ class ShellAcceptance:
         )
         shell = self._shell.open()
         outcome = shell.run(shell.prepare(line), UNWATCHED)
-        return AcceptanceResult(
+        return change.AcceptanceResult(
             command=acceptance.command,
             passed=outcome.ending is Ending.EXITED and outcome.exit_code == 0,
             exit_code=outcome.exit_code,
@@ -123,7 +109,7 @@ def _end_of(stream: Stream) -> str:
 
 
 @contextmanager
-def open_depot(project: Project) -> Generator[Depot]:
+def open_depot(project: Project) -> Generator[change.Depot]:
     """The plane, opened for a change of its packages, or for a look at what stands there.
 
     What a killed step left is removed first. Raises: UsageError, ConfigError, HostError.
@@ -137,7 +123,7 @@ def open_depot(project: Project) -> Generator[Depot]:
         workspace = held.enter_context(Workspace.open(str(project.layout.root)))
         runner = ShellAcceptance(project, workspace, history)
         held.callback(runner.close)
-        yield Depot(
+        yield change.Depot(
             layout=project.layout,
             workspace=workspace,
             objects=history.store,
@@ -153,7 +139,7 @@ def settle_packages(project: Project) -> str | None:
     if not project.root.accepted:
         return None  # nobody has said that this plane's records are to be acted on
     with open_depot(project) as depot:
-        return recover_packages(depot)
+        return change.recover_packages(depot)
 
 
 def plane_packages(project: Project) -> PlanePackages:
@@ -184,7 +170,7 @@ def is_development_plane(project: Project) -> bool:
         return False
     try:
         rows = query_lines(str(path), Filter(PACKAGE_INSTALLED))
-    except HostError:
+    except errors.HostError:
         return False  # Nobody can tell: then approvals are asked for, and G6 says why.
     first = None if rows.bad or not rows.entries else rows.entries[0].entry
     return first is not None and first.metadata.get("dev") is True
@@ -210,7 +196,7 @@ def _load(project: Project, path: str, content: bytes) -> None:
 
 def require_bare(project: Project, what: str = "packages", command: str = "package") -> None:
     if project.layout.kind is not PlaneKind.BARE:
-        raise UsageError(
+        raise errors.UsageError(
             f"{quote(str(project.root.path))} is no bare plane, and {what} belong to one",
             hint=f"paddock --plane DIR {command} …, or: paddock init --bare DIR",
         )
@@ -220,7 +206,7 @@ def _require_own_plane(project: Project) -> None:
     require_bare(project)
     # Threat: keys and approvals that came with a plane speak for whoever packed it.
     if not project.root.accepted:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"the plane {quote(str(project.layout.root))} was neither named nor registered",
             where=str(project.layout.root),
             hint="paddock trust DIR",
@@ -245,6 +231,11 @@ def _registry_notes(project: Project, archive: Archive) -> Iterator[str]:
         goes = old is not None and row in old.manifest.by_path
         if row not in manifest.by_path and (goes or name not in known):
             yield f"its {kind} {quote(name)} is in no registry: G1 fails until a package brings it"
+    spec, own = registries.specs.get(manifest.spec_id), manifest.framework_id
+    is_brought = f"{SPECS}/{manifest.spec_id}.json" in manifest.by_path
+    if spec is not None and not is_brought and spec.framework_id != own:
+        named, other = quote(manifest.spec_id), quote(spec.framework_id)
+        yield f"its spec {named} names the framework {other}, not {quote(own)}: G1 fails"
 
 
 def _contract_notes(archive: Archive) -> Iterator[str]:
@@ -254,7 +245,7 @@ def _contract_notes(archive: Archive) -> Iterator[str]:
             continue
         try:
             parse_contract_file(packed.content, file)
-        except ConfigError as error:
+        except errors.ConfigError as error:
             yield (
                 f"the prompt contract {packed.path} does not load, and no session opens with it:"
                 f" {error.message}"
@@ -270,7 +261,7 @@ OPERATOR: Final = "operator"
 
 class GateRun(Struct, frozen=True):
     results: tuple[GateResult, ...]
-    unrecorded: PaddockError | None = None
+    unrecorded: errors.PaddockError | None = None
 
     @property
     def has_failed(self) -> bool:
@@ -294,11 +285,11 @@ def check_gates_for_model(project: Project, names: Sequence[str], agent: str) ->
     """Run these gates for a model: no acceptance command runs."""
     settle_sets(project)
     with Workspace.open(str(project.layout.root)) as workspace:
-        ground = _ground(project, workspace, NoAcceptance(), NOBODY)
-        with PendingChange(project.layout).try_at_rest() as is_at_rest:
+        ground = _ground(project, workspace, change.NoAcceptance(), NOBODY)
+        with change.PendingChange(project.layout).try_at_rest() as is_at_rest:
             if not is_at_rest:
                 # Half of a change is no plane that a gate could say anything true of.
-                raise LedgerBusyError(
+                raise errors.LedgerBusyError(
                     "packages of this plane are being changed right now; no gate looked",
                     hint="ask again when that is over",
                 )
@@ -309,7 +300,7 @@ def check_gates_for_model(project: Project, names: Sequence[str], agent: str) ->
 
 
 def _ground(
-    project: Project, workspace: Workspace, acceptance: AcceptanceRunner, watcher: Watcher
+    project: Project, workspace: Workspace, acceptance: change.AcceptanceRunner, watcher: Watcher
 ) -> GatesGround:
     return GatesGround(
         layout=project.layout,
@@ -333,7 +324,7 @@ def _recorded(
         installed = ground.installed
         set_digest = None if installed.problems else installed.digest
         _record(project, *(gate_entry(result, set_digest, by) for result in kept))
-    except PaddockError as error:
+    except errors.PaddockError as error:
         if not run.has_failed:
             raise
         return GateRun(results, error)
@@ -363,7 +354,7 @@ def _record_config(project: Project, ground: GatesGround) -> None:
         if files != dict(before):
             _record(project, records.config_changed(before, files, config))
             ground.forget_config()
-    except IntegrityError:
+    except errors.IntegrityError:
         return  # a damaged ledger: G6 says which, and G0B finds no digest there
 
 
@@ -373,7 +364,7 @@ def _package_config(ground: GatesGround) -> Mapping[str, Json]:
         for asset in package.manifest.assets:
             if not asset.is_config:
                 continue
-            with suppress(PaddockError):
+            with suppress(errors.PaddockError):
                 path = ground.layout.root / asset.path
                 content = read_file(path, limits.admin_config_bytes_max)
                 if content is not None:

@@ -29,18 +29,10 @@ from paddock.ledger.query import (
 from paddock.ledger.read import stands
 from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
+from paddock.runtime import prepared
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.past import Differ, Diffs, PastCall, ended_notes, find_call, past_calls
-from paddock.runtime.prepared import (
-    FREE,
-    Bounds,
-    Caller,
-    Context,
-    OperatorJudge,
-    PolicyJudge,
-    Registry,
-)
 from paddock.runtime.undo import UndoStanding, undo_tool, why_no_undo
 from paddock.storage.history import History
 from paddock.storage.notes import Note, read_notes
@@ -55,22 +47,24 @@ from paddock.workspace import Workspace
 
 
 class OperatorDoor(Struct, frozen=True):
-    shown: PolicyJudge
+    shown: prepared.PolicyJudge
     """What the workspace's agent may see; the operator sees no more of it."""
     workspace: Workspace
     ledger: Ledger
     history: History
 
-    def call(self, tool: Tool[Any], arguments: Mapping[str, Json], bounds: Bounds) -> ToolResult:
-        judge = OperatorJudge(tool.name, self.shown)
-        context = Context(
-            registry=Registry([tool]),
+    def call(
+        self, tool: Tool[Any], arguments: Mapping[str, Json], bounds: prepared.Bounds
+    ) -> ToolResult:
+        judge = prepared.OperatorJudge(tool.name, self.shown)
+        context = prepared.Context(
+            registry=prepared.Registry([tool]),
             judge=judge,
             ports=Ports(self.workspace, judge),
             ledger=self.ledger,
             approver=NoApprover(),
             record_approval=_refuse_approval,
-            caller=Caller(judge.chain, new_session_id()),
+            caller=prepared.Caller(judge.chain, new_session_id()),
             randomness=os.urandom,
             history=self.history,
         )
@@ -126,7 +120,7 @@ class UndoAnswer(Struct, frozen=True):
 class _Opened(NamedTuple):
     workspace: Workspace
     record: AgentRecord
-    judge: PolicyJudge
+    judge: prepared.PolicyJudge
 
 
 class Past(Struct):
@@ -229,7 +223,7 @@ class Past(Struct):
             record, policy, chain = self.project.acting(self._declared(agent))
             # An operator's undo keeps everything: also what policy says is generated.
             workspace = self._held.enter_context(workspace_with_git(record, self.history.keeper()))
-            self._opened[agent] = _Opened(workspace, record, PolicyJudge(policy, chain))
+            self._opened[agent] = _Opened(workspace, record, prepared.PolicyJudge(policy, chain))
         return self._opened[agent].workspace
 
     def _declared(self, agent: str) -> str:
@@ -241,7 +235,7 @@ class Past(Struct):
             return agent
         return self.project.default_agent
 
-    def undo(self, call: PastCall, bounds: Bounds = FREE) -> UndoAnswer:
+    def undo(self, call: PastCall, bounds: prepared.Bounds = prepared.FREE) -> UndoAnswer:
         """Undo a call, as a call of its own."""
         workspace = self._workspace_of(call)
         self.history.store.recover()

@@ -9,16 +9,9 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
+from paddock.plane import discover
 from paddock.plane.agents import AgentRecord, AgentSpec, AgentStore, is_agent_name
 from paddock.plane.create import MAIN_AGENT
-from paddock.plane.discover import (
-    ProjectRoot,
-    bare_planes_below,
-    find_root,
-    name_of_root,
-    plane_for,
-    root_on_record,
-)
 from paddock.plane.environment import RISKY_TOOLS_VARIABLE, DualGate, Environment, real_path
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
@@ -34,7 +27,7 @@ if TYPE_CHECKING:
     from paddock.plane.records import WhereReport
 
 
-# Which tools it has is decided here, once, when the plane is opened: `core` always,
+# Which tools it has is decided here, when the plane is opened: `core` always,
 # `development` where the gate is open, `package` where the configuration names tools of
 # packages. Nothing else gives these toolsets to anybody.
 
@@ -63,7 +56,7 @@ def admin_record(config: "AdminConfig", gate: DualGate, layout: PlaneLayout) -> 
 
 
 class Project(Struct, frozen=True):
-    root: ProjectRoot
+    root: discover.ProjectRoot
     layout: PlaneLayout
     files: PolicyFiles
     policy: Policy
@@ -94,7 +87,7 @@ class Project(Struct, frozen=True):
         """
         files = self.files
         if record.workspace != self.root.path:
-            below = bare_planes_below(real_path(record.workspace), self.environment)
+            below = discover.bare_planes_below(real_path(record.workspace), self.environment)
             if self.layout.kind is not PlaneKind.PROJECT or below != files.planes_below:
                 files = replace(files, kind=PlaneKind.PROJECT, planes_below=below)
         if self.given is not None:
@@ -130,13 +123,15 @@ def default_agent_of(kind: PlaneKind) -> str:
 
 
 def find_project(start: Path, environment: Environment, override: Path | None) -> Project:
-    root = find_root(start, environment, override)
-    name = name_of_root(override or environment.plane or start, root.path)
+    root = discover.find_root(start, environment, override)
+    name = discover.name_of_root(override or environment.plane or start, root.path)
     return read_project(root, environment, name)
 
 
-def read_project(root: ProjectRoot, environment: Environment, name: Path | None = None) -> Project:
-    layout = plane_for(root, environment)
+def read_project(
+    root: discover.ProjectRoot, environment: Environment, name: Path | None = None
+) -> Project:
+    layout = discover.plane_for(root, environment)
     files = read_policy_files(root, environment)
     policy = policy_of(files)
     if root.kind is PlaneKind.PROJECT:
@@ -146,15 +141,15 @@ def read_project(root: ProjectRoot, environment: Environment, name: Path | None 
     return Project(root, layout, files, policy, agents, environment, name, admin=config, gate=gate)
 
 
-def read_agents(root: ProjectRoot, environment: Environment) -> AgentStore:
-    layout = plane_for(root, environment)
+def read_agents(root: discover.ProjectRoot, environment: Environment) -> AgentStore:
+    layout = discover.plane_for(root, environment)
     if root.kind is PlaneKind.PROJECT:
         return AgentStore(layout, environment)
     return _bare_agents(root, layout, environment)[0]
 
 
 def _bare_agents(
-    root: ProjectRoot, layout: PlaneLayout, environment: Environment
+    root: discover.ProjectRoot, layout: PlaneLayout, environment: Environment
 ) -> "tuple[AgentStore, AdminConfig, DualGate]":
     from paddock.plane.admin import read_admin_config  # noqa: PLC0415 - bare planes only
 
@@ -252,7 +247,7 @@ def _source(file: PolicyFile | None) -> PolicySource | None:
 
 
 class PlaneSite(Struct, frozen=True):
-    root: ProjectRoot
+    root: discover.ProjectRoot
     layout: PlaneLayout
     environment: Environment
 
@@ -263,9 +258,9 @@ class PlaneSite(Struct, frozen=True):
 
 
 def find_site(start: Path, environment: Environment, override: Path | None) -> PlaneSite:
-    recorded = root_on_record(override or environment.plane or start, environment)
-    root = recorded or find_root(start, environment, override)
-    return PlaneSite(root, plane_for(root, environment), environment)
+    recorded = discover.root_on_record(override or environment.plane or start, environment)
+    root = recorded or discover.find_root(start, environment, override)
+    return PlaneSite(root, discover.plane_for(root, environment), environment)
 
 
 def settle_left_packages(project: Project) -> str | None:

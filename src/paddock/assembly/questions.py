@@ -32,21 +32,8 @@ from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
+from paddock.policy.questions import record
 from paddock.policy.questions.explain import Now, explain_now
-from paddock.policy.questions.record import (
-    DECIDED_EVENTS,
-    TOLD_EVENTS,
-    KeptCall,
-    Lost,
-    PastDecision,
-    Recorded,
-    RecordedCall,
-    RecordedDoor,
-    Why,
-    read_recorded,
-    tell_calls,
-    with_question,
-)
 from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote
 from paddock.values.decisions import AgentChain, PlaneKind
@@ -86,12 +73,12 @@ class PlanePolicies(Struct, frozen=True):
             self._met[agent] = self._find(agent)
         return self._met[agent]
 
-    def is_whole(self, past: PastDecision) -> bool:
+    def is_whole(self, past: record.PastDecision) -> bool:
         """Whether a client's kind of agent is on record with the default agent, its parent.
 
         Of older entries, what would be decided now cannot be told.
         """
-        if past.door is not RecordedDoor.HOOK:
+        if past.door is not record.RecordedDoor.HOOK:
             return True
         first, *ancestors = (agent.name for agent in past.chain)
         if self.project.default_agent in ancestors:
@@ -204,19 +191,21 @@ def compare(old: Candidate, new: Candidate, find: Callable[[], AgentStore], ledg
         return chain_of_type(agents, planned_default_chain(agents), name)
 
     place = (old.files.kind, old.files.planes_below)
-    past = (each for each in past_decisions(ledger, Filter()) if isinstance(each, PastDecision))
+    past = (
+        each for each in past_decisions(ledger, Filter()) if isinstance(each, record.PastDecision)
+    )
     actions = [action for each in islice(past, _TRIED_MAX) for action in each.actions]
     return diff(old.policy(*place), new.policy(*place), chain_of, actions)
 
 
-def past_decisions(path: Path, wanted: Filter) -> Iterator[PastDecision | Lost]:
+def past_decisions(path: Path, wanted: Filter) -> Iterator[record.PastDecision | record.Lost]:
     if not stands(path):
         return
     answered: set[tuple[str, str]] = set()
-    for row in find_decided(str(path), DECIDED_EVENTS, wanted):
+    for row in find_decided(str(path), record.DECIDED_EVENTS, wanted):
         if isinstance(row, BadRow):
-            place = Recorded(-1, "", "", "", "?", f"byte {row.offset_bytes}")
-            yield Lost(place, Why.UNREADABLE, row.fault.value)
+            place = record.Recorded(-1, "", "", "", "?", f"byte {row.offset_bytes}")
+            yield record.Lost(place, record.Why.UNREADABLE, row.fault.value)
             continue
         entry = row.entry
         # Of a call that was held back for a question, the answer counts, where there is one.
@@ -224,14 +213,14 @@ def past_decisions(path: Path, wanted: Filter) -> Iterator[PastDecision | Lost]:
             continue
         if entry.metadata.get("outcome") in ("confine", "ask"):
             answered.add((entry.session_id, entry.call_id))
-        found = read_recorded(row.seq, row.timestamp, entry)
+        found = record.read_recorded(row.seq, row.timestamp, entry)
         if found is not None:
             yield found
 
 
 def told_calls(
     path: Path, call_id: str, governance: Path | None, session_id: str | None = None
-) -> tuple[tuple[RecordedCall, ...], int]:
+) -> tuple[tuple[record.RecordedCall, ...], int]:
     """The calls of this id, newest first, and how many lines hold no entry.
 
     `governance` has what was asked about them; None where that is not there.
@@ -239,13 +228,15 @@ def told_calls(
     if not stands(path):
         return (), 0
     rows = query(str(path), Filter(call_id=call_id, session_id=session_id))
-    told = (row for row in rows.entries if row.entry.event_type in TOLD_EVENTS)
-    kept = [KeptCall(row.seq, row.timestamp, row.entry) for row in told]
-    calls = tell_calls(kept, call_id)
-    return tuple(with_question(call, _asked(call, governance)) for call in calls), len(rows.bad)
+    told = (row for row in rows.entries if row.entry.event_type in record.TOLD_EVENTS)
+    kept = [record.KeptCall(row.seq, row.timestamp, row.entry) for row in told]
+    calls = record.tell_calls(kept, call_id)
+    return tuple(record.with_question(call, _asked(call, governance)) for call in calls), len(
+        rows.bad
+    )
 
 
-def _asked(call: RecordedCall, governance: Path | None) -> Iterator[Entry]:
+def _asked(call: record.RecordedCall, governance: Path | None) -> Iterator[Entry]:
     entry = call.decided.entry
     if governance is None or entry.metadata.get("outcome") not in ("confine", "ask"):
         return
@@ -254,14 +245,14 @@ def _asked(call: RecordedCall, governance: Path | None) -> Iterator[Entry]:
         yield from (row.entry for row in query(str(governance), wanted).entries)
 
 
-def decided_now(find: Callable[[], Project], call: RecordedCall) -> Now:
+def decided_now(find: Callable[[], Project], call: record.RecordedCall) -> Now:
     decided = call.decided
-    past = read_recorded(decided.seq, decided.time, decided.entry)
+    past = record.read_recorded(decided.seq, decided.time, decided.entry)
     try:
         policies = PlanePolicies(find())
         policy = policies.policy_for(decided.entry.agent)
-        if isinstance(past, PastDecision) and not policies.is_whole(past):
-            past = Lost(past.where, Why.INCOMPLETE)
+        if isinstance(past, record.PastDecision) and not policies.is_whole(past):
+            past = record.Lost(past.where, record.Why.INCOMPLETE)
     except PaddockError as error:
         # The record is told whatever has become of the project since.
         return Now(f"no policy is in force now: {error.message}")

@@ -27,6 +27,7 @@ from paddock.assembly.opening import open_given, policy_notices, record_given, s
 from paddock.assembly.project import (
     ADMIN_AGENT,
     CORE,
+    DEVELOPMENT,
     MCP,
     PACKAGE,
     SHELL,
@@ -38,7 +39,7 @@ from paddock.assembly.project import (
     with_given,
 )
 from paddock.assembly.shells import STAGING, LazyShell, ShellGround
-from paddock.errors import SandboxUnavailableError, UsageError
+from paddock.errors import PaddockError, SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
 from paddock.plane import records
 from paddock.plane.agents import AgentRecord, AgentSpec
@@ -142,12 +143,26 @@ def _registry(
         for tool in tools
         if tool.toolset in toolsets and (kept is None or tool.toolset != CORE or tool.name in kept)
     ]
-    registry = Registry(held, partial(may_ever, policy, chain))
+    gated = [tool.name for tool in held if tool.toolset == DEVELOPMENT]
+    registry = Registry(held, partial(may_ever, policy, chain), gated, partial(_holds, project))
     if policy.settings.mcp.servers and may_ever(policy, chain, "mcp", "call"):
         from paddock.assembly.extensions import add_others  # noqa: PLC0415 - few have one
 
         notices += add_others(registry, project, policy, gateway)
     return registry, notices
+
+
+def _holds(project: Project) -> bool:
+    """Whether the gate's half in the configuration holds still; what does not load holds nothing.
+
+    The environment's half is this process's own.
+    """
+    from paddock.plane.admin import read_admin_config  # noqa: PLC0415 - bare planes only
+
+    try:
+        return read_admin_config(project.layout).tool_profile == "development"
+    except PaddockError:
+        return False
 
 
 def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:

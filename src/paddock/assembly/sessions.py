@@ -17,16 +17,9 @@ from typing import TYPE_CHECKING, Final, cast
 from msgspec import Struct, field
 
 from paddock import limits
+from paddock.agent import events
 from paddock.agent.context import Conversation
 from paddock.agent.contracts import load_contracts
-from paddock.agent.events import (
-    HeardApprover,
-    OneAtATime,
-    SilentListener,
-    TurnEnd,
-    TurnListener,
-    TurnOutcome,
-)
 from paddock.agent.executor import Executor, Timer, real_timer
 from paddock.agent.recorded import RecordedSession, find_session, restore, tokens_charged
 from paddock.agent.records import Scribe
@@ -128,7 +121,7 @@ class SessionWish(Struct, frozen=True):
     agent: str | None = None
     model: str | None = None
     approver: Approver = field(default_factory=NoApprover)
-    listener: TurnListener = field(default_factory=SilentListener)
+    listener: events.TurnListener = field(default_factory=events.SilentListener)
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     resume: str | None = None
     provider: Provider | None = None
@@ -174,7 +167,7 @@ class _Opening:
         self._agent = _agent_of(project, wish, self._before)
         self._record, self._policy, self._chain = project.acting(self._agent)
         self._table = BudgetTable() if project.admin is None else project.admin.budget
-        self._listener = OneAtATime(wish.listener)
+        self._listener = events.OneAtATime(wish.listener)
         self._session_id = wish.resume or new_session_id()
         # Threat: whoever unpacked a plane brings prompts that speak for the operator.
         is_ours = project.layout.kind is PlaneKind.PROJECT or project.root.accepted
@@ -239,7 +232,7 @@ class _Opening:
         for turn in before.unfinished:
             # The process that answered it was ended: now it is on record as well.
             said = "the process ended before the turn did"
-            ended = TurnEnd("", TurnOutcome.ERROR, reason=said)
+            ended = events.TurnEnd("", events.TurnOutcome.ERROR, reason=said)
             office.append(office.scribe.turn_recorded(turn.number, turn.user_message, ended))
         # Read again, with the turns that were recorded just now.
         session = require_session(self._project, self._session_id)
@@ -271,7 +264,7 @@ class _Opening:
     @contextmanager
     def _open_agent(self, agent: str) -> Generator[ChildAgent]:
         project = self._project
-        approver = HeardApprover(self._wish.approver, self._listener)
+        approver = events.HeardApprover(self._wish.approver, self._listener)
         runtime = open_runtime(project, agent=agent, approver=approver, session_id=self._session_id)
         with runtime:
             yield ChildAgent(self._charter(agent), self._executor(agent, runtime))
@@ -361,7 +354,7 @@ def open_session_at(
     agent: str | None = None,
     model: str | None = None,
     approver: Approver | Callable[[ApprovalRequest], bool] | None = None,
-    listener: TurnListener | None = None,
+    listener: events.TurnListener | None = None,
     provider: Provider | None = None,
 ) -> Session:
     """Open a session on the project at `path`: `handle_turn` answers, `delegate` hands on.
@@ -380,7 +373,7 @@ def open_session_at(
         agent=agent,
         model=model,
         approver=approver_of(approver),
-        listener=listener or SilentListener(),
+        listener=listener or events.SilentListener(),
         variables=process_variables(),
         provider=provider,
     )

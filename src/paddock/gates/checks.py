@@ -12,14 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from paddock.errors import (
-    ConfigError,
-    HostError,
-    IntegrityError,
-    LedgerDamagedError,
-    SandboxUnavailableError,
-    ToolError,
-)
+from paddock import errors
 from paddock.gates import owned
 from paddock.gates.ground import (
     MADE_WITH_DEV,
@@ -310,7 +303,7 @@ def _run(acceptance: Acceptance, ground: GatesGround) -> str:
     ground.watcher.begins(G4, acceptance.command)
     try:
         result = ground.acceptance.run(acceptance, ())
-    except SandboxUnavailableError as error:
+    except errors.SandboxUnavailableError as error:
         return f"{quote(acceptance.command)} did not run: {error.message}"
     return "" if result.passed else ground.without_root(str(result))
 
@@ -342,7 +335,7 @@ def _last_run(ground: GatesGround) -> StoredEntry | None:
     # Threat: an index that hides the last run would have an earlier one told for it.
     for row in find_decided(str(path), (GATE_RESULT,), Filter()):
         if isinstance(row, BadRow):
-            raise LedgerDamagedError(
+            raise errors.LedgerDamagedError(
                 "a line of the governance ledger holds no entry", where=f"byte {row.offset_bytes}"
             )
         metadata = row.entry.metadata
@@ -418,7 +411,7 @@ def _signature_problem(package: InstalledPackage, ground: GatesGround) -> str:
         return ""
     try:
         verify_signature(signature, package.manifest.digest, _keys_of_install(package, ground))
-    except IntegrityError as error:
+    except errors.IntegrityError as error:
         return error.message
     return ""
 
@@ -447,7 +440,7 @@ def judge_ledger(
         return 0, (Failure(file, "it is not a regular file"),)
     try:
         found = _verified(name, path, witness)
-    except (HostError, LedgerDamagedError) as error:
+    except (errors.HostError, errors.LedgerDamagedError) as error:
         return 0, (Failure(file, _without_places(error.message)),)
     another = witness.problem(name, found)
     reasons = [another] if another else []
@@ -563,5 +556,5 @@ def run_gate(name: str, check: Check, ground: GatesGround) -> GateResult:
     ground.watcher.begins(name, "")
     try:
         return check(ground)
-    except (ConfigError, IntegrityError, HostError, ToolError) as error:
+    except (errors.ConfigError, errors.IntegrityError, errors.HostError, errors.ToolError) as error:
         return GateResult(name, Status.FAIL, 1, (failure_of(error, ground.layout.root),))

@@ -411,7 +411,8 @@ def stands(path: Path) -> bool:
 
 def gone_error(path: Path, name: str) -> LedgerDamagedError:
     said = f"the ledger {name} is gone: what is kept of it says that there was one"
-    return damage(said, str(path), "restore it from a backup")
+    hint = f"restore it from a backup, or go on: paddock ledger set-aside --ledger {name}"
+    return damage(said, str(path), hint)
 
 
 def replaced_error(path: str) -> LedgerDamagedError:

@@ -9,6 +9,7 @@ import stat
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -16,15 +17,8 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
+from paddock.ledger.format import notes
 from paddock.ledger.format.lines import ALGORITHM_ED25519, VerifierKey, is_key_name, split_key
-from paddock.ledger.format.notes import (
-    Checkpoint,
-    SignedCheckpoint,
-    format_note,
-    open_note,
-    read_checkpoint,
-    verify_consistency,
-)
 from paddock.storage.atomic import FILE_MODE, create_file, read_file, replace_file
 
 if TYPE_CHECKING:
@@ -107,10 +101,10 @@ class Signer(Protocol):
     @property
     def verifier(self) -> VerifierKey: ...
 
-    def last(self) -> SignedCheckpoint | None:
+    def last(self) -> notes.SignedCheckpoint | None:
         """Raises: NoteError: not its own; ConfigError, HostError."""
 
-    def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
+    def sign(self, wanted: notes.Checkpoint, proof: Sequence[bytes]) -> notes.SignedCheckpoint:
         """Raises: LedgerDamagedError: it does not go on from `last`; ConfigError, HostError."""
         ...
 
@@ -135,11 +129,11 @@ class KeySigner:
     def verifier(self) -> VerifierKey:
         return self._loaded().verifier
 
-    def last(self) -> SignedCheckpoint | None:
+    def last(self) -> notes.SignedCheckpoint | None:
         note = read_signed(self._key_path)
-        return None if note is None else open_note(note, self._loaded().verifier)
+        return None if note is None else notes.open_note(note, self._loaded().verifier)
 
-    def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
+    def sign(self, wanted: notes.Checkpoint, proof: Sequence[bytes]) -> notes.SignedCheckpoint:
         key = self._loaded()
         if wanted.origin != key.verifier.name:
             said = f"this key is of {key.verifier.name!a}, and signs nothing of {wanted.origin!a}"
@@ -149,17 +143,19 @@ class KeySigner:
         if last is not None:
             require_growth(last.checkpoint, wanted, proof)
         text = wanted.text
-        note = format_note(text, key.verifier.name, key.verifier.key_id, key.sign(text.encode()))
+        note = notes.format_note(
+            text, key.verifier.name, key.verifier.key_id, key.sign(text.encode())
+        )
         # Remembered first: a signature that got out is one that the signer knows of.
         replace_file(signed_path(self._key_path), note.encode())
-        return SignedCheckpoint(wanted, note)
+        return notes.SignedCheckpoint(wanted, note)
 
     def forget(self) -> None:
         note = read_signed(self._key_path)
         if note is not None:
-            checkpoint = read_checkpoint(note)
+            # By its bytes: it may be no note any more, and none takes another one's place.
             state = signed_path(self._key_path)
-            state.rename(f"{state}.before-rollback-{checkpoint.size}")
+            state.rename(f"{state}.before-rollback-{sha256(note.encode()).hexdigest()[:16]}")
 
     def _loaded(self) -> SigningKey:
         if self._key is None:
@@ -167,11 +163,13 @@ class KeySigner:
         return self._key
 
 
-def require_growth(last: Checkpoint, wanted: Checkpoint, proof: Sequence[bytes]) -> None:
+def require_growth(
+    last: notes.Checkpoint, wanted: notes.Checkpoint, proof: Sequence[bytes]
+) -> None:
     said = ""
     if wanted.size < last.size:
         said = f"went back: {last.size} entries were signed, {wanted.size} are here"
-    elif not verify_consistency(last.size, wanted.size, last.root, wanted.root, proof):
+    elif not notes.verify_consistency(last.size, wanted.size, last.root, wanted.root, proof):
         said = f"is another one: its first {last.size} entries are not those that were signed"
     if said:
         raise LedgerDamagedError(f"the ledger {said}", where=ascii(wanted.origin), hint=_HINT)
@@ -251,13 +249,13 @@ class ProgramSigner:
             self._verifier = VerifierKey.parse(self._program.ask("key").strip())
         return self._verifier
 
-    def last(self) -> SignedCheckpoint | None:
+    def last(self) -> notes.SignedCheckpoint | None:
         note = self._program.ask("last")
-        return open_note(note, self.verifier) if note else None
+        return notes.open_note(note, self.verifier) if note else None
 
-    def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
+    def sign(self, wanted: notes.Checkpoint, proof: Sequence[bytes]) -> notes.SignedCheckpoint:
         hashes = "".join(f"{each.hex()}\n" for each in proof)
-        signed = open_note(self._program.ask("sign", wanted.text + hashes), self.verifier)
+        signed = notes.open_note(self._program.ask("sign", wanted.text + hashes), self.verifier)
         if signed.checkpoint != wanted:
             where = ascii(self._program.command[0])
             raise HostError("the signer signed something else", where=where, hint=_PROGRAM_HINT)

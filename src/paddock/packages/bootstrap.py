@@ -62,13 +62,7 @@ from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.storage.atomic import host_errors, read_file
 from paddock.text.json import Strict
 from paddock.text.show import quote, show_name
-from paddock.values.entries import (
-    OPERATOR_KEY_ENROLLED,
-    PACKAGE_INSTALLED,
-    PACKAGE_SET_SIGNED,
-    Entry,
-    digest_of,
-)
+from paddock.values import entries as events
 
 NAME: Final = "CP_BOOTSTRAP.tar.gz"
 INDEX: Final = "bootstrap.json"
@@ -163,7 +157,7 @@ def _packed(source: Path) -> Archive:
     # None of them is a program (`sh FILE` runs a script): a mode is what a file system, an
     # unpacker or a checkout may lose or add, and the bytes are to be the same everywhere.
     files = tuple(replace(file, mode=FILE_MODE) for file in packed.files)
-    return Archive(packed.manifest, files, digest_of(write_archive(packed.manifest, files)))
+    return Archive(packed.manifest, files, events.digest_of(write_archive(packed.manifest, files)))
 
 
 def _in_order(archives: Sequence[Archive]) -> tuple[Archive, ...]:
@@ -193,7 +187,7 @@ def _source(program: Path) -> Iterator[PackedFile]:
 
 
 def _index(members: Sequence[PackedFile], archives: Sequence[Archive]) -> PackedFile:
-    rows = sorted((member.path, digest_of(member.content)) for member in members)
+    rows = sorted((member.path, events.digest_of(member.content)) for member in members)
     content = write_object(
         {
             "format": FORMAT,
@@ -219,8 +213,10 @@ def _declared(directory: Path, name: str, digest: str) -> bytes:
     content = read_file(directory / name, limits.package_bytes_max)
     if content is None:
         raise ArchiveRefusedError("the index names it, and it is not there", file=name)
-    if digest_of(content) != digest:
-        raise ArchiveRefusedError(f"its digest is {digest_of(content)}, not {digest}", file=name)
+    if events.digest_of(content) != digest:
+        raise ArchiveRefusedError(
+            f"its digest is {events.digest_of(content)}, not {digest}", file=name
+        )
     return content
 
 
@@ -275,13 +271,13 @@ def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
         log = depot.ledger.read() if depot.ledger.path.exists() else PackageLog(())
         _require_beginning(log, founding, depot.ledger.path)
         swap = _swap(depot, founding)
-        if not log.holds(PACKAGE_INSTALLED):
+        if not log.holds(events.PACKAGE_INSTALLED):
             _install(depot, founding, swap, _approvals(depot, founding, log))
         elif swap.paths:
             why = f"{quote(swap.paths[0].path)} is not as in the set that was recorded"
             raise _was_a_plane(why, depot.ledger.path)
         # A founding that was killed right after it is not signed twice.
-        if founding.key is not None and not log.holds(PACKAGE_SET_SIGNED):
+        if founding.key is not None and not log.holds(events.PACKAGE_SET_SIGNED):
             sign_now(depot, founding.key)
     return tuple(depot.layout.root / change.path for change in swap.paths if change.before is None)
 
@@ -335,10 +331,10 @@ def _require_beginning(log: PackageLog, founding: Founding, ledger: Path) -> Non
             )
 
 
-def _begins(entry: Entry, digests: set[str]) -> bool:
-    if entry.event_type == PACKAGE_INSTALLED:
+def _begins(entry: events.Entry, digests: set[str]) -> bool:
+    if entry.event_type == events.PACKAGE_INSTALLED:
         return entry.metadata.get("previous") is None and entry.metadata.get("digest") in digests
-    return entry.event_type in (OPERATOR_KEY_ENROLLED, PACKAGE_SET_SIGNED)
+    return entry.event_type in (events.OPERATOR_KEY_ENROLLED, events.PACKAGE_SET_SIGNED)
 
 
 def _was_a_plane(why: str, ledger: Path) -> ConfigError:
@@ -370,7 +366,7 @@ def _approvals(
             where=str(layout.registries / "keys"),
             hint="name an empty directory or a new one; nothing was changed",
         )
-    if not log.holds(OPERATOR_KEY_ENROLLED):
+    if not log.holds(events.OPERATOR_KEY_ENROLLED):
         depot.ledger.append(enrolled_entry(public))
     swap = Swap(depot.workspace)
     swap.write(key_file(public.key_id), signing.key_bytes(public), OWN_MODE)
@@ -404,7 +400,7 @@ def _approval(
 def _install(
     depot: Depot, founding: Founding, swap: Swap, approvals: Mapping[str, signing.PackageApproval]
 ) -> None:
-    key, changes = founding.key, list[tuple[Entry, InstallReceipt]]()
+    key, changes = founding.key, list[tuple[events.Entry, InstallReceipt]]()
     for count, archive in enumerate(founding.archives, start=1):
         manifest = archive.manifest
         approval = approvals.get(manifest.package_id)

@@ -22,18 +22,7 @@ from typing import Any, Final, Protocol, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock import limits
-from paddock.errors import (
-    ConfigError,
-    HostError,
-    IntegrityError,
-    InternalError,
-    PathError,
-    SandboxUnavailableError,
-    SpecialFileError,
-    TextError,
-    UsageError,
-)
+from paddock import errors, limits
 from paddock.ledger.format.line import ID_BYTES, format_id, format_timestamp
 from paddock.ledger.format.lines import EntryRefusedError, encode_body
 from paddock.packages.archive import PackedFile
@@ -127,7 +116,7 @@ class AcceptanceRunner(Protocol):
 
 class NoAcceptance:
     def run(self, acceptance: Acceptance, changes: Sequence[PathChange]) -> AcceptanceResult:
-        raise SandboxUnavailableError(
+        raise errors.SandboxUnavailableError(
             f"the acceptance command {quote(acceptance.command)} cannot run without a sandbox",
             hint="paddock doctor says what this host lacks for one",
         )
@@ -206,18 +195,20 @@ class PendingChange(Struct, frozen=True):
         if given is None:
             return None
         if given.members.get("format") != FORMAT:
-            raise IntegrityError(
+            raise errors.IntegrityError(
                 "a change of packages that another version of paddock began",
                 where=str(path),
                 hint="any command of that version ends it: paddock package list",
             )
         try:
             found = given.convert(Transaction)
-        except ConfigError as error:
+        except errors.ConfigError as error:
             said = "the record of a change of packages is damaged"
-            raise IntegrityError(said, where=error.where) from error
+            raise errors.IntegrityError(said, where=error.where) from error
         if _ID.fullmatch(found.id) is None:
-            raise IntegrityError("the record of a change of packages has no id", where=str(path))
+            raise errors.IntegrityError(
+                "the record of a change of packages has no id", where=str(path)
+            )
         return found
 
     @property
@@ -375,9 +366,9 @@ class Swap(Struct):
         try:
             entry = self.workspace.resolve_entry(path)
             state = entry_state(self.workspace, entry)
-        except SpecialFileError as error:
+        except errors.SpecialFileError as error:
             raise OwnershipRefusedError([Failure(path, error.message)]) from error
-        except PathError as error:
+        except errors.PathError as error:
             # Threat: a directory of the plane that was replaced by a link leads our files
             # elsewhere.
             raise GateRefusedError("G0B", [Failure(path, error.message)]) from error
@@ -430,7 +421,7 @@ def _depth(path: str) -> int:
 
 def _version(state: EntryState) -> str:
     if state.version is None:
-        raise InternalError("a file without a version")
+        raise errors.InternalError("a file without a version")
     return state.version
 
 
@@ -443,7 +434,7 @@ def settle(depot: Depot) -> str | None:
     for found in recover(depot.journal, Disk(), depot.workspace.resolution):
         is_ours = not found.label or found.label.startswith("TX-")
         if found.settled is RecoveredSet.WAITING and is_ours:
-            raise HostError(
+            raise errors.HostError(
                 f"a change of packages cannot be settled yet: {found.why}",
                 hint="end other programs that work on the plane, then try again",
             )
@@ -553,14 +544,14 @@ def require_room(transaction: Transaction) -> None:
         except EntryRefusedError as refused:
             lists = (("acceptance", "acceptance commands"), ("dependencies", "dependencies"))
             counts = ", ".join(f"{_count(entry.metadata.get(key))} {what}" for key, what in lists)
-            raise UsageError(
+            raise errors.UsageError(
                 f"the packages ledger cannot tell of this change of {package_id}:"
                 f" {refused.message}; it has {counts}",
                 hint="nothing was changed; make it several packages, or its commands shorter",
             ) from refused
     size = len(write_object(transaction))
     if size > limits.receipt_bytes_max:
-        raise UsageError(
+        raise errors.UsageError(
             f"the record of this change of {package_id} would have {size} bytes, over"
             f" {limits.receipt_bytes_max}",
             hint="nothing was changed; make it several packages, or its paths shorter",
@@ -577,8 +568,8 @@ def carry_out(depot: Depot, transaction: Transaction, swap: Swap) -> str:
     record.write(TRANSACTION, write_object(transaction), atomic.FILE_MODE)
     try:
         depot.commit(swap.changes, record.changes, label=transaction.id)
-    except (TextError, PathError) as failure:
-        raise HostError(
+    except (errors.TextError, errors.PathError) as failure:
+        raise errors.HostError(
             f"the plane was changed by somebody else meanwhile: {failure.message}",
             hint="nothing was changed; try again",
         ) from failure

@@ -29,18 +29,11 @@ from paddock.packages.rows import Failure
 from paddock.packages.signing import PackageApproval, PublicKey
 from paddock.plane.json_files import JsonFile
 from paddock.plane.layout import LedgerName
+from paddock.values import entries as events
 from paddock.values.calls import Json
-from paddock.values.entries import (
-    OPERATOR_KEY_ENROLLED,
-    PACKAGE_APPROVED,
-    PACKAGE_INSTALLED,
-    PACKAGE_UNINSTALLED,
-    Entry,
-    digest_of,
-)
 
 LEDGER: Final = LedgerName.PACKAGES
-_USING: Final = frozenset({PACKAGE_INSTALLED, PACKAGE_APPROVED})
+_USING: Final = frozenset({events.PACKAGE_INSTALLED, events.PACKAGE_APPROVED})
 
 
 class PackageLog(Struct, frozen=True):
@@ -59,7 +52,7 @@ class PackageLog(Struct, frozen=True):
         versions = (
             stored.entry.metadata.get("version")
             for stored in reversed(self.entries)
-            if stored.entry.event_type == PACKAGE_INSTALLED
+            if stored.entry.event_type == events.PACKAGE_INSTALLED
             and stored.entry.metadata.get("package_id") == package_id
         )
         return next((version for version in versions if isinstance(version, str)), None)
@@ -113,10 +106,10 @@ class PackageLedger(Struct, frozen=True):
             )
         return PackageLog(rows.entries)
 
-    def append(self, entry: Entry) -> str:
+    def append(self, entry: events.Entry) -> str:
         return self.append_all([entry])[0]
 
-    def append_all(self, entries: Sequence[Entry]) -> tuple[str, ...]:
+    def append_all(self, entries: Sequence[events.Entry]) -> tuple[str, ...]:
         ledger = self.open()
         try:
             return tuple(ledger.append(list(entries)).ids)
@@ -132,10 +125,10 @@ def installed_entry(
     previous: SetRow | None,
     set_digest: str,
     is_upgrade: bool,
-) -> Entry:
+) -> events.Entry:
     """`receipt` before it names this entry; `previous` and `set_digest` as entries tell them."""
-    return Entry(
-        event_type=PACKAGE_INSTALLED,
+    return events.Entry(
+        event_type=events.PACKAGE_INSTALLED,
         submission_id=receipt.wo_id or "",
         decision="allow",
         reason=f"{manifest.package_id} was {'upgraded' if is_upgrade else 'installed'}",
@@ -145,7 +138,7 @@ def installed_entry(
             "archive": receipt.archive,
             # When the approval was judged: the tests that come between may take long.
             "installed_at": receipt.installed_at,
-            "receipt": digest_of(receipt.to_bytes()),
+            "receipt": events.digest_of(receipt.to_bytes()),
             "previous": None if previous is None else about(previous),
             "dependencies": list(manifest.dependencies),
             "wo_id": receipt.wo_id,
@@ -164,10 +157,10 @@ def about(row: SetRow) -> dict[str, Json]:
     return {"package_id": package_id, "version": version, "digest": digest}
 
 
-def uninstalled_entry(transaction_id: str, manifest: Manifest, set_digest: str) -> Entry:
+def uninstalled_entry(transaction_id: str, manifest: Manifest, set_digest: str) -> events.Entry:
     files = len(manifest.assets)
-    return Entry(
-        event_type=PACKAGE_UNINSTALLED,
+    return events.Entry(
+        event_type=events.PACKAGE_UNINSTALLED,
         decision="allow",
         reason=f"{manifest.package_id} was uninstalled",
         call_id=transaction_id,
@@ -175,9 +168,9 @@ def uninstalled_entry(transaction_id: str, manifest: Manifest, set_digest: str) 
     )
 
 
-def approved_entry(package_id: str, version: str, approval: PackageApproval) -> Entry:
-    return Entry(
-        event_type=PACKAGE_APPROVED,
+def approved_entry(package_id: str, version: str, approval: PackageApproval) -> events.Entry:
+    return events.Entry(
+        event_type=events.PACKAGE_APPROVED,
         submission_id=approval.wo_id,
         decision="allow",
         reason=f"{package_id} was approved after it was installed",
@@ -189,9 +182,9 @@ def approved_entry(package_id: str, version: str, approval: PackageApproval) -> 
     )
 
 
-def enrolled_entry(key: PublicKey) -> Entry:
-    return Entry(
-        event_type=OPERATOR_KEY_ENROLLED,
+def enrolled_entry(key: PublicKey) -> events.Entry:
+    return events.Entry(
+        event_type=events.OPERATOR_KEY_ENROLLED,
         decision="allow",
         reason="the plane had no key, and got its operator's",
         metadata={"key_id": key.key_id},
@@ -281,11 +274,11 @@ class Record(Struct):
         event, metadata = stored.entry.event_type, stored.entry.metadata
         told = JsonFile(LEDGER_FILE, metadata)
         try:
-            if event == PACKAGE_INSTALLED:
+            if event == events.PACKAGE_INSTALLED:
                 self._install(stored, told.convert(RecordedPackage))
-            elif event == PACKAGE_UNINSTALLED:
+            elif event == events.PACKAGE_UNINSTALLED:
                 self._uninstall(stored, told.convert(_Uninstalled))
-            elif event == PACKAGE_APPROVED:
+            elif event == events.PACKAGE_APPROVED:
                 self._approve(stored, told.convert(_Approved))
         except ConfigError as error:
             self._note(stored, error.message)
@@ -368,5 +361,5 @@ def _differences(told: RecordedPackage, found: InstalledPackage) -> Iterator[Fai
     if receipt.ledger_entry != told.entry_id or receipt.transaction != told.transaction:
         why = f"it is not the receipt of the entry {told.entry_id}"
         yield Failure(receipt_path(told.package_id), why)
-    elif digest_of(bare.to_bytes()) != told.receipt:
+    elif events.digest_of(bare.to_bytes()) != told.receipt:
         yield Failure(receipt_path(told.package_id), "it is not the receipt that was written")

@@ -33,23 +33,16 @@ from paddock.packages.manifest import KEYS, Manifest, approval_file, key_file, v
 from paddock.packages.rows import Failure, GateRefusedError
 from paddock.plane.json_files import JsonFile
 from paddock.text.json import Strict, compact_json
-from paddock.values.entries import (
-    OPERATOR_KEY_ENROLLED,
-    PACKAGE_APPROVED,
-    PACKAGE_INSTALLED,
-    PACKAGE_SET_SIGNED,
-    PACKAGE_UNINSTALLED,
-    Entry,
-)
+from paddock.values import entries as events
 
 STATEMENT: Final = "installed-set"
 ABOUT_PACKAGES: Final = frozenset(
     {
-        OPERATOR_KEY_ENROLLED,
-        PACKAGE_APPROVED,
-        PACKAGE_INSTALLED,
-        PACKAGE_SET_SIGNED,
-        PACKAGE_UNINSTALLED,
+        events.OPERATOR_KEY_ENROLLED,
+        events.PACKAGE_APPROVED,
+        events.PACKAGE_INSTALLED,
+        events.PACKAGE_SET_SIGNED,
+        events.PACKAGE_UNINSTALLED,
     }
 )
 """The entries that change what a statement is about; others begin a ledger, or tell of itself."""
@@ -111,8 +104,8 @@ def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
     draft = SignedSet(installed.digest, listed, after, key_id, "")
     signed = replace(draft, signature=signing.sign_bytes(key, draft.signed_bytes()))
     depot.ledger.append(
-        Entry(
-            event_type=PACKAGE_SET_SIGNED,
+        events.Entry(
+            event_type=events.PACKAGE_SET_SIGNED,
             decision="allow",
             reason="an operator vouches for all that is installed",
             metadata=to_builtins(signed),
@@ -235,9 +228,9 @@ def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
     """Raises nothing for what stands there."""
     vouched = Vouched()
     for place, stored in enumerate(entries):
-        if stored.entry.event_type == OPERATOR_KEY_ENROLLED:
+        if stored.entry.event_type == events.OPERATOR_KEY_ENROLLED:
             vouched.enrol(stored)
-        elif stored.entry.event_type == PACKAGE_SET_SIGNED:
+        elif stored.entry.event_type == events.PACKAGE_SET_SIGNED:
             vouched.state(stored, entries[:place])
     return vouched
 

@@ -37,7 +37,7 @@ def allows_risky_tools(variables: Mapping[str, str]) -> bool:
 
 
 class DualGate(Struct, frozen=True):
-    """What the gate found when the plane was opened; it is not asked again."""
+    """What the gate found when the plane was opened. What is open it may close, never open."""
 
     tool_profile: ToolProfile = "production"
     variable: bool = False

@@ -15,38 +15,25 @@ from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import DualGate, Environment
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, TrustRecord
+from paddock.values import entries as events
 from paddock.values.calls import Json
 from paddock.values.decisions import Permissions
-from paddock.values.entries import (
-    AGENT_CHANGED,
-    AGENT_CREATED,
-    AGENT_REMOVED,
-    CONFIG_CHANGED,
-    DUAL_GATE,
-    MCP_REVIEWED,
-    PLANE_CREATED,
-    POLICY_GIVEN,
-    POLICY_LOADED,
-    POLICY_TRUSTED,
-    Entry,
-    clean,
-)
 
 if TYPE_CHECKING:
     from paddock.plane.admin import AdminConfig  # a bare plane's alone
 
 
-def plane_created(layout: PlaneLayout, root: Path) -> Entry:
-    return Entry(
-        event_type=PLANE_CREATED,
+def plane_created(layout: PlaneLayout, root: Path) -> events.Entry:
+    return events.Entry(
+        event_type=events.PLANE_CREATED,
         reason=f"a {layout.kind} plane was made",
         metadata={"plane": str(layout.root), "kind": layout.kind, "root": str(root)},
     )
 
 
-def policy_loaded(files: PolicyFiles, policy_digest: str) -> Entry:
-    return Entry(
-        event_type=POLICY_LOADED,
+def policy_loaded(files: PolicyFiles, policy_digest: str) -> events.Entry:
+    return events.Entry(
+        event_type=events.POLICY_LOADED,
         reason="the policy in force was loaded",
         metadata={
             "policy_digest": policy_digest,
@@ -57,40 +44,40 @@ def policy_loaded(files: PolicyFiles, policy_digest: str) -> Entry:
     )
 
 
-def policy_given(given: PolicyFile, policy_digest: str) -> Entry:
-    return Entry(
-        event_type=POLICY_GIVEN,
+def policy_given(given: PolicyFile, policy_digest: str) -> events.Entry:
+    return events.Entry(
+        event_type=events.POLICY_GIVEN,
         reason="a program opened the workspace with a policy of its own",
         metadata={"policy_digest": policy_digest, "program": _file(given)},
     )
 
 
-def server_reviewed(name: str, version: str, digests: Mapping[str, str], by: str) -> Entry:
+def server_reviewed(name: str, version: str, digests: Mapping[str, str], by: str) -> events.Entry:
     """`digests` are those of its definitions, by kind and name."""
-    return Entry(
-        event_type=MCP_REVIEWED,
+    return events.Entry(
+        event_type=events.MCP_REVIEWED,
         reason=f"reviewed by {by}",
         metadata={
             "server": name,
-            "version": clean(version),
-            "definitions": {clean(key): digest for key, digest in digests.items()},
+            "version": events.clean(version),
+            "definitions": {events.clean(key): digest for key, digest in digests.items()},
             "by": by,
         },
     )
 
 
-def policy_trusted(record: TrustRecord, by: str) -> Entry:
+def policy_trusted(record: TrustRecord, by: str) -> events.Entry:
     """`by` says how: `init`, `person` or `--yes`."""
     return _trusted(record, by, f"trusted by {by}")
 
 
-def policy_trust_found(record: TrustRecord) -> Entry:
+def policy_trust_found(record: TrustRecord) -> events.Entry:
     return _trusted(record, "", "found trusted, and not on record")
 
 
-def _trusted(record: TrustRecord, by: str, reason: str) -> Entry:
-    return Entry(
-        event_type=POLICY_TRUSTED,
+def _trusted(record: TrustRecord, by: str, reason: str) -> events.Entry:
+    return events.Entry(
+        event_type=events.POLICY_TRUSTED,
         decision="allow",
         reason=reason,
         metadata={
@@ -104,11 +91,11 @@ def _trusted(record: TrustRecord, by: str, reason: str) -> Entry:
 
 def config_changed(
     before: Mapping[str, Json], files: Mapping[str, Json], config: "AdminConfig"
-) -> Entry:
+) -> events.Entry:
     """The newest such entry holds the digest of every file, changed or not."""
     changed = sorted(name for name in {*before, *files} if before.get(name) != files.get(name))
-    return Entry(
-        event_type=CONFIG_CHANGED,
+    return events.Entry(
+        event_type=events.CONFIG_CHANGED,
         reason=f"changed: {', '.join(changed)}" if before else "the configuration was first loaded",
         metadata={
             "files": dict(files),
@@ -121,9 +108,9 @@ def config_changed(
     )
 
 
-def dual_gate(gate: DualGate, session_id: str, agent: str) -> Entry:
-    return Entry(
-        event_type=DUAL_GATE,
+def dual_gate(gate: DualGate, session_id: str, agent: str) -> events.Entry:
+    return events.Entry(
+        event_type=events.DUAL_GATE,
         decision="allow" if gate.is_open else "deny",
         reason=str(gate),
         session_id=session_id,
@@ -132,27 +119,27 @@ def dual_gate(gate: DualGate, session_id: str, agent: str) -> Entry:
     )
 
 
-def agent_created(record: AgentRecord) -> Entry:
-    return Entry(
-        event_type=AGENT_CREATED,
+def agent_created(record: AgentRecord) -> events.Entry:
+    return events.Entry(
+        event_type=events.AGENT_CREATED,
         reason="the agent was declared",
         agent=record.agent.name,
         metadata=_agent(record),
     )
 
 
-def agent_changed(before_digest: str, record: AgentRecord) -> Entry:
-    return Entry(
-        event_type=AGENT_CHANGED,
+def agent_changed(before_digest: str, record: AgentRecord) -> events.Entry:
+    return events.Entry(
+        event_type=events.AGENT_CHANGED,
         reason="the agent's declaration changed",
         agent=record.agent.name,
         metadata={"before_digest": before_digest, **_agent(record)},
     )
 
 
-def agent_removed(name: str, kept: Path) -> Entry:
-    return Entry(
-        event_type=AGENT_REMOVED,
+def agent_removed(name: str, kept: Path) -> events.Entry:
+    return events.Entry(
+        event_type=events.AGENT_REMOVED,
         reason="the agent was undeclared",
         agent=name,
         metadata={"kept": str(kept)},

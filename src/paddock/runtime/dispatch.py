@@ -117,6 +117,11 @@ class Dispatcher:
                 return refused(ready.call, ready.tool, self._closed_by)
             if ready.bounds.cancel.is_cancelled:
                 return self._deny(ready, STOPPED)
+            if ready.bounds.program is None:
+                try:
+                    self._context.registry.get(ready.call.tool)
+                except UnknownToolError as gone:  # the gate closed while somebody was asked
+                    return self._deny(ready, refusal_of(gone))
             result = self._read(ready) if ready.tool.reads_only else self._write(ready)
             if "warnings" not in result.details or self._has_warned:
                 return result

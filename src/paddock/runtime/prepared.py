@@ -6,7 +6,7 @@ All calls of one turn are prepared before any of them runs (`dispatch_all`).
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -124,16 +124,29 @@ class Registry:
         self,
         tools: "Iterable[Tool[Any] | ListedTool]" = (),
         may_ever: Callable[[str, str], bool] = lambda category, operation: True,
+        gated: Collection[str] = (),
+        gate: Callable[[], bool] = lambda: False,
     ) -> None:
         """`may_ever` says of a category and operation whether policy would not always deny it.
 
-        A tool that needs one which it would is known, and not offered.
+        A tool that needs one which it would is known, and not offered. Those that are `gated`
+        exist until `gate` says no.
         """
-        self._tools: dict[str, Tool[Any] | ListedTool] = {}
+        self._all: dict[str, Tool[Any] | ListedTool] = {}
         self._may_ever = may_ever
         self._unlisted: set[str] = set()
+        self._gated: Collection[str] = ()
         for tool in tools:
             self.add(tool)
+        self._gated, self._gate = gated, gate
+
+    @property
+    def _tools(self) -> "dict[str, Tool[Any] | ListedTool]":
+        if self._gated and not self._gate():
+            # For good: what was opened with the gate open does not see it open again.
+            self._all = {name: each for name, each in self._all.items() if name not in self._gated}
+            self._gated = ()
+        return self._all
 
     def add(self, tool: "Tool[Any] | ListedTool") -> None:
         if tool.name in self._tools:
@@ -146,13 +159,14 @@ class Registry:
             self._unlisted.add(tool.name)
 
     def get(self, name: str) -> Tool[Any]:
-        tool = self._tools.get(name)
+        tools = self._tools
+        tool = tools.get(name)
         if tool is None:
             offered = ", ".join(sorted(each.name for each in self.list_all()))
             hint = f"the tools are: {offered or 'none'}"
             raise UnknownToolError(f"unknown tool {quote(name)}", hint=hint)
         if not isinstance(tool, Tool):
-            tool = self._tools[name] = tool.load()
+            tool = tools[name] = tool.load()
         return tool
 
     def has(self, name: str) -> bool:
@@ -160,7 +174,7 @@ class Registry:
 
     def list_all(self) -> list[Tool[Any]]:
         return [
-            self.get(name)
+            tool if isinstance(tool, Tool) else tool.load()
             for name, tool in list(self._tools.items())
             if name not in self._unlisted and self._is_offered(tool)
         ]

@@ -256,6 +256,18 @@ def test_what_init_wrote_is_trusted_and_changes_no_decision(user):
     assert (before, after) == ("allow", "allow")
 
 
+def test_a_directory_draws_no_row_of_its_own_by_its_name(user, tmp_path):
+    # Threat: a clone whose name is a second line says where else its policy is.
+    user.project = user.project.rename(tmp_path / "here\npolicy   mine.toml")
+
+    made, where = user.run("init"), user.run("where")
+
+    assert (made.status, where.status) == (0, 0)
+    rows = [row for row in where.out.splitlines() if row.startswith("policy")]
+    assert rows == [f"policy   {tmp_path}/here\\npolicy   mine.toml/paddock.toml"]
+    assert made.out.splitlines()[0] == (f"made {tmp_path}/here\\npolicy   mine.toml/paddock.toml")
+
+
 GREEDY = '[paths]\nprotected = []\nsecret = []\n[profiles.standard]\nallow = ["tool:*"]\n'
 
 

@@ -9,9 +9,11 @@ import pytest
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
-from paddock.assembly.runtimes import open_runtime, tools_allowed
+from paddock.assembly.runtimes import approver_of, open_runtime, tools_allowed
+from paddock.assembly.sessions import SessionWish, open_session
 from paddock.errors import ConfigError
 from paddock.plane.environment import RISKY_TOOLS_VARIABLE
+from paddock.providers.scripted import Say, ScriptedModel
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.runtime import Runtime
 from tests.support.disks import file_bytes_at_most
@@ -184,6 +186,62 @@ def test_replacing_the_configuration_changes_nothing_for_what_is_open(operator):
     with open_admin(operator, RISKY) as runtime:
         assert runtime.call("write_file_dev", arguments).refusal is None
         assert runtime.call("read_file", {"path": "HOT/kernel/k"}).content == "k"
+
+
+@pytest.mark.parametrize("closing", ["production", "broken", "gone"])
+def test_a_gate_that_closes_takes_the_tools_from_a_program_that_has_the_plane_open(
+    operator, closing
+):
+    arguments = {"path": "HO2/scratch/x", "content": "x"}
+    operator.change(tool_profile="development")
+    with open_admin(operator, RISKY) as runtime:
+        assert runtime.call("write_file_dev", arguments).refusal is None
+        {
+            "production": lambda: operator.change(tool_profile="production"),
+            "broken": lambda: operator.config.write_text("{"),
+            "gone": operator.config.unlink,
+        }[closing]()
+        arguments["path"] = "HO2/scratch/y"
+        assert runtime.call("write_file_dev", arguments).refusal.code == "tool.unknown"
+        assert not (operator.plane / "HO2/scratch/y").exists()
+        offered = [
+            *(tool.name for tool in runtime.tools.list_all()),
+            *(schema["name"] for schema in runtime.tools.for_provider("anthropic")),
+        ]
+        assert set(offered) == set(CORE)
+        # Those that need no gate work as before, and it does not open again.
+        assert runtime.call("list_files", {"path": "HO2"}).refusal is None
+        operator.config.write_text('{"tool_profile": "development"}')
+        assert runtime.call("write_file_dev", arguments).refusal.code == "tool.unknown"
+    assert len(operator.entries("ho1m", "TOOL_DENIED")) == 2
+
+
+def test_a_call_that_was_let_through_does_not_run_when_the_gate_closed_meanwhile(operator):
+    operator.change(tool_profile="development")
+    operator.write("HOT/config/policy.toml", b'[profiles.admin]\nask = ["tool:file:*"]\n')
+
+    def answer(request):
+        operator.change(tool_profile="production")
+        return True
+
+    project = open_project(operator.plane, operator.environment(RISKY))
+    with open_runtime(project, agent=None, approver=approver_of(answer)) as runtime:
+        asked = runtime.call("write_file_dev", {"path": "HO2/scratch/x", "content": "x"})
+    assert asked.refusal.code == "tool.unknown"
+    assert not (operator.plane / "HO2/scratch/x").exists()
+
+
+def test_a_session_offers_its_model_no_tool_of_a_gate_that_closed(operator):
+    model = ScriptedModel([Say("one"), Say("two")])
+    operator.change(tool_profile="development", classify=False)
+    project = open_project(operator.plane, operator.environment(RISKY))
+    with open_session(project, SessionWish(provider=model)) as session:
+        session.handle_turn("hello")
+        operator.change(tool_profile="production")
+        session.handle_turn("hello")
+    first, second = [[tool.name for tool in each.tools] for each in model.requests]
+    assert set(first) == {*CORE, *DEVELOPMENT}
+    assert set(second) == set(CORE)
 
 
 # Ways round it

@@ -382,6 +382,14 @@ def test_a_signer_is_told_of_a_name_that_is_no_text(user, tmp_path):
     assert (ran.status, ran.out, "is no UTF-8" in ran.err) == (2, "", True)
 
 
+def test_a_signer_without_a_directory_makes_no_key_here(user):
+    before = user.files()
+    ran = user.run("ledger", "signer", "", "key", "x")
+
+    assert (ran.status, ran.out, "DIR is empty" in ran.err) == (2, "", True)
+    assert user.files() == before
+
+
 def test_a_signer_that_a_project_names_is_refused(user):
     (user.project / "paddock.toml").write_text('[ledger]\nsigner = ["x"]\n', encoding="utf-8")
 
@@ -399,3 +407,29 @@ def test_an_entry_that_is_not_there_is_told_with_how_many_there_are(used):
     said = f"the ledger ho1m has {count} entries, 0 to {count - 1}, and no entry 999"
     assert ran.err.startswith(f"error[usage]: {said}\n")
     assert used.run("ledger", "proof", str(count - 1), "--ledger", "ho1m").status == 0
+
+
+@pytest.mark.parametrize("named", [[], ["--ledger", "ho1m"]])
+def test_a_plane_that_was_removed_and_made_anew_is_accepted_at_once(used, named):
+    assert used.run("plane", "remove", str(used.project), "--yes").status == 0
+    used.call("view", path="README.md")
+    assert verified(used)[0] == 4
+    if named:
+        assert used.run("ledger", "accept-rollback", "--ledger", "governance", "--yes").status == 0
+
+    accepted = used.run("ledger", "accept-rollback", *named, "--yes", "--json")
+
+    assert accepted.status == 0, accepted.err
+    ledgers = ["ho2m", "ho1m"] if named else ["governance", "ho2m", "ho1m"]
+    assert accepted.json["ledgers"] == ledgers
+    assert "ho2m: the ledger is missing: " in accepted.err
+    assert verified(used)[0] == 0
+
+
+def test_a_ledger_whose_folder_was_left_is_no_rollback(used):
+    ledger_path(used, "ho2m").unlink()
+
+    ran = used.run("ledger", "accept-rollback", "--yes")
+
+    assert (ran.status, "the ledger ho2m is gone" in ran.err) == (4, True)
+    assert not ledger_path(used, "ho2m").exists()

@@ -183,6 +183,19 @@ def test_an_install_says_what_a_gate_or_a_session_will_not_take(dev):
     assert said[-1] == (
         "its framework 'FMWK-999' is in no registry: G1 fails until a package brings it"
     )
+    other = packed(
+        dev,
+        "f",
+        {"HOT/kernel/f": b""},
+        package_id="PKG-F",
+        spec_id="SPEC-OWN",
+        framework_id="FMWK-200",
+    )
+    for options in (("--dry-run",), ()):
+        assert package(dev, "install", other, *options).json["notes"] == [
+            "its spec 'SPEC-OWN' names the framework 'FMWK-000', not 'FMWK-200': G1 fails"
+        ]
+    assert dev.run("gate", "--gate", "G1", "--enforce").status == 1
     without = packed(
         dev,
         "d",

@@ -1,6 +1,7 @@
 """`paddock plane`: which planes there are, and taking one away."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +62,11 @@ def test_what_a_removal_left_half_done_goes_with_the_next(user, plane):
 
     assert user.run("plane", "remove", ".", "--yes").status == 0
     assert not left.exists()
+
+
+def test_an_empty_name_is_no_directory_and_removes_nothing(user, plane):
+    # Threat: `paddock plane remove "$OLD" --yes` where the variable is not set.
+    ran = user.run("plane", "remove", "", "--yes")
+
+    assert (ran.status, "DIR is empty, and names no directory" in ran.err) == (2, True)
+    assert Path(plane).is_dir()

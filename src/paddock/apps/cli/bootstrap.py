@@ -3,32 +3,16 @@
 from pathlib import Path
 from typing import Final
 
+from paddock.apps import command
 from paddock.apps.cli.setup import told_key
-from paddock.apps.command import (
-    Command,
-    Options,
-    Part,
-    Reply,
-    environment_of,
-    fields,
-    flag,
-    opt,
-    require_named,
-)
 from paddock.apps.console import Console
 from paddock.assembly.bootstrap import init_bare_plane, repair_bare_plane
 from paddock.assembly.packages import check_gates
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.gates.results import PLANE_GATES, Status, results_json
+from paddock.packages import bootstrap
 from paddock.packages.archive import ARCHIVE_MODE, load_bytes
-from paddock.packages.bootstrap import (
-    NAME,
-    build_bootstrap,
-    find_differences,
-    load_packages,
-    read_unpacked,
-)
 from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from paddock.plane.discover import is_bare_plane
 from paddock.plane.environment import ToolProfile
@@ -45,35 +29,35 @@ EXIT_DIFFERS: Final = 4
 _SHOWN_MAX: Final = 20
 
 
-def _build(options: Options, console: Console) -> Reply:
-    require_named("--out", options.out)
-    target = Path(console.directory / (options.out or NAME))
+def _build(options: command.Options, console: Console) -> command.Reply:
+    command.require_named("--out", options.out)
+    target = Path(console.directory / (options.out or bootstrap.NAME))
     if target.is_dir():
-        target /= NAME
-    content = build_bootstrap()
+        target /= bootstrap.NAME
+    content = bootstrap.build_bootstrap()
     replace_file(target, content, mode=ARCHIVE_MODE)
     digest, size = digest_of(content), len(content)
     value = {"status": "built", "archive": str(target), "sha256": digest, "bytes": size}
-    return Reply(value, (f"{digest}  {size} bytes", str(target)))
+    return command.Reply(value, (f"{digest}  {size} bytes", str(target)))
 
 
-def _verify(options: Options, console: Console) -> Reply:
-    content = load_bytes(Path(console.directory / (options.archive or NAME)))
-    differences, digest = find_differences(content), digest_of(content)
+def _verify(options: command.Options, console: Console) -> command.Reply:
+    content = load_bytes(Path(console.directory / (options.archive or bootstrap.NAME)))
+    differences, digest = bootstrap.find_differences(content), digest_of(content)
     value: dict[str, Json] = {
         "status": "differs" if differences else "ok",
         "sha256": digest,
-        "differences": [fields(each, "file", "reason") for each in differences],
+        "differences": [command.fields(each, "file", "reason") for each in differences],
     }
     said = f"{digest}  {'it differs' if differences else 'the same'}"
     rows = [f"{show_name(each.file)}: {each.reason}" for each in differences[:_SHOWN_MAX]]
     if len(differences) > _SHOWN_MAX:
         rows.append(f"and {len(differences) - _SHOWN_MAX} more")
     text = (*rows, said)
-    return Reply(value, text, EXIT_DIFFERS if differences else 0)
+    return command.Reply(value, text, EXIT_DIFFERS if differences else 0)
 
 
-def _install(options: Options, console: Console) -> Reply | int:
+def _install(options: command.Options, console: Console) -> command.Reply | int:
     try:
         return _make_or_repair(options, console)
     except PaddockError as error:
@@ -83,14 +67,14 @@ def _install(options: Options, console: Console) -> Reply | int:
         return EXIT_CANNOT if is_in_the_way else EXIT_FAILED
 
 
-def _make_or_repair(options: Options, console: Console) -> Reply:
-    require_named("--root", options.root)
-    environment = environment_of(console)
+def _make_or_repair(options: command.Options, console: Console) -> command.Reply:
+    command.require_named("--root", options.root)
+    environment = command.environment_of(console)
     root = Path(console.directory / options.root)
     unpacked = None
     if options.source is not None:
-        require_named("--from", options.source)
-        unpacked = read_unpacked(Path(console.directory / options.source))
+        command.require_named("--from", options.source)
+        unpacked = bootstrap.read_unpacked(Path(console.directory / options.source))
     done: list[str] = []
     if not is_bare_plane(root):
         profile: ToolProfile = "development" if options.dev else "production"
@@ -98,7 +82,7 @@ def _make_or_repair(options: Options, console: Console) -> Reply:
         done += [] if options.dev else [told_key(console)]
         done.append(f"{show_name(str(project.layout.root))}: {len(made.made)} files were made")
     elif options.force:
-        archives = load_packages() if unpacked is None else unpacked.archives
+        archives = bootstrap.load_packages() if unpacked is None else unpacked.archives
         repaired = repair_bare_plane(root, environment, archives, dev=options.dev)
         project = repaired.project
         changed = [each.package_id for each in repaired.reports if each.status != "unchanged"]
@@ -112,7 +96,9 @@ def _make_or_repair(options: Options, console: Console) -> Reply:
     return _conclude(project, done, options, console)
 
 
-def _conclude(project: Project, done: list[str], options: Options, console: Console) -> Reply:
+def _conclude(
+    project: Project, done: list[str], options: command.Options, console: Console
+) -> command.Reply:
     run = check_gates(project, PLANE_GATES)
     failed = [each for each in run.results if each.status is Status.FAIL]
     value = {
@@ -122,7 +108,7 @@ def _conclude(project: Project, done: list[str], options: Options, console: Cons
         **results_json(run.results),
     }
     if options.json:
-        return Reply(value, "", EXIT_GATE if failed else 0)
+        return command.Reply(value, "", EXIT_GATE if failed else 0)
     done += [
         f"{result.gate} failed: {show_name(str(failure))}"
         for result in failed
@@ -135,10 +121,10 @@ def _conclude(project: Project, done: list[str], options: Options, console: Cons
         console.warn(f"note: this was not recorded: {run.unrecorded.message}")
     if options.dev:
         console.warn("note: this plane was made with --dev: nobody approves what changes it")
-    return Reply(value, done, EXIT_GATE if failed else 0)
+    return command.Reply(value, done, EXIT_GATE if failed else 0)
 
 
-COMMAND = Command(
+COMMAND = command.Command(
     "Make the archive that bare planes are made of, compare one with what this Paddock\n"
     "makes, or make a plane of an unpacked one. The same source makes the same bytes,\n"
     "whatever the clock, user, umask, locale and machine.\n"
@@ -148,25 +134,25 @@ COMMAND = Command(
     "  paddock bootstrap build --out dist/\n"
     "  paddock bootstrap verify CP_BOOTSTRAP.tar.gz\n"
     "  paddock bootstrap install --root path/to/plane --from path/to/unpacked",
-    Part(
+    command.Part(
         "build",
         "make the archive",
         _build,
-        opt("--out", "FILE", "a file or a folder (default: CP_BOOTSTRAP.tar.gz here)"),
+        command.opt("--out", "FILE", "a file or a folder (default: CP_BOOTSTRAP.tar.gz here)"),
     ),
-    Part(
+    command.Part(
         "verify",
         "whether an archive is the one made here",
         _verify,
-        opt("archive", "ARCHIVE", "default: CP_BOOTSTRAP.tar.gz here", nargs="?"),
+        command.opt("archive", "ARCHIVE", "default: CP_BOOTSTRAP.tar.gz here", nargs="?"),
     ),
-    Part(
+    command.Part(
         "install",
         "make a plane, or put one right",
         _install,
-        opt("--root", "DIR", "where the plane is", required=True),
-        opt("--from", "DIR", "an unpacked archive (default: our own)", dest="source"),
-        flag("--dev", "a plane that asks for no approvals, and says so"),
-        flag("--force", "put right what differs on a plane that is there"),
+        command.opt("--root", "DIR", "where the plane is", required=True),
+        command.opt("--from", "DIR", "an unpacked archive (default: our own)", dest="source"),
+        command.flag("--dev", "a plane that asks for no approvals, and says so"),
+        command.flag("--force", "put right what differs on a plane that is there"),
     ),
 )

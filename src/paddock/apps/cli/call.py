@@ -9,14 +9,7 @@ from paddock import errors, limits
 from paddock.apps.command import Command, Options, Reply, flag, opt, use_project
 from paddock.apps.console import Console, NoTerminalError, ask_yes, exit_of_call
 from paddock.assembly.runtimes import open_runtime, tools_of
-from paddock.runtime.approvals import (
-    Approval,
-    ApprovalRequest,
-    Approver,
-    NoApprover,
-    YesApprover,
-    question_of,
-)
+from paddock.runtime import approvals
 from paddock.runtime.runtime import Runtime
 from paddock.text.json import parse_object
 from paddock.values.calls import Json, Refusal, ToolResult
@@ -115,12 +108,12 @@ def _object_of(pairs: Pairs, runtime: Runtime, tool: str) -> str:
     return f"{{{', '.join(members)}}}"
 
 
-def _approver(options: Options, console: Console) -> Approver:
+def _approver(options: Options, console: Console) -> approvals.Approver:
     if options.yes:
-        return YesApprover("--yes")
+        return approvals.YesApprover("--yes")
     # Standard input that held the arguments cannot answer a question as well.
     if options.no_input or options.arguments == ["-"] or not console.is_interactive:
-        return NoApprover()
+        return approvals.NoApprover()
     return PromptApprover(console)
 
 
@@ -139,20 +132,20 @@ class PromptApprover:
         self._console = console
         self._timeout_s = timeout_s
 
-    def answer(self, request: ApprovalRequest) -> Approval:
+    def answer(self, request: approvals.ApprovalRequest) -> approvals.Approval:
         console = self._console
-        console.warn(question_of(request))
+        console.warn(approvals.question_of(request))
         try:
             said = ask_yes(console.stdin, console.stderr, _QUESTION, self._timeout_s)
         except NoTerminalError:
-            return Approval(
+            return approvals.Approval(
                 False, "terminal", errors.ApprovalUnavailableError.code, "no terminal to ask on"
             )
         if said is None:
             note = f"no answer within {self._timeout_s:g} s"
             console.warn("")
-            return Approval(False, "terminal", errors.ApprovalUnavailableError.code, note)
-        return Approval(said, "terminal")
+            return approvals.Approval(False, "terminal", errors.ApprovalUnavailableError.code, note)
+        return approvals.Approval(said, "terminal")
 
 
 def _tools(options: Options, console: Console) -> Reply:

@@ -4,16 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from paddock.apps.command import (
-    Command,
-    Options,
-    Part,
-    Reply,
-    fields,
-    find_project,
-    opt,
-    use_project,
-)
+from paddock.apps import command
 from paddock.apps.console import EXIT_DONE, EXIT_HOST, EXIT_INTEGRITY, EXIT_NO, Console
 from paddock.assembly import collecting
 from paddock.collector.accept import Left, OfferAnswer, accept_offers, verify_store
@@ -37,11 +28,11 @@ _HOST: Final = lazy_pattern(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 
 
 def _stored(
-    do: Callable[[Store, Options, Console], Reply],
-) -> Callable[[Options, Console], Reply]:
+    do: Callable[[Store, command.Options, Console], command.Reply],
+) -> Callable[[command.Options, Console], command.Reply]:
     """`do` with the store that is named. A host's name is looked at before it is opened."""
 
-    def work(options: Options, console: Console) -> Reply:
+    def work(options: command.Options, console: Console) -> command.Reply:
         host = getattr(options, "host", None)
         if host is not None and not _HOST.fullmatch(host):
             raise UsageError(
@@ -55,25 +46,25 @@ def _stored(
     return work
 
 
-def _dsn(options: Options, console: Console) -> str:
+def _dsn(options: command.Options, console: Console) -> str:
     return console.variables.get(VARIABLE, "") if options.dsn is None else options.dsn
 
 
-def _init(options: Options, console: Console) -> Reply:
+def _init(options: command.Options, console: Console) -> command.Reply:
     with collecting.open_collector(_dsn(options, console)) as store:
         store.prepare(options.let_push)
-    return Reply({"status": "ok"}, "the tables are there")
+    return command.Reply({"status": "ok"}, "the tables are there")
 
 
-def _keys(options: Options, console: Console) -> Reply:
+def _keys(options: command.Options, console: Console) -> command.Reply:
     keys = {
         name: str(key)
-        for name, key in collecting.ledger_keys(find_project(options, console)).items()
+        for name, key in collecting.ledger_keys(command.find_project(options, console)).items()
     }
-    return Reply(dict[str, Json](keys), keys.values())
+    return command.Reply(dict[str, Json](keys), keys.values())
 
 
-def _enroll(store: Store, options: Options, console: Console) -> Reply:
+def _enroll(store: Store, options: command.Options, console: Console) -> command.Reply:
     del console
     chains = [collecting.chain_of(options.host, _parse_key(each)) for each in options.key]
     enrolled: list[Json] = []
@@ -83,7 +74,7 @@ def _enroll(store: Store, options: Options, console: Console) -> Reply:
         enrolled.append({"host": chain.host, "ledger": chain.ledger, "is_new": is_new})
         said = "may push" if is_new else "was enrolled already"
         text.append(f"{chain.host} {chain.ledger}: {said}")
-    return Reply({"enrolled": enrolled}, text)
+    return command.Reply({"enrolled": enrolled}, text)
 
 
 def _parse_key(text: str) -> VerifierKey:
@@ -95,11 +86,11 @@ def _parse_key(text: str) -> VerifierKey:
         ) from None
 
 
-def _push(store: Store, options: Options, console: Console) -> Reply:
+def _push(store: Store, options: command.Options, console: Console) -> command.Reply:
     def told(ledger: str, done: int, total: int) -> None:
         console.warn(f"{ledger}: {done} of {total} entries")
 
-    push = collecting.push_plane(find_project(options, console), store, options.host, told)
+    push = collecting.push_plane(command.find_project(options, console), store, options.host, told)
     for name in push.unenrolled:
         console.warn(f"note: the ledger {name} is not enrolled for this host, and not sent")
     rows: list[Json] = []
@@ -118,11 +109,11 @@ def _push(store: Store, options: Options, console: Console) -> Reply:
             f"{before.accepted} were taken in before"
         )
     is_refused = any(each.progress.refused for each in push.pushed)
-    return Reply({"ledgers": rows}, text, EXIT_NO if is_refused else EXIT_DONE)
+    return command.Reply({"ledgers": rows}, text, EXIT_NO if is_refused else EXIT_DONE)
 
 
-def _accept(store: Store, options: Options, console: Console) -> Reply:
-    project = use_project(options, console)
+def _accept(store: Store, options: command.Options, console: Console) -> command.Reply:
+    project = command.use_project(options, console)
     told: list[Json] = []
     codes: set[RefusalCode] = set()
     is_left = False
@@ -146,13 +137,13 @@ def _accept(store: Store, options: Options, console: Console) -> Reply:
     status = EXIT_HOST if is_left else status
     status = EXIT_INTEGRITY if RefusalCode.FORKED in codes else status
     text = () if told else ("nothing waits",)
-    return Reply({"offers": told, "recorded": recorded}, text, status)
+    return command.Reply({"offers": told, "recorded": recorded}, text, status)
 
 
 def _answer_json(answer: OfferAnswer) -> Json:
     offer, result = answer.offer, answer.result
     return {
-        **fields(offer, "host", "ledger", "start", "stop", "sender"),
+        **command.fields(offer, "host", "ledger", "start", "stop", "sender"),
         "accepted": isinstance(result, ChainHead),
         "code": result.code.value if isinstance(result, OfferRefusal) else None,
         "message": None if isinstance(result, ChainHead) else result.message,
@@ -170,7 +161,7 @@ def _answer_text(answer: OfferAnswer) -> str:
     return f"{name}: entries {offer.start} to {offer.stop - 1} are taken in"
 
 
-def _status(store: Store, options: Options, console: Console) -> Reply:
+def _status(store: Store, options: command.Options, console: Console) -> command.Reply:
     del options, console
     chains: list[Json] = []
     text: list[str] = []
@@ -191,14 +182,14 @@ def _status(store: Store, options: Options, console: Console) -> Reply:
                 f"{show_name(each.offer.sender)}: {each.refusal.message}"
                 for each in refused
             ]
-    return Reply({"chains": chains}, text or "no host is enrolled")
+    return command.Reply({"chains": chains}, text or "no host is enrolled")
 
 
 def _chain_json(
     chain: Chain, newest: Accepted | None, waiting: int, refused: list[Refused]
 ) -> Json:
     return {
-        **fields(chain, "host", "ledger"),
+        **command.fields(chain, "host", "ledger"),
         "entries": 0 if newest is None else newest.head.size,
         "root": None if newest is None else newest.head.root.hex(),
         "accepted_at": None if newest is None else newest.at,
@@ -206,17 +197,17 @@ def _chain_json(
         "refused": [
             {
                 "code": each.refusal.code.value,
-                **fields(each, "times", "at"),
+                **command.fields(each, "times", "at"),
                 "message": each.refusal.message,
-                **fields(each.offer, "sender", "note"),
+                **command.fields(each.offer, "sender", "note"),
             }
             for each in refused
         ],
     }
 
 
-def _verify(store: Store, options: Options, console: Console) -> Reply:
-    project = find_project(options, console)
+def _verify(store: Store, options: command.Options, console: Console) -> command.Reply:
+    project = command.find_project(options, console)
     wrong = collecting.audit_record(project)
     recorded = collecting.recorded_checkpoints(project)
     reports = list(verify_store(store, recorded))
@@ -224,7 +215,7 @@ def _verify(store: Store, options: Options, console: Console) -> Reply:
     text = ["the record in this plane, its ledger governance: DAMAGED"] if wrong else []
     text += [f"  {problem}" for problem in wrong]
     for report in reports:
-        named = fields(report, "host", "ledger", "entries", "checkpoints")
+        named = command.fields(report, "host", "ledger", "entries", "checkpoints")
         on_record = {"on_record": report.compared, "problems": list(report.problems)}
         chains.append({**named, **on_record})
         said = "DAMAGED" if report.problems else "whole"
@@ -242,12 +233,12 @@ def _verify(store: Store, options: Options, console: Console) -> Reply:
         )
     is_damaged = bool(wrong) or any(each.problems for each in reports)
     value: dict[str, Json] = {"chains": chains, "record_problems": list(wrong)}
-    return Reply(value, text, EXIT_INTEGRITY if is_damaged else EXIT_DONE)
+    return command.Reply(value, text, EXIT_INTEGRITY if is_damaged else EXIT_DONE)
 
 
-_DSN = opt("--dsn", None, f"the database, as libpq names it (default: {VARIABLE})")
+_DSN = command.opt("--dsn", None, f"the database, as libpq names it (default: {VARIABLE})")
 
-COMMAND = Command(
+COMMAND = command.Command(
     "Keep the ledgers of many hosts in one PostgreSQL. A host pushes what is new; the\n"
     "collector takes it in where it goes on from what is there and is signed by the key\n"
     "that was enrolled, and records that in its own plane. Nothing is changed or removed.",
@@ -257,11 +248,11 @@ COMMAND = Command(
     "  paddock collector push web1                   (on the host)\n"
     "  paddock collector accept                      (on the collector, now and then)\n"
     "  paddock collector verify",
-    Part(
+    command.Part(
         "init",
         "make the tables",
         _init,
-        opt(
+        command.opt(
             "--let-push",
             "ROLE",
             "a role of the database that may push, and do nothing else; again for more",
@@ -270,23 +261,25 @@ COMMAND = Command(
         ),
         _DSN,
     ),
-    Part("keys", "print the keys of this plane's ledgers", _keys),
-    Part(
+    command.Part("keys", "print the keys of this plane's ledgers", _keys),
+    command.Part(
         "enroll",
         "let a host push",
         _stored(_enroll),
-        opt("host", "HOST", "what the host is called here"),
-        opt("--key", "KEY", "of a ledger; again for more", action="append", required=True),
+        command.opt("host", "HOST", "what the host is called here"),
+        command.opt("--key", "KEY", "of a ledger; again for more", action="append", required=True),
         _DSN,
     ),
-    Part(
+    command.Part(
         "push",
         "send what is new, up to each ledger's checkpoint",
         _stored(_push),
-        opt("host", "HOST", "what this host is called there"),
+        command.opt("host", "HOST", "what this host is called there"),
         _DSN,
     ),
-    Part("accept", "take in what was pushed, and record it", _stored(_accept), _DSN),
-    Part("status", "how far each host came", _stored(_status), _DSN),
-    Part("verify", "compute all again, and compare with the record", _stored(_verify), _DSN),
+    command.Part("accept", "take in what was pushed, and record it", _stored(_accept), _DSN),
+    command.Part("status", "how far each host came", _stored(_status), _DSN),
+    command.Part(
+        "verify", "compute all again, and compare with the record", _stored(_verify), _DSN
+    ),
 )

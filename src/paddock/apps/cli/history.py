@@ -6,14 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from paddock.apps.command import (
-    Command,
-    Options,
-    Reply,
-    find_project,
-    opt,
-    use_project,
-)
+from paddock.apps import command
 from paddock.apps.console import EXIT_INTEGRITY, Console, exit_of_call
 from paddock.assembly.past import Past, open_past
 from paddock.errors import UsageError
@@ -26,10 +19,10 @@ _LAST: Final = 20
 _OFFERED_MAX: Final = 3
 
 
-def _history(options: Options, console: Console) -> Reply:
+def _history(options: command.Options, console: Console) -> command.Reply:
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
-    with open_past(find_project(options, console)) as past:
+    with open_past(command.find_project(options, console)) as past:
         calls = list(past.calls) if options.path is None else past.of_path(options.path)
         if options.agent is not None:
             past.require_agent(options.agent)
@@ -43,7 +36,7 @@ def _history(options: Options, console: Console) -> Reply:
             )
         if options.json:
             rows: list[Json] = [past.call_json(call, undone) for call in shown]
-            return Reply({"calls": rows}, "", status)
+            return command.Reply({"calls": rows}, "", status)
         if len(shown) < len(calls):
             omitted = len(calls) - len(shown)
             console.warn(f"{omitted} older calls are not shown: --last 0 shows all")
@@ -53,13 +46,13 @@ def _history(options: Options, console: Console) -> Reply:
                 if options.agent is None
                 else f" in the workspace of agent {quote(options.agent)}"
             )
-            console.warn(
+            console.advise(
                 f"no call has changed anything{whose}"
                 if options.path is None
                 else f"no call of Paddock's tools has changed {quote(options.path)}{whose}; what a "
                 "client's own tools asked: paddock ledger query --ledger ho1m --type HOOK_DECISION"
             )
-        return Reply(None, list(_rows(past, shown, undone)), status)
+        return command.Reply(None, list(_rows(past, shown, undone)), status)
 
 
 def _rows(past: Past, calls: list[PastCall], undone: Mapping[str, str]) -> Iterator[str]:
@@ -131,8 +124,8 @@ def _name_offers(past: Past, call: PastCall) -> str:
     return own if is_one and is_word else call.entry_id
 
 
-def _diff(options: Options, console: Console) -> Reply:
-    with open_past(find_project(options, console)) as past:
+def _diff(options: command.Options, console: Console) -> command.Reply:
+    with open_past(command.find_project(options, console)) as past:
         if options.call is None:
             raise _none_given("diff", past, reversed(past.calls), "changed something")
         call = past.find(options.call)
@@ -140,7 +133,7 @@ def _diff(options: Options, console: Console) -> Reply:
     if not call.changes and not options.json:
         console.warn("what the call changed is not recorded")
     value = {"call": call.call_id, "tool": call.tool, **diffs.as_json()}
-    return Reply(value, _diff_rows(diffs))
+    return command.Reply(value, _diff_rows(diffs))
 
 
 def _diff_rows(diffs: Diffs) -> Iterator[str]:
@@ -151,16 +144,16 @@ def _diff_rows(diffs: Diffs) -> Iterator[str]:
         yield f"[{diffs.hidden} paths are secret and not shown]"
 
 
-def _undo(options: Options, console: Console) -> Reply:
+def _undo(options: command.Options, console: Console) -> command.Reply:
     if options.call is None:
-        with open_past(find_project(options, console)) as past:
+        with open_past(command.find_project(options, console)) as past:
             can = (
                 call
                 for call in reversed(past.calls)
                 if past.standing(call) is UndoStanding.UNDOABLE
             )
             raise _none_given("undo", past, can, "can be undone")
-    with open_past(use_project(options, console)) as past:
+    with open_past(command.use_project(options, console)) as past:
         answer = past.undo(past.find(options.call))
     result, since = answer.result, answer.since
     value = {"call": result.call_id, **result.as_json()}
@@ -171,22 +164,22 @@ def _undo(options: Options, console: Console) -> Reply:
         text = [] if since is None else [*_diff_rows(since)]
         if not options.json:
             console.warn(result.refusal.as_text().replace("\nhint: ", "\n  hint:  "))
-    return Reply(value, text, exit_of_call(result.refusal))
+    return command.Reply(value, text, exit_of_call(result.refusal))
 
 
-HISTORY = Command(
+HISTORY = command.Command(
     "List the calls that changed files, newest last: who did what to which path, and\n"
     "whether it can still be undone. PATH is relative to the agent's workspace.",
     "  paddock history\n  paddock history src/app.py --last 5\n  paddock history --json",
-    opt("path", "PATH", "a file, or a directory", nargs="?"),
-    opt("--agent", "NAME", "whose workspace"),
-    opt("--last", "N", "0: all", type=int, default=_LAST),
+    command.opt("path", "PATH", "a file, or a directory", nargs="?"),
+    command.opt("--agent", "NAME", "whose workspace"),
+    command.opt("--last", "N", "0: all", type=int, default=_LAST),
     do=_history,
 )
-DIFF = Command(
+DIFF = command.Command(
     "Show what a call changed, as a unified diff of each path.",
     "  paddock diff CALL-1f2e3d4c5b6a7988",
-    opt(
+    command.opt(
         "call",
         "CALL",
         "a call's id, or its ledger entry's; without it the newest are named",
@@ -194,11 +187,11 @@ DIFF = Command(
     ),
     do=_diff,
 )
-UNDO = Command(
+UNDO = command.Command(
     "Bring back what a call replaced: all of its paths, or none. Refused, with a diff,\n"
     "where a file changed since. The undo is recorded like a call and can be undone.",
     "  paddock undo CALL-1f2e3d4c5b6a7988",
-    opt(
+    command.opt(
         "call",
         "CALL",
         "a call's id, or its ledger entry's; without it nothing is undone,"

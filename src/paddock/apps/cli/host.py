@@ -9,17 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from paddock.apps.command import (
-    Command,
-    Options,
-    Part,
-    Reply,
-    environment_of,
-    fields,
-    find_project,
-    opt,
-    use_project,
-)
+from paddock.apps import command
 from paddock.apps.console import Console
 from paddock.assembly.project import Project, is_made_with_dev
 from paddock.errors import ConfigError, HostError, PaddockError, SandboxUnavailableError, UsageError
@@ -52,11 +42,11 @@ _CREDENTIALS: Final = "credentials"
 """Without one, calls run: commands that may connect do not."""
 
 
-def _doctor(options: Options, console: Console) -> Reply | int:
+def _doctor(options: command.Options, console: Console) -> command.Reply | int:
     from paddock import __version__
 
     findings = backends.probe_host()
-    staging = environment_of(console).paddock_home / _STAGING
+    staging = command.environment_of(console).paddock_home / _STAGING
     verdicts = backends.examine_host(staging)
     here = _look_here(options, console)
     project, workspace = here.project, None
@@ -68,7 +58,7 @@ def _doctor(options: Options, console: Console) -> Reply | int:
         commands = f"refused; {here.obstacle}"
     made_with_dev = project is not None and is_made_with_dev(project)
     if options.json:
-        return Reply(
+        return command.Reply(
             {
                 "version": __version__,
                 "host": [_finding_json(finding) for finding in findings],
@@ -128,11 +118,15 @@ def _commands(
 
 
 def _finding_json(finding: backends.HostFinding) -> dict[str, Json]:
-    return {"name": finding.name, "ok": finding.is_there, **fields(finding, "found", "remedy")}
+    return {
+        "name": finding.name,
+        "ok": finding.is_there,
+        **command.fields(finding, "found", "remedy"),
+    }
 
 
 def _verdict_json(verdict: BackendVerdict) -> dict[str, Json]:
-    named = fields(verdict, "backend", "enforcement", "gaps", "cause", "remedy")
+    named = command.fields(verdict, "backend", "enforcement", "gaps", "cause", "remedy")
     return {**named, "enforcement": verdict.enforcement.value}
 
 
@@ -150,10 +144,10 @@ class _Here(Struct, frozen=True):
         return missing and f"no call runs here before this is mended: {missing}"
 
 
-def _look_here(options: Options, console: Console) -> _Here:
-    state = environment_of(console).paddock_home
+def _look_here(options: command.Options, console: Console) -> _Here:
+    state = command.environment_of(console).paddock_home
     try:
-        project = find_project(options, console)
+        project = command.find_project(options, console)
     except PaddockError as error:
         return _Here(None, ShellSettings().enforcement, (_refused(error), _records((state,))))
     places = (state, project.layout.ledger_paths()[LedgerName.HO1M].parent)
@@ -231,15 +225,15 @@ def _records(places: tuple[Path, ...]) -> backends.HostFinding:
     return backends.HostFinding(_RECORDS, is_there=True, found="can be written")
 
 
-DOCTOR = Command(
+DOCTOR = command.Command(
     "Show what this host can enforce on files and commands, and what is missing.",
     "  paddock doctor\n  paddock doctor --json",
     do=_doctor,
 )
 
 
-def _plan(options: Options, console: Console) -> Reply:
-    project = use_project(options, console)
+def _plan(options: command.Options, console: Console) -> command.Reply:
+    project = command.use_project(options, console)
     name = project.agent_named(options.agent)
     record = project.agents.read(name)
     policy, chain = project.policy_for(record), project.agents.chain(name)
@@ -255,11 +249,11 @@ def _plan(options: Options, console: Console) -> Reply:
         "toolchains": list(compiled.toolchains),
         "left_out": left_out,
     }
-    return Reply(value, _plan_rows(name, compiled))
+    return command.Reply(value, _plan_rows(name, compiled))
 
 
-def _caches(options: Options, console: Console) -> Reply:
-    project = use_project(options, console)
+def _caches(options: command.Options, console: Console) -> command.Reply:
+    project = command.use_project(options, console)
     record = project.agents.read(project.agent_named(options.agent))
     home = real_path(project.layout.objects / FOLDER)
     caches = Caches.of(home, str(real_path(record.workspace)))
@@ -271,7 +265,7 @@ def _caches(options: Options, console: Console) -> Reply:
     most = f"{shell_cache_bytes_max / 1e6:,.0f} MB"
     rows = (f"caches  {caches.tree}", f"size    {size / 1e6:,.1f} of {most}")
     cleared = f"cleared {caches.tree}: {before / 1e6:,.1f} MB"
-    answer = Reply(facts, cleared if is_clear else rows)
+    answer = command.Reply(facts, cleared if is_clear else rows)
     if options.act == "clear" and not is_clear:
         answer.show(options, console)
         raise UsageError("a command uses the caches now", hint="clear them when it has ended")
@@ -344,23 +338,23 @@ def _list(title: str, rows: tuple[str, ...], nothing: str) -> Iterator[str]:
         yield f"{'' if number else title:<13}{row}"
 
 
-SANDBOX = Command(
+SANDBOX = command.Command(
     "Show what the commands of an agent may read, write and reach.",
     "  paddock sandbox plan\n"
     "  paddock sandbox plan --agent main --json\n"
     "  paddock sandbox caches\n"
     "  paddock sandbox caches clear",
-    Part(
+    command.Part(
         "plan",
         "what commands may read, write and reach",
         _plan,
-        opt("--agent", "NAME", "whose commands (default: main, or admin)"),
+        command.opt("--agent", "NAME", "whose commands (default: main, or admin)"),
     ),
-    Part(
+    command.Part(
         "caches",
         "what commands of an agent's workspace cache",
         _caches,
-        opt(
+        command.opt(
             "act",
             None,
             "(default: show)",
@@ -368,7 +362,7 @@ SANDBOX = Command(
             choices=("show", "clear"),
             default="show",
         ),
-        opt("--agent", "NAME", "whose workspace (default: main, or admin)"),
+        command.opt("--agent", "NAME", "whose workspace (default: main, or admin)"),
     ),
     metavar="PART",
 )

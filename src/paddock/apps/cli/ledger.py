@@ -7,20 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from paddock.apps.command import (
-    AS_VALUE,
-    Argument,
-    Command,
-    Options,
-    Part,
-    Reply,
-    Work,
-    fields,
-    find_project,
-    flag,
-    opt,
-    write_new_file,
-)
+from paddock.apps import command
 from paddock.apps.console import EXIT_NO, Console
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
@@ -40,7 +27,7 @@ QUERY_LAST: Final = 20
 _NUMBER: Final = lazy_pattern(r"-?[0-9]{1,18}")
 
 
-def _signer(options: Options, console: Console) -> int:
+def _signer(options: command.Options, console: Console) -> int:
     # Started for every checkpoint, perhaps as another user: no project, nothing more.
     import hashlib
     import os
@@ -50,6 +37,7 @@ def _signer(options: Options, console: Console) -> int:
     from paddock.storage.atomic import make_directories
     from paddock.storage.locks import locked
 
+    command.require_named("DIR", options.directory)
     folder = Path(console.directory / options.directory)
     make_directories(folder)
     try:
@@ -90,10 +78,10 @@ def _read_wanted(console: Console) -> tuple[str, list[bytes]]:
     return "".join(lines[:3]), proof
 
 
-def _content(options: Options, console: Console) -> Reply | int:
+def _content(options: command.Options, console: Console) -> command.Reply | int:
     from paddock.assembly.history import find_erasure, open_blobs, read_output, require_digest
 
-    project = find_project(options, console)
+    project = command.find_project(options, console)
     if (options.digest is None) == (options.call is None):
         raise UsageError("name one content: a digest, or --call ID to list them")
     if options.out is not None and (options.call is not None or options.json):
@@ -111,20 +99,20 @@ def _content(options: Options, console: Console) -> Reply | int:
         said = f"the content {digest} {gone}"
         if not options.json:
             console.warn(said)
-        return Reply({"status": "error", "digest": digest, "error": said}, (), EXIT_NO)
+        return command.Reply({"status": "error", "digest": digest, "error": said}, (), EXIT_NO)
     if options.out is not None:
         file = console.directory / options.out
-        write_new_file(file, [content])
-        return Reply(None, f"wrote {len(content)} bytes to {file}")
+        command.write_new_file(file, [content])
+        return command.Reply(None, f"wrote {len(content)} bytes to {file}")
     text = content.decode("utf-8", "backslashreplace")
     size = len(content)
-    return Reply({"status": "ok", "digest": digest, "bytes": size, "content": text}, text)
+    return command.Reply({"status": "ok", "digest": digest, "bytes": size, "content": text}, text)
 
 
-def _erase(options: Options, console: Console) -> Reply:
+def _erase(options: command.Options, console: Console) -> command.Reply:
     from paddock.assembly.history import erase_contents, require_digest
 
-    project = find_project(options, console)
+    project = command.find_project(options, console)
     if bool(options.digest) == (options.call is not None):
         raise UsageError("name what to erase: digests, or --call ID")
     digests = [require_digest(text) for text in options.digest]
@@ -134,14 +122,14 @@ def _erase(options: Options, console: Console) -> Reply:
     question = f"erase {len(set(digests))} contents for good? [y/N] "
     if not options.yes and not console.agrees(question):
         said = "nothing was erased"
-        return Reply({"status": "error", "erased": [], "said": said}, said, EXIT_NO)
+        return command.Reply({"status": "error", "erased": [], "said": said}, said, EXIT_NO)
     erased = erase_contents(project, digests, options.reason)
     if not erased:
         said = "there is nothing to erase: none of them is kept here"
-        return Reply({"status": "error", "erased": [], "said": said}, said, EXIT_NO)
+        return command.Reply({"status": "error", "erased": [], "said": said}, said, EXIT_NO)
     said = f"erased {len(erased)} contents with their salts; every proof of the ledgers still holds"
     left = "files of the workspace and what undo keeps of them are not touched"
-    return Reply({"status": "ok", "erased": list(erased), "said": said}, (said, left))
+    return command.Reply({"status": "ok", "erased": list(erased), "said": said}, (said, left))
 
 
 def _contents_of(project: "Project", call_id: str) -> "Sequence[NamedContent]":
@@ -153,7 +141,7 @@ def _contents_of(project: "Project", call_id: str) -> "Sequence[NamedContent]":
     return named
 
 
-def _list(project: "Project", call_id: str) -> Reply:
+def _list(project: "Project", call_id: str) -> command.Reply:
     from paddock.assembly.history import has_output, open_blobs
 
     rows: list[Json] = []
@@ -162,11 +150,11 @@ def _list(project: "Project", call_id: str) -> Reply:
         for each in _contents_of(project, call_id):
             digest = each.digest
             is_kept = has_output(project, digest) if each.is_output else blobs.has(digest)
-            named = fields(each, "digest", "call_id", "seq", "argument")
+            named = command.fields(each, "digest", "call_id", "seq", "argument")
             rows.append({**named, "bytes": each.size_bytes, "kept": is_kept})
             state, size = "kept" if is_kept else "gone", f"{each.size_bytes:>9} bytes"
             text.append(f"{digest}  {state}  {size}  seq {each.seq}  {show_name(each.argument)}")
-    return Reply(rows, text)
+    return command.Reply(rows, text)
 
 
 def _named(given: str) -> LedgerName:
@@ -188,12 +176,16 @@ def _number_or_id(text: str) -> int | str:
 
 
 _LINES: Final = "print one JSON value a line, one an entry"
-_YES = flag("--yes", "do not ask")
-_LEDGER = opt("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
-_TYPE = opt("--type", "T", "event type, such as TOOL_DENIED")
-_OUT = opt("--out", "FILE", "a new file (default: print it)")
-_WHOSE = (opt("--session", "ID"), opt("--call", "ID"), opt("--agent", "NAME"))
-_DECISION = opt(
+_YES = command.flag("--yes", "do not ask")
+_LEDGER = command.opt("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
+_TYPE = command.opt("--type", "T", "event type, such as TOOL_DENIED")
+_OUT = command.opt("--out", "FILE", "a new file (default: print it)")
+_WHOSE = (
+    command.opt("--session", "ID"),
+    command.opt("--call", "ID"),
+    command.opt("--agent", "NAME"),
+)
+_DECISION = command.opt(
     "--decision",
     None,
     "what was decided; an answer or a gate has no ask or confine",
@@ -201,24 +193,27 @@ _DECISION = opt(
     choices=("allow", "confine", "ask", "deny"),
 )
 _WHEN = (
-    opt("--since", "T", "RFC 3339, such as 2026-01-31T00:00:00Z"),
-    opt("--until", "T", "likewise"),
+    command.opt("--since", "T", "RFC 3339, such as 2026-01-31T00:00:00Z"),
+    command.opt("--until", "T", "likewise"),
 )
 
 
-def _part(name: str, about: str, module: str, *options: Argument, as_json: str = AS_VALUE) -> Part:
-    def do(options: Options, console: Console) -> Reply | int:
-        answer: Work = getattr(
+def _part(
+    name: str, about: str, module: str, *options: command.Argument, as_json: str = command.AS_VALUE
+) -> command.Part:
+    def do(options: command.Options, console: Console) -> command.Reply | int:
+        answer: command.Work = getattr(
             import_module(f"paddock.apps.cli.{module}"), f"run_{name.replace('-', '_')}"
         )
         return answer(options, console)
 
-    return Part(name, about, do, *options, as_json=as_json)
+    return command.Part(name, about, do, *options, as_json=as_json)
 
 
-COMMAND = Command(
+COMMAND = command.Command(
     "Query, follow, verify and export the ledgers; make checkpoints and proofs of them.\n"
-    "Entries are written by what happens alone, but for those of accept-rollback and erase.",
+    "Entries are written by what happens alone, but for those of accept-rollback,\n"
+    "set-aside and erase.",
     "  paddock ledger query --ledger ho1m --type TOOL_DENIED --last 5\n"
     "  paddock ledger query --ledger ho1m --call CALL-1f2e --json\n"
     "  paddock ledger tail --ledger ho1m\n"
@@ -235,10 +230,10 @@ COMMAND = Command(
         "ledger_query",
         _LEDGER,
         _TYPE,
-        opt("--last", "N", f"the newest so many; 0: all (default: {QUERY_LAST})", type=int),
+        command.opt("--last", "N", f"the newest so many; 0: all (default: {QUERY_LAST})", type=int),
         *_WHOSE,
         _DECISION,
-        opt(
+        command.opt(
             "--path",
             "PATH",
             "of a workspace, relative to it or absolute: entries that name it, or what is below",
@@ -251,27 +246,27 @@ COMMAND = Command(
         "follow as it grows",
         "ledger_query",
         _LEDGER,
-        opt("--last", "N", type=int, default=10),
-        flag("--follow", "as tail(1) is told; it follows anyway", "-f"),
+        command.opt("--last", "N", type=int, default=10),
+        command.flag("--follow", "as tail(1) is told; it follows anyway", "-f"),
         as_json=_LINES,
     ),
     _part(
         "verify",
         "read and check whole",
         "ledger_verify",
-        opt(
+        command.opt(
             "--ledger",
             None,
             "default: all that there are; paddock-verify verifies a copy",
             type=_named,
             choices=_CHOICES,
         ),
-        flag(
+        command.flag(
             "--full",
             "read every file, also those that were found whole before and not touched since, "
             "and parse every line, also those that are signed",
         ),
-        opt(
+        command.opt(
             "--checkpoint",
             "FILE",
             "a checkpoint that you kept: the ledger must go on from it",
@@ -284,17 +279,17 @@ COMMAND = Command(
         "proof",
         "prove an entry to an outsider",
         "ledger_verify",
-        opt(
+        command.opt(
             "entry",
             "SEQ|CALL-ID",
             "an entry's number; or a call's id, and each of its entries is proved",
             nargs="?",
             type=_number_or_id,
         ),
-        opt(
+        command.opt(
             "--ledger", None, "default: governance, or ho1m where a call is named", choices=_CHOICES
         ),
-        opt(
+        command.opt(
             "--from",
             "SIZE",
             "instead: that the ledger only grew since it had SIZE entries",
@@ -307,16 +302,23 @@ COMMAND = Command(
         "accept-rollback",
         "go on after a restore from a backup",
         "ledger_verify",
-        opt("--ledger", None, "default: all that went back", choices=_CHOICES),
+        command.opt("--ledger", None, "default: all that went back", choices=_CHOICES),
         _YES,
     ),
-    Part(
+    _part(
+        "set-aside",
+        "keep a damaged ledger as evidence, and go on with a new one",
+        "ledger_verify",
+        command.opt("--ledger", None, "which", choices=_CHOICES, required=True),
+        _YES,
+    ),
+    command.Part(
         "signer",
         "hold the keys for another user: [ledger] signer",
         _signer,
-        opt("directory", "DIR", "where the keys are; this user's alone"),
-        opt("action", choices=("key", "last", "sign", "forget")),
-        opt("origin", "ORIGIN", "the ledger, as its line 0 names it"),
+        command.opt("directory", "DIR", "where the keys are; this user's alone"),
+        command.opt("action", choices=("key", "last", "sign", "forget")),
+        command.opt("origin", "ORIGIN", "the ledger, as its line 0 names it"),
         as_json="",
     ),
     _part(
@@ -324,7 +326,7 @@ COMMAND = Command(
         "lines as they are stored, or a page",
         "ledger_query",
         _LEDGER,
-        opt(
+        command.opt(
             "--format",
             None,
             "jsonl: the lines as they are stored; html: one page that verifies itself",
@@ -332,7 +334,7 @@ COMMAND = Command(
             default="jsonl",
         ),
         _OUT,
-        opt(
+        command.opt(
             "--checkpoint",
             "FILE",
             "with html: a checkpoint that is held elsewhere, to be verified on the page too",
@@ -340,26 +342,26 @@ COMMAND = Command(
             default=[],
         ),
         _TYPE,
-        opt("--last", "N", "0: all (default)", type=int, default=0),
+        command.opt("--last", "N", "0: all (default)", type=int, default=0),
         *_WHOSE,
         _DECISION,
         *_WHEN,
     ),
-    Part(
+    command.Part(
         "content",
         "print what an entry names by a salted digest",
         _content,
-        opt("digest", "DIGEST", "salted_sha256 or output_kept of an entry", nargs="?"),
-        opt("--call", "ID", "list the contents that a call's entries name"),
-        opt("--out", "FILE", "a new file for its bytes (default: shown, escaped)"),
+        command.opt("digest", "DIGEST", "salted_sha256 or output_kept of an entry", nargs="?"),
+        command.opt("--call", "ID", "list the contents that a call's entries name"),
+        command.opt("--out", "FILE", "a new file for its bytes (default: shown, escaped)"),
     ),
-    Part(
+    command.Part(
         "erase",
         "erase such a content and its salt for good; recorded, and proofs stay",
         _erase,
-        opt("digest", "DIGEST", "salted_sha256 of an entry", nargs="*"),
-        opt("--call", "ID", "all contents that a call's entries name"),
-        opt("--reason", "TEXT", "stands in the record", default=""),
+        command.opt("digest", "DIGEST", "salted_sha256 of an entry", nargs="*"),
+        command.opt("--call", "ID", "all contents that a call's entries name"),
+        command.opt("--reason", "TEXT", "stands in the record", default=""),
         _YES,
     ),
     metavar="QUESTION",

@@ -111,7 +111,7 @@ def run_query(options: Options, console: Console) -> int:
     for bad in rows.bad:
         console.warn(f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}")
     if rows.bad:
-        console.warn(
+        console.advise(
             f"{len(rows.bad) + rows.bad_omitted} lines hold no entry: paddock ledger verify"
         )
     return EXIT_INTEGRITY if rows.bad else 0
@@ -233,7 +233,7 @@ def run_export(options: Options, console: Console) -> int:
     if torn_bytes:
         console.warn(f"{unfinished(torn_bytes)} and are left out")
     if bad:
-        console.warn(f"{bad} lines hold no entry and are left out: paddock ledger verify")
+        console.advise(f"{bad} lines hold no entry and are left out: paddock ledger verify")
     return EXIT_INTEGRITY if bad else 0
 
 
@@ -254,7 +254,7 @@ def _export_page(path: Path, wanted: Filter | None, options: Options, console: C
     made = ledger_page(path, options.ledger, wanted, options.last or None, others)
     found, notes, page = made.found, made.notes, made.content
     if found.bad:
-        console.warn(f"{found.bad} lines hold no entry: paddock ledger verify")
+        console.advise(f"{found.bad} lines hold no entry: paddock ledger verify")
     if found.torn_bytes:
         console.warn(f"{unfinished(found.torn_bytes)} and are left out")
     status = EXIT_INTEGRITY if found.bad else 0

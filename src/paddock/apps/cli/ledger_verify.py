@@ -86,7 +86,7 @@ def _reply(
         if each.source in kept
     ]
     text += [f"{name}: NOT VERIFIED, {fault.message}" for name, fault in faults.items()]
-    return Reply({**found, **unread}, text if is_any else "there is no ledger yet")
+    return Reply({**found, **unread}, text if is_any else "there is no ledger yet", is_ours=True)
 
 
 class _Given(NamedTuple):
@@ -152,6 +152,7 @@ def _wrong_index(path: Path) -> list[PaddockError]:
     ]
 
 
+_BEGIN_ANEW: Final = "keep it aside as it is, and go on with a new one? [y/N] "
 _GO_ON: Final = "go on from what is here? what was signed before counts no more [y/N] "
 
 
@@ -210,7 +211,7 @@ def run_proof(options: Options, console: Console) -> int:
 def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> list[int]:
     rows = query(path, Filter(call_id=call_id))
     if rows.bad:
-        console.warn(f"{len(rows.bad)} lines of the ledger hold no entry: paddock ledger verify")
+        console.advise(f"{len(rows.bad)} lines of the ledger hold no entry: paddock ledger verify")
     if not rows.entries:
         raise UsageError(
             f"the ledger {name} has no entry of a call {quote(call_id)}",
@@ -225,8 +226,7 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
 def run_accept_rollback(options: Options, console: Console) -> Reply:
     site = find_site(options, console)
     layout, environment = site.layout, site.environment
-    known = auditing.ledgers_known(layout, environment, NAMES)
-    names = (LedgerName(options.ledger),) if options.ledger else tuple(known)
+    names = (LedgerName(options.ledger),) if options.ledger else auditing.ORDER
     gone = auditing.find_gone_back(layout, environment, names)
     for each in gone:
         for problem in each.problems:
@@ -238,6 +238,18 @@ def run_accept_rollback(options: Options, console: Console) -> Reply:
         auditing.accept_rollback(layout, environment, each, "--yes" if options.yes else "person")
     said = "accepted, and on record" if gone else "no ledger went back"
     return Reply({"status": "ok", "ledgers": ledgers}, said)
+
+
+def run_set_aside(options: Options, console: Console) -> Reply:
+    site, name = find_site(options, console), LedgerName(options.ledger)
+    for each in auditing.find_damage(site.layout, site.environment, name):
+        (console.warn if options.json else console.say)(f"{name}: {each}")
+    if not options.yes and not console.agrees(_BEGIN_ANEW):
+        return Reply({"status": "error", "ledger": name, "kept": None}, "not set aside", EXIT_NO)
+    by = "--yes" if options.yes else "person"
+    kept = str(auditing.set_aside(site.layout, site.environment, name, by))
+    said = f"{name} is kept in {kept}; a new one goes on, and that is on record"
+    return Reply({"status": "ok", "ledger": name, "kept": kept}, said)
 
 
 def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> notes.SignedCheckpoint:

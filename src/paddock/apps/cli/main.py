@@ -10,20 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import errors
-from paddock.apps.console import (
-    EXIT_DEFECT,
-    EXIT_DONE,
-    EXIT_HOST,
-    EXIT_INTERRUPTED,
-    EXIT_NOT_READ,
-    EXIT_USAGE,
-    Console,
-    exit_of_error,
-    forget,
-    keep_defect,
-)
+from paddock.apps import console as terminal
 
 if TYPE_CHECKING:
     from paddock.apps.command import Command
@@ -72,7 +62,7 @@ COMMANDS: Final = {
         "query, follow, verify and export ledgers",
         "ledger",
         (
-            *("query", "tail", "verify", "checkpoint", "proof", "accept-rollback"),
+            *("query", "tail", "verify", "checkpoint", "proof", "accept-rollback", "set-aside"),
             *("export", "content", "erase"),
         ),
     ),
@@ -143,24 +133,23 @@ def help_text() -> str:
     return _HELP.format(commands="\n".join(rows))
 
 
-def main(arguments: list[str], console: Console) -> int:
+def main(arguments: list[str], console: terminal.Console) -> int:
     """Run one command and return its exit status. Never raises but for a broken console."""
     try:
         return _run(arguments, console)
     except errors.PaddockError as error:
-        console.report(error)
-        return exit_of_error(type(error))
+        return _reported(error, console)
     except KeyboardInterrupt:
         console.warn("interrupted")
-        return EXIT_INTERRUPTED
+        return terminal.EXIT_INTERRUPTED
     except BrokenPipeError:
         raise
     except Exception as error:  # The door: a defect has an id, not a traceback.
         report_defect(error, console)
-        return EXIT_DEFECT
+        return terminal.EXIT_DEFECT
 
 
-def _run(arguments: list[str], console: Console) -> int:
+def _run(arguments: list[str], console: terminal.Console) -> int:
     plane: str | None = None
     as_json: list[str] = []
     rest = list(arguments)
@@ -168,12 +157,12 @@ def _run(arguments: list[str], console: Console) -> int:
         option = rest.pop(0)
         if option in ("--help", "-h"):
             console.print(help_text())
-            return EXIT_DONE
+            return terminal.EXIT_DONE
         if option == "--version":
             from paddock import __version__
 
             console.say(f"paddock {__version__}")
-            return EXIT_DONE
+            return terminal.EXIT_DONE
         if option == "--json":
             as_json = [option]
         elif option == "--plane" and rest:
@@ -192,14 +181,16 @@ def _run(arguments: list[str], console: Console) -> int:
             )
     if rest[:1] == ["help"]:
         console.print(help_text())
-        return EXIT_DONE
+        return terminal.EXIT_DONE
     if not rest:
         console.print(help_text())
-        return EXIT_USAGE
+        return terminal.EXIT_USAGE
     return _run_command(rest[0], [*as_json, *rest[1:]], plane, console)
 
 
-def _run_command(name: str, arguments: list[str], plane: str | None, console: Console) -> int:
+def _run_command(
+    name: str, arguments: list[str], plane: str | None, console: terminal.Console
+) -> int:
     if name not in COMMANDS:
         from paddock.apps.command import nearest
         from paddock.text.show import quote
@@ -214,9 +205,18 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
     command = load_command(name)
     options = parse(command, name, arguments, plane, console)
     if options is None:
-        return EXIT_DONE
-    _require_person([name, *arguments], console)
-    return command.run(options, console)
+        return terminal.EXIT_DONE
+    console = replace(console, named=options.plane)
+    try:
+        _require_person([name, *arguments], console)
+        return command.run(options, console)
+    except errors.PaddockError as error:
+        return _reported(error, console)
+
+
+def _reported(error: errors.PaddockError, console: terminal.Console) -> int:
+    console.report(error)
+    return terminal.exit_of_error(type(error))
 
 
 def load_command(name: str) -> "Command":
@@ -228,7 +228,7 @@ def load_command(name: str) -> "Command":
     return getattr(import_module(f"paddock.apps.{folder}{module}"), constant or "COMMAND")
 
 
-def _require_person(arguments: list[str], console: Console) -> None:
+def _require_person(arguments: list[str], console: terminal.Console) -> None:
     """Refuse a person's act where a client of the hook started us: its model would consent."""
     from paddock.plane.clients import descends_from_client
     from paddock.plane.environment import read_environment
@@ -263,30 +263,32 @@ def _allow_open_files() -> None:
 
 
 def console(end: Callable[[int], NoReturn] = sys.exit) -> None:
-    here = Console.of_process()
+    here = terminal.Console.of_process()
     # Threat: what was cut short must not pass for done where `paddock ledger verify | head -1`
     # decides what comes next.
-    status = EXIT_NOT_READ
+    status = terminal.EXIT_NOT_READ
     try:
         status = main(sys.argv[1:], here)
         here.flush()
     except BrokenPipeError:
-        forget(here.stdout)  # The reader went away, as `paddock … | head` does.
+        terminal.forget(here.stdout)  # The reader went away, as `paddock … | head` does.
     except errors.HostError as error:
-        if status != EXIT_HOST:
+        if status != terminal.EXIT_HOST:
             here.report(error)
-            status = EXIT_HOST
-        forget(here.stdout)
+            status = terminal.EXIT_HOST
+        terminal.forget(here.stdout)
     end(status)
 
 
-def report_defect(error: Exception, console: Console) -> None:
+def report_defect(error: Exception, console: terminal.Console) -> None:
     """Say that it is our fault, with an id, and keep the traceback for a report."""
     identity = os.urandom(6).hex()
     from paddock.plane.environment import read_environment
 
     try:
-        kept = keep_defect(read_environment(console.variables).paddock_home, error, identity)
+        kept = terminal.keep_defect(
+            read_environment(console.variables).paddock_home, error, identity
+        )
     except errors.ConfigError:
         kept = ""
     hint = f"please report it with {kept}" if kept else "please report it"

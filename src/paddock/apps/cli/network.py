@@ -12,17 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, to_builtins
 
-from paddock.apps.command import (
-    Command,
-    Options,
-    Part,
-    Reply,
-    fields,
-    flag,
-    operator,
-    opt,
-    use_project,
-)
+from paddock.apps import command
 from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.granting import review_rule, save_rule
 from paddock.assembly.project import Project
@@ -103,7 +93,7 @@ class _AgentReach(Struct, frozen=True):
             }
             for rule in self.rules
         ]
-        return to_builtins({**fields(self, "name", "network", "profiles"), "rules": rules})
+        return to_builtins({**command.fields(self, "name", "network", "profiles"), "rules": rules})
 
     def rows(self) -> Iterator[str]:
         yield f"{self.name} ({', '.join(self.profiles)}): network {self.network}"
@@ -112,11 +102,11 @@ class _AgentReach(Struct, frozen=True):
             yield f"  {rule.outcome.word:<6}{show_name(said)}  ({rule.source}, {rule.place})"
 
 
-def _show(options: Options, console: Console) -> Reply:
-    project = use_project(options, console)
+def _show(options: command.Options, console: Console) -> command.Reply:
+    project = command.use_project(options, console)
     if options.refresh:
         refresh_packages(project)
-        project = use_project(options, console)
+        project = command.use_project(options, console)
     kept = trust.read_packages(project.root, project.environment)
     names = dict.fromkeys((project.default_agent, *project.agents.names()))
     agents = [_reach_of(project, name) for name in names]
@@ -128,7 +118,7 @@ def _show(options: Options, console: Console) -> Reply:
     }
     rows = [row for each in agents for row in each.rows()]
     value: Json = {"agents": [each.as_json() for each in agents], "packages": packages}
-    return Reply(value, (*rows, *_package_rows(project, kept)))
+    return command.Reply(value, (*rows, *_package_rows(project, kept)), is_ours=True)
 
 
 def _reach_of(project: Project, name: str) -> _AgentReach:
@@ -170,16 +160,16 @@ def _package_rows(project: Project, kept: trust.KeptPackages | None) -> Iterator
         yield f"  none of {show_name(problem)}"
 
 
-def _allow(options: Options, console: Console) -> Reply:
-    project = use_project(options, console)
+def _allow(options: command.Options, console: Console) -> command.Reply:
+    project = command.use_project(options, console)
     agent = project.agent_named(options.agent)
     review = review_rule(project, agent, _connections(options.host))
     say = console.warn if options.json else console.say
     say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
     if not options.yes and not console.agrees("save this rule? [y/N] "):
-        return Reply({"status": "error", "saved": False}, "not saved", EXIT_NO)
-    save_rule(project, review, operator())
-    return Reply({"status": "ok", "saved": True}, "saved and trusted")
+        return command.Reply({"status": "error", "saved": False}, "not saved", EXIT_NO)
+    save_rule(project, review, command.operator())
+    return command.Reply({"status": "ok", "saved": True}, "saved and trusted")
 
 
 def _connections(host: str) -> list[str]:
@@ -195,7 +185,7 @@ def _connections(host: str) -> list[str]:
     return [str(NetTarget(one, port).as_action()) for port in ports]
 
 
-COMMAND = Command(
+COMMAND = command.Command(
     "Show what commands may reach, by whom and why; allow one host more.\n"
     "--refresh asks the package clients of yours (pip, uv, npm, go, cargo) which indexes they\n"
     "use, and these once for their hosts; [network] packages = true allows them.",
@@ -203,15 +193,18 @@ COMMAND = Command(
     "  paddock network show --refresh\n"
     "  paddock network allow example.org\n"
     "  paddock network allow db.example.org:5432 --agent main",
-    Part(
-        "show", "list what may be reached", _show, flag("--refresh", "ask the package clients anew")
+    command.Part(
+        "show",
+        "list what may be reached",
+        _show,
+        command.flag("--refresh", "ask the package clients anew"),
     ),
-    Part(
+    command.Part(
         "allow",
         "write a rule that allows a host",
         _allow,
-        opt("--agent", "NAME"),
-        flag("--yes", "save that rule without asking"),
-        opt("host", "HOST[:PORT]", "without a port: 443 and 80"),
+        command.opt("--agent", "NAME"),
+        command.flag("--yes", "save that rule without asking"),
+        command.opt("host", "HOST[:PORT]", "without a port: 443 and 80"),
     ),
 )

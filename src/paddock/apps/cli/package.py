@@ -20,14 +20,7 @@ from paddock.apps.command import (
     use_project,
 )
 from paddock.apps.console import EXIT_NO, Console
-from paddock.assembly.packages import (
-    archive_notes,
-    check_gates,
-    is_development_plane,
-    is_governance_gone,
-    open_depot,
-    plane_packages,
-)
+from paddock.assembly import packages as assembled
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.gates.results import ALL_GATES, PLANE_GATES, GateResult, Status, count_of, results_json
 from paddock.packages import rows as shown
@@ -133,7 +126,7 @@ def _sign(options: Options, console: Console) -> Reply:
 
 def _sign_installed(options: Options, console: Console) -> Reply:
     project = use_project(options, console)
-    with open_depot(project) as depot:
+    with assembled.open_depot(project) as depot:
         signed = sign_installed_set(depot, signing.make_operator_key(project.environment))
     said = f"signed the installed set {signed.set_digest} with key {signed.key_id}"
     keys = (f"  key {key.key_id} counts on this plane" for key in signed.keys)
@@ -153,7 +146,7 @@ def _approve(options: Options, console: Console) -> Reply:
     expires_s = _seconds(options.expires)
     manifest = load_archive(console.directory / options.archive).manifest
     project = use_project(options, console)
-    with open_depot(project) as depot:
+    with assembled.open_depot(project) as depot:
         key = signing.make_operator_key(project.environment)
         made = approve(depot, manifest, key, tuple(options.scope), expires_s)
     if made.rollback:
@@ -175,11 +168,11 @@ def _install(options: Options, console: Console) -> Reply:
     wish = InstallWish(
         is_dry_run=options.dry_run,
         dev=options.dev,
-        plane_is_dev=is_development_plane(project),
+        plane_is_dev=assembled.is_development_plane(project),
         signature=signature,
     )
-    with open_depot(project) as depot:
-        notes = archive_notes(project, archive)
+    with assembled.open_depot(project) as depot:
+        notes = assembled.archive_notes(project, archive)
         report = install(depot, archive, wish)
     # This very digest is installed already.
     is_unchanged = report.status == "unchanged"
@@ -193,18 +186,18 @@ def _install(options: Options, console: Console) -> Reply:
 
 
 def _uninstall(options: Options, console: Console) -> Reply:
-    with open_depot(use_project(options, console)) as depot:
+    with assembled.open_depot(use_project(options, console)) as depot:
         report = uninstall(depot, options.package)
     return Reply(report.as_json(), _report_rows(report))
 
 
 def _list(options: Options, console: Console) -> Reply:
-    rows = plane_packages(use_project(options, console)).list_all()
+    rows = assembled.plane_packages(use_project(options, console)).list_all()
     return Reply([row.as_json() for row in rows], _package_rows(rows))
 
 
 def _why(options: Options, console: Console) -> Reply:
-    packages = plane_packages(use_project(options, console))
+    packages = assembled.plane_packages(use_project(options, console))
     with packages.open_workspace() as workspace:
         path = workspace.resolve_entry(options.file).path.relative
     found = find_owner(packages, path)
@@ -396,13 +389,13 @@ def _gate(options: Options, console: Console) -> int:
     project = find_project(options, console)
     # That is what G6 is there to say; nothing can be recorded. Opened, the plane would
     # have another ledger in the place of one that is gone.
-    is_damaged = is_governance_gone(project)
+    is_damaged = assembled.is_governance_gone(project)
     if not is_damaged:
         try:
             project = use_project(options, console)
         except LedgerDamagedError:
             is_damaged = True
-    run = check_gates(project, names, _Progress(console))
+    run = assembled.check_gates(project, names, _Progress(console))
     if options.json:
         console.write_json(results_json(run.results))
     else:
@@ -427,11 +420,11 @@ def _say(results: tuple[GateResult, ...], console: Console) -> None:
         Status.NOT_APPLICABLE: f"{'not applicable':<14}",
     }
     for result in results:
-        note = f"  {show_name(result.note)}" if result.note else ""
+        note = f"  {console.as_typed(show_name(result.note))}" if result.note else ""
         row = f"{result.gate:<11}  {words[result.status]}  {result.checks} checks{note}"
         console.print(f"{row}\n")
         for failure in result.failures[:_FAILURES_MAX]:
-            console.say(f"  {show_name(str(failure))}")
+            console.say(console.as_typed(f"  {show_name(str(failure))}"))
         if len(result.failures) > _FAILURES_MAX:
             console.say(f"  and {len(result.failures) - _FAILURES_MAX} more: --json lists them")
     passed, failed = count_of(results, Status.PASS), count_of(results, Status.FAIL)

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
-from paddock.apps.command import Command, Options, Part, Reply, environment_of, flag, opt
+from paddock.apps import command
 from paddock.apps.console import EXIT_NO, Console
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.discover import parse_identity
@@ -78,10 +78,10 @@ def _root_of(path: Path) -> str:
         return ""
 
 
-def _list(options: Options, console: Console) -> Reply:
+def _list(options: command.Options, console: Console) -> command.Reply:
     del options
-    planes = _find_planes(environment_of(console))
-    return Reply({"planes": [each.as_json() for each in planes]}, _rows(planes))
+    planes = _find_planes(command.environment_of(console))
+    return command.Reply({"planes": [each.as_json() for each in planes]}, _rows(planes))
 
 
 def _rows(planes: list[KeptPlane]) -> Iterator[str]:
@@ -97,8 +97,9 @@ def _size(count: int) -> str:
     return f"{count / 10**6:.1f} MB" if count >= 10**5 else f"{count / 10**3:.1f} kB"
 
 
-def _remove(options: Options, console: Console) -> Reply:
-    environment = environment_of(console)
+def _remove(options: command.Options, console: Console) -> command.Reply:
+    command.require_named("DIR", options.directory)
+    environment = command.environment_of(console)
     root = real_path(console.directory / options.directory)
     path = environment.planes / plane_name(root)
     if not path.is_dir():
@@ -111,9 +112,9 @@ def _remove(options: Options, console: Console) -> Reply:
     console.warn(f"the plane of {quote(str(root))} is {path}")
     console.warn("with it go its ledgers, its agents, and all that undo could bring back")
     if not options.yes and not console.agrees(f"remove {_size(plane.size_bytes)}? [y/N] "):
-        return Reply({"status": "error", "removed": None}, "not removed", EXIT_NO)
+        return command.Reply({"status": "error", "removed": None}, "not removed", EXIT_NO)
     _take_away(path)
-    return Reply({"status": "ok", "removed": plane.as_json()}, f"removed {path}")
+    return command.Reply({"status": "ok", "removed": plane.as_json()}, f"removed {path}")
 
 
 def _take_away(path: Path) -> None:
@@ -126,17 +127,17 @@ def _take_away(path: Path) -> None:
             shutil.rmtree(left)
 
 
-PLANE = Command(
+PLANE = command.Command(
     "List the planes that Paddock keeps for your projects, and remove one.\n"
     "A plane is where a project's ledgers, agents and history are; the project itself is not\n"
     "touched. A bare plane is a directory of yours, and not listed.",
     "  paddock plane list\n  paddock plane remove ~/old/project",
-    Part("list", "every project that has one, its size and last use", _list),
-    Part(
+    command.Part("list", "every project that has one, its size and last use", _list),
+    command.Part(
         "remove",
         "remove one for good; asks first",
         _remove,
-        opt("directory", "DIR", "the project, which may be gone"),
-        flag("--yes", "do not ask"),
+        command.opt("directory", "DIR", "the project, which may be gone"),
+        command.flag("--yes", "do not ask"),
     ),
 )

@@ -161,7 +161,7 @@ def _action_of(options: Options, console: Console) -> Action:
 def _warn_of_distrust(project: projects.Project, console: Console) -> None:
     own = project.files.project
     if own is not None and not own.trusted:
-        console.warn(
+        console.advise(
             f"note: {own.path.name} is not trusted ({own.reason}); "
             "it can only tighten: paddock trust"
         )
@@ -208,7 +208,7 @@ def _replay(options: Options, console: Console) -> Reply:
     name = options.policy or "the policy in force"
     damaged = any(group.why is recorded.Why.UNREADABLE for group in report.lost)
     if damaged:
-        console.warn("the ledger has lines that hold no entry: paddock ledger verify")
+        console.advise("the ledger has lines that hold no entry: paddock ledger verify")
     value = {"policy": name, "ledger": str(path), **report.as_json()}
     text = (f"replayed under {name}; nothing was run", report.render())
     return Reply(value, text, EXIT_INTEGRITY if damaged else 0)
@@ -229,7 +229,7 @@ def _diff(options: Options, console: Console) -> Reply:
         new, own = questions.own_candidate(files), files.project
         if own is not None and not own.trusted:
             # To look before one trusts is what this is for.
-            console.warn(
+            console.advise(
                 f"note: {own.path.name} is not trusted ({own.reason}); "
                 "it is compared as if it were: paddock trust"
             )
@@ -255,7 +255,7 @@ def _explain_call(options: Options, console: Console) -> Reply:
         governance = paths[LedgerName.GOVERNANCE]
     told, bad = questions.told_calls(path, call_id, governance)
     if bad:
-        console.warn(f"{bad} lines of the ledger hold no entry: paddock ledger verify")
+        console.advise(f"{bad} lines of the ledger hold no entry: paddock ledger verify")
     if not told:
         raise UsageError(
             f"there is no call {quote(call_id)} in {path.name}",

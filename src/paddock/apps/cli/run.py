@@ -11,16 +11,7 @@ from typing import Final
 
 from paddock.agent.events import CallFinished, Event, Noticed, TurnOutcome
 from paddock.agent.recorded import RecordedSession, RecordedTurn, export_session, list_sessions
-from paddock.apps.command import (
-    Command,
-    Options,
-    Part,
-    Reply,
-    find_project,
-    opt,
-    use_project,
-    write_new_file,
-)
+from paddock.apps import command
 from paddock.apps.console import EXIT_DONE, EXIT_HOST, EXIT_NO, EXIT_SIGNAL, Console
 from paddock.assembly import sessions
 from paddock.assembly.questions import require_past_agent
@@ -68,12 +59,12 @@ def cancelled_by_signals() -> Generator[Stopping]:
         yield stopping
 
 
-def _run(options: Options, console: Console) -> int:
+def _run(options: command.Options, console: Console) -> int:
     return _answer(options.task, None, options, console)
 
 
-def _answer(message: str, resume: str | None, options: Options, console: Console) -> int:
-    project, provider, prepared = use_project(options, console), None, None
+def _answer(message: str, resume: str | None, options: command.Options, console: Console) -> int:
+    project, provider, prepared = command.use_project(options, console), None, None
     asked = (project, options.model, console.variables)
     if options.play is not None:
         prepared = sessions.open_played(*asked, console.directory / options.play)
@@ -127,13 +118,13 @@ class _Progress:
             self._console.warn(f"  {show_name(event.tool)}  {came}  {duration}")
 
 
-_MODEL = opt(
+_MODEL = command.opt(
     "--model",
     "PROVIDER[:NAME]",
     "which model answers; scripted:FILE says what FILE says: docs/guides/embed.md",
 )
 
-RUN = Command(
+RUN = command.Command(
     "Have an agent do a task, and print its answer.\n"
     "Nobody is asked: what policy would ask about is refused. Without --model the plane's\n"
     "configuration chooses, else [providers.default] of your own, else the built-in model.\n"
@@ -144,37 +135,39 @@ RUN = Command(
     '  paddock run --model scripted:steps.json --json "go"\n'
     '  paddock run --model anthropic:MODEL --record tape.jsonl "go"\n'
     '  paddock run --model anthropic:MODEL --play tape.jsonl "go"',
-    opt("task", "TASK"),
-    opt("--agent", "NAME", "who works (default: main, or admin)"),
+    command.opt("task", "TASK"),
+    command.opt("--agent", "NAME", "who works (default: main, or admin)"),
     _MODEL,
     (
-        opt("--record", "FILE", "keep every exchange in a new FILE"),
-        opt("--play", "FILE", "answer from FILE; nothing is sent"),
+        command.opt("--record", "FILE", "keep every exchange in a new FILE"),
+        command.opt("--play", "FILE", "answer from FILE; nothing is sent"),
     ),
     do=_run,
 )
 
 
-def _resume(options: Options, console: Console) -> int:
+def _resume(options: command.Options, console: Console) -> int:
     options.agent = options.record = options.play = None
     return _answer(options.task, options.session, options, console)
 
 
-def _list(options: Options, console: Console) -> Reply:
-    project = find_project(options, console)
+def _list(options: command.Options, console: Console) -> command.Reply:
+    project = command.find_project(options, console)
     if options.agent is not None:
         require_past_agent(project, options.agent)
     found = list_sessions(sessions.sessions_of(project), options.agent)
     if not found and not options.json:
         console.warn("there are no sessions yet")
-    return Reply([session.as_json() for session in found], map(_row, found))
+    return command.Reply([session.as_json() for session in found], map(_row, found))
 
 
-def _show(options: Options, console: Console) -> Reply:
-    session = sessions.require_session(find_project(options, console), options.session)
+def _show(options: command.Options, console: Console) -> command.Reply:
+    session = sessions.require_session(command.find_project(options, console), options.session)
     turns = (*session.turns, *session.unfinished)
     value = {**session.as_json(), "turns": [turn.as_json() for turn in turns]}
-    return Reply(value, (_row(session), *(row for turn in turns for row in _turn_rows(turn))))
+    return command.Reply(
+        value, (_row(session), *(row for turn in turns for row in _turn_rows(turn)))
+    )
 
 
 def _turn_rows(turn: RecordedTurn) -> Iterator[str]:
@@ -185,16 +178,16 @@ def _turn_rows(turn: RecordedTurn) -> Iterator[str]:
     yield from (f"  {each}" for each in response.split("\n"))
 
 
-def _export(options: Options, console: Console) -> Reply:
-    project = find_project(options, console)
+def _export(options: command.Options, console: Console) -> command.Reply:
+    project = command.find_project(options, console)
     session = sessions.require_session(project, options.session)
     value = export_session(sessions.sessions_of(project), session)
     if options.out is None:
-        return Reply(value, json.dumps(value, ensure_ascii=True))
+        return command.Reply(value, json.dumps(value, ensure_ascii=True))
     file = Path(console.directory / options.out)
-    write_new_file(file, [json.dumps(value, ensure_ascii=True).encode() + b"\n"])
+    command.write_new_file(file, [json.dumps(value, ensure_ascii=True).encode() + b"\n"])
     shown = {"status": "ok", "file": str(file)}
-    return Reply(shown, f"exported {session.session_id} to {file}")
+    return command.Reply(shown, f"exported {session.session_id} to {file}")
 
 
 def _row(session: RecordedSession) -> str:
@@ -208,22 +201,26 @@ def _row(session: RecordedSession) -> str:
     ).rstrip()
 
 
-_ID = opt("session", "ID")
+_ID = command.opt("session", "ID")
 
-SESSION = Command(
+SESSION = command.Command(
     "List sessions, show their turns, go on with one, or export all that is recorded of it.",
     "  paddock session list\n"
     "  paddock session show SES-0123456789abcdef\n"
     '  paddock session resume SES-0123456789abcdef "and now the tests"\n'
     "  paddock session export SES-0123456789abcdef --out session.json",
-    Part("list", "all sessions", _list, opt("--agent", "NAME", "only those of this agent")),
-    Part("show", "the turns of one", _show, _ID),
-    Part("resume", "one more turn in one", _resume, _ID, opt("task", "TASK"), _MODEL),
-    Part(
+    command.Part(
+        "list", "all sessions", _list, command.opt("--agent", "NAME", "only those of this agent")
+    ),
+    command.Part("show", "the turns of one", _show, _ID),
+    command.Part(
+        "resume", "one more turn in one", _resume, _ID, command.opt("task", "TASK"), _MODEL
+    ),
+    command.Part(
         "export",
         "all of one as JSON",
         _export,
         _ID,
-        opt("--out", "FILE", "a new file (default: print it)"),
+        command.opt("--out", "FILE", "a new file (default: print it)"),
     ),
 )

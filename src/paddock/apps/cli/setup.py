@@ -12,21 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from paddock.apps.command import (
-    Command,
-    Options,
-    Part,
-    Reply,
-    environment_of,
-    fields,
-    find_project,
-    find_site,
-    flag,
-    make_parser,
-    opt,
-    require_named,
-    use_project,
-)
+from paddock.apps import command
 from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.project import is_made_with_dev, read_project, report_of
 from paddock.errors import ConfigError, UsageError
@@ -41,15 +27,15 @@ from paddock.values.calls import Json
 if TYPE_CHECKING:
     from paddock.assembly.agents import AgentStep
 
-_DIRECTORY = opt("directory", "DIR", "default: here", nargs="?")
+_DIRECTORY = command.opt("directory", "DIR", "default: here", nargs="?")
 
 
-def _init(options: Options, console: Console) -> Reply:
+def _init(options: command.Options, console: Console) -> command.Reply:
     from paddock.assembly.opening import init_project
     from paddock.policy.questions.lint import describe_tracked, find_tracked_secrets
     from paddock.sandbox.git.tracked import list_tracked
 
-    require_named("DIR", options.directory)
+    command.require_named("DIR", options.directory)
     directory = Path(console.directory / (options.directory or options.plane or "."))
     if options.bare and options.network:
         hint = "write [network] packages = true in its policy, and look: paddock network show"
@@ -59,11 +45,11 @@ def _init(options: Options, console: Console) -> Reply:
     if options.dev:
         console.warn("note: --dev changes nothing here; only a bare plane has a tool_profile")
     policy = PACKAGES_TEMPLATE if options.network else POLICY_TEMPLATE
-    result = init_project(directory, environment_of(console), policy)
-    own = read_project(result.root, environment_of(console)).policy
+    result = init_project(directory, command.environment_of(console), policy)
+    own = read_project(result.root, command.environment_of(console)).policy
     paths = find_tracked_secrets(own, list_tracked(result.root.path))
     if paths:
-        console.warn(f"note: {describe_tracked(paths)}; paddock policy lint says what to do")
+        console.advise(f"note: {describe_tracked(paths)}; paddock policy lint says what to do")
     root, trust = result.root.path, result.trust
     value: dict[str, Json] = {
         "status": "ok",
@@ -76,8 +62,8 @@ def _init(options: Options, console: Console) -> Reply:
     }
     text: list[str] = []
     if result.already:
-        text.append(f"{root} is a governed project already; nothing changed")
-    text += [f"made {path}" for path in result.made]
+        text.append(f"{show_name(str(root))} is a governed project already; nothing changed")
+    text += [f"made {show_name(str(path))}" for path in result.made]
     if trust is not None:
         grants = "only what is said of packages" if options.network else "nothing"
         text.append(
@@ -88,7 +74,7 @@ def _init(options: Options, console: Console) -> Reply:
         hosts = _open_network(result.root, console)
         value["packages"] = list(hosts)
         text += [f"commands may reach {each} (package clients)" for each in hosts]
-    return Reply(value, text)
+    return command.Reply(value, text)
 
 
 def _open_network(root: ProjectRoot, console: Console) -> list[str]:
@@ -96,10 +82,10 @@ def _open_network(root: ProjectRoot, console: Console) -> list[str]:
     from paddock.apps.cli.network import refresh_packages
     from paddock.assembly.opening import open_root
 
-    environment = environment_of(console)
+    environment = command.environment_of(console)
     kept = refresh_packages(read_project(root, environment))
     if not open_root(root, environment).policy.settings.network.packages:
-        console.warn(
+        console.advise(
             "note: the policy was there already, and does not allow packages: write "
             "packages = true under [network] there, then paddock trust"
         )
@@ -108,15 +94,15 @@ def _open_network(root: ProjectRoot, console: Console) -> list[str]:
 
 
 def told_key(console: Console) -> str:
-    key = operator_key_path(environment_of(console))
+    key = operator_key_path(command.environment_of(console))
     return f"the operator's key, with which changes are approved: {key}"
 
 
-def _make_bare(directory: Path, options: Options, console: Console) -> Reply:
+def _make_bare(directory: Path, options: command.Options, console: Console) -> command.Reply:
     from paddock.assembly.bootstrap import init_bare_plane
 
     profile: ToolProfile = "development" if options.dev else "production"
-    made, project = init_bare_plane(directory, environment_of(console), profile)
+    made, project = init_bare_plane(directory, command.environment_of(console), profile)
     root, policy, gate = made.layout.root, project.files.project, project.gate
     value: dict[str, Json] = {
         "status": "ok",
@@ -149,50 +135,50 @@ def _make_bare(directory: Path, options: Options, console: Console) -> Reply:
             f"note: this plane was not made here; name it with --plane {root},"
             f" or look at it and accept it: paddock trust {root}"
         )
-    return Reply(value, text)
+    return command.Reply(value, text)
 
 
-INIT = Command(
+INIT = command.Command(
     "Write a commented paddock.toml with the defaults, and make the project's plane\n"
     "(outside the project) with one agent, main. The file is trusted as it is written. With\n"
     "--bare, make DIR a plane of its own, whose agent, admin, works on the plane itself.\n"
     "Again: changes nothing.",
     "  paddock init\n  paddock init path/to/project\n  paddock init --bare path/to/plane --dev",
     _DIRECTORY,
-    flag("--bare", "make a bare plane"),
-    flag("--dev", "a bare plane's tool_profile is development, one half of the dual gate"),
-    opt("--network", about="allow what your package clients reach", choices=["packages"]),
+    command.flag("--bare", "make a bare plane"),
+    command.flag("--dev", "a bare plane's tool_profile is development, one half of the dual gate"),
+    command.opt("--network", about="allow what your package clients reach", choices=["packages"]),
     do=_init,
 )
 
 
-def _where(options: Options, console: Console) -> Reply:
+def _where(options: command.Options, console: Console) -> command.Reply:
     try:
-        report = report_of(find_project(options, console))
+        report = report_of(command.find_project(options, console))
     except ConfigError:
-        site = find_site(options, console).report()
-        Reply(site.as_json(), _where_rows(site)).show(options, console)
+        site = command.find_site(options, console).report()
+        command.Reply(site.as_json(), _where_rows(site)).show(options, console)
         raise
-    return Reply(report.as_json(), _where_rows(report))
+    return command.Reply(report.as_json(), _where_rows(report))
 
 
 def _where_rows(report: WhereReport) -> Iterator[str]:
-    yield f"root     {report.root}"
-    yield f"plane    {report.plane}"
+    yield f"root     {show_name(str(report.root))}"
+    yield f"plane    {show_name(str(report.plane))}"
     for path in report.policy or ():
-        yield f"policy   {path}"
+        yield f"policy   {show_name(str(path))}"
     if not report.policy:
         yield f"policy   {'not known' if report.policy is None else 'built-in defaults'}"
     for name, path in report.ledgers.items():
-        yield f"ledger   {name:<12}{path}"
-    yield f"user     {report.user_config}"
+        yield f"ledger   {name:<12}{show_name(str(path))}"
+    yield f"user     {show_name(str(report.user_config))}"
     if report.gate is not None:
         yield f"gate     dual gate {report.gate}"
     if report.made_with_dev:
         yield f"note     {MADE_WITH_DEV}"
 
 
-WHERE = Command(
+WHERE = command.Command(
     "Show where the root, its plane, its policy files and its ledgers are.\n"
     "The root is the nearest directory at or above this one with a policy file; where there\n"
     "is none the nearest with .git, else this directory. In a bare plane it is the plane.",
@@ -201,32 +187,32 @@ WHERE = Command(
 )
 
 
-def _trust(options: Options, console: Console) -> Reply:
+def _trust(options: command.Options, console: Console) -> command.Reply:
     from paddock.assembly.trust import review_trust, trust_policy
 
-    require_named("DIR", options.directory)
+    command.require_named("DIR", options.directory)
     named = options.directory or options.plane
     override = None if named is None else console.directory / named
-    environment = environment_of(console)
+    environment = command.environment_of(console)
     review = review_trust(console.directory, environment, override)
     # Whoever is asked sees what it grants, whatever the form of the answer.
     (console.warn if options.json else console.say)(review.summary)
     if review.is_trusted and not review.agents.steps:
-        return Reply({"status": "ok", "trusted": True}, "trusted already")
+        return command.Reply({"status": "ok", "trusted": True}, "trusted already")
     if not options.yes and not console.agrees("trust this policy? [y/N] "):
-        return Reply({"status": "error", "trusted": False}, "not trusted", EXIT_NO)
+        return command.Reply({"status": "error", "trusted": False}, "not trusted", EXIT_NO)
     left = {step.new.name for step in review.agents.steps if _is_refused(step, options, console)}
     review = replace(review, agents=review.agents.without(left))
     trust_policy(review, environment, by="--yes" if options.yes else "person")
-    return Reply({"status": "ok", "trusted": True}, "trusted")
+    return command.Reply({"status": "ok", "trusted": True}, "trusted")
 
 
-def _is_refused(step: "AgentStep", options: Options, console: Console) -> bool:
+def _is_refused(step: "AgentStep", options: command.Options, console: Console) -> bool:
     """Threat: a clone gives its agent a home directory, in a list that nobody reads to its end."""
     if not step.is_outside:
         return False
     if options.yes:
-        console.warn(
+        console.advise(
             f"note: {step.new.name} is left as it is: --yes is no answer about a workspace"
             " outside of the project; paddock trust asks"
         )
@@ -235,38 +221,38 @@ def _is_refused(step: "AgentStep", options: Options, console: Console) -> bool:
     return not console.agrees(f"let {step.new.name} work in {where}, outside of it? [y/N] ")
 
 
-TRUST = Command(
+TRUST = command.Command(
     "Show what a project's policy grants beyond the defaults and, after a yes, trust it.\n"
     "Trust is in this path and these bytes: a changed file has to be trusted again.",
     "  paddock trust\n  paddock trust path/to/clone --yes",
     _DIRECTORY,
-    flag("--yes", "do not ask"),
+    command.flag("--yes", "do not ask"),
     do=_trust,
 )
 
 
-def _create(options: Options, console: Console) -> Reply:
+def _create(options: command.Options, console: Console) -> command.Reply:
     from paddock.assembly.agents import create_agent
 
-    project = use_project(options, console)
+    project = command.use_project(options, console)
     workspace = toolsets = None
     if options.workspace is not None:
-        require_named("--workspace", options.workspace)
+        command.require_named("--workspace", options.workspace)
         workspace = Path(console.directory / options.workspace)
     if options.toolsets is not None:
         toolsets = tuple(part.strip() for part in options.toolsets.split(","))
     new = AgentSpec(options.name, options.profile, workspace, options.parent, toolsets)
     record = create_agent(project, new)
     said = f"made agent {record.agent.name}; it works in {record.workspace}"
-    return Reply({"status": "ok", "agent": _json(record)}, said)
+    return command.Reply({"status": "ok", "agent": _json(record)}, said)
 
 
-def _list(options: Options, console: Console) -> Reply:
-    project = use_project(options, console)
+def _list(options: command.Options, console: Console) -> command.Reply:
+    project = command.use_project(options, console)
     records = project.agents.read_all()
     if is_made_with_dev(project):
         console.warn(f"note: {MADE_WITH_DEV}")
-    return Reply([_json(record) for record in records], map(_row, records))
+    return command.Reply([_json(record) for record in records], map(_row, records))
 
 
 def _row(record: AgentRecord) -> str:
@@ -275,17 +261,17 @@ def _row(record: AgentRecord) -> str:
     return f"{agent.name:<20}{agent.profile:<12}{record.workspace}{parent}"
 
 
-def _show(options: Options, console: Console) -> Reply:
-    shown = _json(use_project(options, console).agents.read(options.name))
-    return Reply(shown, (f"{name:<12}{_text(value)}" for name, value in shown.items()))
+def _show(options: command.Options, console: Console) -> command.Reply:
+    shown = _json(command.use_project(options, console).agents.read(options.name))
+    return command.Reply(shown, (f"{name:<12}{_text(value)}" for name, value in shown.items()))
 
 
-def _remove(options: Options, console: Console) -> Reply:
+def _remove(options: command.Options, console: Console) -> command.Reply:
     from paddock.assembly.agents import remove_agent
 
-    project = use_project(options, console)
+    project = command.use_project(options, console)
     removed = remove_agent(project, options.name)
-    return Reply(
+    return command.Reply(
         {"status": "ok", "removed": removed.name, "kept": str(removed.kept)},
         f"removed agent {removed.name}; its declaration is kept at {removed.kept}",
     )
@@ -294,10 +280,10 @@ def _remove(options: Options, console: Console) -> Reply:
 def _json(record: AgentRecord) -> dict[str, Json]:
     agent = record.agent
     return {
-        **fields(agent, "name", "profile"),
+        **command.fields(agent, "name", "profile"),
         "workspace": str(record.workspace),
-        **fields(agent, "parent", "toolsets"),
-        "permissions": fields(agent.permissions, "read", "write", "forbidden"),
+        **command.fields(agent, "parent", "toolsets"),
+        "permissions": command.fields(agent.permissions, "read", "write", "forbidden"),
     }
 
 
@@ -305,31 +291,31 @@ def _text(value: Json) -> str:
     return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-_NAME = opt("name", "NAME")
+_NAME = command.opt("name", "NAME")
 
-AGENT = Command(
+AGENT = command.Command(
     "Create, list, show and remove agents. Only people change agents.",
     "  paddock agent create writer --profile standard\n"
     "  paddock agent create reader --parent main --profile locked --workspace .\n"
     "  paddock agent list",
-    Part(
+    command.Part(
         "create",
         "make an agent",
         _create,
         _NAME,
-        opt("--profile", "NAME", default="standard"),
-        opt(
+        command.opt("--profile", "NAME", default="standard"),
+        command.opt(
             "--workspace",
             "DIR",
             "where it works (default: an empty one of its own); with --parent "
             "that one, or the parent's, as with . in a project",
         ),
-        opt("--parent", "NAME", "whose permissions it never exceeds"),
-        opt("--toolsets", "A,B", "default: all that its parent has"),
+        command.opt("--parent", "NAME", "whose permissions it never exceeds"),
+        command.opt("--toolsets", "A,B", "default: all that its parent has"),
     ),
-    Part("show", "show an agent", _show, _NAME),
-    Part("remove", "remove an agent", _remove, _NAME),
-    Part("list", "list all agents", _list),
+    command.Part("show", "show an agent", _show, _NAME),
+    command.Part("remove", "remove an agent", _remove, _NAME),
+    command.Part("list", "list all agents", _list),
 )
 
 # What may stand at the cursor is asked when a key is pressed: a shell that starts need not
@@ -359,7 +345,7 @@ compdef _paddock paddock
 }
 
 
-def _complete(options: Options, console: Console) -> Reply:
+def _complete(options: command.Options, console: Console) -> command.Reply:
     del console
     if options.words:
         *before, word = options.words
@@ -368,9 +354,9 @@ def _complete(options: Options, console: Console) -> Reply:
         elif before[-1:] == ["="]:
             before.pop()  # bash makes three words of --ledger=ho1m.
         found = [each for each in _next_words(before, word) if each.startswith(word)]
-        return Reply(list[Json](found), found)
+        return command.Reply(list[Json](found), found)
     script = _SCRIPTS[options.shell]
-    return Reply({"shell": options.shell, "script": script}, script.removesuffix("\n"))
+    return command.Reply({"shell": options.shell, "script": script}, script.removesuffix("\n"))
 
 
 def _next_words(before: list[str], word: str) -> Iterable[str]:
@@ -385,13 +371,13 @@ def _next_words(before: list[str], word: str) -> Iterable[str]:
         return ()
     if name == "call" and not rest and not word.startswith("-"):
         return sorted(tool.name for tool in TOOLS)
-    return make_parser(load_command(name), name).next_words(rest, word)
+    return command.make_parser(load_command(name), name).next_words(rest, word)
 
 
-COMPLETION = Command(
+COMPLETION = command.Command(
     "Print a completion script for bash, zsh or fish.",
     '  eval "$(paddock completion bash)"\n  paddock completion fish | source',
-    opt("shell", choices=sorted(_SCRIPTS)),
-    opt("words", None, argparse.SUPPRESS, nargs="*"),
+    command.opt("shell", choices=sorted(_SCRIPTS)),
+    command.opt("words", None, argparse.SUPPRESS, nargs="*"),
     do=_complete,
 )

@@ -125,7 +125,7 @@ def _uninstall(options: Options, console: Console) -> Reply:
     if scope != "user" and all(each.scope == "user" for each in elsewhere):
         scratch.remove_empty_folder(places.root)
     for each in elsewhere:
-        console.warn(f"note: {_still_there(each)}")
+        console.advise(f"note: {_still_there(each)}")
     # Whoever names no scope wants it gone, and it is not.
     done = edit.changes or options.scope is not None or not elsewhere
     said = f"{'taken out of' if edit.changes else 'is not in'} {asked.path}"

@@ -5,16 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from paddock.apps.command import (
-    Command,
-    Options,
-    Part,
-    Reply,
-    find_project,
-    flag,
-    opt,
-    where,
-)
+from paddock.apps import command
 from paddock.apps.console import EXIT_NO, Console
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
@@ -29,12 +20,12 @@ if TYPE_CHECKING:
     from paddock.apps.mcp.served import Agents
 
 
-def _serve(options: Options, console: Console) -> int:
+def _serve(options: command.Options, console: Console) -> int:
     if options.http is None and (options.allow_remote or options.name):
         raise UsageError("--allow-remote and --name are for --http")
     from paddock.apps.mcp.served import Agents
 
-    opened = partial(open_project, *where(options, console))
+    opened = partial(open_project, *command.where(options, console))
     agents = Agents(opened, is_structured=options.structured)
     for notice in agents.project.notices:
         console.warn(f"note: {notice}")
@@ -47,7 +38,7 @@ def _serve(options: Options, console: Console) -> int:
     return 0
 
 
-def _serve_http(agents: "Agents", options: Options, console: Console) -> None:
+def _serve_http(agents: "Agents", options: command.Options, console: Console) -> None:
     from paddock.apps.mcp.http import Address, serve_http
 
     address = Address.parse(options.http)
@@ -66,13 +57,13 @@ def _serve_http(agents: "Agents", options: Options, console: Console) -> None:
     serve_http(agents, options.agent, address, names, console.warn)
 
 
-def _install(options: Options, console: Console) -> Reply:
+def _install(options: command.Options, console: Console) -> command.Reply:
     from paddock.apps.mcp.install import entry_for, plan_install
 
     if options.agent is None:
-        project = find_project(options, console)
+        project = command.find_project(options, console)
     else:
-        project = open_project(*where(options, console))
+        project = open_project(*command.where(options, console))
         project.agents.read(options.agent)
     client, scope = options.client, _scope(options)
     home = project.environment.home
@@ -88,17 +79,17 @@ def _install(options: Options, console: Console) -> Reply:
     return _replied(value, said, is_wanted=is_wanted)
 
 
-def _uninstall(options: Options, console: Console) -> Reply:
+def _uninstall(options: command.Options, console: Console) -> command.Reply:
     from paddock.apps.mcp.install import find_elsewhere, plan_uninstall
 
-    project = find_project(options, console)
+    project = command.find_project(options, console)
     client, scope = options.client, _scope(options)
     root, home = project.root.path, project.environment.home
     edit = plan_uninstall(servers_file(client, scope, root, home, console.variables), scope)
     is_wanted = _apply(edit, options, console)
     elsewhere = find_elsewhere(client, scope, root, home, console.variables)
     for each in elsewhere if is_wanted else ():
-        console.warn(f"note: {each.describe(client)}")
+        console.advise(f"note: {each.describe(client)}")
     # Whoever names no scope wants it gone, and it is not.
     is_done = is_wanted and (edit.changes or options.scope is not None or not elsewhere)
     value: Json = {"file": str(edit.file.path), "changed": edit.changes and is_wanted}
@@ -107,7 +98,7 @@ def _uninstall(options: Options, console: Console) -> Reply:
     return _replied(value, said, is_wanted=is_wanted, is_done=is_done)
 
 
-def _import(options: Options, console: Console) -> Reply:
+def _import(options: command.Options, console: Console) -> command.Reply:
     moving = _moving(options, console)
     plan = moving.plan_import()
     for name, why in plan.left.items():
@@ -122,7 +113,7 @@ def _import(options: Options, console: Console) -> Reply:
     return _replied({"moved": names, "left": plan.left}, said, is_wanted=is_wanted)
 
 
-def _export(options: Options, console: Console) -> Reply:
+def _export(options: command.Options, console: Console) -> command.Reply:
     moving = _moving(options, console)
     edit = moving.plan_export()
     names = [name for move in moving.moves() for name in move.names]
@@ -133,52 +124,52 @@ def _export(options: Options, console: Console) -> Reply:
     return _replied({"moved": names if is_wanted else []}, said, is_wanted=is_wanted)
 
 
-def _replied(value: Json, said: str, *, is_wanted: bool, is_done: bool = True) -> Reply:
+def _replied(value: Json, said: str, *, is_wanted: bool, is_done: bool = True) -> command.Reply:
     is_ok = is_wanted and is_done
     status = "ok" if is_ok else "error"
     shown = said if is_wanted else "nothing was changed"
-    return Reply({"status": status, **value}, shown, 0 if is_ok else EXIT_NO)
+    return command.Reply({"status": status, **value}, shown, 0 if is_ok else EXIT_NO, is_ours=True)
 
 
-def _moving(options: Options, console: Console) -> "Moving":
+def _moving(options: command.Options, console: Console) -> "Moving":
     from paddock.apps.mcp.install import Moving
 
-    project = find_project(options, console)
+    project = command.find_project(options, console)
     return Moving(project, options.client, _scope(options), console.variables)
 
 
-def _token(options: Options, console: Console) -> Reply:
-    project = open_project(*where(options, console))
+def _token(options: command.Options, console: Console) -> command.Reply:
+    project = open_project(*command.where(options, console))
     agent = _agent_of(project, options)
     mine = project.layout, project.environment, agent
     token, file = make_token(*mine), token_path(*mine)
     if not options.json:
         console.warn(f"kept at {file}; an earlier token of {agent} counts no more")
-    return Reply({"status": "ok", "agent": agent, "token": token, "file": str(file)}, token)
+    return command.Reply({"status": "ok", "agent": agent, "token": token, "file": str(file)}, token)
 
 
-def _look(options: Options, console: Console, *, adds: bool) -> Reply:
+def _look(options: command.Options, console: Console, *, adds: bool) -> command.Reply:
     from paddock.apps.mcp import review
 
     return review.add_server(options, console) if adds else review.review(options, console)
 
 
-def _agent_of(project: Project, options: Options) -> str:
+def _agent_of(project: Project, options: command.Options) -> str:
     return project.agents.read(project.agent_named(options.agent)).agent.name
 
 
-def _scope(options: Options) -> ClientScope:
+def _scope(options: command.Options) -> ClientScope:
     return options.scope or ("project" if options.client == "claude" else "user")
 
 
-def _apply(edit: ClientFileEdit, options: Options, console: Console) -> bool:
+def _apply(edit: ClientFileEdit, options: command.Options, console: Console) -> bool:
     is_wanted = _agrees((edit,), options, console)
     if edit.changes and is_wanted:
         edit.apply()
     return is_wanted
 
 
-def _agrees(edits: Sequence[ClientFileEdit], options: Options, console: Console) -> bool:
+def _agrees(edits: Sequence[ClientFileEdit], options: command.Options, console: Console) -> bool:
     changing = [each for each in edits if each.changes]
     if not changing or options.yes or not console.is_interactive:
         return True
@@ -188,23 +179,25 @@ def _agrees(edits: Sequence[ClientFileEdit], options: Options, console: Console)
 
 
 _WHOSE = "whose tools (default: main, or admin)"
-_AGENT = opt("--agent", "NAME", _WHOSE)
+_AGENT = command.opt("--agent", "NAME", _WHOSE)
 # `paddock mcp --agent` may stand before it.
-_AGENT_HERE = opt("--agent", "NAME", _WHOSE, default=argparse.SUPPRESS)
+_AGENT_HERE = command.opt("--agent", "NAME", _WHOSE, default=argparse.SUPPRESS)
 _EDITS = (
-    opt("--client", None, "whose configuration", required=True, choices=("claude", "codex")),
-    opt(
+    command.opt(
+        "--client", None, "whose configuration", required=True, choices=("claude", "codex")
+    ),
+    command.opt(
         "--scope",
         None,
         "the project's or yours everywhere (default: project, of codex user)",
         choices=("project", "user"),
     ),
-    flag("--yes", "do not ask"),
+    command.flag("--yes", "do not ask"),
 )
 
-_REVIEWS = (_AGENT_HERE, flag("--yes", "do not ask"))
+_REVIEWS = (_AGENT_HERE, command.flag("--yes", "do not ask"))
 
-COMMAND = Command(
+COMMAND = command.Command(
     "Serve an agent's tools to MCP clients, on standard streams or over HTTP.\n"
     "Over HTTP a bearer token says which agent is calling; it is made at the first start.",
     "  paddock mcp install --client claude\n"
@@ -216,39 +209,41 @@ COMMAND = Command(
     "  paddock mcp add issues --network api.example.org:443 -- npx -y some-server\n"
     "  paddock mcp review issues",
     _AGENT,
-    opt("--http", "HOST:PORT", "serve over HTTP"),
-    flag("--allow-remote", "HOST may be reachable from elsewhere"),
-    opt("--name", "HOST", "a name in Host to accept", action="append", default=[]),
-    flag("--structured", "answer with structured content, too"),
-    Part("install", "configure a client", _install, *_EDITS, _AGENT_HERE),
-    Part("uninstall", "take that out", _uninstall, *_EDITS),
-    Part("import", "move a client's servers behind the gateway", _import, *_EDITS),
-    Part("export", "move them back, byte for byte", _export, *_EDITS),
-    Part(
+    command.opt("--http", "HOST:PORT", "serve over HTTP"),
+    command.flag("--allow-remote", "HOST may be reachable from elsewhere"),
+    command.opt("--name", "HOST", "a name in Host to accept", action="append", default=[]),
+    command.flag("--structured", "answer with structured content, too"),
+    command.Part("install", "configure a client", _install, *_EDITS, _AGENT_HERE),
+    command.Part("uninstall", "take that out", _uninstall, *_EDITS),
+    command.Part("import", "move a client's servers behind the gateway", _import, *_EDITS),
+    command.Part("export", "move them back, byte for byte", _export, *_EDITS),
+    command.Part(
         "token",
         "make an agent's token for the HTTP server anew",
         _token,
-        opt("verb", "create", choices=("create",)),
+        command.opt("verb", "create", choices=("create",)),
         _AGENT_HERE,
     ),
-    Part(
+    command.Part(
         "add",
         "have another MCP server's tools behind the gateway",
         partial(_look, adds=True),
         *_REVIEWS,
-        opt("--url", "URL", "reach it there"),
-        opt("--network", "HOST:PORT", "what it may reach", action="append", default=[]),
-        opt("--env", "NAME=VALUE", "or NAME=credential:NAME", action="append", default=[]),
-        opt("--files", None, "the workspace as it sees it", choices=("none", "read", "write")),
-        opt("server", "NAME", "what to call it"),
-        opt("command", "COMMAND", "what to run, behind --", nargs="*"),
+        command.opt("--url", "URL", "reach it there"),
+        command.opt("--network", "HOST:PORT", "what it may reach", action="append", default=[]),
+        command.opt("--env", "NAME=VALUE", "or NAME=credential:NAME", action="append", default=[]),
+        command.opt(
+            "--files", None, "the workspace as it sees it", choices=("none", "read", "write")
+        ),
+        command.opt("server", "NAME", "what to call it"),
+        command.opt("command", "COMMAND", "what to run, behind --", nargs="*"),
     ),
-    Part(
+    command.Part(
         "review",
         "look at what other servers say of themselves, and offer just that",
         partial(_look, adds=False),
         *_REVIEWS,
-        opt("server", "NAME", "one of them (default: all)", nargs="*"),
+        command.opt("server", "NAME", "one of them (default: all)", nargs="*"),
     ),
     metavar="install|uninstall|import|export|token|add|review",
     alone=_serve,

@@ -56,7 +56,7 @@ def test_every_command_that_changes_something_is_a_persons_act():
     acts = {" ".join(each).strip() for each in every if is_persons_act([*filter(None, each)])}
     assert acts == set(
         "demo,init,trust,run,admin,undo,session resume,agent create,agent remove,approvals grant,"
-        "approvals refuse,ledger checkpoint,ledger accept-rollback,ledger content,ledger erase,ledger signer,"
+        "approvals refuse,ledger checkpoint,ledger accept-rollback,ledger set-aside,ledger content,ledger erase,ledger signer,"
         "collector init,collector keys,collector enroll,collector push,collector accept,"
         "package hash,package pack,package sign,package approve,package install,package uninstall,"
         "network allow,bootstrap build,bootstrap install,mcp install,mcp uninstall,mcp add,mcp review,mcp import,mcp export,mcp token,web token,hook install,"
