@@ -171,6 +171,10 @@ def parse_document(file: str, text: bytes) -> Document:
 
 
 def _toml_values(file: str, source: str) -> dict[str, Json]:
+    # Comments alone, as `paddock init` writes them: what reads TOML takes long to load.
+    rows = source.split("\n")
+    if all(row.isprintable() and row.strip()[:1] in {"", "#"} for row in rows):
+        return {}
     import tomllib  # noqa: PLC0415 - a policy from JSON, or none, does without
 
     deep = _DEEP_KEY.search(source)

@@ -11,7 +11,7 @@ a number out of range is an error unless its field is clamped.
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import (
     Annotated,
@@ -163,7 +163,7 @@ def made_type(name: str, arguments: dict[str, Argument]) -> type[ArgumentType]:
     """Return an argument type of these. Raises: TypeError: what a type can't be said with."""
     fields = {"__annotations__": dict.fromkeys(arguments, Any), **arguments}
     made = _ArgumentMeta(name, (ArgumentType,), fields, kw_only=True)
-    Binder(made)
+    _schema_of(made.declared_arguments)
     return made
 
 
@@ -175,8 +175,6 @@ _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 class Binder(Generic[A]):
     """Checks a call's arguments against one argument type."""
 
-    __slots__ = ("_numbers", "_type", "declared", "schema")
-
     def __init__(self, type_: type[A]) -> None:
         if not (isinstance(type_, _ArgumentMeta) and issubclass(type_, ArgumentType)):
             raise TypeError(f"{type_!r} is no argument type")
@@ -185,7 +183,11 @@ class Binder(Generic[A]):
         if tuple(self.declared) != type_.__struct_fields__:
             raise TypeError(f"a field of {type_.__name__} is not described")
         self._numbers = [each for each in self.declared.items() if each[1].minimum is not None]
-        self.schema = _schema_of(self.declared)
+
+    @cached_property
+    def schema(self) -> dict[str, Json]:
+        # What makes it is slow to load, and a call needs none.
+        return _schema_of(self.declared)
 
     def bind(
         self, given: Mapping[str, Json], lowered: Mapping[str, int] = _NOTHING
