@@ -169,8 +169,8 @@ def _number(window: Window, text: str, bytes_max: int) -> tuple[Window, list[str
         row, changed = number_text(line.number, content)
         # Numbers and escapes count: an empty line may be eight bytes of what a model gets.
         while (size := len(row.encode())) > room and line.content and not rows:
-            shorter = line.content[: len(line.content) * room // size]
-            line = replace(line, content=whole_characters(shorter))
+            shorter: bytes = line.content[: len(line.content) * room // size]
+            line: WindowLine = replace(line, content=whole_characters(shorter))
             row, changed = number_text(line.number, line.content.decode())
         if size > room and rows:
             return replace(window, lines=tuple(lines), cut_by_bytes=True), rows, escaped
