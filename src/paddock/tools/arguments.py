@@ -139,6 +139,8 @@ class _ArgumentMeta(StructMeta):
         fields = {
             name: field()
             if each.is_required
+            else field(default=each.default)
+            if isinstance(each.default, str | int | None)
             # One for each call: a function may change what it is given.
             else field(default_factory=partial(deepcopy, each.default))
             for name, each in own.items()
@@ -203,7 +205,7 @@ class Binder(Generic[A]):
         for name, declared in self.declared.items():
             if name in given:
                 values[name] = self._typed(name, declared, given[name])
-            elif declared.is_required:
+            elif declared.default is ...:
                 # A misspelt name is both unknown and missing; the former says more.
                 raise self._unknown(given) or self._missing(name)
         if len(values) < len(given):
@@ -234,7 +236,8 @@ class Binder(Generic[A]):
             raise _mistyped(name, declared, value)
         if value == "" and not declared.may_be_empty:
             raise self._missing(name)
-        _require_characters(name, value)
+        if type(value) is str and not value.isascii():
+            _require_characters(name, value)
         return value
 
     def _missing(self, name: str) -> InvalidArgumentsError:
@@ -331,9 +334,7 @@ def _require_json(name: str, value: Json) -> None:
     raise InvalidArgumentsError(f"{name} {said}", where=name, hint=hint)
 
 
-def _require_characters(name: str, value: object) -> None:
-    if not isinstance(value, str) or value.isascii():
-        return
+def _require_characters(name: str, value: str) -> None:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
