@@ -303,8 +303,6 @@ CANCELLED: Final = "the call was cancelled while it was asked about"
 
 
 class InboxApprover:
-    __slots__ = ("_approver", "_open_inbox")
-
     def __init__(self, approver: Approver, open_inbox: "Callable[[], Inbox]") -> None:
         """`open_inbox` is called at each question: most runtimes have none."""
         self._approver = approver

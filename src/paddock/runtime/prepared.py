@@ -120,8 +120,6 @@ Ran = ToolOutput | Failed
 
 
 class Registry:
-    __slots__ = ("_may_ever", "_tools", "_unlisted")
-
     def __init__(
         self,
         tools: "Iterable[Tool[Any] | ListedTool]" = (),
@@ -190,8 +188,6 @@ class Registry:
 
 
 class PolicyJudge:
-    __slots__ = ("_judge", "chain", "policy")
-
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self.policy = policy
         self.chain = chain
@@ -222,8 +218,6 @@ class OperatorJudge(PolicyJudge):
 
     They are shown no more than the agent whose workspace it is.
     """
-
-    __slots__ = ("_tool",)
 
     def __init__(self, tool: str, shown: PolicyJudge) -> None:
         super().__init__(shown.policy, shown.chain)

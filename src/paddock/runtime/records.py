@@ -69,8 +69,6 @@ _UNDECLARED: Final[Mapping[str, Argument]] = {}
 class DigestsAlone:
     """Keeps nothing; the salt stands in the entry, so that no table of digests helps."""
 
-    __slots__ = ("_randomness",)
-
     def __init__(self, randomness: Callable[[int], bytes]) -> None:
         self._randomness = randomness
 
@@ -84,8 +82,6 @@ class DigestsAlone:
 
 
 class KeptContents:
-    __slots__ = ("_blobs",)
-
     def __init__(self, blobs: "BlobStore") -> None:
         self._blobs = blobs
 
@@ -97,8 +93,6 @@ class KeptContents:
 
 
 class Recorder:
-    __slots__ = ("_agent", "_chain", "_session")
-
     def __init__(self, caller: Caller) -> None:
         self._agent = caller.agent
         self._session = caller.session_id

@@ -110,11 +110,7 @@ def text_of(value: object) -> str:
         return f"<{type(value).__name__} with an integer too long to print>"
 
 
-def number_line(number: int, raw: bytes) -> tuple[str, int]:
-    return number_text(number, raw.decode("utf-8", "surrogateescape"))
-
-
-def number_text(number: int, line: str) -> tuple[str, int]:
+def number_line(number: int, line: str) -> tuple[str, int]:
     """`     N<TAB>text` of one line, and how many characters of it were escaped.
 
     Its line end may still be on. A byte-order mark at the start of line 1 is hidden.
@@ -131,7 +127,7 @@ def number_lines(lines: list[bytes], first: int, line_chars_max: int) -> str:
     for number, raw in enumerate(lines, first):
         line = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
         # Cut before it is escaped: a line may be as long as the largest file.
-        row, _ = number_text(number, line[:line_chars_max])
+        row, _ = number_line(number, line[:line_chars_max])
         missing = len(line) - line_chars_max
         rows.append(f"{row} [... {missing} more characters]" if missing > 0 else row)
     return "\n".join(rows)

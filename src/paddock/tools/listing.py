@@ -69,8 +69,6 @@ _LIKE_AN_ARROW: Final = lazy_pattern(r"(?<= -)>(?= )")
 class ShownEntries(EntryFilter):
     """Leaves out what may not be shown, and does not enter `.git`."""
 
-    __slots__ = ("_shown",)
-
     def __init__(self, shown: Shown) -> None:
         self._shown = shown
 
@@ -288,8 +286,6 @@ class ListFiles:
 
 class _Wanted(ShownEntries):
     """Leaves out hidden directories, too, and files by another name."""
-
-    __slots__ = ("_glob",)
 
     def __init__(self, shown: Shown, glob: str) -> None:
         super().__init__(shown)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from paddock import errors, limits
 from paddock.pattern import lazy_pattern
-from paddock.text.show import escape_notices, number_text, quote, text_of
+from paddock.text.show import escape_notices, number_line, quote, text_of
 from paddock.tools.arguments import (
     BOOLEAN,
     INTEGER,
@@ -166,12 +166,12 @@ def _number(window: Window, text: str, bytes_max: int) -> tuple[Window, list[str
     escaped = 0
     room = bytes_max + _NUMBER_BYTES  # so that one line may take all of it
     for line, content in zip(window.lines, text.split("\n"), strict=False):
-        row, changed = number_text(line.number, content)
+        row, changed = number_line(line.number, content)
         # Numbers and escapes count: an empty line may be eight bytes of what a model gets.
         while (size := len(row.encode())) > room and line.content and not rows:
             shorter: bytes = line.content[: len(line.content) * room // size]
             line: WindowLine = replace(line, content=whole_characters(shorter))
-            row, changed = number_text(line.number, line.content.decode())
+            row, changed = number_line(line.number, line.content.decode())
         if size > room and rows:
             return replace(window, lines=tuple(lines), cut_by_bytes=True), rows, escaped
         if missing := line.length_bytes - len(line.content):

@@ -104,8 +104,6 @@ class NamesFound(Struct):
 class Until:
     """Until its time is over, `limits.search_timeout_s` from now, or it is cancelled."""
 
-    __slots__ = ("_cancel", "_deadline")
-
     def __init__(self, cancel: Cancel = NEVER) -> None:
         self._cancel = cancel
         self._deadline = time.monotonic() + limits.search_timeout_s

@@ -164,8 +164,6 @@ def _is_file(workspace: Workspace, path: WorkspacePath) -> bool:
 class _Choice:
     """The files that are searched with an account, and what was passed by before each."""
 
-    __slots__ = ("_seen", "_shown", "_workspace", "walk")
-
     def __init__(self, workspace: Workspace, shown: ShownPaths) -> None:
         self._workspace = workspace
         self._shown = shown
@@ -212,19 +210,6 @@ class _Choice:
 
 class Search:
     """Runs of ripgrep, and what becomes of what they propose."""
-
-    __slots__ = (
-        "_allowed",
-        "_reads_past_nul",
-        "_shown",
-        "_started_ns",
-        "_until",
-        "_wanted",
-        "_was_run",
-        "_workspace",
-        "found",
-        "remarks",
-    )
 
     def __init__(
         self,

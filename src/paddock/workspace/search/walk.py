@@ -60,18 +60,6 @@ class _Level(Struct):
 
 
 class Walk:
-    __slots__ = (
-        "_above",
-        "_base",
-        "_levels",
-        "_pending",
-        "_terms",
-        "_until",
-        "passed_by",
-        "too_deep",
-        "unreadable",
-    )
-
     def __init__(
         self, workspace: Workspace, directory: WorkspacePath, terms: WalkTerms, until: Until
     ) -> None:
@@ -257,8 +245,6 @@ def search_names(
 
 class SearchReach:
     """Whether a walk would come to single files below a directory; each directory is read once."""
-
-    __slots__ = ("_base", "_glob", "_scopes", "_workspace", "too_deep")
 
     def __init__(self, workspace: Workspace, directory: WorkspacePath, glob: SearchGlob) -> None:
         self._workspace = workspace
