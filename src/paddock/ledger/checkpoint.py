@@ -138,15 +138,12 @@ def matters(entry: Entry) -> bool:
 
 
 class Pace(Struct, frozen=True):
-    """When a checkpoint is due. `at_close`: also where few entries are new at the end.
-
-    `is_waited_for`: by the append that finds it due, of what does not matter.
-    """
+    """When a checkpoint is due. `at_close`: also where few entries are new at the end."""
 
     entries: int = limits.checkpoint_entries_max
     interval_s: float = limits.checkpoint_interval_s
     at_close: bool = True
-    is_waited_for: bool = True
+    is_waited_for: bool = True  # by the append that finds it due, of what does not matter
 
 
 USUAL_PACE: Final = Pace(is_waited_for=False)

@@ -271,8 +271,6 @@ class Binder(Generic[A]):
 class PassedArguments:
     """In place of a binder for a tool that another program has: what was read goes on as it is."""
 
-    __slots__ = ("declared", "schema")
-
     def __init__(self, schema: Mapping[str, Json]) -> None:
         self.schema: dict[str, Json] = {"type": "object", "properties": {}, **schema}
         self.declared = {str(name): Argument(str, "", "") for name in self.schema["properties"]}
