@@ -20,8 +20,6 @@ class SystemCall:
     # syscall(2) is variadic. Fixed argument types are right here: on the ABIs of Linux integers and
     # pointers travel in the same registers, and a `c_long` fills the whole register.
 
-    __slots__ = ("_function", "name")
-
     def __init__(self, name: str, *arguments: type) -> None:
         # Indexing makes a new function object each time: types are not shared between calls.
         self._function = _libc["syscall"]

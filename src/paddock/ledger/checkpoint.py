@@ -143,9 +143,10 @@ class Pace(Struct, frozen=True):
     entries: int = limits.checkpoint_entries_max
     interval_s: float = limits.checkpoint_interval_s
     at_close: bool = True
+    is_waited_for: bool = True  # by the append that finds it due, of what does not matter
 
 
-USUAL_PACE: Final = Pace()
+USUAL_PACE: Final = Pace(is_waited_for=False)
 
 
 class Above(Protocol):
@@ -199,14 +200,25 @@ class AutoCheckpoint:
         waited_s = self._monotonic() - self._tried_at
         is_many = self._newest - self._covered >= self._pace.entries and not self.problem
         if (is_many or waited_s >= self._pace.interval_s) and self._lock.acquire(blocking=False):
+            if self._pace.is_waited_for:
+                self._catch_up()
+                return
             try:
-                self._try(self._seal_if_free)
-            finally:
-                self._lock.release()
+                threading.Thread(target=self._catch_up, name="paddock-checkpoint").start()
+            except RuntimeError:  # no thread more, or the program ends
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        try:
+            self._try(self._seal_if_free)
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         if self._covered is None:
             return
+        with self._lock:
+            pass  # what is under way is over then, and counts
         is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries
         if self._newest > min(self._covered, self._carried) and is_due:
             self._try(self.seal)

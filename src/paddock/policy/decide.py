@@ -102,8 +102,6 @@ def judge_for(policy: Policy, chain: AgentChain) -> "ChainJudge":
 
 
 class ChainJudge:
-    __slots__ = ("_permissions", "_problem", "_profiles", "chain", "policy")
-
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self.policy = policy
         self.chain = chain

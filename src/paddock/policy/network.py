@@ -373,8 +373,6 @@ _Numbered: TypeAlias = tuple[int, Rule, NetPattern]
 
 
 class _Rules:
-    __slots__ = ("_profile", "opens", "rules")
-
     def __init__(self, profile: CompiledProfile, line: str | None) -> None:
         self._profile = profile
         self.rules = [

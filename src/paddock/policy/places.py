@@ -171,6 +171,9 @@ def parse_document(file: str, text: bytes) -> Document:
 
 
 def _toml_values(file: str, source: str) -> dict[str, Json]:
+    # Comments alone, as `paddock init` writes them: what reads TOML takes long to load.
+    if all(row.isprintable() and row.strip()[:1] in {"", "#"} for row in source.split("\n")):
+        return {}
     import tomllib  # noqa: PLC0415 - a policy from JSON, or none, does without
 
     deep = _DEEP_KEY.search(source)
@@ -353,8 +356,6 @@ class Report(Struct):
 
 
 class Table:
-    __slots__ = ("_known", "_values", "key", "report")
-
     def __init__(self, report: Report, key: Key, values: dict[str, Json]) -> None:
         self.report = report
         self.key = key

@@ -128,8 +128,6 @@ def _line_matches(rule: Rule, line: str) -> bool:
 
 
 class CompiledProfile:
-    __slots__ = ("is_laid", "profile", "table", "title")
-
     def __init__(
         self, profile: Profile, note: str = "", is_laid: bool = False, title: str = ""
     ) -> None:
@@ -256,8 +254,6 @@ UNREADABLE_REMEDY: Final = "write the command so that all of it stands in the li
 
 
 class LineJudge:
-    __slots__ = ("_action", "_line", "_stays", "_targets", "commands", "reasons", "refusal")
-
     def __init__(self, action: Action) -> None:
         # The command parser is loaded only when a command is judged.
         from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose

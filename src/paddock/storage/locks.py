@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.storage.atomic import held_open, host_errors
+from paddock.storage.atomic import host_errors
 from paddock.text.show import quote
 
 if TYPE_CHECKING:
@@ -146,10 +146,12 @@ def locked(directory: Path, kind: int = LOCK_EX) -> Generator[None]:
 def try_locked(directory: Path, kind: int = LOCK_EX, wait_s: float = 0.0) -> Generator[bool]:
     with host_errors("locking", directory):
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    with held_open(fd):
+    try:
         with host_errors("locking", directory):
             is_ours = wait_for_lock(fd, kind, wait_s)
         yield is_ours
+    finally:
+        unlock(fd)
 
 
 _anew: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.WeakKeyDictionary()

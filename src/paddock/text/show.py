@@ -110,15 +110,14 @@ def text_of(value: object) -> str:
         return f"<{type(value).__name__} with an integer too long to print>"
 
 
-def number_line(number: int, raw: bytes) -> tuple[str, int]:
-    """`     N<TAB>text` of one raw line, and how many characters of it were escaped.
+def number_line(number: int, line: str) -> tuple[str, int]:
+    """`     N<TAB>text` of one line, and how many characters of it were escaped.
 
     Its line end may still be on. A byte-order mark at the start of line 1 is hidden.
     """
     if number == 1:
-        raw = raw.removeprefix(BOM)
-    text = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
-    shown, escaped = show_line(text)
+        line = line.removeprefix("\ufeff")
+    shown, escaped = show_line(line.removesuffix("\n").removesuffix("\r"))
     return f"{number:6d}\t{shown}", escaped
 
 
@@ -126,13 +125,10 @@ def number_lines(lines: list[bytes], first: int, line_chars_max: int) -> str:
     """Rows for raw lines from number `first` on; a longer line is cut and says so."""
     rows: list[str] = []
     for number, raw in enumerate(lines, first):
-        line, missing = raw.removesuffix(b"\n").removesuffix(b"\r"), 0
-        if len(line) > line_chars_max:
-            # Cut before it is escaped: a line may be as long as the largest file.
-            text = line.decode("utf-8", "surrogateescape")
-            missing = len(text) - line_chars_max
-            line = text[:line_chars_max].encode("utf-8", "surrogateescape")
-        row, _ = number_line(number, line)
+        line = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
+        # Cut before it is escaped: a line may be as long as the largest file.
+        row, _ = number_line(number, line[:line_chars_max])
+        missing = len(line) - line_chars_max
         rows.append(f"{row} [... {missing} more characters]" if missing > 0 else row)
     return "\n".join(rows)
 

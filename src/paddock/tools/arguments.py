@@ -11,7 +11,7 @@ a number out of range is an error unless its field is clamped.
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import (
     Annotated,
@@ -139,6 +139,8 @@ class _ArgumentMeta(StructMeta):
         fields = {
             name: field()
             if each.is_required
+            else field(default=each.default)
+            if isinstance(each.default, str | int | None)
             # One for each call: a function may change what it is given.
             else field(default_factory=partial(deepcopy, each.default))
             for name, each in own.items()
@@ -163,7 +165,7 @@ def made_type(name: str, arguments: dict[str, Argument]) -> type[ArgumentType]:
     """Return an argument type of these. Raises: TypeError: what a type can't be said with."""
     fields = {"__annotations__": dict.fromkeys(arguments, Any), **arguments}
     made = _ArgumentMeta(name, (ArgumentType,), fields, kw_only=True)
-    Binder(made)
+    _schema_of(made.declared_arguments)
     return made
 
 
@@ -175,8 +177,6 @@ _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 class Binder(Generic[A]):
     """Checks a call's arguments against one argument type."""
 
-    __slots__ = ("_numbers", "_type", "declared", "schema")
-
     def __init__(self, type_: type[A]) -> None:
         if not (isinstance(type_, _ArgumentMeta) and issubclass(type_, ArgumentType)):
             raise TypeError(f"{type_!r} is no argument type")
@@ -185,7 +185,11 @@ class Binder(Generic[A]):
         if tuple(self.declared) != type_.__struct_fields__:
             raise TypeError(f"a field of {type_.__name__} is not described")
         self._numbers = [each for each in self.declared.items() if each[1].minimum is not None]
-        self.schema = _schema_of(self.declared)
+
+    @cached_property
+    def schema(self) -> dict[str, Json]:
+        # What makes it is slow to load, and a call needs none.
+        return _schema_of(self.declared)
 
     def bind(
         self, given: Mapping[str, Json], lowered: Mapping[str, int] = _NOTHING
@@ -201,7 +205,7 @@ class Binder(Generic[A]):
         for name, declared in self.declared.items():
             if name in given:
                 values[name] = self._typed(name, declared, given[name])
-            elif declared.is_required:
+            elif declared.default is ...:
                 # A misspelt name is both unknown and missing; the former says more.
                 raise self._unknown(given) or self._missing(name)
         if len(values) < len(given):
@@ -232,7 +236,8 @@ class Binder(Generic[A]):
             raise _mistyped(name, declared, value)
         if value == "" and not declared.may_be_empty:
             raise self._missing(name)
-        _require_characters(name, value)
+        if type(value) is str and not value.isascii():
+            _require_characters(name, value)
         return value
 
     def _missing(self, name: str) -> InvalidArgumentsError:
@@ -265,8 +270,6 @@ class Binder(Generic[A]):
 
 class PassedArguments:
     """In place of a binder for a tool that another program has: what was read goes on as it is."""
-
-    __slots__ = ("declared", "schema")
 
     def __init__(self, schema: Mapping[str, Json]) -> None:
         self.schema: dict[str, Json] = {"type": "object", "properties": {}, **schema}
@@ -329,9 +332,7 @@ def _require_json(name: str, value: Json) -> None:
     raise InvalidArgumentsError(f"{name} {said}", where=name, hint=hint)
 
 
-def _require_characters(name: str, value: object) -> None:
-    if not isinstance(value, str) or value.isascii():
-        return
+def _require_characters(name: str, value: str) -> None:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -281,8 +281,6 @@ class ToolSpec(Struct, Generic[A], frozen=True):
 class Tool(Generic[A]):
     """A spec and a handler that belong together, with the spec's binder."""
 
-    __slots__ = ("binder", "handler", "reads_only", "spec")
-
     def __init__(self, spec: ToolSpec[A], handler: Handler[A, Any]) -> None:
         self.spec = spec
         self.handler = handler

@@ -50,19 +50,20 @@ def _require_text_start(file: OpenFile, name: str) -> None:
         )
 
 
-def _require_utf8(window: Window, name: str) -> None:
+def _decode(window: Window, name: str) -> str:
     """Raises: TextEncodingError: with the byte, its place and its line."""
-    for line in window.lines:
-        try:
-            line.content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            from paddock.text.edit import KEEP_ENCODING  # noqa: PLC0415 - for this error alone
+    text = b"\n".join([line.content for line in window.lines])
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        from paddock.text.edit import KEEP_ENCODING  # noqa: PLC0415 - for this error alone
 
-            raise errors.TextEncodingError(
-                f"{quote(name)} is not UTF-8: byte 0x{line.content[error.start]:02x} "
-                f"at byte {error.start + 1} of line {line.number}",
-                hint=KEEP_ENCODING,
-            ) from None
+        *above, before = text[: error.start].split(b"\n")
+        raise errors.TextEncodingError(
+            f"{quote(name)} is not UTF-8: byte 0x{text[error.start]:02x} "
+            f"at byte {len(before) + 1} of line {window.first_line + len(above)}",
+            hint=KEEP_ENCODING,
+        ) from None
 
 
 def _window_notices(window: Window, bytes_max: int) -> list[str]:
@@ -79,7 +80,7 @@ def _window_notices(window: Window, bytes_max: int) -> list[str]:
             f"lines {offset}-{window.next_line - 1} of {total} shown, {why}; "
             f"use offset={window.next_line} to go on"
         )
-    if any(line.is_cut for line in window.lines):
+    if window.cut_lines:
         said.append(f"a line is shown up to {bytes_max} bytes; no file tool shows more of it")
     if window.changed_while_reading:
         said.append("the file changed while it was read; view it again")
@@ -111,7 +112,7 @@ class _Viewing:
         found = ports.workspace.version(plan.path.real)
         return replace(plan, version=found), found
 
-    def window(self, plan: Plan, file: OpenFile, ports: Ports) -> Window:
+    def window(self, plan: Plan, file: OpenFile, ports: Ports) -> tuple[Window, str]:
         name, most = plan.path.asked.relative, ports.limits.view_bytes_max
         _require_text_start(file, name)
         offset, limit = plan.given.offset or 1, plan.given.limit or ALL_LINES
@@ -119,8 +120,7 @@ class _Viewing:
         window = file.window(offset, limit, WindowLimits(most, most))
         if plan.version is not None:
             pinned(plan.version, str(window.version), plan.path.asked)
-        _require_utf8(window, name)
-        return window
+        return window, _decode(window, name)
 
 
 class View(_Viewing):
@@ -142,9 +142,9 @@ class View(_Viewing):
             text, more = view_directory(plan.path, given.offset or 1, given.limit, ports)
             return ToolOutput(text, _viewed(plan, ports, text) | more)
         with file:
-            window = self.window(plan, file, ports)
+            window, text = self.window(plan, file, ports)
         bytes_max = ports.limits.view_bytes_max
-        window, rows, escaped = _number(window, bytes_max)
+        window, rows, escaped = _number(window, text, bytes_max)
         said = (*_window_notices(window, bytes_max), *escape_notices(escaped))
         details = {
             **_viewed(plan, ports, "\n".join(rows)),
@@ -159,23 +159,23 @@ def _viewed(plan: Plan, ports: Ports, snippet: str) -> dict[str, Json]:
     return workspace_details(ports, plan.path.asked, "viewed", content_snippet=snippet)
 
 
-def _number(window: Window, bytes_max: int) -> tuple[Window, list[str], int]:
+def _number(window: Window, text: str, bytes_max: int) -> tuple[Window, list[str], int]:
     """The lines that have room, at least one; their rows; how many characters were escaped."""
     rows: list[str] = []
     lines: list[WindowLine] = []
     escaped = 0
     room = bytes_max + _NUMBER_BYTES  # so that one line may take all of it
-    for line in window.lines:
-        row, changed = number_line(line.number, line.content)
+    for line, content in zip(window.lines, text.split("\n"), strict=False):
+        row, changed = number_line(line.number, content)
         # Numbers and escapes count: an empty line may be eight bytes of what a model gets.
         while (size := len(row.encode())) > room and line.content and not rows:
-            shorter = line.content[: len(line.content) * room // size]
-            line = replace(line, content=whole_characters(shorter))
-            row, changed = number_line(line.number, line.content)
+            shorter: bytes = line.content[: len(line.content) * room // size]
+            line: WindowLine = replace(line, content=whole_characters(shorter))
+            row, changed = number_line(line.number, line.content.decode())
         if size > room and rows:
             return replace(window, lines=tuple(lines), cut_by_bytes=True), rows, escaped
-        if line.is_cut:
-            row += f" [... {line.length_bytes - len(line.content)} more bytes of this line]"
+        if missing := line.length_bytes - len(line.content):
+            row += f" [... {missing} more bytes of this line]"
         rows.append(row)
         lines.append(line)
         escaped += changed
@@ -273,9 +273,8 @@ class ReadFile(_Viewing):
                 f"{name} is a directory", hint="list_files shows what is in it"
             ) from None
         with file:
-            window = self.window(plan, file, ports)
+            window, text = self.window(plan, file, ports)
             ends_with_newline = file.ends_with_newline()
-        text = b"\n".join(line.content for line in window.lines).decode("utf-8")
         if window.lines and (window.next_line is not None or ends_with_newline):
             text += "\n"
         # Threat: a file that holds a notice of ours would speak for us to the model.
@@ -297,8 +296,7 @@ def _notices(window: Window, escaped: int, bytes_max: int) -> list[str]:
     said = _window_notices(window, bytes_max)
     said += [
         f"line {line.number} goes on for {line.length_bytes - len(line.content)} more bytes"
-        for line in window.lines
-        if line.is_cut
+        for line in window.cut_lines
     ]
     if escaped:
         said.append(

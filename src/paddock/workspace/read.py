@@ -34,10 +34,6 @@ class WindowLine(Struct, frozen=True):
     content: bytes  # without its LF, perhaps cut
     length_bytes: int  # of the whole line
 
-    @property
-    def is_cut(self) -> bool:
-        return len(self.content) < self.length_bytes
-
 
 class Window(Struct, frozen=True):
     lines: tuple[WindowLine, ...]
@@ -54,8 +50,12 @@ class Window(Struct, frozen=True):
         return after if after <= self.lines_total else None
 
     @property
+    def cut_lines(self) -> list[WindowLine]:
+        return [line for line in self.lines if len(line.content) < line.length_bytes]
+
+    @property
     def truncated(self) -> bool:
-        return self.next_line is not None or any(line.is_cut for line in self.lines)
+        return self.next_line is not None or bool(self.cut_lines)
 
 
 class WindowLimits(Struct, frozen=True):
@@ -70,12 +70,12 @@ class LineIndex(Struct, frozen=True):
     ends_before: tuple[int, ...]
     lines_total: int
 
-    def offset_of(self, fd: int, line: int) -> int | None:
+    def offset_of(self, read: "Read", line: int) -> int | None:
         if line > self.lines_total:
             return None
         chunk = max(bisect_left(self.ends_before, line - 1) - 1, 0)
         start = chunk * _CHUNK_BYTES_WINDOW
-        content = os.pread(fd, min(_CHUNK_BYTES_WINDOW, self.size_bytes - start), start)
+        content = read(min(_CHUNK_BYTES_WINDOW, self.size_bytes - start), start)
         position = 0
         for _ in range(line - 1 - self.ends_before[chunk]):
             position = content.find(_LF, position) + 1
@@ -97,12 +97,12 @@ def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
 
 
 def read_lines(
-    fd: int, index: LineIndex, first_line: int, line_count: int, shown: WindowLimits
+    read: "Read", index: LineIndex, first_line: int, line_count: int, shown: WindowLimits
 ) -> tuple[tuple[WindowLine, ...], bool]:
-    start = index.offset_of(fd, first_line)
+    start = index.offset_of(read, first_line)
     if start is None:
         return (), False
-    reader = _lines_from(fd, start, index.size_bytes, shown.line_bytes_max)
+    reader = _lines_from(read, start, index.size_bytes, line_count, shown.line_bytes_max)
     lines: list[WindowLine] = []
     room, behind = shown.bytes_max, first_line + line_count
     for number, (content, length) in zip(range(first_line, behind), reader, strict=False):
@@ -117,26 +117,20 @@ def read_lines(
     return tuple(lines), False
 
 
-def _lines_from(fd: int, offset: int, end: int, keep_bytes: int) -> Generator[tuple[bytes, int]]:
+def _lines_from(
+    read: "Read", offset: int, end: int, count: int, keep_bytes: int
+) -> Generator[tuple[bytes, int]]:
     kept, length = b"", 0
-    while chunk := os.pread(fd, max(0, min(_CHUNK_BYTES_WINDOW, end - offset)), offset):
+    while chunk := read(min(_CHUNK_BYTES_WINDOW, end - offset), offset):
         offset += len(chunk)
-        position = 0
-        while position < len(chunk):
-            stop = chunk.find(_LF, position)
-            piece_end = stop if stop >= 0 else len(chunk)
-            kept += chunk[position : min(piece_end, position + keep_bytes - len(kept))]
-            length += piece_end - position
-            position = piece_end + 1
-            if stop >= 0:
-                yield _cut(kept, length)
-                kept, length = b"", 0
+        *ended, rest = chunk.split(_LF, count)
+        for piece in ended:
+            kept, length = kept + piece[: keep_bytes - len(kept)], length + len(piece)
+            yield whole_characters(kept) if len(kept) < length else kept, length
+            kept, length = b"", 0
+        kept, length = kept + rest[: keep_bytes - len(kept)], length + len(rest)
     if length:
-        yield _cut(kept, length)
-
-
-def _cut(kept: bytes, length: int) -> tuple[bytes, int]:
-    return whole_characters(kept) if len(kept) < length else kept, length
+        yield whole_characters(kept) if len(kept) < length else kept, length
 
 
 def whole_characters(content: bytes) -> bytes:
@@ -187,6 +181,8 @@ class KnownFiles:
 
 
 Pieces: TypeAlias = Sequence[bytes | memoryview]
+Read: TypeAlias = Callable[[int, int], bytes]
+"""So many bytes, from an offset on; fewer at the end."""
 
 
 def version_of(*pieces: bytes | memoryview) -> str:
@@ -216,6 +212,7 @@ class OpenFile:
     def __init__(self, path: WorkspacePath, fd: int, known: KnownFiles) -> None:
         self.path, self._fd, self._known = path, fd, known
         self._opened_ns = known.now_ns()
+        self._whole: bytes | None = None
         try:
             self.status = status_of(fd)
             require_regular(path, self.status)
@@ -252,11 +249,19 @@ class OpenFile:
 
     def read_start(self, bytes_max: int) -> bytes:
         with converting(self.path, "read"):
-            return read_bytes(self._fd, min(bytes_max, self.size_bytes))
+            return self._read(min(bytes_max, self.size_bytes), 0)
+
+    def _read(self, size_bytes: int, offset: int) -> bytes:
+        # A small file is read once, whatever is asked of it.
+        if self.size_bytes > _CHUNK_BYTES_WINDOW:
+            return read_bytes(self._fd, size_bytes, offset)
+        if self._whole is None:
+            self._whole = read_bytes(self._fd, self.size_bytes)
+        return self._whole[offset : offset + size_bytes]
 
     def ends_with_newline(self) -> bool:
         with converting(self.path, "read"):
-            return self.size_bytes > 0 and os.pread(self._fd, 1, self.size_bytes - 1) == b"\n"
+            return self.size_bytes > 0 and self._read(1, self.size_bytes - 1) == b"\n"
 
     def version(self) -> str:
         known = self._known.find(self.status).version
@@ -264,7 +269,8 @@ class OpenFile:
             return known
         require_versionable(self.path, self.status)
         with converting(self.path, "read"):
-            version = digest_of_file(self._fd, self.size_bytes)
+            whole, size_bytes = self._whole, self.size_bytes
+            version = digest_of_file(self._fd, size_bytes) if whole is None else digest_of(whole)
             self._keep(KnownFile(version, None))
         return version
 
@@ -276,9 +282,11 @@ class OpenFile:
         with converting(self.path, "read"):
             if index is None:
                 require_versionable(self.path, self.status)
-                index = build_line_index(chunks_of(self._fd, self.size_bytes))
+                is_small = self.size_bytes <= _CHUNK_BYTES_WINDOW
+                whole = [self._read(self.size_bytes, 0)] if is_small else None
+                index = build_line_index(whole or chunks_of(self._fd, self.size_bytes))
                 self._keep(KnownFile(None, index))
-            lines, cut_by_bytes = read_lines(self._fd, index, first_line, line_count, shown)
+            lines, cut_by_bytes = read_lines(self._read, index, first_line, line_count, shown)
             version, of_all = self.version(), (index.lines_total, index.size_bytes)
             return Window(lines, first_line, *of_all, cut_by_bytes, version, self._has_changed())
 

@@ -8,6 +8,8 @@ import pytest
 
 PROGRAM = """\
 import sys
+from paddock.apps.cli import entry
+entry._load_libraries()
 from paddock.apps.console import Console
 from paddock.apps.cli.main import main
 status = main(sys.argv[1:], Console.of_process())
@@ -21,6 +23,9 @@ WRITING = ("paddock.assembly.ledgers", "cryptography")
 """What writes to a ledger, and signs it."""
 CHANGING = ("paddock.storage.objects", "paddock.storage.journal", "paddock.runtime.past")
 """What a call that changes something needs, or who looks back at such calls."""
+
+SCHEMAS = ("msgspec.inspect", "textwrap")
+"""What makes a tool's schema, which a model is shown before it calls."""
 
 
 @pytest.fixture
@@ -57,7 +62,7 @@ def loaded_by(project, *arguments: str) -> set[str]:
         (("history",), ("paddock.tools.toolsets", "paddock.runtime.runtime")),
         (("ledger", "query", "--ledger", "ho1m"), (*CALLS, *FILES, *WRITING)),
         (("ledger", "signer", "keys", "last", "x"), ("paddock.policy", "paddock.assembly", *CALLS)),
-        (("call", "view", '{"path": "a"}'), (*CHANGING, "sqlite3")),
+        (("call", "view", '{"path": "a"}'), (*CHANGING, *SCHEMAS, "sqlite3")),
     ],
     ids=lambda part: " ".join(part[:2]),
 )
@@ -72,3 +77,12 @@ def test_what_is_said_to_be_needless_is_what_a_call_loads(project):
     loaded = loaded_by(project, "call", "view", '{"path": "a"}')
 
     assert sorted({*CALLS, *FILES, *WRITING} - loaded) == []
+
+
+def test_a_configuration_of_comments_alone_loads_nothing_that_reads_toml(project):
+    loaded_by(project, "init")
+    assert "tomllib" not in loaded_by(project, "call", "view", '{"path": "a"}')
+
+    with (project / "paddock.toml").open("a", encoding="utf-8") as file:
+        file.write('[paths]\nprotected = ["a"]\n')
+    assert "tomllib" in loaded_by(project, "call", "view", '{"path": "a"}')

@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import threading
 import time
 
 import pytest
@@ -86,6 +87,36 @@ def test_a_checkpoint_is_made_by_count_and_carried_up_at_the_end(sealed):
     assert (sizes_beside(sealed), shelf.sizes) == ([4, 5], [5])
 
 
+class HeldShelf(Shelf):
+    """One that takes nothing before a test lets it."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_open = threading.Event()
+
+    def take(self, signed):
+        assert self.is_open.wait(60)
+        super().take(signed)
+
+
+ASIDE = Pace(entries=4, interval_s=1.0, is_waited_for=False)
+
+
+def test_no_append_waits_for_the_checkpoint_that_it_finds_due_and_the_end_does(sealed):
+    shelf, clock = HeldShelf(), Clock()
+    ledger = open_kept(sealed, shelf, clock, ASIDE)
+    ledger.append([note("x")])
+
+    clock.now = 1.0
+    ledger.append([note("x")])
+    ledger.append([note("x")])
+    assert shelf.sizes == []
+
+    shelf.is_open.set()
+    ledger.close()
+    assert shelf.sizes in ([3, 4], [4])
+
+
 def test_a_checkpoint_is_made_and_carried_up_when_time_has_passed(sealed):
     shelf, clock = Shelf(), Clock()
     ledger = open_kept(sealed, shelf, clock)
@@ -115,7 +146,7 @@ def test_a_checkpoint_is_made_and_carried_up_when_time_has_passed(sealed):
 )
 def test_what_matters_is_covered_above_before_its_append_returns(sealed, entry):
     shelf = Shelf()
-    ledger = open_kept(sealed, shelf, Clock())
+    ledger = open_kept(sealed, shelf, Clock(), ASIDE)
 
     ledger.append([entry])
 

@@ -15,7 +15,8 @@ from paddock.storage.atomic import (
     replace_file,
     require_private,
 )
-from paddock.storage.locks import locked
+from paddock.storage.locks import locked, try_locked
+from tests.support.children import start
 
 
 def test_a_regular_file_is_read_whole_up_to_the_limit(tmp_path):
@@ -201,6 +202,22 @@ def test_the_lock_of_a_directory_excludes_threads_and_is_let_go(tmp_path):
     assert [pair.split()[0] for pair in inside[::2]] == [pair.split()[0] for pair in inside[1::2]]
     with locked(tmp_path):
         assert os.listdir(tmp_path) == []
+
+
+def test_the_lock_of_a_directory_is_let_go_though_a_child_was_forked_meanwhile(tmp_path):
+    reader, writer = os.pipe()
+
+    def wait_for_parent(_: int) -> None:
+        os.close(writer)
+        os.read(reader, 1)
+
+    with locked(tmp_path):
+        child = start(wait_for_parent)
+    with try_locked(tmp_path) as is_ours:
+        is_free = is_ours
+    os.close(writer)
+    os.close(reader)
+    assert (is_free, child.end()) == (True, (0, b""))
 
 
 def test_a_lock_that_is_never_let_go_is_a_host_error(tmp_path: Path, monkeypatch):

@@ -49,7 +49,7 @@ def test_a_cut_line_says_how_much_is_missing() -> None:
 
 
 def test_a_forged_row_stays_inside_its_own_row() -> None:
-    row, escaped = number_line(1, b"x\r     2\tforged\n")
+    row, escaped = number_line(1, "x\r     2\tforged\n")
     assert (row, escaped) == ("     1\tx\\r     2\tforged", 1)
     assert len(escape_notices(escaped)) == 1
     assert escape_notices(0) == []

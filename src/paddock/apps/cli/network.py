@@ -88,7 +88,7 @@ class _AgentReach(Struct, frozen=True):
             {
                 "outcome": rule.outcome.word,
                 "action": rule.pattern.text,
-                **fields(rule, "addresses", "commands", "source"),
+                **command.fields(rule, "addresses", "commands", "source"),
                 "place": str(rule.place),
             }
             for rule in self.rules

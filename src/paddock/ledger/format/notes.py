@@ -158,8 +158,6 @@ def leaf_nodes(leaves: Sequence[bytes]) -> Nodes:
 class Growing:
     """The right edge of a tree that leaves are added to: one hash for each bit of its size."""
 
-    __slots__ = ("_edge", "size")
-
     def __init__(self, size: int = 0, hashes: Sequence[bytes] = ()) -> None:
         self.size = size
         rest = iter(hashes)
