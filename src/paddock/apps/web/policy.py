@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from paddock import limits
+from paddock.apps.command import fields
 from paddock.apps.web.desk import HttpRefusal, PlaneDesk, error_json
 from paddock.assembly.agents import apply_agents, plan_agents
 from paddock.assembly.granting import RuleReview, save_rule
@@ -25,8 +26,10 @@ from paddock.errors import ConfigError, PaddockError
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, own_policy_path, read_policy_files
+from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.questions.compare import replay
+from paddock.policy.questions.differences import list_items
 from paddock.policy.questions.explain import explain, run_examples
 from paddock.policy.questions.flip import Always
 from paddock.policy.questions.lint import lint
@@ -49,7 +52,7 @@ def show(desk: PlaneDesk) -> dict[str, Json]:
         found |= {"trusted": own.trusted, "reason": own.reason}
     try:
         project = desk.project()
-        found["agents"] = sorted({*project.agents.names(), project.default_agent})
+        found["agents"] = [*_agents(project)]
         found["profiles"] = sorted(project.policy.profiles)
     except PaddockError as error:
         # It is to be mended here.
@@ -74,6 +77,24 @@ def _of_text(
 @_of_text
 def lint_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
     return {"findings": [each.as_json() for each in lint(_policy(candidate), ())]}
+
+
+@_of_text
+def list_rules(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
+    """What each rule says, of whom, and where it stands; `agents` is empty where it is of all."""
+    policy, project = _policy(candidate), desk.project()
+    agents: dict[str, list[Json]] = {"": []}
+    for name in _agents(project):
+        for profile in judge_for(policy, judged(project, name)[1]).profiles():
+            agents.setdefault(profile.name, []).append(name)
+    rows: list[Json] = []
+    for item in list_items(policy):
+        if item.profile in agents:
+            outcome, _, only = item.says.removeprefix("otherwise ").partition("+")
+            said = {"outcome": outcome, "only": only, "is_rest": item.says.startswith("otherwise")}
+            place = fields(item.place, "file", "line")
+            rows.append({"agents": agents[item.profile], "text": item.text, **said, **place})
+    return {"rules": rows}
 
 
 @_of_text
@@ -148,6 +169,10 @@ def save(desk: PlaneDesk, *, text: str, before: str, confirm: str = "") -> dict[
     save_rule(project, review, desk.by)
     apply_agents(desk.opened(), agents)
     return {"status": "ok", "digest": digest_of(candidate.content)}
+
+
+def _agents(project: Project) -> list[str]:
+    return sorted({*project.agents.names(), project.default_agent})
 
 
 def _files(desk: PlaneDesk) -> PolicyFiles:

@@ -68,6 +68,7 @@ ENDPOINTS: Final[Mapping[str, Endpoint]] = {
     "/api/session/resume": Endpoint("POST", work.resume, acts=True),
     "/api/policy": Endpoint("GET", policy.show),
     "/api/policy/lint": Endpoint("POST", policy.lint_text),
+    "/api/policy/rules": Endpoint("POST", policy.list_rules),
     "/api/policy/explain": Endpoint("POST", policy.explain_action),
     "/api/policy/test": Endpoint("POST", policy.test_text),
     "/api/policy/diff": Endpoint("POST", policy.diff_text),

@@ -15,6 +15,7 @@ import paddock
 from paddock.agent.recorded import list_sessions
 from paddock.apps.command import seconds_of
 from paddock.apps.web.desk import (
+    UNANSWERED,
     HttpRefusal,
     PlaneDesk,
     damage_of,
@@ -24,7 +25,7 @@ from paddock.apps.web.desk import (
     state_of,
 )
 from paddock.apps.web.inbox import requests_json
-from paddock.assembly.history import named_contents, read_output
+from paddock.assembly.history import named_contents, open_inbox, read_output
 from paddock.assembly.opening import policy_notices
 from paddock.assembly.past import open_past
 from paddock.assembly.project import Project
@@ -88,11 +89,33 @@ def search(
     shown = nlargest(limit, rows, key=_age)
     ends |= {name: row.seq for name, row in shown}
     cursor = ",".join(f"{name}:{seq}" for name, seq in ends.items())
+    told = [row_json(*each) | {"state": state} for each, state in _since(desk, shown)]
     return {
-        "entries": [row_json(*each) for each in shown],
+        # What was asked about, and not answered yet, is not refused.
+        "entries": [each for each in told if outcome != "deny" or each["state"] == "refused"],
         "next": cursor if len(rows) > limit else None,
         "damaged": damaged,
     }
+
+
+def _since(desk: PlaneDesk, rows: list[Row]) -> Iterator[tuple[Row, str]]:
+    """Each entry with its state: of a question that was left open, what has become of it since."""
+    states = [state_of(row.entry) for _, row in rows]
+    waiting = set[tuple[str, str]]()
+    if UNANSWERED in states:
+        with suppress(PaddockError):  # it is said where the inbox is shown
+            kept = [each for each in open_inbox(desk.project()).list_all() if each.state == "waiting"]
+            waiting = {(each.request.session_id, each.request.call_id) for each in kept}
+    for each, state in zip(rows, states, strict=True):
+        entry = each[1].entry
+        if state != UNANSWERED:
+            yield each, state
+        elif (entry.session_id, entry.call_id) in waiting:
+            yield each, "open"
+        else:
+            wanted = Filter(entries.APPROVAL_ANSWERED, entry.session_id or None, entry.call_id)
+            answers, _ = _newest(desk, wanted, 1, only=LedgerName.GOVERNANCE)
+            yield each, state_of(answers[0][1].entry) if answers else state
 
 
 def _newest(

@@ -8,7 +8,7 @@ import { prove } from "./proof.js";
 const WORDS = { allow: "Allowed", confine: "Allowed, confined", ask: "Asked", deny: "Refused" };
 const TONES = { allow: "good", confine: "good", ask: "warn", deny: "bad" };
 
-const verdict = (outcome) => {
+export const verdict = (outcome) => {
   const isKnown = typeof outcome === "string" && Object.hasOwn(WORDS, outcome);
   return isKnown ? h(`strong.${TONES[outcome]}`, WORDS[outcome]) : h("strong", outcome);
 };

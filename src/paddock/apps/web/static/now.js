@@ -32,9 +32,7 @@ export const page = async (_, signal) => {
   let [now, rows] = [null, []];
   const draw = () => {
     const waiting = now.waiting.filter(isWaiting);
-    const asked = new Set(waiting.map((each) => each.call_id));
     const calls = fold(rows).filter(isCall);
-    calls.forEach((row) => Object.assign(row, asked.has(row.call_id) && { state: "open" }));
     const of = (state) => calls.filter((row) => row.state === state);
     const refused = of("refused").slice(0, 6).map((row) => callItem(row, h("p.why", row.reason)));
     const done = listed("calls", calls.slice(0, ROWS_MAX).map((row) => callItem(row)));

@@ -1,10 +1,41 @@
 // What may they do, and what would change if this line were another?
 import { get, mayAct, post } from "./api.js";
 import { diff } from "./diff.js";
-import { acting, block, button, chip, chips, code, h, listed, mark, note, orTold, soon, status, told } from "./dom.js";
-import { explained } from "./entry.js";
+import { meaning } from "./calls.js";
+import { acting, block, button, chip, chips, code, count, h, listed, mark, note, orTold, soon, status, told } from "./dom.js";
+import { explained, verdict } from "./entry.js";
 
 const PAUSE_MS = 350;
+
+// Lists of paths stand above every rule.
+const PATHS = {
+  "paths.own": ["deny", "change Paddock's own "],
+  "paths.protected": ["deny", "change "],
+  "paths.generated": ["deny", "change, but for commands, "],
+  "paths.secret": ["deny", "read or change "],
+  "paths.warned": ["allow", "change, with a warning, "],
+  "paths.safe": ["allow", "change, without a warning, "],
+};
+const rule = (goTo) => ({ outcome, only, is_rest: isRest, text, file, line }) => {
+  const [word, does] = PATHS[outcome] ?? [outcome];
+  return h(
+    "li.rule",
+    text.startsWith("!") ? h("strong", "Excepted") : verdict(word),
+    h("span", does ? [does, code(text)] : meaning(text), only && note(` ${only}`), isRest && note(" if no other rule says")),
+    line ? button(`Line ${line}`, () => goTo(line), "quiet") : note(file),
+  );
+};
+// Those of the file first: they can be changed here.
+const rules = (goTo) => ({ rules: found }) =>
+  h("div", [...Map.groupBy(found, ({ agents }) => agents.join(", "))].map(([agents, rows]) => {
+    const [own, others] = [rows.filter(({ line }) => line), rows.filter(({ line }) => !line)];
+    return [
+      h("h3", agents || "Every agent, above all other rules"),
+      listed("rules", own.map(rule(goTo))),
+      others.length > 0 &&
+        h("details", h("summary", count(others.length, "built-in rule")), listed("rules", others.map(rule(goTo)))),
+    ];
+  }));
 
 const finding = (goTo) => ({ line, file, message, hint }) => {
   const place = line ? button(`Line ${line}`, () => goTo(line), "quiet") : note(file);
@@ -75,7 +106,7 @@ const editor = (text, changed) => {
 
 export const page = async ({ action }, signal) => {
   let file = await get("policy", {}, signal);
-  let [chosen, turn] = [action ? "Try an action" : "Findings", 0];
+  let [chosen, turn] = [action ? "Try an action" : "Rules", 0];
   const panel = h("div.panel", { role: "region", "aria-label": "About this text", tabindex: "0" });
   const state = h("p.quiet", { role: "status" });
   const ask = (path, body) => post(`policy/${path}`, body, signal);
@@ -94,6 +125,7 @@ export const page = async ({ action }, signal) => {
     answer,
   );
   const answers = {
+    Rules: async (text) => orTold(await ask("rules", { text }), rules(goTo)),
     Findings: async (text) => {
       const clean = h("p.good", "Nothing to say against it.");
       const show = ({ findings }) => listed("findings", findings.map(finding(goTo))) || clean;
@@ -111,6 +143,7 @@ export const page = async ({ action }, signal) => {
       return orTold(await ask("test", { text }), show);
     },
     "What changes": async (text) => {
+      if (text === file.text) return h("p.quiet", "Nothing is edited. What an edit would change is shown here: from now on, and in what is on record.");
       const found = [ask("diff", { text }), ask("replay", { text })];
       return h("div", effectOf(...(await Promise.all(found))));
     },
@@ -142,6 +175,7 @@ export const page = async ({ action }, signal) => {
       await ask("save", { text, before, confirm });
       file = await get("policy", {}, signal);
       show();
+      look();
       said.replaceChildren(h("p.state.good", "Saved and trusted."));
     });
   };

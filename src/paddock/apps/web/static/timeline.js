@@ -44,7 +44,6 @@ const filterBar = (wanted, changed) => {
 
 export const page = async ({ entry, ...wanted }, signal) => {
   const { all, ...asked } = wanted;
-  const isFiltered = Object.values(asked).some(Boolean);
   const state = h("p.quiet.count", { role: "status" });
   let [rows, next, isAsking] = [[], null, false];
 
@@ -57,16 +56,11 @@ export const page = async ({ entry, ...wanted }, signal) => {
     signal,
   });
   const isShown = (row) => all || asked.ledger || isCall(row) || row.event_type.startsWith("NET_");
-  const take = ({ entries }, isNewer) => {
-    const seen = new Set(rows.map(keyOf));
-    const fresh = entries.filter((each) => !seen.has(keyOf(each)));
-    rows = isNewer ? [...fresh, ...rows] : [...rows, ...fresh];
-  };
   const draw = () => list.set(fold(rows).filter(isShown));
   const load = async () => {
     const found = await get("timeline", { ...asked, limit: PAGE, before: next }, signal);
     ({ next } = found);
-    take(found, false);
+    rows = [...rows, ...found.entries];
     draw();
     const searching = next ? "Looking further back …" : "Nothing matches.";
     state.replaceChildren(list.items.length ? "" : searching, ...found.damaged.map(({ error }) => told(error)));
@@ -87,18 +81,16 @@ export const page = async ({ entry, ...wanted }, signal) => {
     history.pushState(null, "", `/timeline?${query({ ...wanted, ...values })}`);
     dispatchEvent(new PopStateEvent("popstate"));
   };
-  // With a filter only the server knows what matches: it is asked for the newest again.
+  // Only the server knows what matches, and what has become of a question.
   const update = soon(async () => {
-    if (isFiltered) take(await get("timeline", { ...asked, limit: "50" }, signal), true);
+    const { entries } = await get("timeline", { ...asked, limit: PAGE }, signal).catch(() => ({ entries: [] }));
+    const known = new Set(entries.map(keyOf));
+    rows = [...entries, ...rows.filter((each) => !known.has(keyOf(each)))];
     if (!signal.aborted) draw();
   });
-  const arrived = (row) => {
-    if (!isFiltered) take({ entries: [row] }, true);
-    update();
-  };
 
   await load();
-  on("entry", arrived, signal);
+  for (const news of ["entry", "inbox", "hello"]) on(news, update, signal);
   if (entry) {
     const [ledger, seq] = entry.split(":");
     const item = list.items.find((each) => keyOf(each) === entry);
