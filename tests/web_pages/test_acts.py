@@ -83,6 +83,23 @@ def test_what_was_answered_elsewhere_first_is_said_and_not_answered_twice(page: 
     tab.sees("answered elsewhere", ".detail")
 
 
+def test_an_asked_call_stays_in_sight_with_what_became_of_it(page: Page) -> None:
+    tab = page.open("/timeline")
+    row = ".row:has(.target)"
+    asked = f"[...document.querySelectorAll('{row}')].find((each) => /asked.guide/.test(each.innerText))"
+    tab.until(f"{asked}?.innerText.includes('waits for you')")
+    [waiting] = page.place.waiting()
+    page.place.run("approvals", "grant", waiting["id"])
+    tab.until(f"{asked}?.innerText.includes('approved')")
+    tab.click("Refused", ".chip")
+    tab.sees(".git/hooks/pre-commit", ".rows")
+    assert tab.run(f"{asked} === undefined")
+    tab = page.open("/now")
+    tab.sees("approved", "ul.calls")
+    assert "asked" not in tab.run("document.querySelector('ul.refusals').innerText")
+    assert tab.problems == []
+
+
 def test_a_change_is_taken_back_where_it_is_seen(page: Page) -> None:
     notes = page.place.project / "notes.md"
     tab = page.open("/files?path=notes.md")
@@ -144,6 +161,37 @@ def test_policy_is_tried_as_it_is_typed_and_saved_after_its_effect_was_shown(pag
     tab.sees("Saved and trusted.", ".head")
     assert file.read_text() == changed
     assert make_call(page.place, "view", path="notes.md")["code"] == "policy.denied"
+    tab.click("What changes")
+    tab.sees("Nothing is edited.", ".panel")
+    assert tab.problems == []
+
+
+def test_each_rule_is_told_in_words_with_who_and_the_line_that_it_leads_to(page: Page) -> None:
+    page.place.govern(
+        '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete docs/**"]\n'
+        'deny = ["tool:net:connect evil.example"]\notherwise = { "tool:shell:*" = "ask" }\n'
+        '[paths]\nsecret = ["*.key"]\n'
+    )
+    tab = page.open("/policy")
+    tab.sees("main", ".panel h3")
+    found = tab.run(
+        "[...document.querySelectorAll('.panel h3, .panel > div > .rules .rule')]"
+        ".map((each) => each.innerText.replaceAll('\\n', ' '))"
+    )
+    lines = (page.place.project / "paddock.toml").read_text().splitlines()
+    at = {word: number for number, row in enumerate(lines, 1) for word in row.split(" = ")[:1]}
+    assert found == [
+        "main",
+        f"Allowed read or change any file Line {at['allow']}",
+        f"Asked delete docs/** Line {at['ask']}",
+        f"Refused connect evil.example Line {at['deny']}",
+        f"Asked run any command if no other rule says Line {at['otherwise']}",
+        "Every agent, above all other rules",
+        f"Refused read or change *.key Line {at['secret']}",
+    ]
+    tab.click(f"Line {at['ask']}")
+    chosen = "policy.value.slice(policy.selectionStart, policy.selectionEnd)"
+    assert tab.run(chosen) == 'ask = ["tool:file:delete docs/**"]'
     assert tab.problems == []
 
 
@@ -199,7 +247,9 @@ def test_a_session_is_read_and_gone_on_with(place: McpPlace) -> None:
         tab.run("task.focus()")
         tab.write("what is in notes.md?")
         tab.click("Send")
-        tab.until("document.querySelector('.resume [role=status] pre')")
+        tab.sees("Turn 2", ".detail")
+        tab.sees("what is in notes.md?", ".turn:nth-child(2)")
+        tab.until("task.value === '' && !document.querySelector('.resume [role=status] *')")
         assert tab.problems == []
     found = json.loads(place.run("session", "list", "--json").stdout)
     assert [each["turns"] for each in found] == [2]

@@ -13,8 +13,8 @@ const VERBS = {
   search: "grep grep_dev Grep",
   run: "run_shell run_shell_dev Bash exec_command shell",
   fetch: "WebFetch",
-  "carry out": "commit_parked",
-  "take back": "undo",
+  apply: "commit_parked",
+  undo: "undo",
 };
 export const verb = (tool) => Object.keys(VERBS).find((each) => VERBS[each].split(" ").includes(tool)) ?? tool;
 

@@ -98,7 +98,7 @@ export const soon = (act, ms = 50) => {
   let timer = 0;
   const run = () => {
     timer = 0;
-    act();
+    Promise.resolve().then(act).catch(() => {}); // the next news will tell
   };
   return () => (timer ||= setTimeout(run, ms));
 };

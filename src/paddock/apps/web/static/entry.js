@@ -33,7 +33,7 @@ export const explained = (told) => [
 const argument = (value) => {
   if (typeof value === "string") return value.includes("\n") ? block(value) : code(value);
   if (!value?.salted_sha256) return code(JSON.stringify(value));
-  return note(`${size(value.bytes)}, of which the record keeps the digest`);
+  return note(`${size(value.bytes)}, of which the record keeps only a fingerprint (digest)`);
 };
 export const argumentsOf = (values, leave = []) => {
   const shown = Object.entries(values ?? {}).filter(([name]) => !leave.includes(name));

@@ -62,7 +62,7 @@ export const page = async (_, signal) => {
     draw();
   };
   const redraw = soon(draw);
-  const reload = soon(() => load().catch(() => {}));
+  const reload = soon(load);
   const add = (row) => {
     if (rows.some((each) => keyOf(each) === keyOf(row))) return;
     rows = [row, ...rows].slice(0, Number(READ));

@@ -27,7 +27,7 @@ const rule = (goTo) => ({ outcome, only, is_rest: isRest, text, file, line }) =>
 };
 // Those of the file first: they can be changed here.
 const rules = (goTo) => ({ rules: found }) =>
-  h("div", [...Map.groupBy(found, ({ agents }) => agents.join(", "))].map(([agents, rows]) => {
+  h("div", [...Map.groupBy(found, ({ agents }) => agents.join(", "))].reverse().map(([agents, rows]) => {
     const [own, others] = [rows.filter(({ line }) => line), rows.filter(({ line }) => !line)];
     return [
       h("h3", agents || "Every agent, above all other rules"),

@@ -32,7 +32,7 @@ const filterBar = (wanted, changed) => {
   return h(
     "form.filters",
     { role: "search", onsubmit: submitted },
-    chips("Outcome", outcomes, h("label.check", all, "bookkeeping too")),
+    chips("Outcome", outcomes, h("label.check", all, "Paddock's own notes too")),
     h(
       "details.more",
       { open: names.some((name) => wanted[name]) },
@@ -47,54 +47,53 @@ export const page = async ({ entry, ...wanted }, signal) => {
   const state = h("p.quiet.count", { role: "status" });
   let [rows, next, isAsking] = [[], null, false];
 
-  const { list, place, open } = browse({
-    label: "What happened, newest first",
-    draw: drawCall,
-    show: (item) => show(item.ledger, item.seq, signal),
-    address: (item) => `/timeline?${query({ ...wanted, entry: item && keyOf(item) })}`,
-    more: () => older(),
-    signal,
-  });
   const isShown = (row) => all || asked.ledger || isCall(row) || row.event_type.startsWith("NET_");
-  const draw = () => list.set(fold(rows).filter(isShown));
+  const items = () => fold(rows).filter(isShown);
   const load = async () => {
     const found = await get("timeline", { ...asked, limit: PAGE, before: next }, signal);
     ({ next } = found);
     rows = [...rows, ...found.entries];
-    draw();
     const searching = next ? "Looking further back …" : "Nothing matches.";
-    state.replaceChildren(list.items.length ? "" : searching, ...found.damaged.map(({ error }) => told(error)));
+    state.replaceChildren(items().length ? "" : searching, ...found.damaged.map(({ error }) => told(error)));
+    return items();
   };
+  // A rare thing may be far back: asked again while nothing comes, as long as one looks.
   const older = async () => {
-    if (isAsking || !next) return;
+    if (isAsking || !next || !made) return;
     isAsking = true;
-    const before = list.items.length;
-    // A rare thing may be far back: asked again while nothing comes, as long as one looks.
-    const again = async () => {
-      await load();
-      if (next && !signal.aborted && list.items.length === before) await again();
-    };
-    await again().catch(() => {});
+    const before = made.list.items.length;
+    while (next && !signal.aborted && made.list.items.length === before) made.list.set(await load());
     isAsking = false;
   };
   const changed = (values) => {
     history.pushState(null, "", `/timeline?${query({ ...wanted, ...values })}`);
     dispatchEvent(new PopStateEvent("popstate"));
   };
-  // Only the server knows what matches, and what has become of a question.
+  // Only the server knows what matches, and what has become of a question since.
   const update = soon(async () => {
-    const { entries } = await get("timeline", { ...asked, limit: PAGE }, signal).catch(() => ({ entries: [] }));
-    const known = new Set(entries.map(keyOf));
-    rows = [...entries, ...rows.filter((each) => !known.has(keyOf(each)))];
-    if (!signal.aborted) draw();
+    const found = await get("timeline", { ...asked, limit: PAGE }, signal);
+    const fresh = new Set(found.entries.map(keyOf));
+    if (rows.some((each) => fresh.has(keyOf(each)))) {
+      rows = [...found.entries, ...rows.filter((each) => !fresh.has(keyOf(each)))];
+    } else [rows, next] = [found.entries, found.next]; // more came than one answer holds
+    if (!signal.aborted) made.list.set(items());
   });
 
-  await load();
+  let made = null;
+  made = await browse({
+    label: "What happened, newest first",
+    head: [h("h1", "What happened"), filterBar(wanted, changed), state],
+    draw: drawCall,
+    load,
+    show: (item) => show(item.ledger, item.seq, signal),
+    address: (item) => `/timeline?${query({ ...wanted, entry: item && keyOf(item) })}`,
+    first: (found) => {
+      const [ledger, seq] = entry?.split(":") ?? [];
+      return entry && (found.find((each) => keyOf(each) === entry) ?? { ledger, seq: Number(seq), key: entry });
+    },
+    more: () => older().catch(() => (isAsking = false)),
+    signal,
+  });
   for (const news of ["entry", "inbox", "hello"]) on(news, update, signal);
-  if (entry) {
-    const [ledger, seq] = entry.split(":");
-    const item = list.items.find((each) => keyOf(each) === entry);
-    open(item ?? { ledger, seq: Number(seq), key: entry });
-  }
-  return [h("div.head", h("h1", "What happened"), filterBar(wanted, changed), state), place];
+  return made.page;
 };
