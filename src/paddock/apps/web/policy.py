@@ -44,12 +44,12 @@ _DIFF_LINES_MAX: Final = 2_000
 def show(desk: PlaneDesk) -> dict[str, Json]:
     files = _files(desk)
     own, user = files.project, files.user
-    found: dict[str, Json] = {"file": str(own_policy_path(desk.site.root)), "text": ""}
-    found |= {"digest": "", "exists": own is not None, "trusted": False, "reason": ""}
-    found |= {"agents": [], "profiles": [], "user_file": "" if user is None else str(user.path)}
+    found: dict[str, Json] = {"file": str(own_policy_path(desk.site.root)), "agents": []}
+    found |= {"profiles": [], "user_file": "" if user is None else str(user.path)}
+    found |= {"exists": own is not None, "text": "", "digest": "", "trusted": False, "reason": ""}
     if own is not None:
-        found |= {"text": own.content.decode("utf-8", "replace"), "digest": own.digest}
-        found |= {"trusted": own.trusted, "reason": own.reason}
+        found |= {"text": own.content.decode("utf-8", "replace")}
+        found |= fields(own, "digest", "trusted", "reason")
     try:
         project = desk.project()
         found["agents"] = [*_agents(project)]

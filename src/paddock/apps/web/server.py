@@ -81,12 +81,7 @@ ENDPOINTS: Final[Mapping[str, Endpoint]] = {
 }
 PAGES: Final = ("", "now", "inbox", "timeline", "files", "policy", "sessions", "ledgers")
 
-_TYPES: Final = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
+_TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _STATIC: Final = Path(__file__).with_name("static")
 _LEDGER_PAGE: Final = Path(paddock.ledger.__file__).with_name("page")
 
@@ -153,7 +148,7 @@ async def _followed(hub: Hub, app: Starlette) -> AsyncGenerator[None]:
 
 async def _file(path: Path, request: Request) -> Response:
     content = await anyio.to_thread.run_sync(path.read_bytes)
-    return Response(content, media_type=_TYPES.get(path.suffix, "application/octet-stream"))
+    return Response(content, media_type=_TYPES.get(path.suffix, "image/svg+xml"))
 
 
 def _query(request: Request) -> dict[str, Json]:

@@ -100,22 +100,20 @@ def search(
 
 def _since(desk: PlaneDesk, rows: list[Row]) -> Iterator[tuple[Row, str]]:
     """Each entry with its state: of a question that was left open, what has become of it since."""
-    states = [state_of(row.entry) for _, row in rows]
-    waiting = set[tuple[str, str]]()
-    if UNANSWERED in states:
+    waiting = set[str]()
+    if any(state_of(row.entry) == UNANSWERED for _, row in rows):
         with suppress(PaddockError):  # it is said where the inbox is shown
-            kept = [each for each in open_inbox(desk.project()).list_all() if each.state == "waiting"]
-            waiting = {(each.request.session_id, each.request.call_id) for each in kept}
-    for each, state in zip(rows, states, strict=True):
-        entry = each[1].entry
-        if state != UNANSWERED:
-            yield each, state
-        elif (entry.session_id, entry.call_id) in waiting:
-            yield each, "open"
-        else:
+            kept = open_inbox(desk.project()).list_all()
+            waiting = {each.request.call_id for each in kept if each.state == "waiting"}
+    for each in rows:
+        entry, state = each[1].entry, state_of(each[1].entry)
+        if state == UNANSWERED and entry.call_id in waiting:
+            state = "open"
+        elif state == UNANSWERED:
             wanted = Filter(entries.APPROVAL_ANSWERED, entry.session_id or None, entry.call_id)
             answers, _ = _newest(desk, wanted, 1, only=LedgerName.GOVERNANCE)
-            yield each, state_of(answers[0][1].entry) if answers else state
+            state = state_of(answers[0][1].entry) if answers else state
+        yield each, state
 
 
 def _newest(
@@ -254,14 +252,10 @@ def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
 
 
 def _outputs(project: Project, rows: list[StoredEntry]) -> Iterator[Json]:
-    named = (each for row in rows for each in named_contents(row.entry, row.seq))
-    for each in islice((each for each in named if each.is_output), _OUTPUTS_MAX):
+    kept = (each for row in rows for each in named_contents(row.entry, row.seq))
+    for each in islice((each for each in kept if each.is_output), _OUTPUTS_MAX):
         content = read_output(project, each.digest) or b""
         text = content.decode("utf-8", "backslashreplace")
-        yield {
-            "stream": each.argument,
-            "digest": each.digest,
-            "bytes": each.size_bytes,
-            "text": text[:_OUTPUT_CHARS_MAX],
-            "is_cut": len(text) > _OUTPUT_CHARS_MAX or len(content) < each.size_bytes,
-        }
+        is_cut = len(text) > _OUTPUT_CHARS_MAX or len(content) < each.size_bytes
+        named = {"stream": each.argument, "digest": each.digest, "bytes": each.size_bytes}
+        yield {**named, "text": text[:_OUTPUT_CHARS_MAX], "is_cut": is_cut}

@@ -54,28 +54,19 @@ const effectOf = (changes, past) => [
 ];
 
 // What is saved is trusted, so it is shown with its effect and asked a second time.
-const review = (found, save) => {
+const review = (found, agree, leave) => {
   const said = status();
-  const close = () => dialog.close();
-  const agree = () => save(found.confirm).then(close);
-  const dialog = h(
-    "dialog",
-    { "aria-labelledby": "saving", onclose: () => dialog.remove() },
-    h("h2.title", { id: "saving" }, "Save this policy?"),
+  return h(
+    "div.review",
+    h("h2.title", { tabindex: "-1" }, "Save this policy?"),
     h("p", "From then on every call is decided by it."),
-    h(
-      "div.inner",
-      { tabindex: "0" },
-      found.diff ? diff(found.diff) : h("p.quiet", "The text is the same."),
-      effectOf({ text: found.effect }, found.replay),
-      found.agents && [h("h3", "Agents that it declares"), block(found.agents)],
-      listed("findings", found.findings.map((each) => h("li", h("p", each.message)))),
-    ),
-    h("div.acts", acting("Save and trust exactly this text", said, agree, "primary"), button("Keep editing", close)),
+    h("div.acts", acting("Save and trust exactly this text", said, agree, "primary"), button("Keep editing", leave)),
     said,
+    found.diff ? diff(found.diff) : h("p.quiet", "The text is the same."),
+    effectOf({ text: found.effect }, found.replay),
+    found.agents && [h("h3", "Agents that it declares"), block(found.agents)],
+    listed("findings", found.findings.map((each) => h("li", h("p", each.message)))),
   );
-  document.body.append(dialog);
-  dialog.showModal();
 };
 
 // A plain text area with the numbers of its lines beside it.
@@ -171,13 +162,18 @@ export const page = async ({ action }, signal) => {
   const reviewed = async () => {
     const [text, before] = [area.value, file.digest];
     said.replaceChildren();
-    review(await ask("save", { text, before }), async (confirm) => {
-      await ask("save", { text, before, confirm });
+    const found = await ask("save", { text, before });
+    turn += 1; // what is still being asked about the text would come over it
+    const agree = async () => {
+      await ask("save", { text, before, confirm: found.confirm });
       file = await get("policy", {}, signal);
       show();
       look();
       said.replaceChildren(h("p.state.good", "Saved and trusted."));
-    });
+    };
+    panel.replaceChildren(review(found, agree, look));
+    panel.scrollTop = 0;
+    panel.querySelector("h2").focus();
   };
   const save = acting("Review and save …", said, () => reviewed().finally(show), "primary");
   const discard = button("Discard the edit", () => {
