@@ -24,8 +24,8 @@ from paddock.apps.web.desk import (
     row_json,
     state_of,
 )
-from paddock.apps.web.inbox import requests_json
-from paddock.assembly.history import named_contents, open_inbox, read_output
+from paddock.apps.web.inbox import is_waiting, requests_json
+from paddock.assembly.history import named_contents, read_output
 from paddock.assembly.opening import policy_notices
 from paddock.assembly.past import open_past
 from paddock.assembly.project import Project
@@ -100,11 +100,11 @@ def search(
 
 def _since(desk: PlaneDesk, rows: list[Row]) -> Iterator[tuple[Row, str]]:
     """Each entry with its state: of a question that was left open, what has become of it since."""
-    waiting = set[str]()
+    waiting = set[Json]()
     if any(state_of(row.entry) == UNANSWERED for _, row in rows):
         with suppress(PaddockError):  # it is said where the inbox is shown
-            kept = open_inbox(desk.project()).list_all()
-            waiting = {each.request.call_id for each in kept if each.state == "waiting"}
+            kept = requests_json(desk.project())
+            waiting = {each["call_id"] for each in kept if is_waiting(each)}
     for each in rows:
         entry, state = each[1].entry, state_of(each[1].entry)
         if state == UNANSWERED and entry.call_id in waiting:

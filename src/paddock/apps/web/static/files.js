@@ -28,9 +28,9 @@ const change = async (call, done, signal) => {
   const standing = call.undone_by ? `undone by ${call.undone_by}` : `no undo: ${call.standing}`;
   return h(
     "div.change",
-    h("h3", whose(call.agent), ` ${verb(call.tool)} `, note(when(call.timestamp))),
+    h("h3", whose(call.agent), `: ${verb(call.tool)} `, note(when(call.timestamp))),
     facts(
-      ["call", h("a", { href: `/timeline?${query({ call: call.call, all: "yes" })}` }, call.call)],
+      ["call", [code(call.call), " ", h("a", { href: `/timeline?${query({ call: call.call })}` }, "why it was allowed")]],
       ["takes back", call.undoes && code(call.undoes)],
     ),
     found.problem ? h("p.quiet", found.problem.message) : diffs(found),

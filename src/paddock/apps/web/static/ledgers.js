@@ -53,7 +53,7 @@ const part = (each, reload) => {
 };
 
 export const page = async (_, signal) => {
-  const body = h("div");
+  const body = h("div.ledgers");
   const load = async () => {
     const { ledgers } = await get("ledgers", {}, signal);
     body.replaceChildren(...ledgers.map((each) => part(each, load)));

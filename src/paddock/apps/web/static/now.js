@@ -20,7 +20,7 @@ const question = (request) =>
 const agent = ({ name, at, calls, refused }) => {
   const seen = at ? ago(at) : "not seen yet";
   const no = refused > 0 && h("span.state.bad", `${refused} refused`);
-  return pair(h("a", to("timeline", "agent", name), name), note(seen), note(count(calls, "call")), no);
+  return pair(h("a", to("timeline", "agent", name), name), note(seen), note(`${count(calls, "call")} lately`), no);
 };
 const wall = ({ name, state, said }) =>
   pair(h("span", WALL_NAMES[name] ?? name), h(`span.state.${WALLS[state]}`, state), note(said));

@@ -89,6 +89,7 @@ export const page = async ({ entry, ...wanted }, signal) => {
     address: (item) => `/timeline?${query({ ...wanted, entry: item && keyOf(item) })}`,
     first: (found) => {
       const [ledger, seq] = entry?.split(":") ?? [];
+      if (asked.call && !entry) return found[0];
       return entry && (found.find((each) => keyOf(each) === entry) ?? { ledger, seq: Number(seq), key: entry });
     },
     more: () => older().catch(() => (isAsking = false)),
