@@ -22,10 +22,6 @@ def requests_json(project: Project) -> Iterator[dict[str, Json]]:
         yield {**each.as_json(), "outdated": "" if outdated is None else outdated.why}
 
 
-def is_waiting(request: dict[str, Json]) -> bool:
-    return request["state"] == "waiting" and not request["outdated"]
-
-
 def show(desk: PlaneDesk) -> dict[str, Json]:
     project = desk.project()
     broken: list[Json] = [each.summary() for each in open_inbox(project).list_broken()]

@@ -29,7 +29,7 @@ from paddock.plane.trust import PolicyFiles, own_policy_path, read_policy_files
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.questions.compare import replay
-from paddock.policy.questions.differences import list_items
+from paddock.policy.questions.differences import Item, list_items
 from paddock.policy.questions.explain import explain, run_examples
 from paddock.policy.questions.flip import Always
 from paddock.policy.questions.lint import lint
@@ -87,14 +87,14 @@ def list_rules(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
     for name in _agents(project):
         for profile in judge_for(policy, judged(project, name)[1]).profiles():
             agents.setdefault(profile.name, []).append(name)
-    rows: list[Json] = []
-    for item in list_items(policy):
-        if item.profile in agents:
-            outcome, _, only = item.says.removeprefix("otherwise ").partition("+")
-            said = {"outcome": outcome, "only": only, "is_rest": item.says.startswith("otherwise")}
-            place = fields(item.place, "file", "line")
-            rows.append({"agents": agents[item.profile], "text": item.text, **said, **place})
-    return {"rules": rows}
+    held = (item for item in list_items(policy) if item.profile in agents)
+    return {"rules": [{"agents": agents[item.profile], **_rule_json(item)} for item in held]}
+
+
+def _rule_json(item: Item) -> dict[str, Json]:
+    outcome, _, only = item.says.removeprefix("otherwise ").partition("+")
+    said = {"outcome": outcome, "only": only, "is_rest": item.says.startswith("otherwise")}
+    return {"text": item.text, **said, **fields(item.place, "file", "line")}
 
 
 @_of_text
@@ -165,8 +165,8 @@ def save(desk: PlaneDesk, *, text: str, before: str, confirm: str = "") -> dict[
         return {"status": "review", **asked, "effect": effect, "findings": found, "replay": replay}
     if confirm != shown:
         raise HttpRefusal(409, "web.changed", "this is not the text that was shown")
-    review = RuleReview(own_policy_path(project.root), there, Always("", candidate.content))
-    save_rule(project, review, desk.by)
+    always = Always("", candidate.content)
+    save_rule(project, RuleReview(own_policy_path(project.root), there, always), desk.by)
     apply_agents(desk.opened(), agents)
     return {"status": "ok", "digest": digest_of(candidate.content)}
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.apps.web.desk import PlaneDesk, damage_of, error_json, row_json
-from paddock.apps.web.timeline import examined
+from paddock.apps.web.record import examined
 from paddock.assembly.history import open_inbox
 from paddock.errors import PaddockError
 from paddock.ledger.format.lines import StoredEntry
@@ -130,19 +130,17 @@ class Hub:
         return True
 
     def _waiting(self, before: list[Json]) -> list[Json]:
-        try:
+        with suppress(PaddockError):  # it is said where the inbox is shown
             found = open_inbox(self._desk.project()).list_all()
-        except PaddockError:
-            return before  # it is said where the inbox is shown
-        return [each.id for each in found if each.state == "waiting"]
+            return [each.id for each in found if each.state == "waiting"]
+        return before
 
 
 def _stamp(path: Path) -> _Stamp:
-    try:
+    with suppress(OSError):
         found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size
+        return found.st_ino, found.st_size
+    return None
 
 
 def _newest(path: Path, last: int, before: int | None = None) -> Sequence[StoredEntry]:
