@@ -348,7 +348,10 @@ def test_a_ledger_is_saved_as_lines_and_as_a_page_that_verifies_itself(page: Pag
         " 'data:,'); HTMLAnchorElement.prototype.click = () => {};"
     )
     ledger = next(page.place.base.rglob("ho1m.jsonl"))
-    for label, begins in (("Save as JSONL", ledger.read_text()[:60]), ("Save as page", "<!DOCTYPE")):
+    for label, begins in (
+        ("Save as JSONL", ledger.read_text()[:60]),
+        ("Save as page", "<!DOCTYPE"),
+    ):
         tab.run("globalThis.saved = ''")
         tab.click(label, ".ledger.ho1m button")
         assert tab.until("saved").startswith(begins)

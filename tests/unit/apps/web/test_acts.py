@@ -78,7 +78,9 @@ def test_what_the_terminal_answered_first_the_page_is_told_and_does_not_change(p
 
 
 @pytest.mark.parametrize(("act", "state"), [("grant", "approved"), ("refuse", "refused")])
-def test_a_call_that_was_asked_about_is_refused_only_once_somebody_says_no(console, ask, act, state):
+def test_a_call_that_was_asked_about_is_refused_only_once_somebody_says_no(
+    console, ask, act, state
+):
     asked = ask(f"state-{act}")
 
     def states(**wanted: str) -> set[str]:

@@ -72,7 +72,9 @@ export class Rows {
       row.classList.toggle("active", at === this.active);
       row.setAttribute("aria-selected", String(this.items[at]?.key === this.chosen));
     }
-    if (this.active >= 0) this.place.setAttribute("aria-activedescendant", `${this.id}-${this.active}`);
+    const active = this.space.querySelector(".active");
+    if (active) this.place.setAttribute("aria-activedescendant", active.id);
+    else this.place.removeAttribute("aria-activedescendant");
   }
 
   open(at) {

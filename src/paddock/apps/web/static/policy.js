@@ -145,7 +145,9 @@ export const page = async ({ action }, signal) => {
     const mine = (turn += 1);
     const found = await answers[chosen](area.value).catch(told);
     // An answer that was overtaken is no answer, and what is typed into stays in place.
-    if (mine === turn && !signal.aborted && panel.firstChild !== found) panel.replaceChildren(found);
+    if (mine === turn && !signal.aborted && panel.lastChild !== found) {
+      panel.replaceChildren(h("h2.hidden", chosen), found);
+    }
   };
   const judge = soon(look, PAUSE_MS);
   const show = () => {
