@@ -122,7 +122,7 @@ const detailOf = (request, done) => {
         ["asked", when(request.parked_at)],
         ["answer until", when(request.expires_at)],
         ["session", sessionLink(request.session_id)],
-        ["not said, so", argumentsOf(filled, unset)],
+        ["by default", argumentsOf(filled, unset)],
         ["fingerprint", [code(request.digest), aside("a yes counts for exactly this call (its digest)")]],
       ),
     ),

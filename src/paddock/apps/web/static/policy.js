@@ -134,7 +134,10 @@ export const page = async ({ action }, signal) => {
       return orTold(await ask("test", { text }), show);
     },
     "What changes": async (text) => {
-      if (text === file.text) return h("p.quiet", "Nothing is edited. What an edit would change is shown here: from now on, and in what is on record.");
+      if (text === file.text) {
+        const sample = code('deny = ["tool:file:delete **"]');
+        return h("p.quiet", "Nothing is edited. Write ", sample, " below [profiles.standard], and this tells what it changes: from now on, and had it been so until now.");
+      }
       const found = [ask("diff", { text }), ask("replay", { text })];
       return h("div", effectOf(...(await Promise.all(found))));
     },
