@@ -1,6 +1,6 @@
 // Is somebody needed, and what goes on?
 import { get, on, query } from "./api.js";
-import { callItem, drawRequest, fold, isCall, isWaiting, keyOf } from "./calls.js";
+import { callItem, drawRequest, fold, isCall, isWaiting, keyOf, whose } from "./calls.js";
 import { ago, count, h, listed, note, section, soon } from "./dom.js";
 
 const ROWS_MAX = 30;
@@ -20,7 +20,7 @@ const question = (request) =>
 const agent = ({ name, at, calls, refused }) => {
   const seen = at ? ago(at) : "not seen yet";
   const no = refused > 0 && h("span.state.bad", `${refused} refused`);
-  return pair(h("a", to("timeline", "agent", name), name), note(seen), note(`${count(calls, "call")} lately`), no);
+  return pair(h("a", to("timeline", "agent", name), whose(name)), note(seen), note(`${count(calls, "call")} lately`), no);
 };
 const wall = ({ name, state, said }) =>
   pair(h("span", WALL_NAMES[name] ?? name), h(`span.state.${WALLS[state]}`, state), note(said));

@@ -18,7 +18,8 @@ const turn = (each, at, calls) =>
     speech("Person", each.user_message),
     listed("calls", calls.map((row) => callItem(row))),
     speech("Agent", each.response),
-    each.outcome !== "success" && h("p.bad", [each.outcome, each.reason].filter(Boolean).join(": ")),
+    each.outcome === "unfinished" && h("p.quiet", "not finished: the agent is at work, or was stopped"),
+    !["success", "unfinished"].includes(each.outcome) && h("p.bad", each.outcome, each.reason && `: ${each.reason}`),
   );
 
 // A call belongs to the first turn that ended after it; those behind the last go on.
@@ -34,7 +35,9 @@ const perTurn = (turns, calls) => {
 const transcript = (found) => {
   const { turns } = found;
   const calls = perTurn(turns, found.calls);
-  const about = [found.agent, found.model, `${number(found.tokens ?? 0)} tokens`, !found.ended && "still open"];
+  const asked = found.calls.filter((row) => row.event_type === "LLM_CALL").length;
+  const took = [count(asked, "request to the model", "requests to the model"), `${number(found.tokens ?? 0)} tokens`];
+  const about = [found.agent, found.model, ...took, !found.ended && "still open"];
   return h(
     "div",
     h("h2.title", found.first_message || found.session_id),

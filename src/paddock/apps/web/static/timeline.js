@@ -7,16 +7,19 @@ import { browse } from "./list.js";
 
 const OUTCOMES = { "": "Everything", allow: "Allowed", ask: "Asked", deny: "Refused", failed: "Failed" };
 // What can be filtered by, each with an example.
-const WHAT = { agent: "main", tool: "str_replace", path: "src/app.py", host: "files.example.org" };
-const WHERE = { session: "SES-…", ledger: "ho1m" };
-const WHEN = { since: "2026-11-30T08:00:00Z", until: "2026-11-30T18:00:00Z" };
-const FIELDS = { ...WHAT, ...WHERE, ...WHEN };
+const FIELDS = {
+  agent: "main", tool: "str_replace", path: "src/app.py", host: "files.example.org", session: "SES-…",
+  ledger: { "": "all", ho1m: "calls (ho1m)", ho2m: "sessions (ho2m)", governance: "governance", packages: "packages" },
+  since: "2026-11-30T08:00:00Z", until: "2026-11-30T18:00:00Z",
+};
 const PAGE = "200";
 
 const filterBar = (wanted, changed) => {
-  const field = ([name, placeholder]) => {
-    const typed = { value: wanted[name], autocomplete: "off", spellcheck: "false" };
-    return h("label.field", h("span", name), h("input", { name, placeholder, ...typed }));
+  const option = (name) => ([value, label]) => h("option", { value, selected: wanted[name] === value }, label);
+  const field = ([name, example]) => {
+    const typed = { value: wanted[name], autocomplete: "off", spellcheck: "false", placeholder: example };
+    const choice = typeof example === "object" && h("select", { name }, Object.entries(example).map(option(name)));
+    return h("label.field", h("span", name), choice || h("input", { name, ...typed }));
   };
   const outcomes = Object.entries(OUTCOMES).map(([outcome, label]) =>
     chip(label, (wanted.outcome ?? "") === outcome, () => changed({ outcome })),
