@@ -14,7 +14,8 @@ export class Rows {
     const onclick = (event) => this.open(event.target.closest(".row")?.dataset.at);
     const does = { onscroll: () => this.show(), onkeydown: (event) => this.press(event), onclick };
     this.place = h(`div.rows.${kind}`, { role: "listbox", tabindex: "0", "aria-label": label, ...does }, this.space);
-    new ResizeObserver(() => this.set(this.items)).observe(this.place);
+    const resized = () => requestAnimationFrame(() => this.set(this.items));
+    new ResizeObserver(resized).observe(this.place);
   }
 
   get height() {

@@ -177,8 +177,8 @@ export const page = async ({ action }, signal) => {
       said.replaceChildren(h("p.state.good", "Saved and trusted."));
     };
     panel.replaceChildren(review(found, agree, look));
-    panel.scrollTop = 0;
     panel.querySelector("h2").focus();
+    panel.querySelector("h2").scrollIntoView();
   };
   const save = acting("Review and save …", said, () => reviewed().finally(show), "primary");
   const discard = button("Discard the edit", () => {
