@@ -1,6 +1,6 @@
 """Pictures of the console's pages, of a small project in which two agents have worked.
 
-python tests/web_pages/pictures.py FOLDER
+PYTHONPATH=. python tests/web_pages/pictures.py FOLDER
 """
 
 import sys
