@@ -57,7 +57,7 @@ SHOTS = (
     ("inbox", "/inbox", "Check the total, then pay", "light"),
     ("timeline", "/timeline?entry=ho1m:6", "Proved", "dark"),
     ("files", "/files?path=src/cart.py", "Undo this call", "light"),
-    ("policy", "/policy?action=tool:file:delete+README.md", "Asked", "dark"),
+    ("policy", "/policy", "delete any file", "dark"),
     ("sessions", "/sessions", "what files are there?", "light"),
     ("ledgers", "/ledgers", "what was said, turn by turn", "light"),
 )
