@@ -1,6 +1,6 @@
 """Pictures of the console's pages, of a small project in which two agents have worked.
 
-python tests/web_pages/pictures.py FOLDER
+PYTHONPATH=. python tests/web_pages/pictures.py FOLDER
 """
 
 import sys
@@ -57,7 +57,7 @@ SHOTS = (
     ("inbox", "/inbox", "Check the total, then pay", "light"),
     ("timeline", "/timeline?entry=ho1m:6", "Proved", "dark"),
     ("files", "/files?path=src/cart.py", "Undo this call", "light"),
-    ("policy", "/policy?action=tool:file:delete+README.md", "Asked", "dark"),
+    ("policy", "/policy", "delete any file", "dark"),
     ("sessions", "/sessions", "what files are there?", "light"),
     ("ledgers", "/ledgers", "what was said, turn by turn", "light"),
 )

@@ -83,6 +83,23 @@ def test_what_was_answered_elsewhere_first_is_said_and_not_answered_twice(page: 
     tab.sees("answered elsewhere", ".detail")
 
 
+def test_an_asked_call_stays_in_sight_with_what_became_of_it(page: Page) -> None:
+    tab = page.open("/timeline")
+    row = ".row:has(.target)"
+    asked = f"[...document.querySelectorAll('{row}')].find((each) => /asked.guide/.test(each.innerText))"
+    tab.until(f"{asked}?.innerText.includes('waits for you')")
+    [waiting] = page.place.waiting()
+    page.place.run("approvals", "grant", waiting["id"])
+    tab.until(f"{asked}?.innerText.includes('approved')")
+    tab.click("Refused", ".chip")
+    tab.sees(".git/hooks/pre-commit", ".rows")
+    tab.until(f"{asked} === undefined")
+    tab = page.open("/now")
+    tab.sees("approved", "ul.calls")
+    assert "asked" not in tab.run("document.querySelector('ul.refusals').innerText")
+    assert tab.problems == []
+
+
 def test_a_change_is_taken_back_where_it_is_seen(page: Page) -> None:
     notes = page.place.project / "notes.md"
     tab = page.open("/files?path=notes.md")
@@ -137,13 +154,44 @@ def test_policy_is_tried_as_it_is_typed_and_saved_after_its_effect_was_shown(pag
     tab.sees("Refused", ".panel")
     tab.sees("Edited here, not saved yet.", ".head")
     tab.click("Review and save …")
-    tab.sees("Had it been so until now", "dialog")
-    tab.sees("tool:file:view notes.md", "dialog")
+    tab.sees("Had it been so until now", ".review")
+    tab.sees("tool:file:view notes.md", ".review")
     assert file.read_text() == before
     tab.click("Save and trust exactly this text")
     tab.sees("Saved and trusted.", ".head")
     assert file.read_text() == changed
     assert make_call(page.place, "view", path="notes.md")["code"] == "policy.denied"
+    tab.click("What changes")
+    tab.sees("Nothing is edited.", ".panel")
+    assert tab.problems == []
+
+
+def test_each_rule_is_told_in_words_with_who_and_the_line_that_it_leads_to(page: Page) -> None:
+    page.place.govern(
+        '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete docs/**"]\n'
+        'deny = ["tool:net:connect evil.example"]\notherwise = { "tool:shell:*" = "ask" }\n'
+        '[paths]\nsecret = ["*.key"]\n'
+    )
+    tab = page.open("/policy")
+    tab.sees("main", ".panel h3")
+    found = tab.run(
+        "[...document.querySelectorAll('.panel h3, .panel > div > .rules .rule')]"
+        ".map((each) => each.innerText.replaceAll('\\n', ' '))"
+    )
+    lines = (page.place.project / "paddock.toml").read_text().splitlines()
+    at = {word: number for number, row in enumerate(lines, 1) for word in row.split(" = ")[:1]}
+    assert found == [
+        "main",
+        f"Allowed read or change any file Line {at['allow']}",
+        f"Asked delete docs/** Line {at['ask']}",
+        f"Refused connect evil.example Line {at['deny']}",
+        f"Asked run any command if no other rule says Line {at['otherwise']}",
+        "Every agent, above all other rules",
+        f"Refused read or change *.key Line {at['secret']}",
+    ]
+    tab.click(f"Line {at['ask']}")
+    chosen = "policy.value.slice(policy.selectionStart, policy.selectionEnd)"
+    assert tab.run(chosen) == 'ask = ["tool:file:delete docs/**"]'
     assert tab.problems == []
 
 
@@ -175,7 +223,7 @@ def test_policy_that_does_not_load_is_told_with_its_line_and_cannot_be_saved(pag
     tab.sees("paddock.toml", ".panel")
     tab.click("Review and save …")
     tab.until("document.querySelector('.head .bad')")
-    assert (file.read_text(), tab.run("document.querySelector('dialog')")) == (before, None)
+    assert (file.read_text(), tab.run("document.querySelector('.review')")) == (before, None)
 
 
 def test_policy_that_was_changed_meanwhile_is_not_overwritten(page: Page) -> None:
@@ -186,7 +234,7 @@ def test_policy_that_was_changed_meanwhile_is_not_overwritten(page: Page) -> Non
     theirs = file.read_text()
     tab.run("policy.value += '# mine\\n'; policy.dispatchEvent(new Event('input'))")
     tab.click("Review and save …")
-    tab.until("document.querySelector('.head .bad, dialog .bad')")
+    tab.until("document.querySelector('.head .bad, .review .bad')")
     assert file.read_text() == theirs
 
 
@@ -199,7 +247,9 @@ def test_a_session_is_read_and_gone_on_with(place: McpPlace) -> None:
         tab.run("task.focus()")
         tab.write("what is in notes.md?")
         tab.click("Send")
-        tab.until("document.querySelector('.resume [role=status] pre')")
+        tab.sees("Turn 2", ".detail")
+        tab.sees("what is in notes.md?", ".turn:nth-child(2)")
+        tab.until("task.value === '' && !document.querySelector('.resume [role=status] *')")
         assert tab.problems == []
     found = json.loads(place.run("session", "list", "--json").stdout)
     assert [each["turns"] for each in found] == [2]
@@ -237,7 +287,7 @@ def test_the_record_is_verified_and_damage_is_said_on_every_page(place: McpPlace
     with opened(place) as page:
         tab = page.open("/ledgers")
         tab.click("Verify all")
-        tab.sees("Whole", "tbody")
+        tab.sees("Whole", ".ledger.ho1m")
         assert tab.problems == []
     ledger = next(place.base.rglob("ho1m.jsonl"))
     lines = ledger.read_bytes().split(b"\n")
@@ -245,9 +295,9 @@ def test_the_record_is_verified_and_damage_is_said_on_every_page(place: McpPlace
     ledger.write_bytes(b"\n".join(lines))
     with opened(place) as page:
         tab = page.open("/ledgers")
-        tab.click("Verify", "tr:nth-of-type(5) button")
-        tab.sees("DAMAGED", "tbody")
-        tab.sees("line 3", "tbody")
+        tab.click("Verify", ".ledger.ho1m button")
+        tab.sees("DAMAGED", ".ledger.ho1m")
+        tab.sees("line 3", ".ledger.ho1m")
 
 
 def test_a_window_whose_server_was_started_again_says_what_to_do(place: McpPlace) -> None:
@@ -291,16 +341,19 @@ def test_damage_that_is_met_while_one_looks_is_said_on_whatever_page_is_open(pag
 
 def test_a_ledger_is_saved_as_lines_and_as_a_page_that_verifies_itself(page: Page) -> None:
     tab = page.open("/ledgers")
-    tab.until("document.querySelector('tbody button')")
+    tab.until("document.querySelector('.ledger button')")
     # What is saved goes to the disk of whoever looks; here it is caught on its way.
     tab.run(
         "URL.createObjectURL = (blob) => (blob.text().then((text) => (globalThis.saved = text)),"
         " 'data:,'); HTMLAnchorElement.prototype.click = () => {};"
     )
     ledger = next(page.place.base.rglob("ho1m.jsonl"))
-    for label, begins in (("as JSONL", ledger.read_text()[:60]), ("Save as page", "<!DOCTYPE")):
+    for label, begins in (
+        ("Save as JSONL", ledger.read_text()[:60]),
+        ("Save as page", "<!DOCTYPE"),
+    ):
         tab.run("globalThis.saved = ''")
-        tab.click(label, "tr:nth-of-type(5) button")
+        tab.click(label, ".ledger.ho1m button")
         assert tab.until("saved").startswith(begins)
     assert tab.problems == []
 

@@ -47,6 +47,53 @@ def test_axe_finds_nothing_and_nothing_runs_over_the_edge(place: McpPlace, path:
                 assert tab.problems == []
 
 
+STATES: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "a no with its reason": ("/inbox", ("main wants", "Refuse …"), "What the agent is told"),
+    "a rule for good": ("/inbox", ("main wants", "Always allow …"), "This would be added to"),
+    "an answered question": ("/inbox", ("main wants", "Approve and run it now"), "It ran."),
+    "a call": ("/timeline?path=notes.md", ("",), "Proved"),
+    "a filter": ("/timeline", ("Filter",), "Session"),
+    "an undone call": ("/files?path=notes.md", ("Undo this call",), "Undone."),
+    "built-in rules": ("/policy", ("28 built-in rules",), "read or change .env"),
+    "findings": ("/policy", ("Findings",), "the built-in one"),
+    "an action": ("/policy", ("Try an action",), "What would change it"),
+    "what changes": ("/policy", ("What changes",), "Nothing is edited."),
+    "a review": ("/policy", ("EDIT", "Review and save …"), "Had it been so until now"),
+    "a session's new turn": ("/sessions", ("what files", "WRITE", "Send"), "Turn 2"),
+    "a verified record": ("/ledgers", ("Verify all",), "as they were written"),
+}
+TYPED = {
+    "EDIT": "policy.value += '# more\\n'; policy.dispatchEvent(new Event('input'))",
+    "WRITE": "task.value = 'what is in notes.md?'",
+}
+
+
+@pytest.mark.needs("axe")
+@pytest.mark.parametrize("name", STATES)
+def test_axe_finds_nothing_in_what_an_act_shows(place: McpPlace, name: str) -> None:
+    path, steps, said = STATES[name]
+    place.run("run", "what files are there?")
+    if name == "a rule for good":
+        place.govern('[profiles.standard]\notherwise = { "tool:file:create" = "ask" }\n')
+        make_call(place, "create_file", path="asked/guide.md", content="# Guide\n")
+    with opened(place, width=360) as page:
+        tab = page.open(path)
+        for step in steps:
+            if script := TYPED.get(step):
+                tab.until("globalThis.policy?.value || globalThis.task")
+                tab.run(script)
+            else:
+                tab.click(step, "button, summary, .row") if step else tab.click("", ".row")
+        tab.sees(said)
+        tab.run(AXE.read_text())
+        for width in (360, 1024, 1440):
+            for scheme in ("light", "dark"):
+                tab.look(width, scheme)
+                assert tab.run(FOUND) == []
+                assert tab.run("document.documentElement.scrollWidth") <= width
+        assert tab.problems == []
+
+
 def test_somebody_without_a_mouse_answers_a_question(page: Page) -> None:
     tab = page.open("/now")
     tab.sees("1 question waits for you")

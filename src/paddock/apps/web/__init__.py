@@ -5,11 +5,10 @@
     server     endpoints, their arguments and errors; listening
     stream     new entries to every page that is open
     desk       the plane that is looked at, and what an entry is on a page
-    timeline   entries of all ledgers, one whole, its proof; now
+    record     entries of all ledgers, one whole, its proof; now; verify, checkpoints, export
     inbox      what waits for an answer
     work       what calls changed, and sessions
     policy     the policy as it is edited: asked, saved, trusted
-    ledgers    verify, checkpoints, export
 
 It is the same data as the command line's, and holds none of its own. `static/` is the page.
 """

@@ -13,6 +13,7 @@ from paddock.assembly.opening import open_root
 from paddock.assembly.project import PlaneSite, Project, read_project
 from paddock.errors import (
     ApprovalExpiredError,
+    ApprovalUnavailableError,
     ConfigError,
     LedgerDamagedError,
     PaddockError,
@@ -102,10 +103,15 @@ _STATES: Final = {
     entries.NET_REFUSED: "refused",
     entries.APPROVAL_ASKED: "waiting",
 }
+UNANSWERED: Final = "unanswered"
 _HOOK: Final = {"allow": "allowed", "deny": "refused", "ask": "waiting"}
 
 
 def state_of(entry: entries.Entry) -> str:
+    if entry.metadata.get("code") == ApprovalUnavailableError.code:
+        return UNANSWERED
+    if entry.event_type == entries.APPROVAL_ANSWERED:
+        return "approved" if entry.decision == "allow" else "refused"
     if entry.event_type == entries.TOOL_RESULT:
         return "done" if entry.metadata.get("status") == "ok" else "failed"
     if entry.event_type == entries.HOOK_DECISION:

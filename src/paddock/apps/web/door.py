@@ -47,9 +47,7 @@ class Codes:
         until = self._codes.pop(_digest(code), 0.0)
         if self._clock() >= until:
             said = "this link was used already, or is older than a minute"
-            raise HttpRefusal(
-                403, "web.code", said, "press Enter where paddock web runs, for a new one"
-            )
+            raise HttpRefusal(403, "web.code", said, _AGAIN)
         token = secrets.token_urlsafe(_SECRET_BYTES)
         self._tokens[_digest(token)] = reads_only
         return token

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from paddock import limits
+from paddock.apps.command import fields
 from paddock.apps.web.desk import HttpRefusal, PlaneDesk, error_json
 from paddock.assembly.agents import apply_agents, plan_agents
 from paddock.assembly.granting import RuleReview, save_rule
@@ -25,8 +26,10 @@ from paddock.errors import ConfigError, PaddockError
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, own_policy_path, read_policy_files
+from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.questions.compare import replay
+from paddock.policy.questions.differences import Item, list_items
 from paddock.policy.questions.explain import explain, run_examples
 from paddock.policy.questions.flip import Always
 from paddock.policy.questions.lint import lint
@@ -41,15 +44,15 @@ _DIFF_LINES_MAX: Final = 2_000
 def show(desk: PlaneDesk) -> dict[str, Json]:
     files = _files(desk)
     own, user = files.project, files.user
-    found: dict[str, Json] = {"file": str(own_policy_path(desk.site.root)), "text": ""}
-    found |= {"digest": "", "exists": own is not None, "trusted": False, "reason": ""}
-    found |= {"agents": [], "profiles": [], "user_file": "" if user is None else str(user.path)}
+    found: dict[str, Json] = {"file": str(own_policy_path(desk.site.root)), "agents": []}
+    found |= {"profiles": [], "user_file": "" if user is None else str(user.path)}
+    found |= {"exists": own is not None, "text": "", "digest": "", "trusted": False, "reason": ""}
     if own is not None:
-        found |= {"text": own.content.decode("utf-8", "replace"), "digest": own.digest}
-        found |= {"trusted": own.trusted, "reason": own.reason}
+        found |= {"text": own.content.decode("utf-8", "replace")}
+        found |= fields(own, "digest", "trusted", "reason")
     try:
         project = desk.project()
-        found["agents"] = sorted({*project.agents.names(), project.default_agent})
+        found["agents"] = [*_agents(project)]
         found["profiles"] = sorted(project.policy.profiles)
     except PaddockError as error:
         # It is to be mended here.
@@ -74,6 +77,24 @@ def _of_text(
 @_of_text
 def lint_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
     return {"findings": [each.as_json() for each in lint(_policy(candidate), ())]}
+
+
+@_of_text
+def list_rules(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
+    """What each rule says, of whom, and where it stands; `agents` is empty where it is of all."""
+    policy, project = _policy(candidate), desk.project()
+    agents: dict[str, list[Json]] = {"": []}
+    for name in _agents(project):
+        for profile in judge_for(policy, judged(project, name)[1]).profiles():
+            agents.setdefault(profile.name, []).append(name)
+    held = (item for item in list_items(policy) if item.profile in agents)
+    return {"rules": [{"agents": agents[item.profile], **_rule_json(item)} for item in held]}
+
+
+def _rule_json(item: Item) -> dict[str, Json]:
+    outcome, _, only = item.says.removeprefix("otherwise ").partition("+")
+    said = {"outcome": outcome, "only": only, "is_rest": item.says.startswith("otherwise")}
+    return {"text": item.text, **said, **fields(item.place, "file", "line")}
 
 
 @_of_text
@@ -144,10 +165,14 @@ def save(desk: PlaneDesk, *, text: str, before: str, confirm: str = "") -> dict[
         return {"status": "review", **asked, "effect": effect, "findings": found, "replay": replay}
     if confirm != shown:
         raise HttpRefusal(409, "web.changed", "this is not the text that was shown")
-    review = RuleReview(own_policy_path(project.root), there, Always("", candidate.content))
-    save_rule(project, review, desk.by)
+    always = Always("", candidate.content)
+    save_rule(project, RuleReview(own_policy_path(project.root), there, always), desk.by)
     apply_agents(desk.opened(), agents)
     return {"status": "ok", "digest": digest_of(candidate.content)}
+
+
+def _agents(project: Project) -> list[str]:
+    return sorted({*project.agents.names(), project.default_agent})
 
 
 def _files(desk: PlaneDesk) -> PolicyFiles:

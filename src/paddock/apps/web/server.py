@@ -24,7 +24,7 @@ import paddock.ledger
 from paddock import limits
 from paddock.apps.console import keep_defect
 from paddock.apps.serving import listen
-from paddock.apps.web import inbox, ledgers, policy, timeline, work
+from paddock.apps.web import inbox, policy, record, work
 from paddock.apps.web.desk import HttpRefusal, PlaneDesk, json_response, refused
 from paddock.apps.web.door import Bearers, Codes, OriginGate
 from paddock.apps.web.stream import Hub
@@ -52,10 +52,10 @@ class Endpoint(NamedTuple):
 
 
 ENDPOINTS: Final[Mapping[str, Endpoint]] = {
-    "/api/now": Endpoint("GET", timeline.show_now),
-    "/api/timeline": Endpoint("GET", timeline.search),
-    "/api/entry": Endpoint("GET", timeline.show_entry),
-    "/api/proof": Endpoint("GET", ledgers.prove),
+    "/api/now": Endpoint("GET", record.show_now),
+    "/api/timeline": Endpoint("GET", record.search),
+    "/api/entry": Endpoint("GET", record.show_entry),
+    "/api/proof": Endpoint("GET", record.prove),
     "/api/inbox": Endpoint("GET", inbox.show),
     "/api/inbox/grant": Endpoint("POST", inbox.grant, acts=True),
     "/api/inbox/refuse": Endpoint("POST", inbox.refuse, acts=True),
@@ -68,24 +68,20 @@ ENDPOINTS: Final[Mapping[str, Endpoint]] = {
     "/api/session/resume": Endpoint("POST", work.resume, acts=True),
     "/api/policy": Endpoint("GET", policy.show),
     "/api/policy/lint": Endpoint("POST", policy.lint_text),
+    "/api/policy/rules": Endpoint("POST", policy.list_rules),
     "/api/policy/explain": Endpoint("POST", policy.explain_action),
     "/api/policy/test": Endpoint("POST", policy.test_text),
     "/api/policy/diff": Endpoint("POST", policy.diff_text),
     "/api/policy/replay": Endpoint("POST", policy.replay_text),
     "/api/policy/save": Endpoint("POST", policy.save, acts=True),
-    "/api/ledgers": Endpoint("GET", ledgers.list_ledgers),
-    "/api/ledgers/verify": Endpoint("POST", ledgers.verify),
-    "/api/ledgers/checkpoint": Endpoint("POST", ledgers.checkpoint, acts=True),
-    "/api/ledgers/export": Endpoint("GET", ledgers.export),
+    "/api/ledgers": Endpoint("GET", record.list_ledgers),
+    "/api/ledgers/verify": Endpoint("POST", record.verify),
+    "/api/ledgers/checkpoint": Endpoint("POST", record.checkpoint, acts=True),
+    "/api/ledgers/export": Endpoint("GET", record.export),
 }
 PAGES: Final = ("", "now", "inbox", "timeline", "files", "policy", "sessions", "ledgers")
 
-_TYPES: Final = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
+_TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _STATIC: Final = Path(__file__).with_name("static")
 _LEDGER_PAGE: Final = Path(paddock.ledger.__file__).with_name("page")
 
@@ -133,9 +129,7 @@ def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate
     app = Starlette(
         routes=routes,
         exception_handlers={
-            HttpRefusal: _refused,
-            PaddockError: _refused,
-            HTTPException: _unknown,
+            **dict.fromkeys((HttpRefusal, PaddockError, HTTPException), _refused),
             Exception: partial(_defect, desk.site.environment.paddock_home),
         },
         lifespan=partial(_followed, hub),
@@ -152,15 +146,14 @@ async def _followed(hub: Hub, app: Starlette) -> AsyncGenerator[None]:
 
 async def _file(path: Path, request: Request) -> Response:
     content = await anyio.to_thread.run_sync(path.read_bytes)
-    return Response(content, media_type=_TYPES.get(path.suffix, "application/octet-stream"))
+    return Response(content, media_type=_TYPES.get(path.suffix, "image/svg+xml"))
 
 
 def _query(request: Request) -> dict[str, Json]:
     pairs = request.query_params.multi_items()
-    found: dict[str, Json] = {name: value for name, value in pairs if value}
     if len(pairs) != len(dict(pairs)):
         raise HttpRefusal(400, "args.invalid", "a parameter is given twice")
-    return found
+    return {name: value for name, value in pairs if value}
 
 
 async def _body(request: Request) -> Json:
@@ -186,15 +179,11 @@ def _converted(given: Json, kind: Any, *, strict: bool) -> Any:
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    if not isinstance(error, PaddockError | HttpRefusal):
-        raise error
-    return refused(error)
-
-
-def _unknown(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    return refused(HttpRefusal(error.status_code, "web.unknown", error.detail.lower()))
+    if isinstance(error, HTTPException):
+        error = HttpRefusal(error.status_code, "web.unknown", error.detail.lower())
+    if isinstance(error, PaddockError | HttpRefusal):
+        return refused(error)
+    raise error
 
 
 def _defect(home: Path, request: Request, error: Exception) -> Response:

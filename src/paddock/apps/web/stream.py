@@ -7,14 +7,14 @@ that reads too slowly is let go, and begins anew.
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from paddock import limits
 from paddock.apps.web.desk import PlaneDesk, damage_of, error_json, row_json
-from paddock.apps.web.timeline import examined
+from paddock.apps.web.record import examined
 from paddock.assembly.history import open_inbox
 from paddock.errors import PaddockError
 from paddock.ledger.format.lines import StoredEntry
@@ -27,7 +27,6 @@ _POLL_S: Final = 0.05
 _INBOX_POLLS: Final = 100
 """Of so many looks one is at the inbox, whatever is new: requests expire in silence."""
 _ALIVE_S: Final = 15
-_FIRST_LOOK: Final = 32
 _Stamp = tuple[int, int] | None
 
 
@@ -120,44 +119,35 @@ class Hub:
             return False
         is_first, self._stamps[name] = name not in self._stamps, stamp
         try:
-            seen = self._seen.get(name, 0)
-            rows = [] if not stands(path) else [*_since(path, seen, is_first=is_first)]
-            for row in rows:
-                self._seen[name] = row.seq + 1
-                if not is_first:
-                    self._post(_event("entry", row_json(name, row)), "")
+            newest = _newest(path, 1) if stands(path) else ()
+            seen, end = self._seen.get(name, 0), newest[0].seq + 1 if newest else 0
+            for row in _newest(path, end - seen, end) if seen < end and not is_first else ():
+                self._post(_event("entry", row_json(name, row)), "")
+            self._seen[name] = end
         except PaddockError as error:
             damaged = {"ledger": name, "error": error_json(error)}
             self._post(_event("damaged", damaged), f"damaged {name}")
         return True
 
     def _waiting(self, before: list[Json]) -> list[Json]:
-        try:
+        with suppress(PaddockError):  # it is said where the inbox is shown
             found = open_inbox(self._desk.project()).list_all()
-        except PaddockError:
-            return before  # it is said where the inbox is shown
-        return [each.id for each in found if each.state == "waiting"]
+            return [each.id for each in found if each.state == "waiting"]
+        return before
 
 
 def _stamp(path: Path) -> _Stamp:
-    try:
+    with suppress(OSError):
         found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size
+        return found.st_ino, found.st_size
+    return None
 
 
-def _since(path: Path, seen: int, *, is_first: bool) -> Iterator[StoredEntry]:
-    """The entries from a number on; of a ledger that is looked at first, the newest alone."""
-    last = 1 if is_first else _FIRST_LOOK
-    while True:
-        rows = query(str(path), Filter(), last=last)
-        for bad in rows.bad:
-            raise damage_of(bad)
-        if is_first or len(rows.entries) < last or rows.entries[0].seq <= seen:
-            break
-        last *= 8
-    yield from (row for row in rows.entries if row.seq >= seen)
+def _newest(path: Path, last: int, before: int | None = None) -> Sequence[StoredEntry]:
+    rows = query(str(path), Filter(), last=last, before=before)
+    for bad in rows.bad:
+        raise damage_of(bad)
+    return rows.entries
 
 
 def _event(name: str, value: Json) -> bytes:

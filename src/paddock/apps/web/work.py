@@ -1,7 +1,6 @@
 """What calls changed, and taking it back; sessions, and going on with one."""
 
 import os
-from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -29,32 +28,26 @@ def list_files(
             past.require_agent(agent)
             calls = [call for call in calls if call.workspace_of == agent]
         undone, shown = undos_that_stand(past.calls), calls[: -_CALLS_MAX - 1 : -1]
-        rows: list[Json] = [past.call_json(call, undone) for call in shown]
-        omitted = len(calls) - len(shown)
-        files = _files(past, calls)
-        return {"calls": rows, "omitted": omitted, "files": files, "bad": len(past.bad)}
+        return {
+            "calls": [past.call_json(call, undone) for call in shown],
+            "omitted": len(calls) - len(shown),
+            "files": _files(past, calls),
+            "bad": len(past.bad),
+        }
 
 
 def _files(past: Past, calls: Iterable[PastCall]) -> list[Json]:
-    newest: dict[tuple[str, str], PastCall] = {}
-    changes: Counter[tuple[str, str]] = Counter()
+    changed: dict[tuple[str, str], list[PastCall]] = {}
     for call in calls:
         for change in call.changes:
             if past.is_shown(call, change):
                 key = (call.workspace_of, change.to or change.path)
-                newest[key] = call
-                changes[key] += 1
-    rows = sorted(newest.items(), key=lambda each: each[1].timestamp, reverse=True)
+                changed.setdefault(key, []).append(call)
+    rows = sorted(changed.items(), key=lambda each: each[1][-1].timestamp, reverse=True)
     return [
-        {
-            "path": key[1],
-            "agent": key[0],
-            "changes": changes[key],
-            "last": call.timestamp,
-            "by": call.call_id,
-            "entry": call.entry_id,
-        }
-        for key, call in rows[:_FILES_MAX]
+        {"path": path, "agent": agent, "changes": len(made), "last": made[-1].timestamp}
+        | {"by": made[-1].call_id, "entry": made[-1].entry_id}
+        for (agent, path), made in rows[:_FILES_MAX]
     ]
 
 

@@ -90,8 +90,8 @@ class Differences(Struct, frozen=True):
 
 
 def find_differences(old: Policy, new: Policy) -> Differences:
-    before = (*_items(old), *_profiles_without(old, new))
-    after = (*_items(new), *_profiles_without(new, old))
+    before = (*list_items(old), *_profiles_without(old, new))
+    after = (*list_items(new), *_profiles_without(new, old))
     reordered = _reordered_lists(old, new)
     old_keys, new_keys = {item.key for item in before}, {item.key for item in after}
     removed = tuple(i for i in before if i.key not in new_keys or i.says in reordered)
@@ -100,7 +100,7 @@ def find_differences(old: Policy, new: Policy) -> Differences:
     return Differences(removed, added, common, _bound(old, new), tuple(_settings(old, new)))
 
 
-def _items(policy: Policy) -> Iterator[Item]:
+def list_items(policy: Policy) -> Iterator[Item]:
     lists = sorted(policy.guards.lists, key=lambda each: each[0] == OWN)
     for kind, listed in lists:
         says = source_of(kind)

@@ -155,6 +155,7 @@ def test_a_session_goes_on_with_one_more_turn(place: McpPlace, console):
 
 
 def test_ledgers_are_listed_verified_and_exported_as_they_are_stored(place: McpPlace, console):
+    make_call(place, "view", path="README.md")
     listed = {each["name"]: each for each in console.get("ledgers").value["ledgers"]}
     assert listed["packages"]["exists"] is False
     entries = place.entries("ho1m", "--last", "0")

@@ -77,10 +77,8 @@ const read = async (onEvent) => {
     const parts = (left + value).split("\n\n");
     left = parts.pop();
     for (const part of parts) {
-      const lines = part.split("\n");
-      const field = (name) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
-      const data = field("data");
-      if (data) onEvent(field("event"), parsed(data));
+      const [, name, data] = /^event: (.*)\ndata: (.*)$/.exec(part) ?? [];
+      if (name) onEvent(name, parsed(data));
     }
   }
 };

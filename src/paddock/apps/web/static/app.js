@@ -96,7 +96,7 @@ const state = (name) => {
   if (name === "closed") alertOf("", help);
 };
 on("state", state);
-const recount = soon(() => countWaiting().catch(() => {}), 300);
+const recount = soon(countWaiting, 300);
 on("inbox", recount);
 // What a call changed can be what a question was about: then that one waits no more.
 on("entry", (row) => row.event_type === "TOOL_RESULT" && recount());

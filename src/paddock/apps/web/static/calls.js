@@ -13,10 +13,31 @@ const VERBS = {
   search: "grep grep_dev Grep",
   run: "run_shell run_shell_dev Bash exec_command shell",
   fetch: "WebFetch",
-  "carry out": "commit_parked",
-  "take back": "undo",
+  apply: "commit_parked",
+  undo: "undo",
 };
 export const verb = (tool) => Object.keys(VERBS).find((each) => VERBS[each].split(" ").includes(tool)) ?? tool;
+
+// What a pattern of a rule is about: "delete any file", "run git push".
+const CATEGORIES = {
+  file: ["read or change", "any file"],
+  search: ["search", "any file"],
+  shell: ["run", "any command"],
+  net: ["connect to", "any host"],
+  output: ["read", "any earlier output"],
+};
+export const meaning = (text) => {
+  const [head, ...words] = text.split(" ");
+  const [, category, operation] = head.split(":");
+  const [does, anything] = CATEGORIES[category] ?? [];
+  if (!does) return ["use ", code(text.replace("tool:", ""))];
+  const target = words.join(" ");
+  return [
+    operation && operation !== "*" ? verb(operation) : does,
+    " ",
+    ["", "*", "**"].includes(target) ? anything : code(target),
+  ];
+};
 
 // What no agent has: a person did it.
 export const whose = (agent) => (agent === "(operator)" ? "a person" : agent);
@@ -28,6 +49,7 @@ const STATES = {
   running: ["running", "accent"],
   waiting: ["asked", "warn"],
   unanswered: ["not answered", "warn"],
+  approved: ["approved", "good"],
   open: ["waits for you", "warn"],
   refused: ["refused", "bad"],
   failed: ["failed", "bad"],
@@ -39,11 +61,6 @@ const stateMark = (state) => {
 
 export const keyOf = (row) => `${row.ledger}:${row.seq}`;
 
-const stateOf = ({ event_type: type, metadata, state }) => {
-  if (type === "NET_REFUSED") return "refused";
-  return metadata?.code === "approval.unavailable" ? "unanswered" : state;
-};
-
 // Entries, newest first, as one item a call: what came of it, and what it was about.
 export const fold = (rows) => {
   const items = new Map();
@@ -51,7 +68,7 @@ export const fold = (rows) => {
     const isCall = row.call_id && /^(TOOL|HOOK|APPROVAL)_/.test(row.event_type);
     const key = isCall ? `${row.session_id} ${row.call_id}` : keyOf(row);
     const known = items.get(key);
-    if (!known) items.set(key, { ...row, state: stateOf(row), key });
+    if (!known) items.set(key, { ...row, key });
     else {
       known.target ||= row.target;
       known.tool ||= row.tool;

@@ -5,7 +5,7 @@
 const SPACES = String.raw`(?! )\p{Zs}`;
 const BLANKS = String.raw`\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\u{e0100}-\u{e01ef}`;
 const VARIANTS = String.raw`(?<!\p{Extended_Pictographic})[\ufe00-\ufe0f]`;
-const UNSEEN = new RegExp(`[\\p{C}\\p{Zl}\\p{Zp}${BLANKS}]|${SPACES}|${VARIANTS}`, "gu");
+const UNSEEN = new RegExp(`([\\p{C}\\p{Zl}\\p{Zp}${BLANKS}]|${SPACES}|${VARIANTS})`, "gu");
 const SHORT = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 const CHARS_SHOWN_MAX = 200_000;
 
@@ -16,21 +16,14 @@ const escaped = (char) => {
 };
 
 // For attributes, titles and notifications.
-export const visible = (text) => String(text).replace(UNSEEN, escaped);
+export const visible = (text) => String(text).replace(UNSEEN, (char) => escaped(char));
 
 // Text as nodes; `kept` characters (line breaks in a block) stay as they are.
 const spelled = (text, kept = "") => {
   const made = document.createDocumentFragment();
-  let from = 0;
-  for (const found of text.matchAll(UNSEEN)) {
-    if (kept.includes(found[0])) continue;
-    made.append(text.slice(from, found.index));
-    const mark = document.createElement("span");
-    Object.assign(mark, { className: "escape", textContent: escaped(found[0]) });
-    made.append(mark);
-    from = found.index + found[0].length;
-  }
-  made.append(text.slice(from));
+  const mark = (char) => Object.assign(document.createElement("span"), { className: "escape", textContent: escaped(char) });
+  text.split(UNSEEN).forEach((part, at) => made.append(at % 2 && !kept.includes(part) ? mark(part) : part));
+  made.normalize();
   return made;
 };
 
@@ -98,7 +91,7 @@ export const soon = (act, ms = 50) => {
   let timer = 0;
   const run = () => {
     timer = 0;
-    act();
+    Promise.resolve().then(act).catch(() => {}); // the next news will tell
   };
   return () => (timer ||= setTimeout(run, ms));
 };

@@ -8,7 +8,7 @@ import { prove } from "./proof.js";
 const WORDS = { allow: "Allowed", confine: "Allowed, confined", ask: "Asked", deny: "Refused" };
 const TONES = { allow: "good", confine: "good", ask: "warn", deny: "bad" };
 
-const verdict = (outcome) => {
+export const verdict = (outcome) => {
   const isKnown = typeof outcome === "string" && Object.hasOwn(WORDS, outcome);
   return isKnown ? h(`strong.${TONES[outcome]}`, WORDS[outcome]) : h("strong", outcome);
 };
@@ -33,7 +33,7 @@ export const explained = (told) => [
 const argument = (value) => {
   if (typeof value === "string") return value.includes("\n") ? block(value) : code(value);
   if (!value?.salted_sha256) return code(JSON.stringify(value));
-  return note(`${size(value.bytes)}, of which the record keeps the digest`);
+  return note(`${size(value.bytes)}, of which the record keeps only a fingerprint (digest)`);
 };
 export const argumentsOf = (values, leave = []) => {
   const shown = Object.entries(values ?? {}).filter(([name]) => !leave.includes(name));

@@ -2,7 +2,7 @@
 import { get, mayAct, on, query } from "./api.js";
 import { drawCall, verb, whose } from "./calls.js";
 import { diffs } from "./diff.js";
-import { chips, code, count, facts, h, note, soon, when } from "./dom.js";
+import { chips, code, count, facts, h, note, when } from "./dom.js";
 import { undo } from "./entry.js";
 import { browse } from "./list.js";
 
@@ -28,9 +28,9 @@ const change = async (call, done, signal) => {
   const standing = call.undone_by ? `undone by ${call.undone_by}` : `no undo: ${call.standing}`;
   return h(
     "div.change",
-    h("h3", whose(call.agent), ` ${verb(call.tool)} `, note(when(call.timestamp))),
+    h("h3", whose(call.agent), `: ${verb(call.tool)} `, note(when(call.timestamp))),
     facts(
-      ["call", h("a", { href: `/timeline?${query({ call: call.call, all: "yes" })}` }, call.call)],
+      ["call", [code(call.call), " ", h("a", { href: `/timeline?${query({ call: call.call })}` }, "why it was allowed")]],
       ["takes back", call.undoes && code(call.undoes)],
     ),
     found.problem ? h("p.quiet", found.problem.message) : diffs(found),
@@ -40,17 +40,29 @@ const change = async (call, done, signal) => {
 
 export const page = async ({ by = "file", path, call, agent }, signal) => {
   const isByCall = by === "call";
-  let found = { calls: [], files: [] };
-  const { list, place, open } = browse({
+  const state = h("p.quiet.count", { role: "status" });
+  const tab = (value, label) =>
+    h("a.chip", { href: `/files?${query({ by: value, agent })}`, "aria-current": value === by ? "true" : null }, label);
+  let found = {};
+  const made = await browse({
     label: isByCall ? "Calls that changed something" : "Files that were changed",
     kind: isByCall ? "calls" : "files",
+    head: [h("h1", "What agents changed"), chips("View", tab("file", "By file"), tab("call", "By call")), state],
     draw: isByCall ? drawCall : drawFile,
+    load: async () => {
+      found = await get("files", { agent }, signal);
+      const { calls, files, omitted } = found;
+      const more = omitted ? `; ${count(omitted, "older call")} left out` : "";
+      const said = `${count(files.length, "file")}, ${count(calls.length, "call")}${more}`;
+      state.replaceChildren(files.length ? said : "No agent has changed a file yet.");
+      return isByCall ? calls.map(asRow) : files.map((each) => ({ ...each, key: `${each.agent}:${each.path}` }));
+    },
     show: async (item) => {
       const isOf = (each) =>
         each.workspace_of === item.agent &&
         each.changes.some((one) => [one.path, one.to].includes(item.path));
       const calls = isByCall ? [item] : found.calls.filter(isOf);
-      const shown = calls.slice(0, SHOWN_MAX).map((each) => change(each, reload, signal));
+      const shown = calls.slice(0, SHOWN_MAX).map((each) => change(each, () => made.soon(), signal));
       const left = calls.length - shown.length;
       return h(
         "div",
@@ -60,26 +72,9 @@ export const page = async ({ by = "file", path, call, agent }, signal) => {
       );
     },
     address: ({ path: of, call: one } = {}) => `/files?${query({ by, agent, path: of, call: one })}`,
+    first: (items) => items.find((each) => (isByCall ? each.call === call : each.path === path)),
     signal,
   });
-  const state = h("p.quiet.count", { role: "status" });
-  const load = async () => {
-    found = await get("files", { agent }, signal);
-    const { calls, files, omitted } = found;
-    const ofFile = (each) => ({ ...each, key: `${each.agent}:${each.path}` });
-    list.set(isByCall ? calls.map(asRow) : files.map(ofFile));
-    const more = omitted ? `; ${count(omitted, "older call")} left out` : "";
-    const said = `${count(files.length, "file")}, ${count(calls.length, "call")}${more}`;
-    state.replaceChildren(files.length ? said : "No agent has changed a file yet.");
-  };
-  const reload = () => load().catch(() => {});
-  await load();
-  const first = list.items.find((each) => (isByCall ? each.call === call : each.path === path));
-  if (first) await open(first);
-  const later = soon(reload, 300);
-  on("entry", (row) => row.event_type === "TOOL_RESULT" && later(), signal);
-  const tab = (value, label) =>
-    h("a.chip", { href: `/files?${query({ by: value, agent })}`, "aria-current": value === by ? "true" : null }, label);
-  const tabs = chips("View", tab("file", "By file"), tab("call", "By call"));
-  return [h("div.head", h("h1", "What agents changed"), tabs, state), place];
+  on("entry", (row) => row.event_type === "TOOL_RESULT" && made.soon(), signal);
+  return made.page;
 };

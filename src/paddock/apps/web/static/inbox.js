@@ -2,9 +2,9 @@
 import { get, mayAct, on, post } from "./api.js";
 import { drawRequest, isWaiting, sessionLink, wish } from "./calls.js";
 import { diff } from "./diff.js";
-import { acting, block, button, code, facts, h, orTold, section, status, told, when } from "./dom.js";
+import { acting, block, button, code, facts, h, note as aside, orTold, section, status, told, when } from "./dom.js";
 import { argumentsOf, resultOf } from "./entry.js";
-import { browse } from "./list.js";
+import { browse, isWide } from "./list.js";
 
 const REPLACES = { str_replace: ["old_str", "new_str"], edit_file_dev: ["old_string", "new_string"] };
 const ELSEWHERE = ["web.answered", "approval.expired"];
@@ -98,10 +98,10 @@ const detailOf = (request, done) => {
   const replaced = request.diff ? [] : (REPLACES[request.tool] ?? []);
   const change = request.diff || replacement(replaced, given);
   const command = typeof given.command === "string" ? ["command"] : [];
+  const unset = Object.keys(filled).filter((name) => [null, false, ""].includes(filled[name]));
   return h(
     "div",
     h("h2.title", wish(request)),
-    h("p", request.reason),
     request.outdated && h("p.notice", "No answer counts any more: ", request.outdated),
     request.warnings.map((each) => h("p.notice", each)),
     isWaiting(request) && mayAct() && answering(request, done),
@@ -115,14 +115,15 @@ const detailOf = (request, done) => {
     ),
     section(
       "Why it is asked",
+      h("p", request.reason),
       facts(
         ["rule", code(request.rule)],
-        ...request.actions.map((each) => ["action", code(each)]),
+        ...request.actions.map((each) => ["as policy sees it", code(each)]),
         ["asked", when(request.parked_at)],
-        ["counts until", when(request.expires_at)],
+        ["answer until", when(request.expires_at)],
         ["session", sessionLink(request.session_id)],
-        ["defaults", argumentsOf(filled, Object.keys(filled).filter((name) => [null, false, ""].includes(filled[name])))],
-        ["digest", code(request.digest)],
+        ["by default", argumentsOf(filled, unset)],
+        ["fingerprint", [code(request.digest), aside("a yes counts for exactly this call (its digest)")]],
       ),
     ),
   );
@@ -130,35 +131,34 @@ const detailOf = (request, done) => {
 
 export const page = async ({ id }, signal) => {
   const head = h("h1");
-  const { list, place, open, detail } = browse({
+  const about = h("p.quiet");
+  const made = await browse({
     label: "Questions",
     kind: "questions",
+    head: [head, about],
     draw: drawRequest,
-    show: async (request) => detailOf(request, refresh),
+    load: async () => {
+      const { requests, broken: unread } = await get("inbox", {}, signal);
+      const items = [...requests, ...unread.map((each) => ({ agent: "?", tool: "read", actions: [each.id], ...each }))]
+        .map((each) => ({ ...each, key: each.id }))
+        .sort((one, other) => isWaiting(other) - isWaiting(one));
+      head.textContent = items.some(isWaiting) ? "What waits for you" : "Nothing waits for you";
+      about.textContent = items.length ? "" : "When policy asks about a call and nobody is there to answer, it waits here.";
+      return items;
+    },
+    // What was just answered stays in sight with what came of it; the list alone is new.
+    show: (request) => detailOf(request, () => made.reload()),
     address: (request) => (request ? `/inbox?id=${encodeURIComponent(request.id)}` : "/inbox"),
+    first: (items) => items.find((each) => each.id === id) ?? (isWide() && items[0]),
     signal,
   });
-  const load = async () => {
-    const { requests, broken: unread } = await get("inbox", {}, signal);
-    const items = [...requests, ...unread.map((each) => ({ agent: "?", tool: "read", actions: [each.id], ...each }))]
-      .map((each) => ({ ...each, key: each.id }))
-      .sort((one, other) => isWaiting(other) - isWaiting(one));
-    const waiting = items.filter(isWaiting).length;
-    head.textContent = waiting ? "What waits for you" : "Nothing waits for you";
-    list.set(items);
-    return items;
-  };
-  // What was just answered stays in sight with what came of it; the list alone is new.
-  const refresh = () => load().catch(() => {});
-  const items = await load();
-  const first = items.find((each) => each.id === id) ?? (innerWidth >= 1100 && items[0]);
-  if (first) await open(first);
   const changed = async () => {
-    const now = (await load()).find((each) => each.key === list.chosen);
+    const { list, detail } = made;
+    await made.reload();
+    const now = list.items.find((each) => each.key === list.chosen);
     const isAnswering = detail.querySelector("[role=status] *, [aria-busy]") || detail.contains(document.activeElement);
-    if (now && !isWaiting(now) && !isAnswering) open(now);
+    if (now && !isWaiting(now) && !isAnswering) made.open(now);
   };
-  on("inbox", () => changed().catch(() => {}), signal);
-  const about = "When policy asks about a call and nobody is there to answer, it waits here.";
-  return [h("div.head", head, items.length === 0 && h("p.quiet", about)), place];
+  on("inbox", changed, signal);
+  return made.page;
 };

@@ -1,6 +1,6 @@
 // Is the record whole, and how would one know?
 import { download, get, mayAct, post } from "./api.js";
-import { acting, block, button, count, h, mark, note, number, size, status, told, when } from "./dom.js";
+import { acting, block, button, code, count, facts, h, mark, note, number, size, status, told, when } from "./dom.js";
 
 const NAMES = {
   governance: ["Governance", "agents, trust, questions and their answers"],
@@ -14,13 +14,12 @@ const ABOUT =
 
 const verified = async (ledger) => {
   const found = await post("ledgers/verify", { ledger });
-  return h("div", h("p", mark(found.is_sound, "Whole", "DAMAGED")), block(found.text.join("\n")));
+  const whole = ` and unbroken: ${count(found.entries, "entry is", "entries are")} as they were written.`;
+  return h("div", h("p", mark(found.is_sound, "Whole", "DAMAGED"), found.is_sound && whole), block(found.text.join("\n")));
 };
-const signed = ({ checkpoint, checkpoints }) =>
-  checkpoint ? `entries 0 to ${number(checkpoint.size - 1)}` : count(checkpoints, "checkpoint");
 
-const ledgerRows = (each, reload) => {
-  const { name: ledger, exists } = each;
+const part = (each, reload) => {
+  const { name: ledger, exists, checkpoint, checkpoints } = each;
   const [name, about] = NAMES[ledger] ?? [ledger, ""];
   const found = status();
   const act = (label, work, kind) => {
@@ -29,46 +28,45 @@ const ledgerRows = (each, reload) => {
     return made;
   };
   const save = (format) => () => download("ledgers/export", { ledger, format }, `${ledger}.${format}`);
-  const sign = async () => {
-    await post("ledgers/checkpoint", { ledger });
-    reload();
-  };
-  const cell = (label, value, kind = "") => h(`td${kind}`, { "data-label": label }, exists ? value : "–");
+  const sign = () => post("ledgers/checkpoint", { ledger }).then(reload);
+  const signed = checkpoint ? `entries 0 to ${number(checkpoint.size - 1)}` : count(checkpoints, "checkpoint");
   const acts = [
     act("Verify", () => verified(ledger), "verify"),
     mayAct() && act("Sign now", sign),
     act("Save as page", save("html"), "quiet"),
-    act("as JSONL", save("jsonl"), "quiet"),
+    act("Save as JSONL", save("jsonl"), "quiet"),
   ];
-  return [
-    h(
-      "tr",
-      h("th", { scope: "row" }, name, note(about), h("code.note", ledger)),
-      cell("Entries", exists && number(each.entries), ".number"),
-      cell("Size", exists && size(each.bytes), ".number"),
-      cell("Newest", each.newest ? when(each.newest) : "–"),
-      cell("Signed", signed(each)),
-      h("td", exists ? h("div.acts", acts) : note("not begun")),
-    ),
-    h("tr.answer", h("td", { colspan: "6" }, each.error && told(each.error), found)),
-  ];
+  return h(
+    `section.ledger.${ledger}`,
+    h("h2", name, note(` ${about} (`, code(ledger), ")")),
+    exists
+      ? facts(
+          ["entries", `${number(each.entries)}, ${size(each.bytes)}`],
+          ["newest", when(each.newest)],
+          ["signed", signed],
+        )
+      : h("p.quiet", "not begun"),
+    each.error && told(each.error),
+    exists && h("div.acts", acts),
+    found,
+  );
 };
 
 export const page = async (_, signal) => {
-  const body = h("tbody");
+  const body = h("div.ledgers");
   const load = async () => {
     const { ledgers } = await get("ledgers", {}, signal);
-    body.replaceChildren(...ledgers.flatMap((each) => ledgerRows(each, load)));
+    body.replaceChildren(...ledgers.map((each) => part(each, load)));
   };
   await load();
   const all = () => body.querySelectorAll("button.verify").forEach((each) => each.click());
-  const head = (name) => h("th", { scope: "col" }, name);
   return h(
     "div.page",
     h("h1", "The record"),
     h("p.lead", ABOUT),
     h("p", button("Verify all", all, "primary")),
-    h("table", h("thead", h("tr", ["Ledger", "Entries", "Size", "Newest", "Signed"].map(head), h("td"))), body),
+    body,
+    h("p.quiet", "Signing (a checkpoint) puts a signature under every entry up to the newest one (the head)."),
     h("p.quiet", "A saved page is for others: it verifies itself in any browser, without this program."),
   );
 };

@@ -1,6 +1,6 @@
 // Is somebody needed, and what goes on?
 import { get, on, query } from "./api.js";
-import { callItem, drawRequest, fold, isCall, isWaiting, keyOf } from "./calls.js";
+import { callItem, drawRequest, fold, isCall, isWaiting, keyOf, whose } from "./calls.js";
 import { ago, count, h, listed, note, section, soon } from "./dom.js";
 
 const ROWS_MAX = 30;
@@ -20,7 +20,7 @@ const question = (request) =>
 const agent = ({ name, at, calls, refused }) => {
   const seen = at ? ago(at) : "not seen yet";
   const no = refused > 0 && h("span.state.bad", `${refused} refused`);
-  return pair(h("a", to("timeline", "agent", name), name), note(seen), note(count(calls, "call")), no);
+  return pair(h("a", to("timeline", "agent", name), whose(name)), note(seen), note(`${count(calls, "call")} lately`), no);
 };
 const wall = ({ name, state, said }) =>
   pair(h("span", WALL_NAMES[name] ?? name), h(`span.state.${WALLS[state]}`, state), note(said));
@@ -32,9 +32,7 @@ export const page = async (_, signal) => {
   let [now, rows] = [null, []];
   const draw = () => {
     const waiting = now.waiting.filter(isWaiting);
-    const asked = new Set(waiting.map((each) => each.call_id));
     const calls = fold(rows).filter(isCall);
-    calls.forEach((row) => Object.assign(row, asked.has(row.call_id) && { state: "open" }));
     const of = (state) => calls.filter((row) => row.state === state);
     const refused = of("refused").slice(0, 6).map((row) => callItem(row, h("p.why", row.reason)));
     const done = listed("calls", calls.slice(0, ROWS_MAX).map((row) => callItem(row)));
@@ -64,7 +62,7 @@ export const page = async (_, signal) => {
     draw();
   };
   const redraw = soon(draw);
-  const reload = soon(() => load().catch(() => {}));
+  const reload = soon(load);
   const add = (row) => {
     if (rows.some((each) => keyOf(each) === keyOf(row))) return;
     rows = [row, ...rows].slice(0, Number(READ));

@@ -1,10 +1,41 @@
 // What may they do, and what would change if this line were another?
 import { get, mayAct, post } from "./api.js";
 import { diff } from "./diff.js";
-import { acting, block, button, chip, chips, code, h, listed, mark, note, orTold, soon, status, told } from "./dom.js";
-import { explained } from "./entry.js";
+import { meaning } from "./calls.js";
+import { acting, block, button, chip, chips, code, count, h, listed, mark, note, orTold, soon, status, told } from "./dom.js";
+import { explained, verdict } from "./entry.js";
 
 const PAUSE_MS = 350;
+
+// Lists of paths stand above every rule.
+const PATHS = {
+  "paths.own": ["deny", "change Paddock's own "],
+  "paths.protected": ["deny", "change "],
+  "paths.generated": ["deny", "change, but for commands, "],
+  "paths.secret": ["deny", "read or change "],
+  "paths.warned": ["allow", "change, with a warning, "],
+  "paths.safe": ["allow", "change, without a warning, "],
+};
+const rule = (goTo) => ({ outcome, only, is_rest: isRest, text, file, line }) => {
+  const [word, does] = PATHS[outcome] ?? [outcome];
+  return h(
+    "li.rule",
+    text.startsWith("!") ? h("strong", "Excepted") : verdict(word),
+    h("span", does ? [does, code(text)] : meaning(text), only && note(` ${only}`), isRest && note(" if no other rule says")),
+    line ? button(`Line ${line}`, () => goTo(line), "quiet") : note(file),
+  );
+};
+// Those of the file first: they can be changed here.
+const rules = (goTo) => ({ rules: found }) =>
+  h("div", [...Map.groupBy(found, ({ agents }) => agents.join(", "))].reverse().map(([agents, rows]) => {
+    const [own, others] = [rows.filter(({ line }) => line), rows.filter(({ line }) => !line)];
+    return [
+      h("h3", agents || "Every agent, above all other rules"),
+      listed("rules", own.map(rule(goTo))),
+      others.length > 0 &&
+        h("details", h("summary", count(others.length, "built-in rule")), listed("rules", others.map(rule(goTo)))),
+    ];
+  }));
 
 const finding = (goTo) => ({ line, file, message, hint }) => {
   const place = line ? button(`Line ${line}`, () => goTo(line), "quiet") : note(file);
@@ -23,28 +54,19 @@ const effectOf = (changes, past) => [
 ];
 
 // What is saved is trusted, so it is shown with its effect and asked a second time.
-const review = (found, save) => {
+const review = (found, agree, leave) => {
   const said = status();
-  const close = () => dialog.close();
-  const agree = () => save(found.confirm).then(close);
-  const dialog = h(
-    "dialog",
-    { "aria-labelledby": "saving", onclose: () => dialog.remove() },
-    h("h2.title", { id: "saving" }, "Save this policy?"),
+  return h(
+    "div.review",
+    h("h2.title", { tabindex: "-1" }, "Save this policy?"),
     h("p", "From then on every call is decided by it."),
-    h(
-      "div.inner",
-      { tabindex: "0" },
-      found.diff ? diff(found.diff) : h("p.quiet", "The text is the same."),
-      effectOf({ text: found.effect }, found.replay),
-      found.agents && [h("h3", "Agents that it declares"), block(found.agents)],
-      listed("findings", found.findings.map((each) => h("li", h("p", each.message)))),
-    ),
-    h("div.acts", acting("Save and trust exactly this text", said, agree, "primary"), button("Keep editing", close)),
+    h("div.acts", acting("Save and trust exactly this text", said, agree, "primary"), button("Keep editing", leave)),
     said,
+    found.diff ? diff(found.diff) : h("p.quiet", "The text is the same."),
+    effectOf({ text: found.effect }, found.replay),
+    found.agents && [h("h3", "Agents that it declares"), block(found.agents)],
+    listed("findings", found.findings.map((each) => h("li", h("p", each.message)))),
   );
-  document.body.append(dialog);
-  dialog.showModal();
 };
 
 // A plain text area with the numbers of its lines beside it.
@@ -75,7 +97,7 @@ const editor = (text, changed) => {
 
 export const page = async ({ action }, signal) => {
   let file = await get("policy", {}, signal);
-  let [chosen, turn] = [action ? "Try an action" : "Findings", 0];
+  let [chosen, turn] = [action ? "Try an action" : "Rules", 0];
   const panel = h("div.panel", { role: "region", "aria-label": "About this text", tabindex: "0" });
   const state = h("p.quiet", { role: "status" });
   const ask = (path, body) => post(`policy/${path}`, body, signal);
@@ -94,6 +116,7 @@ export const page = async ({ action }, signal) => {
     answer,
   );
   const answers = {
+    Rules: async (text) => orTold(await ask("rules", { text }), rules(goTo)),
     Findings: async (text) => {
       const clean = h("p.good", "Nothing to say against it.");
       const show = ({ findings }) => listed("findings", findings.map(finding(goTo))) || clean;
@@ -111,6 +134,10 @@ export const page = async ({ action }, signal) => {
       return orTold(await ask("test", { text }), show);
     },
     "What changes": async (text) => {
+      if (text === file.text) {
+        const sample = code('deny = ["tool:file:delete **"]');
+        return h("p.quiet", "Nothing is edited. Write ", sample, " below [profiles.standard], and this tells what it changes: from now on, and had it been so until now.");
+      }
       const found = [ask("diff", { text }), ask("replay", { text })];
       return h("div", effectOf(...(await Promise.all(found))));
     },
@@ -121,7 +148,9 @@ export const page = async ({ action }, signal) => {
     const mine = (turn += 1);
     const found = await answers[chosen](area.value).catch(told);
     // An answer that was overtaken is no answer, and what is typed into stays in place.
-    if (mine === turn && !signal.aborted && panel.firstChild !== found) panel.replaceChildren(found);
+    if (mine === turn && !signal.aborted && panel.lastChild !== found) {
+      panel.replaceChildren(h("h2.hidden", chosen), found);
+    }
   };
   const judge = soon(look, PAUSE_MS);
   const show = () => {
@@ -138,12 +167,18 @@ export const page = async ({ action }, signal) => {
   const reviewed = async () => {
     const [text, before] = [area.value, file.digest];
     said.replaceChildren();
-    review(await ask("save", { text, before }), async (confirm) => {
-      await ask("save", { text, before, confirm });
+    const found = await ask("save", { text, before });
+    turn += 1; // what is still being asked about the text would come over it
+    const agree = async () => {
+      await ask("save", { text, before, confirm: found.confirm });
       file = await get("policy", {}, signal);
       show();
+      look();
       said.replaceChildren(h("p.state.good", "Saved and trusted."));
-    });
+    };
+    panel.replaceChildren(review(found, agree, look));
+    panel.querySelector("h2").focus();
+    panel.querySelector("h2").scrollIntoView();
   };
   const save = acting("Review and save …", said, () => reviewed().finally(show), "primary");
   const discard = button("Discard the edit", () => {

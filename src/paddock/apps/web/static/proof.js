@@ -46,7 +46,7 @@ const judged = (proof, shown) => {
   // Without its lines, a note that is rightly signed leaves nothing open but those.
   const found = verifyNote(proof.note, parseKey(proof.key.trim()), { size: note.size, rows: [] });
   if (found.state === "broken") return broken(found.said);
-  return { isWhole: true, said: `it is entry ${proof.seq} of ${note.size} under a signed checkpoint`, text };
+  return { isWhole: true, said: `it is entry ${proof.seq} of the ${note.size} that were signed together (a checkpoint)`, text };
 };
 
 // Whether this entry, as it is shown, is one that was signed.

@@ -1,8 +1,8 @@
 // What was said, and what was done about it?
 import { get, mayAct, on, post, query } from "./api.js";
 import { callItem, fold, isCall } from "./calls.js";
-import { acting, ago, block, count, h, listed, note, number, status, when } from "./dom.js";
-import { browse } from "./list.js";
+import { acting, ago, block, count, h, listed, note, number, soon, status, when } from "./dom.js";
+import { browse, isWide } from "./list.js";
 
 const drawSession = (each) => [
   h("span.wish", each.first_message || each.session_id),
@@ -18,7 +18,8 @@ const turn = (each, at, calls) =>
     speech("Person", each.user_message),
     listed("calls", calls.map((row) => callItem(row))),
     speech("Agent", each.response),
-    each.outcome !== "success" && h("p.bad", [each.outcome, each.reason].filter(Boolean).join(": ")),
+    each.outcome === "unfinished" && h("p.quiet", "not finished: the agent is at work, or was stopped"),
+    !["success", "unfinished"].includes(each.outcome) && h("p.bad", each.outcome, each.reason && `: ${each.reason}`),
   );
 
 // A call belongs to the first turn that ended after it; those behind the last go on.
@@ -31,52 +32,64 @@ const perTurn = (turns, calls) => {
   return out;
 };
 
-const resuming = (id, done) => {
-  const task = h("textarea", { id: "task", rows: "2" });
-  const said = status();
-  const send = async () => {
-    said.replaceChildren(h("p.quiet", "The agent works; its calls show under Now."));
-    const found = await post("session/resume", { id, task: task.value });
-    done();
-    return h("div", h("p", found.outcome), block(found.response ?? ""));
-  };
-  const label = h("label", { for: "task" }, "Go on with this session");
-  return h("div.resume", label, task, h("div.acts", acting("Send", said, send, "primary")), said);
-};
-
-const transcript = (found, id, done) => {
+const transcript = (found) => {
   const { turns } = found;
   const calls = perTurn(turns, found.calls);
-  const about = [found.agent, found.model, `${number(found.tokens ?? 0)} tokens`, !found.ended && "still open"];
+  const asked = found.calls.filter((row) => row.event_type === "LLM_CALL").length;
+  const took = [count(asked, "request to the model", "requests to the model"), `${number(found.tokens ?? 0)} tokens`];
+  const about = [found.agent, found.model, ...took, !found.ended && "still open"];
   return h(
     "div",
-    h("h2.title", found.first_message || id),
+    h("h2.title", found.first_message || found.session_id),
     h("p.quiet", when(found.started), about.filter(Boolean).map((each) => ` · ${each}`)),
-    h("p", h("a", { href: `/timeline?${query({ session: id })}` }, "All of it in the timeline")),
+    h("p", h("a", { href: `/timeline?${query({ session: found.session_id })}` }, "All of it in the timeline")),
     h("ol.plain", turns.map((each, at) => turn(each, at, calls[at]))),
     listed("calls", calls.at(-1).map((row) => callItem(row))),
-    mayAct() && turns.length > 0 && resuming(id, done),
   );
 };
 
+// What was said so far, which grows while one looks, and what one says to it.
+const conversation = async (id, signal) => {
+  const place = h("div");
+  const draw = async () => {
+    const found = await get("session", { id }, signal);
+    place.replaceChildren(transcript(found));
+    return found.turns.length;
+  };
+  const said = status();
+  const task = h("textarea", { id: "task", rows: "2" });
+  const send = async () => {
+    said.replaceChildren(h("p.quiet", "The agent works …"));
+    await post("session/resume", { id, task: task.value });
+    task.value = "";
+    await draw();
+    said.replaceChildren();
+    said.scrollIntoView({ block: "end" });
+  };
+  const label = h("label", { for: "task" }, "Say something more to the agent in this session");
+  const resume = h("div.resume", label, task, h("div.acts", acting("Send", said, send, "primary")), said);
+  const redraw = soon(draw);
+  on("entry", (row) => row.session_id === id && place.isConnected && redraw(), signal);
+  return h("div", place, (await draw()) > 0 && mayAct() && resume);
+};
+
 export const page = async ({ id, agent }, signal) => {
-  const { list, place, open } = browse({
+  const none = h("p.quiet");
+  const made = await browse({
     label: "Sessions, newest first",
     kind: "sessions",
+    head: [h("h1", "What was said"), none],
     draw: drawSession,
-    show: async ({ key }) => transcript(await get("session", { id: key }, signal), key, reload),
+    load: async () => {
+      const { sessions } = await get("sessions", { agent }, signal);
+      none.textContent = sessions.length ? "" : "No agent has had a conversation here yet.";
+      return sessions.map((each) => ({ ...each, key: each.session_id }));
+    },
+    show: ({ key }) => conversation(key, signal),
     address: ({ key } = {}) => `/sessions?${query({ agent, id: key })}`,
+    first: (items) => (id ? { key: id } : isWide() && items[0]),
     signal,
   });
-  const load = async () => {
-    const { sessions } = await get("sessions", { agent }, signal);
-    list.set(sessions.map((each) => ({ ...each, key: each.session_id })));
-  };
-  const reload = () => load().catch(() => {});
-  await load();
-  const first = id ? { key: id } : innerWidth >= 1100 && list.items[0];
-  if (first) await open(first);
-  on("entry", (row) => /^(SESSION_|TURN_)/.test(row.event_type) && reload(), signal);
-  const none = list.items.length === 0 && h("p.quiet", "No agent has had a conversation here yet.");
-  return [h("div.head", h("h1", "What was said"), none), place];
+  on("entry", (row) => /^(SESSION_|TURN_)/.test(row.event_type) && made.soon(), signal);
+  return made.page;
 };

@@ -7,16 +7,19 @@ import { browse } from "./list.js";
 
 const OUTCOMES = { "": "Everything", allow: "Allowed", ask: "Asked", deny: "Refused", failed: "Failed" };
 // What can be filtered by, each with an example.
-const WHAT = { agent: "main", tool: "str_replace", path: "src/app.py", host: "files.example.org" };
-const WHERE = { session: "SES-…", ledger: "ho1m" };
-const WHEN = { since: "2026-11-30T08:00:00Z", until: "2026-11-30T18:00:00Z" };
-const FIELDS = { ...WHAT, ...WHERE, ...WHEN };
+const FIELDS = {
+  agent: "main", tool: "str_replace", path: "src/app.py", host: "files.example.org", session: "SES-…",
+  ledger: { "": "all", ho1m: "calls (ho1m)", ho2m: "sessions (ho2m)", governance: "governance", packages: "packages" },
+  since: "2026-11-30T08:00:00Z", until: "2026-11-30T18:00:00Z",
+};
 const PAGE = "200";
 
 const filterBar = (wanted, changed) => {
-  const field = ([name, placeholder]) => {
-    const typed = { value: wanted[name], autocomplete: "off", spellcheck: "false" };
-    return h("label.field", h("span", name), h("input", { name, placeholder, ...typed }));
+  const option = (name) => ([value, label]) => h("option", { value, selected: wanted[name] === value }, label);
+  const field = ([name, example]) => {
+    const typed = { value: wanted[name], autocomplete: "off", spellcheck: "false", placeholder: example };
+    const choice = typeof example === "object" && h("select", { name }, Object.entries(example).map(option(name)));
+    return h("label.field", h("span", name), choice || h("input", { name, ...typed }));
   };
   const outcomes = Object.entries(OUTCOMES).map(([outcome, label]) =>
     chip(label, (wanted.outcome ?? "") === outcome, () => changed({ outcome })),
@@ -32,7 +35,7 @@ const filterBar = (wanted, changed) => {
   return h(
     "form.filters",
     { role: "search", onsubmit: submitted },
-    chips("Outcome", outcomes, h("label.check", all, "bookkeeping too")),
+    chips("Outcome", outcomes, h("label.check", all, "Paddock's own notes too")),
     h(
       "details.more",
       { open: names.some((name) => wanted[name]) },
@@ -44,65 +47,57 @@ const filterBar = (wanted, changed) => {
 
 export const page = async ({ entry, ...wanted }, signal) => {
   const { all, ...asked } = wanted;
-  const isFiltered = Object.values(asked).some(Boolean);
   const state = h("p.quiet.count", { role: "status" });
   let [rows, next, isAsking] = [[], null, false];
 
-  const { list, place, open } = browse({
-    label: "What happened, newest first",
-    draw: drawCall,
-    show: (item) => show(item.ledger, item.seq, signal),
-    address: (item) => `/timeline?${query({ ...wanted, entry: item && keyOf(item) })}`,
-    more: () => older(),
-    signal,
-  });
   const isShown = (row) => all || asked.ledger || isCall(row) || row.event_type.startsWith("NET_");
-  const take = ({ entries }, isNewer) => {
-    const seen = new Set(rows.map(keyOf));
-    const fresh = entries.filter((each) => !seen.has(keyOf(each)));
-    rows = isNewer ? [...fresh, ...rows] : [...rows, ...fresh];
-  };
-  const draw = () => list.set(fold(rows).filter(isShown));
+  const items = () => fold(rows).filter(isShown);
   const load = async () => {
     const found = await get("timeline", { ...asked, limit: PAGE, before: next }, signal);
     ({ next } = found);
-    take(found, false);
-    draw();
+    rows = [...rows, ...found.entries];
     const searching = next ? "Looking further back …" : "Nothing matches.";
-    state.replaceChildren(list.items.length ? "" : searching, ...found.damaged.map(({ error }) => told(error)));
+    state.replaceChildren(items().length ? "" : searching, ...found.damaged.map(({ error }) => told(error)));
+    return items();
   };
+  // A rare thing may be far back: asked again while nothing comes, as long as one looks.
   const older = async () => {
-    if (isAsking || !next) return;
+    if (isAsking || !next || !made) return;
     isAsking = true;
-    const before = list.items.length;
-    // A rare thing may be far back: asked again while nothing comes, as long as one looks.
-    const again = async () => {
-      await load();
-      if (next && !signal.aborted && list.items.length === before) await again();
-    };
-    await again().catch(() => {});
+    const before = made.list.items.length;
+    while (next && !signal.aborted && made.list.items.length === before) made.list.set(await load());
     isAsking = false;
   };
   const changed = (values) => {
     history.pushState(null, "", `/timeline?${query({ ...wanted, ...values })}`);
     dispatchEvent(new PopStateEvent("popstate"));
   };
-  // With a filter only the server knows what matches: it is asked for the newest again.
+  // Only the server knows what matches, and what has become of a question since.
   const update = soon(async () => {
-    if (isFiltered) take(await get("timeline", { ...asked, limit: "50" }, signal), true);
-    if (!signal.aborted) draw();
+    const found = await get("timeline", { ...asked, limit: PAGE }, signal);
+    const fresh = new Set(found.entries.map(keyOf));
+    if (rows.some((each) => fresh.has(keyOf(each)))) {
+      rows = [...found.entries, ...rows.filter((each) => !fresh.has(keyOf(each)))];
+    } else [rows, next] = [found.entries, found.next]; // more came than one answer holds
+    if (!signal.aborted) made.list.set(items());
   });
-  const arrived = (row) => {
-    if (!isFiltered) take({ entries: [row] }, true);
-    update();
-  };
 
-  await load();
-  on("entry", arrived, signal);
-  if (entry) {
-    const [ledger, seq] = entry.split(":");
-    const item = list.items.find((each) => keyOf(each) === entry);
-    open(item ?? { ledger, seq: Number(seq), key: entry });
-  }
-  return [h("div.head", h("h1", "What happened"), filterBar(wanted, changed), state), place];
+  let made = null;
+  made = await browse({
+    label: "What happened, newest first",
+    head: [h("h1", "What happened"), filterBar(wanted, changed), state],
+    draw: drawCall,
+    load,
+    show: (item) => show(item.ledger, item.seq, signal),
+    address: (item) => `/timeline?${query({ ...wanted, entry: item && keyOf(item) })}`,
+    first: (found) => {
+      const [ledger, seq] = entry?.split(":") ?? [];
+      if (asked.call && !entry) return found[0];
+      return entry && (found.find((each) => keyOf(each) === entry) ?? { ledger, seq: Number(seq), key: entry });
+    },
+    more: () => older().catch(() => (isAsking = false)),
+    signal,
+  });
+  for (const news of ["entry", "inbox", "hello"]) on(news, update, signal);
+  return made.page;
 };

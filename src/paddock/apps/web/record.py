@@ -1,8 +1,8 @@
-"""Entries of all ledgers, newest first; one of them whole, with its call; and what goes on now."""
+"""What is on record: entries of all ledgers, one whole, its proof; now; verify, sign, export."""
 
-from collections import Counter
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import lru_cache
 from heapq import nlargest
 from itertools import islice
@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
+from starlette.responses import Response, StreamingResponse
 
 import paddock
 from paddock.agent.recorded import list_sessions
 from paddock.apps.command import seconds_of
 from paddock.apps.web.desk import (
+    UNANSWERED,
     HttpRefusal,
     PlaneDesk,
     damage_of,
@@ -24,7 +26,9 @@ from paddock.apps.web.desk import (
     state_of,
 )
 from paddock.apps.web.inbox import requests_json
+from paddock.assembly.auditing import audit_ledger, ledger_page, report_json, report_rows
 from paddock.assembly.history import named_contents, read_output
+from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.opening import policy_notices
 from paddock.assembly.past import open_past
 from paddock.assembly.project import Project
@@ -32,9 +36,11 @@ from paddock.assembly.questions import decided_now, told_calls
 from paddock.assembly.sessions import sessions_of
 from paddock.assembly.shells import STAGING
 from paddock.errors import PaddockError, UsageError
+from paddock.ledger.export import ExportedLines
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, find_numbered, query
-from paddock.ledger.read import stands
+from paddock.ledger.read import find_genesis, stands
+from paddock.ledger.tree import checkpoints_folder, find_signed, note_sizes, prove_inclusion
 from paddock.plane.layout import LedgerName
 from paddock.runtime.undo import UndoStanding
 from paddock.sandbox.backends import examine_host
@@ -88,11 +94,31 @@ def search(
     shown = nlargest(limit, rows, key=_age)
     ends |= {name: row.seq for name, row in shown}
     cursor = ",".join(f"{name}:{seq}" for name, seq in ends.items())
+    told = [row_json(*each) | {"state": state} for each, state in _since(desk, shown)]
     return {
-        "entries": [row_json(*each) for each in shown],
+        # What was asked about, and not answered yet, is not refused.
+        "entries": [each for each in told if outcome != "deny" or each["state"] == "refused"],
         "next": cursor if len(rows) > limit else None,
         "damaged": damaged,
     }
+
+
+def _since(desk: PlaneDesk, rows: list[Row]) -> Iterator[tuple[Row, str]]:
+    """Each entry with its state: of a question that was left open, what has become of it since."""
+    waiting = set[Json]()
+    if any(state_of(row.entry) == UNANSWERED for _, row in rows):
+        with suppress(PaddockError):  # it is said where the inbox is shown
+            kept = [each for each in requests_json(desk.project()) if not each["outdated"]]
+            waiting = {each["call_id"] for each in kept if each["state"] == "waiting"}
+    for each in rows:
+        entry, state = each[1].entry, state_of(each[1].entry)
+        if state == UNANSWERED and entry.call_id in waiting:
+            state = "open"
+        elif state == UNANSWERED:
+            wanted = Filter(entries.APPROVAL_ANSWERED, entry.session_id or None, entry.call_id)
+            answers, _ = _newest(desk, wanted, 1, only=LedgerName.GOVERNANCE)
+            state = state_of(answers[0][1].entry) if answers else state
+        yield each, state
 
 
 def _newest(
@@ -123,14 +149,10 @@ def _age(row: Row) -> tuple[str, int]:
 def show_now(desk: PlaneDesk) -> dict[str, Json]:
     rows, damaged = _newest(desk, Filter(), _LOOKED_AT)
     root, agents = desk.site.root.path, _agents(sorted(rows, key=_age, reverse=True))
-    named: dict[str, Json] = {"version": paddock.__version__, "root": str(root), "name": root.name}
-    named |= {"read_only": desk.reads_only, "agents": agents, "damaged": damaged}
-    return {**named, **_of_project(desk)}
-
-
-def _of_project(desk: PlaneDesk) -> dict[str, Json]:
-    """What depends on what governs: where that does not load, the rest is shown, and this said."""
-    found: dict[str, Json] = {"notices": [], "sessions": [], "waiting": [], "walls": []}
+    found: dict[str, Json] = {"version": paddock.__version__, "root": str(root), "name": root.name}
+    found |= {"read_only": desk.reads_only, "agents": agents, "damaged": damaged}
+    found |= {"notices": [], "sessions": [], "waiting": [], "walls": []}
+    # Where what governs does not load, the rest is shown, and this said.
     try:
         project = desk.project()
         found |= {"notices": list[Json](policy_notices(project)), "walls": _walls(project)}
@@ -146,13 +168,14 @@ _CALLS: Final = (entries.TOOL_RESULT, entries.TOOL_DENIED, entries.HOOK_DECISION
 
 
 def _agents(rows: Iterable[Row]) -> list[Json]:
-    made = [row for _, row in rows if row.entry.agent and row.entry.event_type in _CALLS]
-    calls = Counter(row.entry.agent for row in made)
-    refused = Counter(row.entry.agent for row in made if state_of(row.entry) == "refused")
-    newest = {row.entry.agent: row.timestamp for row in reversed(made)}
+    made: dict[str, list[StoredEntry]] = {}
+    for _, row in rows:
+        if row.entry.agent and row.entry.event_type in _CALLS:
+            made.setdefault(row.entry.agent, []).append(row)
     return [
-        {"name": name, "at": newest[name], "calls": count, "refused": refused[name]}
-        for name, count in calls.items()
+        {"name": name, "at": own[0].timestamp, "calls": len(own)}
+        | {"refused": sum(state_of(row.entry) == "refused" for row in own)}
+        for name, own in made.items()
     ]
 
 
@@ -219,26 +242,92 @@ def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
     with open_past(project, rows) as past:
         ids = {row.id for row in rows}
         call = next((each for each in past.calls if each.entry_id in ids), None)
-        if call is None:
-            return {"can_undo": False, "standing": "", "entry_id": ""}
-        standing = past.standing(call)
-        can_undo = standing is UndoStanding.UNDOABLE
-        found: dict[str, Json] = {"can_undo": can_undo, "standing": standing}
-        found["entry_id"] = call.entry_id
-        with suppress(UsageError):  # its agent works elsewhere by now
-            found["diff"] = past.diff(call).as_json()
+        found: dict[str, Json] = {"can_undo": False, "standing": "", "entry_id": ""}
+        if call is not None:
+            standing = past.standing(call)
+            found |= {"can_undo": standing is UndoStanding.UNDOABLE, "standing": standing}
+            found |= {"entry_id": call.entry_id}
+            with suppress(UsageError):  # its agent works elsewhere by now
+                found["diff"] = past.diff(call).as_json()
         return found
 
 
 def _outputs(project: Project, rows: list[StoredEntry]) -> Iterator[Json]:
-    named = (each for row in rows for each in named_contents(row.entry, row.seq))
-    for each in islice((each for each in named if each.is_output), _OUTPUTS_MAX):
+    kept = (each for row in rows for each in named_contents(row.entry, row.seq))
+    for each in islice((each for each in kept if each.is_output), _OUTPUTS_MAX):
         content = read_output(project, each.digest) or b""
         text = content.decode("utf-8", "backslashreplace")
-        yield {
-            "stream": each.argument,
-            "digest": each.digest,
-            "bytes": each.size_bytes,
-            "text": text[:_OUTPUT_CHARS_MAX],
-            "is_cut": len(text) > _OUTPUT_CHARS_MAX or len(content) < each.size_bytes,
-        }
+        is_cut = len(text) > _OUTPUT_CHARS_MAX or len(content) < each.size_bytes
+        named = {"stream": each.argument, "digest": each.digest, "bytes": each.size_bytes}
+        yield {**named, "text": text[:_OUTPUT_CHARS_MAX], "is_cut": is_cut}
+
+
+def list_ledgers(desk: PlaneDesk) -> dict[str, Json]:
+    return {"ledgers": [_ledger_json(name, path) for name, path in desk.ledgers().items()]}
+
+
+def _ledger_json(name: LedgerName, path: Path) -> dict[str, Json]:
+    found: dict[str, Json] = {"name": name, "exists": path.exists(), "entries": 0, "bytes": 0}
+    found |= {"newest": None, "checkpoints": 0, "checkpoint": None}
+    try:
+        if not stands(path):
+            return found
+        rows, signed = query(str(path), Filter(), last=1), find_signed(str(path))
+        for newest in rows.entries:
+            found |= {"entries": newest.seq + 1, "newest": newest.timestamp}
+        kept = len(note_sizes(checkpoints_folder(str(path))))
+        found |= {"bytes": path.stat().st_size, "checkpoints": kept}
+        if signed is not None:
+            found["checkpoint"] = {"size": signed.checkpoint.size, "note": signed.note}
+    except PaddockError as error:
+        found["error"] = error_json(error)
+    return found
+
+
+def verify(desk: PlaneDesk, *, ledger: LedgerName) -> dict[str, Json]:
+    desk.require_ledger(ledger)
+    report = audit_ledger(desk.site.layout, desk.site.environment, ledger)
+    told = {"text": [*report_rows(ledger, report)], "is_sound": report.is_whole}
+    return {**report_json(report), **told}
+
+
+def checkpoint(desk: PlaneDesk, *, ledger: LedgerName) -> dict[str, Json]:
+    desk.require_ledger(ledger)
+    with closing(open_plane_ledger(desk.site.layout, desk.site.environment, ledger)) as opened:
+        signed = opened.seal()
+    return {"status": "ok", "size": signed.checkpoint.size, "note": signed.note}
+
+
+def prove(desk: PlaneDesk, *, ledger: LedgerName, seq: Number) -> dict[str, Json]:
+    stored, path = require_entry(desk, ledger, seq), str(desk.ledgers()[ledger])
+    signed, genesis = find_signed(path), find_genesis(path)
+    if signed is None or signed.checkpoint.size <= seq:
+        said = "no checkpoint covers this entry yet"
+        raise HttpRefusal(409, "web.unsigned", said, "make a checkpoint, and ask again")
+    proof = prove_inclusion(path, seq, signed)
+    return {
+        "ledger": ledger,
+        "seq": seq,
+        "size": proof.size,
+        "leaf": proof.leaf.hex(),
+        "line": b64encode(stored.line).decode(),
+        "path": [each.hex() for each in proof.hashes],
+        "root": signed.checkpoint.root.hex(),
+        "note": proof.note,
+        "key": "" if genesis is None else genesis.public_key,
+    }
+
+
+def export(
+    desk: PlaneDesk,
+    *,
+    ledger: LedgerName,
+    last: Number = 0,
+    format_: Literal["jsonl", "html"] = "jsonl",
+) -> Response:
+    path = desk.require_ledger(ledger)
+    if format_ == "html":
+        page = ledger_page(path, ledger, None, last or None).content
+        return Response(page, media_type="text/html")
+    lines = (each + b"\n" for each in ExportedLines(str(path), None))
+    return StreamingResponse(lines, media_type="application/jsonl")
