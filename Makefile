@@ -7,7 +7,8 @@ LOCKED  := $(VENV)/.locked
 STAMP   := $(VENV)/.ready
 # No package arrives past the lock: nothing is resolved, nothing is built apart.
 PIP     := $(PY) -m pip --disable-pip-version-check install -qq --no-deps
-WORKERS ?= 2
+# Tests wait for programs, limits and syncs as long as they compute: two a core keep it busy.
+WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 UV      ?= uv
 RESOLVE := $(UV) pip compile pyproject.toml --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet

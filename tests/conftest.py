@@ -45,6 +45,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 # --- what a run costs -----------------------------------------------------------
 
+# Without compiled files every program that a test starts is compiled again, and so are we.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def _in_memory(folder: str = "/dev/shm") -> bool:
     """Whether tests can have their files there: room, and all that a sandbox's layers need."""

@@ -91,6 +91,18 @@ def test_a_need_that_nobody_can_look_for_stops_the_run(tmp_path: Path):
     assert "unknown need 'luck'" in done.stdout + done.stderr
 
 
+def test_what_tests_start_is_compiled_once_whatever_the_environment_says(tmp_path: Path):
+    source = """
+import os, sys
+
+def test_x():
+    assert not sys.dont_write_bytecode
+    assert "PYTHONDONTWRITEBYTECODE" not in os.environ
+"""
+
+    assert outcome_of(source, tmp_path, PYTHONDONTWRITEBYTECODE="1") == "1 passed"
+
+
 def test_a_warning_is_a_failure(tmp_path: Path):
     source = "import warnings\n\ndef test_x():\n    warnings.warn('careless')\n"
 

@@ -27,6 +27,8 @@ class Hostile(Struct, frozen=True):
     """Of the refusal that a call of `act` comes to; empty where it is answered."""
     says: str = ""
     tool: str = "act"
+    start_s: float = 20.0
+    """How long it is waited for until it has started."""
 
 
 SERVERS = {
@@ -145,7 +147,7 @@ SERVERS = {
     ),
     # What it does not do
     "silent": Hostile("def act(arguments, id): pass", FAILED, "hung"),
-    "silent-at-start": Hostile("time.sleep(1000)", NOT_THERE),
+    "silent-at-start": Hostile("time.sleep(1000)", NOT_THERE, start_s=2.0),
     "stdout-closed": Hostile("def act(arguments, id): os.close(1)", FAILED),
     "reads-nothing": Hostile("def act(arguments, id): time.sleep(1000)", FAILED, tool="act"),
     "dies": Hostile("def act(arguments, id): os._exit(1)", FAILED, "ended"),
@@ -286,9 +288,12 @@ def goes_on(terminal: Terminal) -> bool:
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_hostile_server_is_held_and_another_goes_on(held: tuple[Gates, Terminal], name: str):
+def test_a_hostile_server_is_held_and_another_goes_on(
+    held: tuple[Gates, Terminal], name: str, monkeypatch: pytest.MonkeyPatch
+):
     hostile, (_, terminal) = SERVERS[name], held
     assert goes_on(terminal)
+    monkeypatch.setattr(limits, "mcp_server_start_s", hostile.start_s)
     others: list[bool] = []
     beside = threading.Thread(target=lambda: others.append(goes_on(terminal)))
 

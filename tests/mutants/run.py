@@ -105,7 +105,8 @@ def one_each() -> Iterator[Trial]:
 def main(wanted: list[str]) -> int:
     """Exit code 1 when a mutant survives, or when tests fail without one."""
     bad = 0
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    # Two a core: what a test waits for is another's time to compute.
+    with ThreadPoolExecutor(max_workers=2 * (os.cpu_count() or 1)) as pool:
         chosen = one_each() if wanted == ["--one-each"] else trials(wanted)
         for verdict in pool.map(Trial.run, chosen):
             print(verdict, flush=True)

@@ -26,12 +26,10 @@ def contains(outer: Path, inner: Path) -> bool:
     link, a bind mount, a case-insensitive file system) does not hide it.
     """
     outer, inner = real_path(outer), real_path(inner)
-    if outer == inner or outer in inner.parents:
+    if inner.is_relative_to(outer):
         return True
     wanted = _identity(outer)
-    if wanted is None:
-        return False
-    return any(_identity(directory) == wanted for directory in (inner, *inner.parents))
+    return wanted is not None and wanted in map(_identity, (inner, *inner.parents))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
