@@ -164,6 +164,10 @@ wheel: $(STAMP) ## build the package and try it in a clean environment of PYTHON
 session: $(STAMP) ## draw docs/images/session.svg from a session that really runs
 	@$(PY) scripts/make_session.py
 
+.PHONY: walks
+walks: $(STAMP) ## trace what a call, an event and an install pass, and write docs/architecture.md
+	@$(PY) scripts/trace_walks.py --write docs/architecture.md
+
 .PHONY: site
 site: .site/.ready ## the documents as a site in site/, every link looked at
 	@NO_MKDOCS_2_WARNING=1 .site/bin/mkdocs build --quiet --strict --site-dir site

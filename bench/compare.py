@@ -43,8 +43,9 @@ COMMANDS = """\
 Each fence as its own documentation first sets it up for an agent: Paddock's `run_shell` without a
 policy of anybody's; the npm sandbox runtime, on which Claude Code's sandbox is built, with the
 settings of its page; `codex sandbox` with its workspace mode; bubblewrap with a system that can
-be read and a workspace that can be written; and the shells of frameworks, which hold nothing and
-say so. Docker, as Inspect uses it, and OpenShell need a daemon, and none runs here.
+be read and a workspace that can be written; a container of Docker for each command, with the
+workspace mounted (what Inspect's Docker sandbox and most agents' containers come to); and the
+shells of frameworks, which hold nothing and say so. OpenShell is not here.
 """
 SPEED = """\
 Milliseconds, medians of rounds in turns; beside them how many times Paddock's. Each answer

@@ -1,6 +1,7 @@
 """Who holds a command, as its own documentation sets it up for a coding agent."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,8 @@ from peers.sandboxes import CODEX, RUNTIME, codex_program, runtime_surroundings
 import paddock
 
 HERE = Path(__file__).parent
+IMAGE = os.environ.get("PADDOCK_BENCH_IMAGE", "python:3.13")
+"""What containers are made of: it has Python, git and curl."""
 PADDOCK = str(Path(sys.executable).with_name("paddock"))
 
 
@@ -28,6 +31,7 @@ def gather() -> tuple[list[Fence], list[str]]:
         "npm sandbox runtime": _runtime,
         "Codex": _codex,
         "bubblewrap": _bubblewrap,
+        "Docker": _docker,
         "deepagents": _deepagents,
         "Anthropic SDK toolset": _anthropic,
         "Inspect, local": _inspect,
@@ -167,6 +171,21 @@ def _bubblewrap() -> Fence:
         ]
 
     return Fence("bubblewrap", printed_by("bwrap", "--version").split()[-1], command)
+
+
+def _docker() -> Fence:
+    """A container for each command, with the workspace mounted, as the user of this program."""
+    version = printed_by("docker", "version", "--format", "{{.Server.Version}}").strip()
+    printed_by("docker", "run", "--rm", IMAGE, "sh", "-c", "command -v python3 git curl")
+
+    def command(yard: Yard, line: str) -> list[str]:
+        root = str(yard.root)
+        return [
+            *("docker", "run", "--rm", "--init", "--user", f"{os.getuid()}:{os.getgid()}"),
+            *("--volume", f"{root}:{root}", "--workdir", root, IMAGE, "bash", "-c", line),
+        ]
+
+    return Fence("Docker", version, command)
 
 
 def _python(name: str, package: str) -> Fence:

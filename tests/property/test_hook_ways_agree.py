@@ -155,6 +155,20 @@ def test_both_ways_say_and_record_the_same(client: Client, document, asked, is_c
         decided_alike(ways, client.event(tool, tool_input=given_input, **identity), name)
 
 
+def test_both_ways_name_the_parent_whose_profile_denies(client: Client):
+    client.write_policy(
+        {
+            "profiles": {"locked": {"deny": ["tool:shell:*"]}},
+            "agents": {"main": {"profile": "locked"}, "Explore": {"profile": "open"}},
+        }
+    )
+    ways = BothWays.of(client)
+    asked = {"tool_input": {"command": "npm test"}, "agent_id": "a-2", "agent_type": "other"}
+
+    assert decided_alike(ways, client.event("Bash", **asked), "claude")
+    assert 'the parent agent "main": ' in str(ways.lean(client.event("Bash", **asked), "claude"))
+
+
 @FIXTURES
 @given(st.lists(lines, min_size=10, max_size=20))
 def test_both_ways_read_a_line_alike(client: Client, asked):

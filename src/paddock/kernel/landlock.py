@@ -72,6 +72,7 @@ class _PathBeneath(ctypes.Structure):
     """struct landlock_path_beneath_attr: packed, 12 bytes on every architecture."""
 
     _pack_ = 1
+    _layout_ = "ms"  # What packing means; Python 3.14 wants it said.
     _fields_ = (("allowed", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 

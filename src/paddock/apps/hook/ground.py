@@ -93,7 +93,7 @@ class HookGround(Ground):
         self._judge = judge_for(project.policy, self._chain)
         is_unnamed = bool(asked.agent_id) and not asked.agent_type
         is_held = not self.why_read and not is_unnamed
-        chains = {asked.agent_type: self._chain}
+        chains: dict[str | None, AgentChain] = {asked.agent_type: self._chain}
         tables = make_tables(project, asked.client, variables, chains, is_held=is_held)
         if tables["served"] is None:
             home, root = project.environment.home, project.root.path
@@ -207,7 +207,7 @@ def make_tables(
     project: Project,
     client: str,
     variables: Mapping[str, str],
-    chains: Mapping[str, AgentChain],
+    chains: Mapping[str | None, AgentChain],
     *,
     is_held: bool,
 ) -> dict[str, Json]:
@@ -218,19 +218,23 @@ def make_tables(
     policy, environment, root = project.policy, project.environment, str(project.root.path)
     hook = policy.settings.hook
     profiles: list[Json] = []
-    agents: dict[str, Json] = {}
+    agents: dict[str | None, Json] = {}
     for name, chain in chains.items():
-        own: dict[int, None] = {}
+        own: dict[tuple[int, str], None] = {}
         # What an untrusted file lays over a profile says its own; the stricter of both decides.
-        for table in (each.table for each in judge_for(policy, chain).profiles()):
-            if table not in profiles:
-                profiles.append(table)
-            own[profiles.index(table)] = None
+        for each in judge_for(policy, chain).profiles():
+            if each.table not in profiles:
+                profiles.append(each.table)
+            own[profiles.index(each.table), each.title] = None
         agents[name] = (tuple(own), [agent.as_json() for agent in chain])
     state = (real_path(environment.paddock_home), real_path(environment.config_home))
     holding: Json = None
     if is_held:
-        holding = (command_program(), root, {name: _held(project, name) for name in chains})
+        holding = (
+            command_program(),
+            root,
+            {name: _held(project, name) for name in chains if name is not None},
+        )
     # Outside the project only those apply that mean a name at any depth.
     outside = (
         PathList((each for each in layer.patterns if each.glob.anywhere), Comparison.GUARDING)

@@ -43,7 +43,7 @@ from paddock.plane.trust import packages_path, trust_record_path
 from paddock.policy.engine import Policy
 from paddock.storage.atomic import create_file, make_directories, replace_file, require_private
 from paddock.values.calls import Json
-from paddock.values.decisions import AgentChain, Permissions, PlaneKind
+from paddock.values.decisions import AgentChain, Permissions, PlaneKind, client_kind
 
 IMAGES_MAX: Final = 200
 """Images that are kept; of more the oldest go."""
@@ -81,7 +81,9 @@ def make_image(ground: HookGround, client: str, variables: Mapping[str, str]) ->
     if looked is None or below != policy.planes_below:
         return None
     named = [binding.name for binding in policy.settings.agents]
-    chains = {"": default, **{name: chain_of_type(project.agents, default, name) for name in named}}
+    # None: of a type that is named nowhere.
+    chains: dict[str | None, AgentChain] = {"": default, None: client_kind(default, "child")}
+    chains |= {name: chain_of_type(project.agents, default, name) for name in named}
     if not all(_is_plain(policy, chain) for chain in chains.values()):
         return None
     ledger = LedgerPaths(str(project.layout.ledger_paths()[LedgerName.HO1M]))

@@ -74,9 +74,11 @@ class Ground:
         self.warned: str = tables["warned"]
         self.on_allow, self.warnings, self.paranoid, self.shell = tables["hook"]
         # `shell` is `confine` or `read`: what is wanted, whether or not it can be had here.
-        numbers, self.who = _find_identity(tables, asked.agent_type)
+        held, self.who = _find_identity(tables, asked.agent_type)
         self.holding = _find_holding(tables, asked.agent_type)
-        self._profiles = [tables["profiles"][number] for number in numbers]
+        self._profiles: list[Json] = [
+            {**tables["profiles"][number], "title": said} for number, said in held
+        ]
         self._hits: dict[str, list[compiled.Hit]] = {}
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> "list[LeanFinding]":
@@ -167,16 +169,15 @@ class Ground:
         return hits
 
 
-def _find_identity(tables: "Json", name: str) -> "tuple[tuple[int, ...], Identity]":
+def _find_identity(tables: "Json", name: str) -> "tuple[tuple[tuple[int, str], ...], Identity]":
     agents = tables["agents"]
     if name in agents:
-        numbers, chain = agents[name]
-        return numbers, (chain[0]["name"], chain, tables["digest"])
+        held, chain = agents[name]
+        return held, (chain[0]["name"], chain, tables["digest"])
     if _NAME_CHARS.issuperset(name) and look_at(f"{tables['declared']}/{name}") is not None:
         raise DeclinedError("an agent of this plane")
-    numbers, chain = agents[""]
-    child = {"name": name, "profile": chain[0]["profile"]}
-    return numbers, (name, [child, *chain], tables["digest"])
+    held, (child, *chain) = agents[None]
+    return held, (name, [{**child, "name": name}, *chain], tables["digest"])
 
 
 def _find_holding(tables: "Json", name: str) -> "Holding | None":
@@ -196,7 +197,7 @@ def _said(
     )
     rule = None if deciding is None else deciding[2:7]
     others = (profile["rules"][number] for number in matched)
-    found = [LeanFinding(outcome, rank, reason, rule)]
+    found = [LeanFinding(outcome, rank, profile["title"] + reason, rule)]
     found += [LeanFinding(row[2], ALSO, row[8], row[2:7]) for row in others if row is not deciding]
     return found
 
