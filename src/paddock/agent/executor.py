@@ -118,10 +118,9 @@ class _OrderRun:
         self._tools = self._bounds.tools or frozenset()
         self._has = executor.calls.tools.has
         self._schemas = tuple(executor.schemas[each] for each in tools if each in executor.schemas)
-        self._progress = OrderProgress()
+        self._progress, self.cost = OrderProgress(), OrderCost()
         self._told = 0  # so many of `added` stood in the last request
         self.added: list[Message] = []
-        self.cost = OrderCost()
         self.partial: Mapping[str, Json] | None = None
         self.is_unreachable = False
 

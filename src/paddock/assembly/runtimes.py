@@ -260,11 +260,9 @@ def open_runtime(
             contents=KeptContents(blobs),
             after_write=_after_write(project, policy, workspace.root, shell, servers),
         )
-        undo = partial(_undo, project, context.after_write)
         close = held.pop_all().close
-    runtime = Runtime(
-        Dispatcher(context), registry, new_call_id, close, notices, shell.end, servers.get, undo
-    )
+    parts = (registry, new_call_id, close, notices, shell.end, servers.get)
+    runtime = Runtime(Dispatcher(context), *parts, partial(_undo, project, context.after_write))
     shell.on_end(runtime.call)
     return runtime
 

@@ -275,10 +275,7 @@ SHELL_SCHEMA: Final = result_schema(
         "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
         "output_kept": {"type": "object", "description": "Streams that were cut, kept whole."},
         "conflict": {"type": "string", "description": "Why nothing was kept."},
-        "hints": {
-            **TEXTS,
-            "description": "What the sandbox ended or limited of it, or does not let it do.",
-        },
+        "hints": {**TEXTS, "description": "What the sandbox ended, limited or forbade."},
         "fence": {
             **TEXTS,
             "description": "How policy caused the failure; stderr ends with it.",

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from paddock.apps.admin.reveal import reveal
+from paddock.apps.admin.question import reveal
 from paddock.runtime.approvals import ApprovalRequest, question_of
 from paddock.text.show import show_unseen
 

@@ -6,7 +6,7 @@
     plain               Screen and Keyboard; both for pipes, screen readers and programs
     terminal            both for a real terminal: prompt_toolkit edits the line, rich draws
     history             what was typed before
-    question, reveal    what is asked before an approval; what would not be seen, visible
+    question            what is asked before an approval, with what would not be seen
     show                what can be shown, as values; the same as plain text
 
 Threat: a model, a file or a tool's result writes terminal sequences, direction

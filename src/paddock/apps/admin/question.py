@@ -9,7 +9,10 @@ as we do, end before their end, or look like less than they are.
 
 import itertools
 import json
+import re
 import threading
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -18,7 +21,6 @@ from msgspec import Struct, field
 
 from paddock import limits
 from paddock.apps.admin.plain import Choice, Keyboard, Question, Silence
-from paddock.apps.admin.reveal import WIDE, reveal
 from paddock.apps.admin.show import (
     Block,
     Row,
@@ -31,10 +33,11 @@ from paddock.apps.admin.show import (
     row,
 )
 from paddock.errors import ApprovalUnavailableError, HostError, ToolError
+from paddock.pattern import lazy_pattern
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.text.changes import is_whole_diff, unified_diff
 from paddock.text.edit import require_content
-from paddock.text.show import show_name
+from paddock.text.show import is_seen, show_name, show_unseen
 from paddock.tools.effects import ABSENT
 from paddock.tools.replace import Replacement, ReplacementOfAll, Wording
 from paddock.values.calls import Json
@@ -190,7 +193,7 @@ def question_for(
     is_whole = draft.is_whole
     if preview is not None:
         # What `unified_diff` escaped is plain text by now; the rest is not to be overlooked.
-        revealed = reveal(preview.text, WIDE)
+        revealed = reveal(preview.text, _WIDE)
         draft.notices += [f"diff: {notice}" for notice in revealed.notices]
         shown = "\n".join(revealed.rows)
         rows = diff_rows(shown) if preview.is_diff else (row(TextSpan(shown, TextLook.WARN)),)
@@ -262,3 +265,67 @@ class TerminalApprover:
         # Threat: an answer to an earlier question arrives when another one stands there.
         counts = answer.question_id == question_id and answer.choice in question.choices
         return answer.choice if counts else Choice.NO, question_id
+
+
+# What a person would not see, made visible.
+#
+# Threat: a command is padded until its end leaves the screen, hides a part behind
+# invisible characters, turns its order with direction overrides, or carries a letter of
+# another alphabet that looks like the one that is expected. A person says yes to what they
+# see, so they must see all of it.
+
+_SPACES: Final = lazy_pattern("(?<=[^ ]) {5,}| {41,}")
+"""What pads; an indentation does not."""
+_NAMED_MAX: Final = 6
+
+
+_WIDE: Final = lazy_pattern(r"(?<=.\S) {41,}(?=\S)")
+"""What takes the rest of a row of a diff out of sight: behind its mark and more than that."""
+
+
+class Revealed(Struct, frozen=True):
+    rows: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def reveal_exactly(text: str) -> Revealed:
+    found = [show_unseen(each) for each in text.split("\n")]
+    escaped = sum(count for _, count in found)
+    notices: list[str] = []
+    if escaped:
+        who = "1 character is" if escaped == 1 else f"{escaped} characters are"
+        notices.append(f"{who} not to be seen, and shown as \\xNN or \\uNNNN")
+    foreign = _foreign(text)
+    if foreign:
+        notices.append(f"not all of it is ASCII: {foreign}")
+    return Revealed(tuple(row for row, _ in found), tuple(notices))
+
+
+def reveal(text: str, hiding: re.Pattern[str] = _SPACES) -> Revealed:
+    """`text` for a question: escaped, line by line, with notices of what was odd.
+
+    `hiding` is what of its spaces is told, `_WIDE` of a diff: indentation counts there.
+    """
+    shown = reveal_exactly(text)
+    told = [hiding.subn(lambda found: f"⟨{len(found[0])} spaces⟩", each) for each in shown.rows]
+    padded = sum(count for _, count in told)
+    return Revealed(tuple(row for row, _ in told), (*shown.notices, *_padding(padded)))
+
+
+def _padding(runs: int) -> tuple[str, ...]:
+    if not runs:
+        return ()
+    said = "1 run of spaces is" if runs == 1 else f"{runs} runs of spaces are"
+    return (f"{said} shown as ⟨N spaces⟩",)
+
+
+def _foreign(text: str) -> str:
+    if text.isascii():
+        return ""
+    counts = Counter(each for each in text if not each.isascii() and is_seen(each))
+    named = [
+        f"{count} × U+{ord(each):04X} {unicodedata.name(each, 'without a name').lower()}"
+        for each, count in counts.most_common(_NAMED_MAX)
+    ]
+    more = len(counts) - len(named)
+    return ", ".join([*named, f"and {more} more kinds"] if more > 0 else named)

@@ -10,15 +10,17 @@ confined as ever, and is used up; from within the sandbox no ticket can be reach
 import os
 import secrets
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from paddock.errors import ApprovalUnavailableError
 from paddock.plane.layout import PlaneLayout
-from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.storage.atomic import create_file, make_directories
 from paddock.values.entries import digest_of_json
+
+if TYPE_CHECKING:
+    from paddock.runtime.approvals import Approval, ApprovalRequest
 
 LIFE_S: Final = 3600
 _BYTES: Final = 16
@@ -79,8 +81,11 @@ class TicketApprover:
         self._ticket = ticket
         self._question = question
 
-    def answer(self, request: ApprovalRequest) -> Approval:
+    def answer(self, request: "ApprovalRequest") -> "Approval":
         """Grant once, for the command; never for a difference, which nobody has seen."""
+        # What it knows of tools and of the workspace is much to load, and the hook itself has none.
+        from paddock.runtime.approvals import Approval  # noqa: PLC0415 - only who runs it
+
         is_about_command = not request.diff and request.arguments.get("command") == (
             self._question.command
         )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.apps.admin.reveal import Revealed, reveal, reveal_exactly
+from paddock.apps.admin.question import Revealed, reveal, reveal_exactly
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,7 @@ class Ground:
     def __init__(self, tables: "Json", asked: Asked, start: str, today: str) -> None:
         self.tables = tables
         self.root, self.home, self.state = tables["scene"]
-        self.given_root = start.rstrip("/") or "/"
-        self.today = today if tables["scratch"] else ""
+        self.given_root, self.today = start.rstrip("/") or "/", today if tables["scratch"] else ""
         self.warned: str = tables["warned"]
         self.on_allow, self.warnings, self.paranoid, self.shell = tables["hook"]
         # `shell` is `confine` or `read`: what is wanted, whether or not it can be had here.
