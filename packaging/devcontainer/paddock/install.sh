@@ -14,4 +14,6 @@ if [ "$version" = latest ]; then wanted=paddock; else wanted="paddock==$version"
 for program in paddock paddock-verify; do
   ln -sf "$place/bin/$program" "/usr/local/bin/$program"
 done
+# A volume takes the owner of what it covers. Names cannot be hidden on the container's own overlayfs.
+install -d -m 700 -o "${_REMOTE_USER:-root}" /var/lib/paddock
 paddock --version
