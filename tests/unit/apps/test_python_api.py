@@ -941,4 +941,6 @@ def test_an_argument_that_is_none_is_an_error_that_names_what_was_called(tmp_pat
     with pytest.raises(TypeError) as wrong:
         getattr(paddock, name)(tmp_path, approve=True)
 
-    assert str(wrong.value) == f"{name}() got an unexpected keyword argument 'approve'"
+    # Python 3.14 goes on with what one may have meant.
+    said, _, _ = str(wrong.value).partition(".")
+    assert said == f"{name}() got an unexpected keyword argument 'approve'"

@@ -3,11 +3,12 @@
 import json
 import os
 import subprocess
+import sys
 from datetime import date, datetime, timedelta
 
 import pytest
 
-from paddock.plane.scratch import Cleaned, clean
+from paddock.plane.scratch import clean
 from tests.support.disks import tree
 from tests.support.hooks import Client
 from tests.support.places import Ran
@@ -124,8 +125,10 @@ def test_a_folder_too_deep_to_be_removed_is_kept_and_the_others_go(tmp_path):
 
     done = clean(tmp_path, 7, TODAY, dry_run=False)
 
-    assert done == Cleaned(removed=("2026-01-02",), kept=("2026-01-01",))
-    assert os.listdir(old) == ["2026-01-01"]
+    # From 3.13 on Python removes it, however deep it is.
+    kept = ("2026-01-01",) if sys.version_info < (3, 13) else ()
+    assert set(done.removed) == {"2026-01-01", "2026-01-02"}.difference(kept)
+    assert (done.kept, tuple(os.listdir(old))) == (kept, kept)
     subprocess.run(["rm", "-rf", old], check=True)
 
 
