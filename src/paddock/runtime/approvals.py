@@ -35,19 +35,19 @@ class ApprovalRequest(Struct, frozen=True):
     """Text and place of the rule that asks."""
     policy_digest: str = ""
     target_digest: str = ""
-    """Of what stands at the target, or `absent`; empty where the call has none."""
+    """Of what stands at the target, or `absent`; of the changes where they are asked about."""
     call_id: str = ""
     session_id: str = ""
     filled: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Arguments that count with another value than was given, or with none: the defaults."""
     warnings: tuple[str, ...] = ()
-    """What policy warns of besides; it changes nothing, and whoever answers is to know it."""
+    """What policy, or a look at the effect, warns of. It changes no outcome."""
     diff: str = ""
     """Where the question is about what the call would change: the difference."""
     parking: Parking | None = None
     """What was held back for that question, to be kept if nobody can answer now."""
     can_wait: bool = True
-    """Whether an answer that comes later still counts: not of a connection that is held open."""
+    """Whether a later answer still counts: not for a connection, which is held open."""
     cancel: Cancel = NEVER
     """Cancelled when nobody waits for the answer any more."""
 
@@ -69,7 +69,7 @@ class Approval(Struct, frozen=True):
     hint: str = ""
     """What to do about a no, where that is not what its code says."""
     is_deferred: bool = False
-    """It is no answer: who was asked puts the question to a person, and calls again."""
+    """No answer yet: whoever was asked puts the question to a person, and calls again."""
 
 
 class Approver(Protocol):
@@ -186,8 +186,8 @@ def approval_digest(
 
 
 # Threat: arguments and a cloned policy's reasons are written by others: with line
-# breaks, terminal sequences or direction overrides they would draw a question of
-# their own. Everything is escaped, each part on one line, and a cut is said.
+# breaks, terminal sequences or direction overrides they could forge a question.
+# Everything is escaped, each part on one line, and a cut says how much is missing.
 
 _SHOWN_CHARS_MAX: Final = 2000
 _DIFF_LINES_MAX: Final = 1000

@@ -1,9 +1,8 @@
 """Putting the question where policy asks: about the call, or about what it would change.
 
-A handler that can act and hold its effect back (`Staging`) does so first where policy
-wants the question to be about the effect: what is then granted is just that, and what is
-refused is let go. That it acts is on record before it does. Question and answer are on record, or
-nothing counts.
+Where policy wants the effect asked about, a handler that can (`Staging`) acts first and holds
+the effect back; an entry says so before it acts. A yes is for just that effect, a no discards
+it. An answer counts only where it and its question are on record.
 """
 
 from collections.abc import Callable, Sequence
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 CONNECTION_ASK_S: Final = 120.0
-"""So long a connection is held open for an answer."""
+"""Seconds for which a connection is held open for an answer."""
 
 
 class Withheld(Struct, frozen=True):
@@ -98,7 +97,7 @@ def ask(context: Context, recorder: Recorder, ready: Prepared) -> Prepared | Wit
     with ExitStack() as unless_granted:
         unless_granted.callback(held.close)
         if ready.bounds.cancel.is_cancelled:
-            # What was stopped half-way is nothing that anybody wants to be asked about.
+            # Nobody is asked about half of an effect.
             return Withheld(STOPPED, ready.judged)
         answer = _put(context, ready._replace(plan=plan), held.digest, held)
         if isinstance(answer, Prepared):
@@ -126,6 +125,7 @@ def _put(
 
 
 def keep_waiting(context: Context, ready: Prepared, output: ToolOutput) -> ToolOutput | Refusal:
+    """Keep, in the inbox, those changes of a command that wait for a person."""
     waiting = output.waiting
     if waiting is None:
         return output
@@ -142,10 +142,10 @@ def keep_waiting(context: Context, ready: Prepared, output: ToolOutput) -> ToolO
 
 
 def _answered(context: Context, approver: Approver, request: ApprovalRequest) -> Approval:
-    """Ask. Raises: PaddockError where question or answer cannot be recorded."""
+    """Ask, on record. Raises: PaddockError where question or answer cannot be recorded."""
     context.record_approval(approval_asked(request))
     approval = answer_of(approver, request)
-    # That a kept request's answer was used the inbox has put on record.
+    # The inbox itself has recorded that a kept grant was used.
     if not (approval.is_granted and approval.request_id):
         context.record_approval(approval_answered(request, approval))
     return approval
@@ -203,7 +203,7 @@ class CallNetwork(Struct, frozen=True):
     ready: Prepared
 
     def ask(self, action: Action, reach: "Reach") -> bool:
-        """Ask whoever answers for this door. Nobody, too late, or not to be recorded: no."""
+        """Ask the call's approver. No where nobody answers in time, or it cannot be recorded."""
         context, text, judge = self.context, str(action), self.context.judge
         reason = "the command wants to reach this, and waits for the answer"
         decision = Decision(Outcome.ASK, text, reason, reach.rule, "", judge.policy_digest)
@@ -216,7 +216,7 @@ class CallNetwork(Struct, frozen=True):
             return False
 
     def opened(self, event: OpenedConnection) -> None:
-        """Return when it is durable. Raises: PaddockError; then nothing is to be opened."""
+        """Record it durably. Raises: PaddockError; then the connection must not be opened."""
         self._append(self.recorder.opened, event)
 
     def closed(self, event: ClosedConnection) -> None:
@@ -229,7 +229,7 @@ class CallNetwork(Struct, frozen=True):
         self.context.ledger.append([entry_of(self.ready, event)])
 
 
-# What a call is told that is not approved.
+# Refusals of calls that were not approved, or could not be recorded.
 
 
 def refusal_of(error: ToolError) -> Refusal:
@@ -237,11 +237,11 @@ def refusal_of(error: ToolError) -> Refusal:
 
 
 STOPPED: Final = refusal_of(StoppedCallError(LeftEffect.NONE))
-"""Of a call that was cancelled before anything of it stood."""
+"""The refusal of a call that was cancelled before it had an effect."""
 
 
 def not_recorded(error: PaddockError) -> Refusal:
-    # An entry that no line can hold is a defect of ours: nobody needs to look for space.
+    # An entry that no line can hold is a defect of ours, and no full disk.
     code = error.code if isinstance(error, ToolError | InternalError) else StorageFullError.code
     hint = f"nothing came of this call; {error.hint}" if error.hint else ""
     return Refusal(code, f"the ledger cannot commit: {error.message}", hint)
@@ -253,7 +253,7 @@ def refusal_for(approval: Approval, decision: Decision) -> Refusal:
 
 
 def refusal_without(approval: Approval, action: str) -> Refusal:
-    """As `refusal_for`, where what decided is not known any more, but what it was about."""
+    """Return the refusal without its rule, where only the action is still known."""
     said = f": {show_name(approval.note)}" if approval.note else ""
     usual = _APPROVAL_HINTS.get(approval.code, "do not repeat it unchanged; ask what is wanted")
     hint = approval.hint or usual
@@ -305,10 +305,10 @@ CANCELLED: Final = "the call was cancelled while it was asked about"
 class InboxApprover(Struct, frozen=True):
     approver: Approver
     open_inbox: "Callable[[], Inbox]"
-    """Called at each question: most runtimes have none."""
+    """Called at each question: most runtimes never ask one."""
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """What was answered before, what the approver says, or that it was kept.
+        """Return the kept answer, else the approver's, else that the request was kept.
 
         A call that was cancelled is not kept. Raises: HostError, ConfigError: the inbox cannot be
         used; that is a no. IntegrityError.
@@ -320,7 +320,7 @@ class InboxApprover(Struct, frozen=True):
             broken = inbox.list_broken(request)
             if not broken:
                 raise
-            # Without the file's place: a model reads it.
+            # Without the file's path: a model reads it.
             held_up = broken[0].id
             note = f"the request {held_up}, which may be for this call, does not load"
             answer = f"paddock approvals refuse {held_up}"
@@ -330,13 +330,13 @@ class InboxApprover(Struct, frozen=True):
             return before
         said = answer_of(self.approver, request)
         if said.is_granted or said.code == ApprovalRefusedError.code:
-            # Nobody has to look any more at what was kept when this was asked before.
+            # The request that an earlier, equal call left in the inbox is answered now.
             inbox.forget_waiting(request)
             return said
         if said.code != ApprovalUnavailableError.code or not request.can_wait:
             return said
         if request.cancel.is_cancelled:
-            # Threat: calls that are made and cancelled would take every place that there is.
+            # Threat: calls that are made and cancelled at once would fill the inbox.
             return Approval(False, said.by, CallCancelledError.code, CANCELLED)
         code, note = said.code, said.note
         if before is not None:

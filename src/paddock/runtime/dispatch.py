@@ -1,8 +1,9 @@
 """The life of one call. No interface has a short cut round it.
 
 bind → resolve → decide → approve → record the intent → run → record the outcome.
-A tool that only reads runs first, and its intent and result are recorded with
-one sync before the result is released: there the act is the disclosure.
+A tool that only reads runs first; intent and result are recorded with one sync before the
+result is released, for there the act is the disclosure. A call that is asked about by its effect
+acts in `prepare`, on record, with its effect held back (see `asking`); `run` lets it stand.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -90,12 +91,13 @@ class Dispatcher:
     def dispatch(self, call: ToolCall, bounds: Bounds = FREE) -> ToolResult:
         """Run one call and return its result; refusals are results.
 
-        Raises: IntegrityError where the ledger is damaged; nothing ran.
+        Raises: IntegrityError where the ledger is damaged; nothing was changed or shown.
         """
         ready = self.prepare(call, bounds)
         return ready if isinstance(ready, ToolResult) else self.run(ready)
 
     def prepare(self, call: ToolCall, bounds: Bounds = FREE) -> Prepared | ToolResult:
+        """Take every step up to the intent. What is prepared needs `run`, or `let_go`."""
         if self._closed_by is not None:
             return refused(call, None, self._closed_by)
         begun = Begun(call, bounds)
@@ -106,7 +108,7 @@ class Dispatcher:
         except ToolError as error:
             return self._deny(begun, refusal_of(error))
         except (ConfigError, HostError) as error:
-            return self._deny(begun, refusal_by_host(error), _shown(error))
+            return self._deny(begun, refusal_by_host(error), _for_ledger(error))
         except Exception as error:  # The door: a defect of ours is a refusal, not a traceback.
             failed = self._defect(error)
             return self._deny(begun, failed.refusal, failed.frames)
@@ -131,7 +133,7 @@ class Dispatcher:
             self.let_go(ready)
 
     def let_go(self, ready: Prepared) -> None:
-        """Let go of what was held back for a call, whether it stands by now or not."""
+        """Release what is held back for a call; harmless once its effect stands."""
         release = getattr(ready.tool.handler, "release", None)
         if release is not None:
             release(ready.plan)
@@ -141,7 +143,7 @@ class Dispatcher:
 
     def _prepare(self, begun: Begun) -> Prepared | ToolResult:
         context, call, bounds = self._context, begun.call, begun.bounds
-        # Of a call that was cancelled nobody is asked any more.
+        # Nobody is asked about a call that was cancelled.
         stopped = STOPPED if bounds.cancel.is_cancelled else None
         refusal = unless_allowed(call.tool, bounds) or stopped
         if refusal is not None:
@@ -171,16 +173,16 @@ class Dispatcher:
         try:
             kept = kept_arguments(call.arguments, tool, self._contents)
             if dict in map(type, kept.values()):
-                # Before the entry that names them: what is on record can be looked at.
+                # Before the entry that names them, or it could name what a crash has lost.
                 self._contents.sync()
         except (ToolError, ConfigError, HostError) as error:
-            # No content, no record, no call. What was held back for it goes.
+            # An entry needs its contents, and a call its entry.
             self.let_go(ready)
             return self._deny(ready, not_recorded(error))
         return ready._replace(arguments=kept)
 
     def _confine(self, tool: Tool[Any], plan: Plan, decision: Decision) -> tuple[Plan, Decision]:
-        """Tie the plan to what will hold it: what was looked at is what runs."""
+        """Bind the plan to the sandbox that will hold it: what was looked at is what runs."""
         if not isinstance(tool.handler, Confining):
             return plan, confined(decision, "none")
         held_plan, held = tool.handler.confine(plan, self._context.ports)
@@ -191,8 +193,7 @@ class Dispatcher:
         started = monotonic_ns()
         outcome = self._run(ready)
         duration_us = (monotonic_ns() - started) // 1000
-        # Recorded with one sync before anything is released: what was read and is
-        # not on record is withheld.
+        # What was read and could not be recorded is not released.
         recorder = self._recorder
         entries = [recorder.intent(ready), recorder.outcome(ready, outcome, duration_us)]
         try:
@@ -227,10 +228,10 @@ class Dispatcher:
             ledger.append([entry], reservation=reservation)
         except PaddockError as error:
             return self._unknown(ready, error.message, reservation)
-        except Exception as error:  # The door: what cannot be put on record is not known.
+        except Exception as error:  # A defect after the act: its outcome is unknown.
             return self._unknown(ready, type(error).__name__, reservation)
         except BaseException as stop:
-            # An interrupt or an exit: nobody knows how far it came.
+            # An interrupt or an exit: nobody knows how far the call got.
             self._unknown(ready, type(stop).__name__, reservation)
             raise
         is_whole = isinstance(outcome, ToolOutput) or outcome.is_known
@@ -258,8 +259,8 @@ class Dispatcher:
             return Failed(refusal_of(error))
         except (ConfigError, HostError) as error:
             # It may have failed half-way: nobody knows what it left.
-            return Failed(refusal_by_host(error), _shown(error), LeftEffect.UNKNOWN)
-        except Exception as error:  # The door: see dispatch.
+            return Failed(refusal_by_host(error), _for_ledger(error), LeftEffect.UNKNOWN)
+        except Exception as error:  # As in prepare.
             return self._defect(error)
 
     def _deny(
@@ -299,7 +300,7 @@ class Dispatcher:
 
 
 def _frames(error: BaseException) -> tuple[str, ...]:
-    """What was raised, and where: for the ledger, without a text that may hold anything."""
+    """Return what was raised, and where, for the ledger: no message, which may hold a secret."""
     import traceback  # noqa: PLC0415 - for a defect
 
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_KEPT_MAX:]
@@ -307,8 +308,8 @@ def _frames(error: BaseException) -> tuple[str, ...]:
     return (type(error).__name__, *places)
 
 
-def _shown(error: PaddockError) -> tuple[str, ...]:
-    """For the ledger alone: a host's error may name the host's paths."""
+def _for_ledger(error: PaddockError) -> tuple[str, ...]:
+    """Return what the ledger alone may hold: a host's error may name the host's paths."""
     return (f"{type(error).__name__}: {clean(error.message)}",)
 
 
@@ -364,7 +365,7 @@ def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
     if action and is_whole:
         asked = f"{shlex.quote(action)} --agent {agent}"
     else:
-        # What does not stand on one line, or is long, is on record with the call.
+        # An action that is long, or not one line, is found by the call's id.
         asked = show_name(shlex.quote(kept_name(call.id)))
     return (
         "no rule allows it; choose another way, or ask a person to look: "
@@ -383,9 +384,9 @@ def unless_allowed(tool: str, bounds: Bounds) -> Refusal | None:
     )
 
 
-# What stands next to each other and only reads runs at once, in threads. A call that
-# writes waits for those before it and holds up those behind it, so that a read after a
-# write sees what was written, and no two writes of a turn meet.
+# Adjacent calls that only read run at the same time, in threads. A call that writes waits
+# for those before it and holds up those behind it, so that a read after a write sees what
+# was written, and no two writes of a turn meet.
 
 
 class Done(NamedTuple):
@@ -422,7 +423,7 @@ def dispatch_all(
         for each in asked:
             waiting.append(turn.decide(each))  # noqa: PERF401 - kept where a later one raises
         for group in _groups(list(waiting)):
-            # From here on the group lets go of its plans itself.
+            # From here on `run` releases the group's plans.
             del waiting[: len(group)]
             done += turn.run(group)
     finally:

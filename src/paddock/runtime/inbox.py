@@ -1,11 +1,11 @@
 """The inbox: questions that nobody could answer when they were put, kept for somebody.
 
 One private file a request, in the plane. Only operators answer; the next call with the
-same digest takes the answer, once. What counts is what the governance ledger says: the
-file is where the call is kept and where two processes meet. It has the arguments whole, for
-the call may be resumed (mode 0600); ledgers hold only the digest.
+same digest takes the answer, once; or the changes that were kept are committed, once. A
+grant counts only as the governance ledger has it. The file (mode 0600) has the arguments
+whole, to show and to repeat the call; ledgers hold the digest. An unused answer can be changed.
 
-    waiting ── grant ──▶ granted ── taken by one call ──▶ (gone)
+    waiting ── grant ──▶ granted ── used by one call or commit ──▶ (gone)
        ├───── refuse ──▶ refused, until it expires
        └── answered where the same call was made again ──▶ (gone)
 """
@@ -140,8 +140,7 @@ class _ParkedFile(Strict, frozen=True, kw_only=True):
     note: str
     diff: str
     has_changes: Any = None
-    # An older version says neither what policy warned of, nor what was filled in; its digest is
-    # none of ours either.
+    # Files of older versions lack `warnings` and `filled`; no call has their digest any more.
     warnings: tuple[str, ...] = ()
 
 
@@ -173,6 +172,7 @@ def _known_by(kind: type[Struct], told: Mapping[str, Any]) -> dict[str, Any]:
 
 class Answers(Struct, frozen=True):
     rows: Sequence[Mapping[str, Json]]
+    """Newest first: of two answers to one request the later one counts."""
 
     def is_kept(self, parked: Parked) -> bool:
         shown = shown_digest(parked.request)
@@ -186,7 +186,7 @@ class Answers(Struct, frozen=True):
         )
 
     def is_granted(self, parked: Parked, now: float) -> bool:
-        # Threat: the file of a grant that was taken back is put in its place again.
+        # Threat: a grant was changed to a no, and its old file is put back.
         said = [row for row in self._to(parked) if row.get("answer") in (GRANTED, REFUSED)]
         if not said or said[0].get("answer") != GRANTED or self.is_used(parked):
             return False
@@ -228,7 +228,7 @@ def _name_of(parked: Parked) -> str:
 
 
 def _ending_for(request: ApprovalRequest) -> str:
-    """How the names end of files that may be for exactly this: the whole digest is in the file."""
+    """Return how files for this request are named at the end; the whole digest is in the file."""
     return f".{request.digest.removeprefix('sha256:')[:32]}.json"
 
 
@@ -256,11 +256,11 @@ class Inbox(Struct, frozen=True):
     """Tells somebody of a request that waits from now on."""
 
     def take(self, request: ApprovalRequest) -> Approval | None:
-        """The answer that somebody gave for exactly this, if any. A grant is used up by it.
+        """Return the kept answer to exactly this, if any, and use up a grant.
 
         Threat: an agent repeats a call that was granted once, two processes do so at
         the same time, or somebody puts a file, or a used one again, into the
-        directory. One process holds the lock; it counts only what is on record.
+        directory. One process holds the lock; only a grant on record counts.
         """
         if not self._named_after(request):
             return None
@@ -291,10 +291,10 @@ class Inbox(Struct, frozen=True):
         return late if is_late else None
 
     def settle(self, request: ApprovalRequest, approval: Approval) -> bool:
-        """Whether exactly this was waiting under the answer's id until now; it is gone then.
+        """Take out the request that this answers; return whether the answer counts.
 
-        For a client that answers a kept request by making its call again: of any number of
-        times that it sends one answer, one counts, also where the file was put back.
+        For a client that answers a kept request by making its call again: an answer counts
+        once, however often it is sent, and a yes also where the file was put back.
         """
         with self._lock():
             for parked in self._waiting_for(request):
@@ -320,7 +320,7 @@ class Inbox(Struct, frozen=True):
         with self._lock():
             kept = self._sweep()
             for each in kept:
-                # Threat: a file that was changed meanwhile would get a record of its own here.
+                # Threat: a file that was changed meanwhile would be recorded as kept.
                 is_same = _is_for(each, request) and each.state == "waiting"
                 if is_same and self.answers(each.id).is_kept(each):
                     return each
@@ -376,9 +376,9 @@ class Inbox(Struct, frozen=True):
         return self._answer(wanted, seen, state=REFUSED, answered_by=by, note=note)
 
     def take_changes(self, parked: Parked) -> bool:
-        """Whether these changes may be committed now; the grant is used up by asking.
+        """Use up the grant for these changes; return whether they may be committed.
 
-        After a yes their contents stay until `withdraw`.
+        Where they may, their contents stay until `withdraw`.
 
         Threat: somebody exchanges the changes of a request that was shown before.
         """
@@ -388,7 +388,7 @@ class Inbox(Struct, frozen=True):
             answers = self.answers(parked.id)
             counts = answers.is_kept(parked) and answers.is_granted(parked, self.clock())
             if counts:
-                # Threat: the file put back, and the same command again, which this grant is for.
+                # Threat: the file is put back, and the grant counts for the same command again.
                 self.record(answered_later(parked, USED))
             self._remove(parked)
             if not counts:
@@ -422,7 +422,7 @@ class Inbox(Struct, frozen=True):
                     hint="what stands there now counts",
                 )
             answered = replace(parked, **answer)
-            # The record first: an answer that nobody can check never counts.
+            # The record first: an answer without one never counts.
             self.record(answered_later(answered, answered.state))
             replace_file(self._path(answered), write_parked(answered))
             if answered.state == REFUSED:
@@ -462,7 +462,7 @@ class Inbox(Struct, frozen=True):
         return found
 
     def _look(self, name: str) -> Parked | BrokenRequest | None:
-        """None where it is gone; a file that says it is another one counts for nothing."""
+        """Read a request: None where it is gone; a file that names another one is broken."""
         path, identity = self.directory / name, name.partition(".")[0]
         try:
             content = read_file(path, _FILE_BYTES_MAX)
@@ -503,7 +503,7 @@ class Inbox(Struct, frozen=True):
         self._release(parked)
 
     def _release(self, parked: Parked) -> None:
-        """Nobody can ask for its contents any more. A pin that is left over ends by itself."""
+        """Let the history prune its contents. A pin that is left over ends by itself."""
         if parked.changes is not None:
             self.release(parked.pin)
 

@@ -3,9 +3,9 @@
 A message may be the SDK's own object or the plain dictionaries of the wire; both
 are only read. No SDK is imported.
 
-A message that says that its turn was cut, refused, or ended for a reason that nobody
-knows has no call that runs: the arguments of the last one may be half of what was
-meant, and an SDK completes them silently. One that gives no reason is taken as whole.
+No call runs of a message that says that its turn was cut, refused, or ended for a
+reason not known here: the arguments of the last one may be half of what was meant,
+and an SDK completes them silently. One that gives no reason is taken as whole.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,18 +23,16 @@ from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 class Malformed(Struct, frozen=True):
     call: ToolCall
     refusal: Refusal
+    """Its answer: it is recorded, and never runs."""
 
 
 Asked = ToolCall | Malformed
 T = TypeVar("T")
 
-
-# What ends a turn whose calls are whole. Whatever else a message says, known or not, is
-# no reason to run them.
+# Reasons that end a turn with whole calls. With any other, known or not, none of them runs.
 _ANTHROPIC_ENDS: Final = frozenset({"tool_use", "end_turn", "stop_sequence"})
 _CHAT_ENDS: Final = frozenset({"tool_calls", "function_call", "stop"})
 _COMPLETED: Final = frozenset({"completed"})
-
 
 NATIVE_NAMES: Final[Mapping[str, frozenset[str]]] = {
     "anthropic": frozenset({"str_replace_based_edit_tool", "bash", "memory"}),
@@ -45,7 +43,7 @@ _NATIVE_ITEMS: Final = {
     "apply_patch_call": ("operation", ("type", "path", "diff")),
     "shell_call": ("action", ("commands", "timeout_ms", "max_output_length")),
 }
-# The client does the work, so such an item may be in progress when its turn is complete.
+# The client runs these, so an item may be in progress when its turn is complete.
 _AWAITED: Final = frozenset({"completed", "in_progress"})
 
 
@@ -90,16 +88,16 @@ def _items(value: object) -> list[Any]:
 
 
 def text_of(what: str, given: object) -> str:
-    """What a program gave, as the text that it has to be. Raises: UsageError."""
+    """Return what a program gave, if it is text. Raises: UsageError."""
     if isinstance(given, str):
         return given
     raise UsageError(f"{what} is {type(given).__name__}, and has to be text")
 
 
 def _asked(call_id: object, tool: object, arguments: object, refusal: Refusal | None) -> Asked:
-    """A call from its parts; whatever is not as it should be is answered with an error.
+    """Return a call from its parts; with a `refusal` of its turn, or bad parts, a `Malformed`.
 
-    With a `refusal` its turn is no reason to run it, however good it looks. Raises: UsageError.
+    Raises: UsageError: the id is no text.
     """
     name = tool if isinstance(tool, str) else ""
     identity = "" if call_id is None else text_of("the id of a call", call_id)
@@ -156,7 +154,7 @@ def _anthropic_block(result: ToolResult) -> dict[str, Json]:
 
 
 def _read_openai(message: object) -> list[Asked]:
-    # The API has the reason beside the message; whoever keeps it with the message is heard.
+    # The API gives the reason beside the message; a program may have put it into it.
     refusal = _why_not(message, "finish_reason", _CHAT_ENDS)
     if refusal is None and _get(message, "refusal"):
         refusal = _dropped("the model declined")
@@ -192,7 +190,7 @@ def _read_responses(message: object) -> list[Asked]:
 def _native_arguments(item: object, kind: str) -> dict[str, Json]:
     holder, names = _NATIVE_ITEMS[kind]
     held: Any = _get(item, holder)
-    # Threat: what is not known of it, as `move_to`, would be left out and said to be done.
+    # Threat: a member not known here (`move_to`) would be ignored, and reported as done.
     extra: Iterable[str] = _get(held, "model_extra") or (held if hasattr(held, "keys") else ())
     given = {name: _get(held, name) for name in (*names, *extra)}
     return {name: value for name, value in given.items() if value is not None}

@@ -106,7 +106,7 @@ def _become(asked: Asked, names: Names) -> list[Asked]:
     try:
         return [*_TOOLS[asked.tool].ask(asked, names)]
     except InvalidArgumentsError as error:
-        # Not with what it was given: which of it is content is known of our tools alone.
+        # Without its arguments: only for our own tools is it known which are content.
         refusal = Refusal(error.code, error.message, error.hint)
         return [Malformed(ToolCall(asked.id, asked.tool, {}), refusal)]
 
@@ -199,7 +199,7 @@ class _Words(dict[str, str]):
 
 
 def _remarks(result: ToolResult) -> list[str]:
-    """The lines in brackets that stand below an output: notes and warnings, no cut of a snippet."""
+    """Return the bracketed lines below an output: notes and warnings, no snippet and no cut."""
     ours = (line for line in result.content.split("\n")[1:] if line.startswith("["))
     snippet = result.details.get("content_snippet")
     return [line for line in ours if line != snippet and not line.startswith("[...")]
@@ -211,7 +211,7 @@ _CUT: Final = re.compile(
 
 
 def _told(result: ToolResult) -> list[str]:
-    """What is said of a command besides what it printed, and what it changed as it should."""
+    """Return the rest of a command's result: not its output, nor changes without a remark."""
     # Threat: what it printed may look like ours. It stands last, behind its own heading.
     head, _, _ = result.content.partition("\nstdout: ")
     told, is_listed = list[str](), False
@@ -402,7 +402,7 @@ def _ask_shell(call: ToolCall, names: Names) -> list[ToolCall]:
 
 
 def _answer_shell(given: Given, results: Results) -> dict[str, Json]:
-    rows, most = [_ran(result) for result in results], given.get("max_output_length")
+    rows, most = [_output_row(result) for result in results], given.get("max_output_length")
     if type(most) is not int:
         return {"output": rows}
     left, missing = max(0, most), 0
@@ -416,7 +416,7 @@ def _answer_shell(given: Given, results: Results) -> dict[str, Json]:
     return {"max_output_length": most, "output": rows}
 
 
-def _ran(result: ToolResult) -> dict[str, Json]:
+def _output_row(result: ToolResult) -> dict[str, Json]:
     details, refusal = result.details, result.refusal
     if refusal is not None:
         outcome = {"type": "exit", "exit_code": 1}

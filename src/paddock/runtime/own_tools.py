@@ -41,11 +41,11 @@ Handler = Callable[..., Any]
 
 TOOLSET: Final = "own"
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,64}")
-_HINT_SAYABLE: Final = (
+_HINT_TYPES: Final = (
     "text, numbers, bool, Literal, Enum, list, dict, dataclass, TypedDict, a model of msgspec or "
     "pydantic, or a union of these"
 )
-_HINT: Final = (
+_HINT_FAILED: Final = (
     "it is a tool of the program that runs you, and may have done part of it: look before you "
     "call it again"
 )
@@ -118,7 +118,7 @@ class OwnTool:
             raise self._failed(why) from error
 
     def _failed(self, why: str) -> ToolFailedError:
-        return ToolFailedError(f"{quote(self._name)} failed: {why}", hint=_HINT)
+        return ToolFailedError(f"{quote(self._name)} failed: {why}", hint=_HINT_FAILED)
 
 
 def _run(work: Coroutine[Any, Any, Any], cancel: Cancel, effect: LeftEffect) -> Any:
@@ -129,7 +129,7 @@ def _run(work: Coroutine[Any, Any, Any], cancel: Cancel, effect: LeftEffect) -> 
         loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
 
         def stop() -> None:
-            with contextlib.suppress(RuntimeError):  # It is over, and its loop with it.
+            with contextlib.suppress(RuntimeError):  # The task and its loop have ended.
                 loop.call_soon_threadsafe(task.cancel)
 
         forget = cancel.on_cancel(stop)
@@ -149,7 +149,7 @@ def _run(work: Coroutine[Any, Any, Any], cancel: Cancel, effect: LeftEffect) -> 
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(watched())
-    # Who calls from within a loop waits for the answer there, and no loop runs in another.
+    # The caller's own loop waits here, and no loop runs within another.
     with ThreadPoolExecutor(1, thread_name_prefix="paddock-tool") as thread:
         context = contextvars.copy_context()
         return thread.submit(context.run, asyncio.run, watched()).result()
@@ -165,7 +165,6 @@ def registered_tool(spec: ToolSpec[Any], handler: Handler) -> Tool[Any]:
             f" as {find_judged_as(name)[0]}",
             hint="give it a name that policy can speak of",
         )
-
     return _made(spec, Action("client", name), lambda _, arguments: handler(arguments))
 
 
@@ -208,11 +207,11 @@ def function_tool(
     except UsageError as error:
         raise ConfigError(error.message, where=f"permission of {name}", hint=error.hint) from error
     reader = _Reader(function, name)
-    is_told, arguments = reader.arguments()
+    takes_context, arguments = reader.arguments()
 
     def call(context: CallContext, bound: Any) -> Any:
         given = {each: getattr(bound, each) for each in arguments}
-        return function(context, **given) if is_told else function(**given)
+        return function(context, **given) if takes_context else function(**given)
 
     spec = ToolSpec(
         name=name,
@@ -220,7 +219,7 @@ def function_tool(
         description=reader.text,
         toolset=TOOLSET,
         arguments=reader.argument_type(arguments),
-        # Nobody knows more of it; MCP takes the same for granted.
+        # Nothing more is known of it; these are MCP's defaults, too.
         effects=Effects(reads_only, is_destructive=not reads_only, is_open_world=True),
     )
     return _made(spec, action, call)
@@ -246,20 +245,20 @@ class _Reader:
         except ValueError as error:
             raise self._problem("", f"it has no signature: {error}") from None
         hints = [self._hint(each) for each in parameters]
-        is_told = hints[:1] == [CallContext]
-        own = list(zip(parameters, hints, strict=True))[is_told:]
+        takes_context = hints[:1] == [CallContext]
+        own = list(zip(parameters, hints, strict=True))[takes_context:]
         names = [parameter.name for parameter, _ in own]
         for name in self._described:
             if name not in names:
                 why = "its docstring describes it, and there is none of that name"
                 raise self._problem(name, why, f"the parameters: {', '.join(names) or 'none'}")
-        return is_told, {each.name: self._argument(each, hint) for each, hint in own}
+        return takes_context, {each.name: self._argument(each, hint) for each, hint in own}
 
     def argument_type(self, arguments: dict[str, Argument]) -> type[ArgumentType]:
         title = "".join(part.capitalize() for part in self._name.split("_"))
         try:
             return made_type(f"{title}Arguments", arguments)
-        except TypeError as error:  # Each alone is good.
+        except TypeError as error:  # Each argument is valid, and all together are not.
             raise self._problem("", str(error)) from None
 
     def _hint(self, parameter: inspect.Parameter) -> Any:
@@ -308,14 +307,14 @@ class _Reader:
             why = f"its default {said} is not what it is annotated with: {error}"
             raise self._problem(name, why, "annotate it with both, as in int | None") from None
 
-    def _problem(self, parameter: str, why: str, hint: str = _HINT_SAYABLE) -> ConfigError:
+    def _problem(self, parameter: str, why: str, hint: str = _HINT_TYPES) -> ConfigError:
         of = f"parameter {quote(parameter)} of " if parameter else ""
         said = f"{of}the tool {quote(self._name)} cannot be used: {why}"
         return ConfigError(said, where=parameter or self._name, hint=hint)
 
 
 def _unsaid(kind: object, seen: set[int]) -> Iterator[str]:
-    """What a schema would say of a type that the binder does not hold to, within it too."""
+    """Yield why schema and binder would disagree on a type, or on one within it."""
     if id(kind) in seen:
         return
     seen.add(id(kind))

@@ -1,4 +1,4 @@
-"""What calls changed, by the ledger and the notes of calls that it lacks the end of; shown."""
+"""What calls changed, shown: from the ledger, and from notes of calls without an outcome in it."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -30,9 +30,7 @@ _LINES_MAX: Final = 2_000
 _UNDO: Final = "undo"
 _COMMANDS: Final = frozenset({"run_shell", "run_shell_dev", "commit_parked"})
 
-
 _Key = tuple[str, str]
-
 
 PastOutcome: TypeAlias = Literal["done", "failed", "unknown", "unreadable"]
 """`failed`, where a call that ended in an error may have left changes; `unknown`, where it was
@@ -75,13 +73,13 @@ def past_calls(
     notes: Sequence[Note],
     stored_bytes: Callable[[str], bytes | None] = lambda _: None,
 ) -> tuple[PastCall, ...]:
-    """Every call that changed something, oldest first by time.
+    """Return every call that changed something, oldest first.
 
     `stored_bytes` reads a list of effects that was too long for its entry, by its digest; None
     where the history has it no more. A note counts while the ledger has no result of its call that
     names the effects.
     """
-    undone = {
+    intents = {
         key: intent
         for intent in effects.intents
         for key in (("", intent.id), (intent.entry.session_id, intent.entry.call_id))
@@ -94,16 +92,16 @@ def past_calls(
         key = _key(stored)
         if _names_effects(stored):
             noted.pop(key, None)
-            calls.append(_of_result(stored, undone.get(key), stored_bytes))
+            calls.append(_of_result(stored, intents.get(key), stored_bytes))
         elif key in noted:
-            calls.append(_of_notes(noted.pop(key), "failed", undone.get(key), stored.id))
-    calls += [_of_notes(rows, "unknown", undone.get(key)) for key, rows in noted.items()]
+            calls.append(_of_notes(noted.pop(key), "failed", intents.get(key), stored.id))
+    calls += [_of_notes(rows, "unknown", intents.get(key)) for key, rows in noted.items()]
     # A stable sort: where clocks agree, the ledger's order stays.
-    return _telling_commands(sorted(calls, key=lambda call: call.timestamp))
+    return _marking_undone_commands(sorted(calls, key=lambda call: call.timestamp))
 
 
-def _telling_commands(calls: Sequence[PastCall]) -> tuple[PastCall, ...]:
-    """The same calls, oldest first; an undo knows whether it took back what a command did.
+def _marking_undone_commands(calls: Sequence[PastCall]) -> tuple[PastCall, ...]:
+    """Return the calls, oldest first, each undo marked that took back what a command did.
 
     Threat: a model that gives a call of a file tool the id of a command would let an undo
     change what no tool may write. Every call with that id has to be by a command.
@@ -129,9 +127,9 @@ def _names_effects(stored: StoredEntry) -> bool:
 
 
 # Threat: a model chooses the ids of its calls, and may give one twice: the result of the
-# first must not hide the second, which was killed. So a call is told by the id of its
-# intent. What was written before results and notes had it is told by session and call id;
-# the two never meet, for the one key has an empty half.
+# first must not hide the second, which was killed. So a call is identified by its intent's
+# entry. Results and notes of older versions lack it: there session and call id stand for
+# it. The two kinds of key never meet, for one has an empty half.
 
 
 def _key(stored: StoredEntry) -> _Key:
@@ -212,6 +210,7 @@ def _argument(intent: StoredEntry | None, name: str) -> str:
 
 
 def undos_that_stand(calls: Sequence[PastCall]) -> Mapping[str, str]:
+    """Map each undone call to its undo, by id; an undo that was undone does not count."""
     known = Counter(call.call_id for call in calls)
     found: dict[str, str] = {}
     for call in reversed(calls):
@@ -239,7 +238,7 @@ def told_changes(call: PastCall, is_shown: Callable[[PastCall, Change], bool]) -
 def find_call(
     calls: Sequence[PastCall], wanted: str, is_shown: Callable[[PastCall, Change], bool]
 ) -> PastCall:
-    """The call with this id, or whose result has this entry id.
+    """Return the call with this id, or whose result has this entry id.
 
     Threat: a model that chooses the ids of its calls could take that of another, so that the wrong
     one is undone. Of several none is taken; they are told apart by what they changed, as far as it

@@ -1,8 +1,9 @@
-"""What a call is between its decision and its end, and what it is dispatched with.
+"""A call's states from its decision to its end; the registry, judge and context it runs with.
 
     ToolCall ── prepare ──▶ Prepared ── run ──▶ Ran ── result_of ──▶ ToolResult
 
-All calls of one turn are prepared before any of them runs (`dispatch_all`).
+All calls of one turn are prepared before any of them runs (`dispatch_all`), so a command that
+acts in `prepare` has not seen what the calls before it write.
 """
 
 import time
@@ -39,16 +40,16 @@ if TYPE_CHECKING:
 
 
 class ForProgram(Struct, frozen=True):
-    """A tool that only the embedding program calls: it is in no registry, so no door can ask."""
+    """A tool for the embedding program alone: it is in no registry, so no model can call it."""
 
     tool: Tool[Any]
     payload: Payload
 
 
 class Bounds(Struct, frozen=True):
-    """What whoever asks leaves of an agent's tools: never more than the agent has.
+    """What the caller of one call sets: which tools, who answers, who can cancel; policy decides.
 
-    `tools` None: all of them. `order_id` stands in the entries of a work order's calls;
+    `tools` None: all of the agent's. `order_id` stands in the entries of a work order's calls;
     `client_call` in those of a client that names its calls, as a claim; `door` in those of an
     operator who came by another one than the command line.
     """
@@ -74,7 +75,7 @@ class Bounds(Struct, frozen=True):
 
 
 FREE: Final = Bounds()
-"""Of a call that nothing bounds."""
+"""The bounds of a call that has none."""
 
 
 class Judged(NamedTuple):
@@ -84,7 +85,7 @@ class Judged(NamedTuple):
 
 
 class Begun(Struct):
-    """A call, and what is known of it so far: at each step it may be refused."""
+    """A call, and what is known of it so far, for the record of a refusal at any step."""
 
     call: ToolCall
     bounds: Bounds = FREE
@@ -127,10 +128,10 @@ class Registry:
         gated: Collection[str] = (),
         gate: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`may_ever` says of a category and operation whether policy would not always deny it.
+        """`may_ever` tells whether policy could ever allow an operation of a category.
 
-        A tool that needs one which it would is known, and not offered. Those that are `gated`
-        exist until `gate` says no.
+        A tool that needs one it never allows is not listed, but can be called, to be refused by
+        policy. The `gated` ones exist until `gate` returns False.
         """
         self._all: dict[str, Tool[Any] | ListedTool] = {}
         self._may_ever = may_ever
@@ -143,7 +144,7 @@ class Registry:
     @property
     def _tools(self) -> "dict[str, Tool[Any] | ListedTool]":
         if self._gated and not self._gate():
-            # For good: what was opened with the gate open does not see it open again.
+            # For good: a gate that opens again brings no tool back.
             self._all = {name: each for name, each in self._all.items() if name not in self._gated}
             self._gated = ()
         return self._all
@@ -227,7 +228,7 @@ class PolicyJudge:
 
 
 class OperatorJudge(PolicyJudge):
-    """A person at the command line decides by asking; the record names `tool` as the rule.
+    """Allows what a person at the command line asks for; the record has `tool` as the rule.
 
     They are shown no more than the agent whose workspace it is.
     """
@@ -238,7 +239,7 @@ class OperatorJudge(PolicyJudge):
         self._tool = tool
 
     def decide(self, actions: Sequence[Action]) -> Decision:
-        """Yes: whoever can start this program as the plane's owner can change every file."""
+        """Allow: whoever can start this program as the plane's owner can change every file."""
         rule = RuleMatch(Outcome.ALLOW, self._tool, "operator", "built-in", 0)
         action = str(actions[0]) if actions else self._tool
         return Decision(
@@ -259,10 +260,12 @@ class Caller(Struct, frozen=True):
 
 
 class Contents(Protocol):
-    def stand_in(self, content: bytes) -> dict[str, Json]: ...
+    def stand_in(self, content: bytes) -> dict[str, Json]:
+        """What an entry has in place of the content. Raises: ToolError, ConfigError, HostError."""
+        ...
 
     def sync(self) -> None:
-        """Wait until what was taken is safe from a power cut; raises as `stand_in`."""
+        """Wait until all that it keeps is durable. Raises: as `stand_in`."""
         ...
 
 

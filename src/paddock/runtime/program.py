@@ -1,4 +1,4 @@
-"""What an embedding program has besides calls, by the same door: bytes, commands, lasting shells.
+"""What an embedding program has besides calls, dispatched like them: bytes, commands, shells.
 
 `Runtime.read_bytes`, `exec` and `shell`; and awaiting what runs in a thread.
 """
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_DIRECTORY: Final = 91
-_MISSING: Final = 92
-_NOT_STARTED: Final = 127
-_READS: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
-if [ ! -e "$1" ]; then exit {_MISSING}; fi
+_EXIT_DIRECTORY: Final = 91
+_EXIT_MISSING: Final = 92
+_EXIT_NOT_STARTED: Final = 127
+_READ_SCRIPT: Final = f"""if [ -d "$1" ]; then exit {_EXIT_DIRECTORY}; fi
+if [ ! -e "$1" ]; then exit {_EXIT_MISSING}; fi
 exec head -c "$2" -- "$1"
 """
-_PRESENT: Final = 93
-_WRITES: Final = f"""if [ -d "$1" ]; then exit {_DIRECTORY}; fi
-if [ "$3" ] && [ -e "$1" ]; then exit {_PRESENT}; fi
+_EXIT_PRESENT: Final = 93
+_WRITE_SCRIPT: Final = f"""if [ -d "$1" ]; then exit {_EXIT_DIRECTORY}; fi
+if [ "$3" ] && [ -e "$1" ]; then exit {_EXIT_PRESENT}; fi
 mkdir -p -- "$2" && exec cat >"$1"
 """
 
@@ -123,8 +123,8 @@ def read_bytes(runtime: "Runtime", path: str, limit: int, cancel: Cancel = NEVER
             runtime, READ_BYTES, {"path": path, "limit": limit}, payload, Bounds(cancel=cancel)
         )
         return payload.taken
-    # A byte more than may be, and no more: what has no end is told as what is too large.
-    argv = ["sh", "-c", _READS, "sh", path, str(limit + 1)]
+    # One byte over the limit, so that a file without an end is reported as too large.
+    argv = ["sh", "-c", _READ_SCRIPT, "sh", path, str(limit + 1)]
     done = execute(runtime, argv, output_limit=limit, cancel=cancel)
     _require_done(done, path, "read")
     if done.is_cut:
@@ -141,7 +141,7 @@ def write_bytes(
         if is_new:
             given["if_version"] = ABSENT
         return call_tool(runtime, WRITE_BYTES, given, Payload(content), Bounds(cancel=cancel))
-    argv = ["sh", "-c", _WRITES, "sh", path, posixpath.dirname(path), "new" if is_new else ""]
+    argv = ["sh", "-c", _WRITE_SCRIPT, "sh", path, posixpath.dirname(path), "new" if is_new else ""]
     done = execute(runtime, argv, stdin=content, cancel=cancel)
     _require_done(done, path, "write")
     return done.result
@@ -204,8 +204,8 @@ def execute(
         printed.decoding.finish()
     exit_code = int(str(result.details["exit_code"]))
     stderr = bytes(printed.streams["stderr"])
-    if exit_code == _NOT_STARTED and not stderr:
-        # It printed nothing: why it could not be started the sandbox says.
+    if exit_code == _EXIT_NOT_STARTED and not stderr:
+        # The command printed nothing: the sandbox says why it did not start.
         stderr = str(result.details["stderr"]).encode()
     return Executed(
         exit_code,
@@ -223,7 +223,7 @@ def _is_elsewhere(runtime: "Runtime", path: str) -> bool:
 
 
 def _bytes_of(what: str, given: object) -> bytes:
-    """Return what nobody changes any more while it is written. Raises: UsageError."""
+    """Return bytes that nobody can change while they are written. Raises: UsageError."""
     if isinstance(given, bytes | bytearray | memoryview):
         return bytes(cast("bytes", given))
     raise UsageError(f"{what} is {type(given).__name__}, and has to be bytes")
@@ -237,11 +237,11 @@ def _literal(argv: Sequence[str]) -> str:
 def _require_done(done: Executed, path: str, act: str) -> None:
     if done.exit_code == 0:
         return
-    if done.exit_code == _DIRECTORY:
+    if done.exit_code == _EXIT_DIRECTORY:
         raise PathNotAFileError(f"{quote(path)} is a directory", hint="name a file in it")
-    if done.exit_code == _PRESENT:
+    if done.exit_code == _EXIT_PRESENT:
         raise FileChangedError(f"{quote(path)} exists now", hint="read it, or use another path")
-    if done.exit_code == _MISSING:
+    if done.exit_code == _EXIT_MISSING:
         raise PathNotFoundError(f"{quote(path)}: no such file", hint="write it first")
     why = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     raise PathError(
@@ -310,7 +310,7 @@ class LastingProcess(Struct, frozen=True):
 
 
 async def await_thread(work: Callable[[Cancel], T]) -> T:
-    """Run `work` in a thread of its own; who stops waiting stops it, and its end is waited for.
+    """Run `work` in a thread of its own; to cancel this stops it, and waits for its end.
 
     CancelledError is raised at its end, with its failure as cause.
     """

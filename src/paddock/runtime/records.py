@@ -1,8 +1,7 @@
 """What a call leaves in the ledger: entries made from a call, its decision, its outcome.
 
-With them a decision can be made again and an effect checked. Content that a tool
-declares as such, and any long text, is kept as a salted digest:
-small value spaces make unsalted digests guessable.
+From them a decision can be repeated and an effect checked. Content that a tool declares as
+such, and any long text, is kept as a salted digest, which no precomputed table finds.
 """
 
 import hashlib
@@ -53,23 +52,23 @@ if TYPE_CHECKING:
     from paddock.storage.notes import CallMark
 
 _TEXT_KEPT_MAX: Final = 4096
-"""Longer argument texts are kept as a digest, in characters."""
+"""In characters; a longer argument text is kept as a digest."""
 _ACTION_CHARS_MAX: Final = command_bytes_max + _TEXT_KEPT_MAX
 _ACTION_KEPT_MAX: Final = 16_384
-"""So much of a longer action, as only a program's command can be, beside the digest of all."""
+"""Characters kept of a longer action (only a program's command is), beside a digest of all."""
 _NAME_KEPT_MAX: Final = 200
 _NAME_DIGITS: Final = 16
-"""So much of a cut name's digest tells it from another."""
+"""Hex digits of a cut name's digest, which tell it from another."""
 _ARGUMENTS_KEPT_MAX: Final = 100
 """So many arguments are kept, so that no call is too large for its entry; the rest is counted."""
 _WHOLE_BYTES_MAX: Final = 65_536
-"""Of arguments that policy keeps whole; what is more is kept as a digest."""
+"""Of arguments that policy keeps whole; larger ones are kept as a digest."""
 _SALT_BYTES: Final = 16
 _UNDECLARED: Final[Mapping[str, Argument]] = {}
 
 
 class DigestsAlone(Struct, frozen=True):
-    """Keeps nothing; the salt stands in the entry, so that no table of digests helps."""
+    """Keeps no content. The salt stands in the entry: a short content can still be guessed."""
 
     randomness: Callable[[int], bytes]
 
@@ -84,6 +83,7 @@ class DigestsAlone(Struct, frozen=True):
 
 class KeptContents(Struct, frozen=True):
     blobs: "BlobStore"
+    """Keeps the salt, too: once both are erased nobody can guess the content."""
 
     def stand_in(self, content: bytes) -> dict[str, Json]:
         return {"salted_sha256": self.blobs.put(content), "bytes": len(content)}
@@ -289,8 +289,8 @@ def kept_arguments(
     """A call's arguments as an entry keeps them, fit for a ledger line.
 
     A text that the tool declares as content, that is long, or that holds what a line must not (NUL,
-    half a surrogate pair) becomes what `contents` lets stand in for it; so does any nested value,
-    as its JSON text, and the value of an unknown name. Raises: as `Contents.stand_in`.
+    half a surrogate pair) becomes the stand-in that `contents` gives; so does any nested value, as
+    its JSON text, and a text of an unknown name. Raises: as `Contents.stand_in`.
     """
     if tool is not None and tool.spec.recording is not None:
         return _kept_as_policy_says(given, tool.spec.recording, contents)
@@ -330,7 +330,7 @@ def _kept_as_policy_says(
         is_whole = server.record == "whole" and len(text.encode()) <= _WHOLE_BYTES_MAX
     except ValueError:
         is_whole = False
-    # Threat: what is redacted stands in the history, under the digest of the rest.
+    # Threat: a secret would stand in the store if its content were taken before it is redacted.
     return kept if is_whole else {"…": contents.stand_in(text.encode("utf-8", "surrogatepass"))}
 
 
@@ -343,9 +343,9 @@ def kept_name(name: str) -> str:
     return f"{clean(name[:_NAME_KEPT_MAX])}… ({missing} more characters, sha256 {digest})"
 
 
-# It is also what counts: a grant that is kept in the inbox is one only if it was
-# recorded here, and none that was recorded as used. Arguments never stand here, the
-# digest does.
+# The record of approvals, in the governance ledger, is also what counts: a grant in the
+# inbox is valid only if it is recorded there as granted, and not as used. It has the
+# digest of a call, and never the arguments.
 
 GRANTED: Final = "granted"
 """Somebody answered a kept request; it waits for its call."""
@@ -355,13 +355,13 @@ ALWAYS: Final = "always"
 USED: Final = "used"
 """The grant was used up by the call that this entry names."""
 KEPT: Final = "kept"
-"""Nobody could be asked; the request was put into the inbox."""
+"""Nobody answered; the request is in the inbox."""
 DEFERRED: Final = "deferred"
 """The program puts the question to a person, and calls again with the answer."""
 
 
 def approval_asked(request: ApprovalRequest) -> Entry:
-    return _answer_entry(APPROVAL_ASKED, request, "ask", {})._replace(reason=clean(request.reason))
+    return _entry_of(APPROVAL_ASKED, request, "ask", {})._replace(reason=clean(request.reason))
 
 
 def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
@@ -378,9 +378,9 @@ def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
     if approval.changes_digest:
         answer["changes"] = approval.changes_digest
     if approval.is_deferred and not approval.is_granted:
-        return _answer_entry(APPROVAL_ANSWERED, request, "ask", {**answer, "answer": DEFERRED})
+        return _entry_of(APPROVAL_ANSWERED, request, "ask", {**answer, "answer": DEFERRED})
     decision = "allow" if approval.is_granted else "deny"
-    return _answer_entry(APPROVAL_ANSWERED, request, decision, answer)
+    return _entry_of(APPROVAL_ANSWERED, request, decision, answer)
 
 
 def answered_later(parked: "Parked", answer: str) -> Entry:
@@ -392,10 +392,10 @@ def answered_later(parked: "Parked", answer: str) -> Entry:
         "expires_at": parked.expires_at,
     }
     decision = "deny" if answer == REFUSED else "allow"
-    return _answer_entry(APPROVAL_ANSWERED, parked.request, decision, told)
+    return _entry_of(APPROVAL_ANSWERED, parked.request, decision, told)
 
 
-def _answer_entry(
+def _entry_of(
     event: str, request: ApprovalRequest, decision: str, more: Mapping[str, Json]
 ) -> Entry:
     return Entry(

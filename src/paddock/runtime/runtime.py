@@ -84,16 +84,16 @@ class Tools:
 
 
 class Notices:
-    """What a person should be told of an opening: read, or else a warning in the log.
+    """What a person should know of a runtime that opens: read by the program, or else logged.
 
-    What concerns commands takes a moment to find out: it is looked for when it is read, or when
-    the first command comes.
+    What concerns commands takes a moment to find out, and waits for a reader or the first
+    command.
     """
 
     def __init__(
         self, said: tuple[str, ...], of_commands: Callable[[], tuple[str, ...]] | None = None
     ) -> None:
-        """Without `of_commands` a door says what there is to say, and nothing is logged."""
+        """Without `of_commands` nothing is logged: the interface shows the notices itself."""
         self._said = said
         self._of_commands = Late(of_commands or tuple)
         self._is_read = of_commands is None
@@ -110,7 +110,7 @@ class Notices:
 
     def log_of_commands(self) -> None:
         if not self._is_read:
-            # A command that runs is not stopped by what would be said of it.
+            # Notices that cannot be found out stop no command.
             with suppress(PaddockError):
                 _log(self._of_commands.get())
 
@@ -175,8 +175,8 @@ class Runtime:
     def close(self) -> None:
         """Let go of the workspace and the ledgers. Twice is harmless.
 
-        Calls that run in other threads come to their end first; new ones are refused. What runs
-        in the background is ended, and what it changed is brought in.
+        What runs in the background is ended, and what it changed is brought in. New calls are
+        refused. Those in other threads go on, and the last to end lets go: this does not wait.
         """
         if self._end is not None and not self._is_closed:
             self._end(self.call)
@@ -217,7 +217,7 @@ class Runtime:
         what it raises ends the call.
 
         Raises: UsageError where the runtime is closed, or a name or id is no text;
-            IntegrityError where the ledger is damaged. Nothing ran then.
+            IntegrityError where the ledger is damaged. Nothing was changed or shown then.
         """
         identity = text_of("the id of a call", call_id or self._new_id())
         name = text_of("the name of a tool", tool)
@@ -305,8 +305,8 @@ class Runtime:
                 return self._dispatcher.refuse(asked.call, asked.refusal, bounds)
             return self._dispatcher.dispatch(asked, bounds)
 
-    # Threat: descriptors let go under a running call may be another file's before it
-    # uses them, so the last call that runs lets go of them.
+    # Threat: a descriptor that is closed under a running call may be another file's when it
+    # is used, so the last running call closes them.
 
     @contextmanager
     def _at_work(self) -> Generator[None]:
@@ -578,7 +578,7 @@ class Runtime:
 
 
 async def _awaited(work: Callable[[Cancel], T]) -> T:
-    # It needs asyncio, which only they have loaded who await.
+    # It needs asyncio, which whoever awaits has loaded.
     from paddock.runtime.program import await_thread  # noqa: PLC0415 - for them alone
 
     return await await_thread(work)

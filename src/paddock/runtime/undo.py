@@ -1,4 +1,4 @@
-"""Undo, and the commit of kept changes: what a person asks for, by the door of every call.
+"""Undo, and the commit of kept changes: acts of a person, dispatched like every other call.
 
 They are tools that no model has. Their calls are bound, decided, recorded before they act
 and after, and what they replace is kept: so an undo can be undone.
@@ -79,7 +79,7 @@ from paddock.workspace.single import DIRECTORY_VERSION, move_entry
 
 _NAMED_MAX: Final = 5
 _ENTRIES_MAX: Final = 10_000
-"""Of a directory that an undo would remove; one with more holds what is not the call's."""
+"""Of a directory that an undo would remove; a larger one is left in its place."""
 
 
 def _unkept(changes: Sequence[Change], store: StoreReader) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def _mode_named(change: Change, now: int) -> str:
 
 
 def _inverse(change: Change) -> Change:
-    """The change that has been made since, where all is as it was before this one."""
+    """Return the change that takes this one back."""
     path, to = (change.path, None) if change.to is None else (change.to, change.path)
     kind = {"created": "deleted", "deleted": "created"}.get(change.kind, change.kind)
     return replace(
@@ -181,7 +181,7 @@ class UndoPlan(Struct):
     left: UndoTree
     store: StoreReader
     overrides_read_only: bool
-    """For what a command did: to files that no tool may write it could do it all the same."""
+    """True for changes of commands, which may write files that no tool may."""
     staged: list[StagedChange] = field(default_factory=list[StagedChange])
     _made: set[str] = field(default_factory=set[str])
 
@@ -329,7 +329,7 @@ class Undo(Struct, frozen=True):
         if plan.moved is None:
             return self._output(self._commit(plan.set, ports))
         changes = [_move(plan.moved, ports)]
-        # Where somebody uses a directory that the call had made, it stays: the move is undone.
+        # A directory that the call had made, and that is in use by now, stays.
         with contextlib.suppress(ToolError):
             changes += self._commit(plan.set, ports)
         return self._output(changes)
@@ -374,7 +374,7 @@ class NoUndo(NamedTuple):
 
 
 def why_no_undo(call: PastCall, workspace: Workspace, store: StoreReader) -> NoUndo | None:
-    """None: it can be undone in this workspace. Raises: PathError, TextError."""
+    """Return why it cannot be undone in this workspace, or None. Raises: PathError, TextError."""
     name = quote(call.call_id)
     if not call.changes:
         said = f"no change of the call {name} is on record"
@@ -382,7 +382,7 @@ def why_no_undo(call: PastCall, workspace: Workspace, store: StoreReader) -> NoU
         return NoUndo(UndoStanding.NOT_RECORDED, PathNotFoundError(said, hint=hint))
     is_touched = not call.undoes and all(change.kind == "touched" for change in call.changes)
     changed = list(_changed_since(call.changes, workspace))
-    # Where one path differs from before, the others are not looked at.
+    # The first path that differs from before is enough: the rest is not looked at.
     not_undone = _changed_since([_inverse(change) for change in call.changes], workspace)
     if is_touched or (changed and next(not_undone, None) is None):
         why = f"all is as it was before {name}"
@@ -427,8 +427,8 @@ def undo_tool(call: PastCall, history: History, journal: Journal) -> Tool[UndoAr
     return Tool(_UNDO_SPEC, Undo(call, history, journal))
 
 
-# What a command left and was kept for a person. Nothing runs again: exactly what was shown
-# comes into the workspace, or nothing where something else stands there by now.
+# The commit of a command's kept changes. Nothing runs again: exactly what was shown comes
+# into the workspace, or nothing where something else stands there by now.
 
 _CHANGED: Final = (
     DirectoryNotEmptyError,
@@ -440,7 +440,7 @@ _CHANGED: Final = (
     PathThroughLinkError,
     SpecialFileError,
 )
-"""What a set meets where somebody has changed the workspace. Anything else is in its way."""
+"""What a commit raises where the workspace was changed since. Any other error is an obstacle."""
 _USED_UP: Final = (
     "nothing was changed, and the grant is used up: see to what is in the way, then run the"
     " command again"
@@ -472,7 +472,7 @@ class CommitParked(Struct, frozen=True):
         return GivenPlan(arguments, tuple(map(_action, changes)))
 
     def run(self, plan: GivenPlan[CommitArguments], ports: Ports) -> ToolOutput:
-        """Nothing has changed where this raises what follows, and the grant is used up."""
+        """Raises: ToolError; then nothing has changed, and the grant is used up."""
         del plan
         running, tree, store = current_call(), ports.workspace, self.history.store
         try:
