@@ -1,7 +1,7 @@
 """Gates: what has to be true of a plane, each one looked at and none of it believed.
 
-    results    pass, fail, not applicable; which gates there are; their port and their entries
-    ground     what the gates look at, read once
+    results    which gates there are; what one answers, counts and writes to the ledger
+    ground     what the gates look at, read once; who vouches for a package
     owned      G0B: what really stands under a plane, and whose it is
     checks     every other gate, each with what it proves; running them
 
@@ -9,8 +9,8 @@ Rules: a gate that looked at nothing says `not applicable`, which is no pass. Wh
 read is a failure, never a reason to pass over it. Nothing here writes; what a gate said is
 recorded by whoever ran it.
 
-All gates but G6 stand on what the packages say of themselves. So each first asks whether
-that is what the packages ledger says (`Ground.deviations`), and fails where it is not.
+The gates of a plane rest on `HOT/installed`. So each fails where that is not what the packages
+ledger says (`GatesGround.deviations`), G6 once that ledger verified.
 Dangers: a gate that passes because it found nothing to look at is worse than none. Names and
 texts come from files that a stranger may have written.
 """

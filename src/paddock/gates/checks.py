@@ -1,6 +1,6 @@
-"""The gates: of each what it proves, and what it cannot prove.
+"""The gates but G0B: of each what it proves, and what it cannot prove; running them.
 
-G0A looks at an archive; G0B, which stands in `owned`, and the others look at a plane.
+G0A looks at an archive, the others at a plane. G0B stands in `owned`.
 """
 
 from collections import Counter
@@ -130,7 +130,7 @@ def _chain_problem(manifest: Manifest, ground: GatesGround) -> str:
 
 
 def row_problem(path: str, ground: GatesGround) -> str:
-    """Say what is wrong with a registry's row. Threat: one that nobody brought resolves all."""
+    """Threat: a row that no package brought would make any spec or framework resolve."""
     owner = ground.installed.owner_of(path)
     if owner is None:
         return "no installed package brought this row"
@@ -207,7 +207,7 @@ def check_approvals(ground: GatesGround) -> GateResult:
 
 
 def _look_at_uses(ground: GatesGround, tally: Tally) -> None:
-    # An operator who left vouched for what was done while he was one.
+    # Keys that ever counted: an operator who left may have approved while he was one.
     keys = {**ground.vouched.known, **ground.keys}
     times = Counter(use.wo_id for use in ground.record.uses)
     for use in ground.record.uses:
@@ -308,8 +308,8 @@ def _run(acceptance: Acceptance, ground: GatesGround) -> str:
     return "" if result.passed else ground.without_root(str(result))
 
 
-# G4 as a model gets it: no command runs; the last recorded run is told, with its age.
-# A run counts for the packages that were installed when it ran, and for no others.
+# G4 as a model gets it: no command runs; the last recorded run is reported, with its age. It
+# counts only while the installed set is the one that it ran on.
 
 NOT_RUN: Final = "not run yet"
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -332,7 +332,7 @@ def _last_run(ground: GatesGround) -> StoredEntry | None:
     path = ground.ledger_path(LedgerName.GOVERNANCE)
     if not path.exists():
         return None
-    # Threat: an index that hides the last run would have an earlier one told for it.
+    # Threat: an index that hides the last run would have an earlier one reported.
     for row in find_decided(str(path), (GATE_RESULT,), Filter()):
         if isinstance(row, BadRow):
             raise errors.LedgerDamagedError(
@@ -400,7 +400,7 @@ def _vouching_problem(told: RecordedPackage, ground: GatesGround) -> str:
         return ""
     package = ground.installed.packages.get(told.package_id)
     if package is not None and package.receipt.signature is not None:
-        return ""  # whether that holds is asked for every signature
+        return ""  # `check_signatures` verifies every signature
     problem = standing_problem(told, ground)
     return f"nobody vouches for it: {problem}" if problem else ""
 
@@ -467,7 +467,7 @@ def _problems(found: Verification) -> Iterator[str]:
 
 
 def _without_places(text: str) -> str:
-    """Without directories of the host: what a gate says is shown to models."""
+    """Take out directories of the host: what a gate says is shown to models."""
     return _PLACE.sub(r"\1…/\2\1", text)
 
 
@@ -477,7 +477,7 @@ def _missing(
     if path.is_symlink():
         return 0, (Failure(file, "it is a link that leads nowhere"),)
     if path.with_suffix(".d").exists():
-        # Threat: a ledger that was removed whole has no line left to complain of.
+        # Threat: a ledger that was removed has no line left that could fail.
         why = "it is gone: what is kept beside it says that there was one"
         return 0, (Failure(file, why),)
     if is_required or witness.expects(name):

@@ -35,12 +35,12 @@ from paddock.values.calls import Json
 from paddock.values.entries import CONFIG_CHANGED
 from paddock.workspace import Workspace
 
-# A ledger by itself cannot tell that it was replaced as a whole, put back to an earlier copy,
-# or cut off at its end together with everything beside it.
-
 
 class LedgerWitness(Protocol):
-    """Knows ledgers of a plane from outside the plane: their keys, signed heads kept elsewhere."""
+    """Knows ledgers of a plane from outside the plane: their keys, signed heads kept elsewhere.
+
+    Threat: a ledger that was replaced, put back or cut off with all beside it still verifies.
+    """
 
     # Return whether there has to be a ledger of that name. Raises: HostError.
     def expects(self, name: LedgerName) -> bool: ...
@@ -58,7 +58,7 @@ class LedgerWitness(Protocol):
 MADE_WITH_DEV: Final = "this plane was made with --dev: nobody has to approve or sign anything"
 NOTHING_INSTALLED: Final = "nothing is installed"
 _LINE: Final = ", line "
-"""Between a file and the place in it, as errors of our own readers say where."""
+"""Stands between file and line in `where` of an error of our readers."""
 
 
 class Watcher(Protocol):
@@ -75,7 +75,7 @@ NOBODY: Final[Watcher] = _Nobody()
 
 
 class GatesGround(Struct, frozen=True, dict=True, kw_only=True):
-    """One plane, as one run of gates sees it. Reading raises what stands in the way."""
+    """One plane, as one run of gates sees it. Each property raises what its reader raises."""
 
     layout: PlaneLayout
     workspace: Workspace
@@ -147,7 +147,7 @@ class GatesGround(Struct, frozen=True, dict=True, kw_only=True):
 
 
 def failure_of(error: PaddockError, root: Path) -> Failure:
-    """Threat: what a gate says is shown to models, and a message may quote a whole path."""
+    """Threat: a gate's failures are shown to models, and an error may quote a path of the host."""
     file, _, line = _relative(error.where, root).partition(_LINE)
     reason = _relative(error.message, root)
     return Failure(file, f"line {line}: {reason}" if line else reason)
@@ -191,6 +191,7 @@ def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> signing.Key
 
 
 def standing_problem(told: RecordedPackage, ground: GatesGround) -> str:
+    """Say why an installed package has no approval that holds; empty where it has."""
     if told.wo_id is None:
         return UNAPPROVED
     approval = ground.approvals.get(told.wo_id)
@@ -213,4 +214,4 @@ def _moment(timestamp: str) -> float:
     try:
         return datetime.fromisoformat(timestamp).timestamp()
     except (ValueError, OverflowError):
-        return float("inf")  # A time that cannot be read is after everything.
+        return float("inf")  # Threat: an unreadable time must count as after any expiry.

@@ -85,20 +85,20 @@ class OwnedKind(Enum):
 
 class OwnedEntry(Struct, frozen=True):
     path: str
-    """Relative to the root; bytes that are no UTF-8 as Python's surrogates."""
+    """Relative to the root, owned or not; bytes that are no UTF-8 as Python's surrogates."""
     kind: OwnedKind
     mode: int
     """Permission bits, set-id and sticky bits included."""
     owner: int
     is_too_deep: bool = False
-    """A directory that was not entered: `limits.path_depth_max` lie above what is in it."""
+    """A directory that was not entered: it lies `limits.path_depth_max` deep."""
 
 
 def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator[OwnedEntry]:
     """Everything at and below `tops`, parents first; directories of `closed` are not entered.
 
-    Nor is one that lies too deep; it says so. What is gone before it is looked at is not there.
-    Raises: HostError: something cannot be listed. What was not looked at is not passed over.
+    One that lies too deep is not entered either, and is marked `is_too_deep`. What vanishes
+    meanwhile is left out. Raises: HostError: something cannot be listed.
     """
     with host_errors("opening", root):
         root_fd = os.open(root, _DIRECTORY)
@@ -161,15 +161,16 @@ LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
         ("HO1/ledger", LedgerName.HO1M),
     )
 }
-"""Where ledgers stand, and what may stand there: segments, and what is kept beside them."""
+"""Where ledgers stand, and which names may: segments, and the directories beside them."""
 WAITING_CALLS: Final = f"{APPROVALS}/calls"
 _WAITING_CALL: Final = lazy_pattern(r"APR-[0-9a-f]{16}\.[0-9a-f]{32}\.json", re.ASCII)
-_NOT_OURS: Final = 0o7133
-"""Set-id, sticky and execute bits, and writing by others: of a file that we only read."""
+_BITS_NEVER_SET: Final = 0o7133
+"""Set-id, sticky and execute bits, and writing by group or others."""
 
 
 class OwnFile(Struct, frozen=True):
     digest: str | None = None
+    """The one that it has to have; None: any content."""
     found: str | None = None
 
 
@@ -205,14 +206,14 @@ def find_ledger_detail(path: str) -> Detail | None:
 def find_own_problem(standing: OwnedEntry, own: OwnFile) -> str:
     if standing.kind is not OwnedKind.FILE:
         return f"it is a {standing.kind.value}, and should be a file"
-    if standing.mode & _NOT_OURS:
+    if standing.mode & _BITS_NEVER_SET:
         return f"its mode is {standing.mode:04o}: others can write it, or it is a program"
     if own.digest != own.found:
         return "it is not, byte for byte, what was written there"
     return ""
 
 
-FREE: Final = "HO2/scratch"
+FREE: Final = "HO2/scratch"  # not entered
 _SPECIAL_BITS: Final = 0o7000
 """Set-id and sticky bits, which no package brings and no receipt tells."""
 
@@ -234,7 +235,7 @@ def check_owned(ground: GatesGround) -> GateResult:
         elif standing.kind is OwnedKind.FILE and _is_too_open(standing, owners[standing.path]):
             tally.look(standing.path, f"its mode is {standing.mode:04o}")
     if not owners and not places.own:
-        tally.discount()  # Directories alone are nothing to own.
+        tally.discount()  # Where only directories stand, nothing was looked at.
     return tally.result(NOTHING_INSTALLED)
 
 
@@ -260,10 +261,10 @@ def _owned_problem(path: str, owner: InstalledPackage, ground: GatesGround) -> s
 
 
 def _is_too_open(standing: OwnedEntry, owner: InstalledPackage) -> bool:
-    """Whether its mode says more than what was brought.
+    """Whether its mode grants more than the one that it was brought with.
 
     Threat: operators edit configuration, so its content may be anything that is on record.
-    A policy that others can write is theirs; kept closer than it was brought it is fine.
+    A policy that others can write is theirs; a stricter mode is fine.
     """
     if owner.manifest.by_path[standing.path].is_config:
         return bool(standing.mode & ~owner.files[standing.path].bits)

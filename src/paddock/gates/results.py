@@ -1,4 +1,4 @@
-"""What a gate comes to."""
+"""What a gate answers. Imports no gate: every runtime loads this, and few ask."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -14,7 +14,7 @@ from paddock.values.entries import GATE_RESULT, Entry
 
 
 class Status(StrEnum):
-    """Three answers; the third is no pass."""
+    """`NOT_APPLICABLE` is no pass."""
 
     PASS = "pass"  # noqa: S105 - an answer, no secret
     FAIL = "fail"
@@ -34,7 +34,7 @@ class GateResult(Struct, frozen=True):
 
 
 def judged(gate: str, checks: int, failures: Sequence[Failure], nothing: str) -> GateResult:
-    """Fail where there are failures; `nothing` says why where nothing was looked at."""
+    """Fail where there are failures; `nothing` is the note where nothing was looked at."""
     if failures:
         return GateResult(gate, Status.FAIL, max(checks, len(failures)), tuple(failures))
     if checks == 0:
@@ -60,7 +60,7 @@ def count_of(results: Sequence[GateResult], status: Status) -> int:
 
 
 G0A: Final = "G0A"
-"""At install, of an archive; not one of those that look at a plane."""
+"""Of an archive, when it is installed; the others look at a plane."""
 G0B: Final = "G0B"
 G1: Final = "G1"
 G1_COMPLETE: Final = "G1-COMPLETE"
@@ -71,10 +71,8 @@ G5: Final = "G5"
 G6: Final = "G6"
 
 PLANE_GATES: Final = (G0B, G1, G1_COMPLETE, G2, G3, G4, G5, G6)
-"""Those of `--all`, in their order."""
+"""Those that `--all` runs, in this order."""
 ALL_GATES: Final = (G0A, *PLANE_GATES)
-
-# Loads no gate: every runtime has it, and few ask.
 
 
 class Tally:
@@ -92,7 +90,7 @@ class Tally:
         self._checks += looks
 
     def discount(self) -> None:
-        """Looks at which nothing was wrong do not count after all."""
+        """Count only failures, of all that was looked at so far."""
         self._checks = len(self._failures)
 
     def fail(self, failures: Iterable[Failure]) -> None:
@@ -104,7 +102,7 @@ class Tally:
         return judged(self._gate, self._checks, self._failures, nothing)
 
     def _add(self, failure: Failure) -> None:
-        # Threat: a file's name may hold control characters, or bytes that are no text.
+        # Threat: a file's name may hold control characters, or bytes that are not UTF-8.
         shown = Failure(show_name(failure.file), failure.reason)
         if shown not in self._failures:
             self._failures.append(shown)
@@ -112,7 +110,7 @@ class Tally:
 
 GATE_KEY: Final = "gate"
 _FAILURES_MAX: Final = 50
-"""In one entry; how many there were stands beside them."""
+"""In one entry; `failures_total` has how many there were."""
 _REASON_CHARS_MAX: Final = 1_000
 _DECISIONS: Final[Mapping[Status, str]] = {Status.PASS: "allow", Status.FAIL: "deny"}
 

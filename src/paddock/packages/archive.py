@@ -4,14 +4,14 @@
 
 What was judged is what is installed: nothing later opens the archive again.
 
-The one form is ustar (POSIX.1-2017, pax) of regular files, owner and group 0, time 0, mode
-0644 or 0755, in one gzip member. A tar is accepted exactly when encoding what it holds gives
-the same bytes. It is written without compression, in stored blocks (RFC 1951, 3.2.4): what a
-compressor makes of one input differs between versions and builds of zlib, even at level 0.
+The one form is ustar (POSIX.1-2017, under `pax`, but no pax header) of regular files, owner
+and group 0, time 0, mode 0644 or 0755, in one gzip member. A tar is accepted exactly when
+encoding its members again gives the same bytes; any order and any deflate stream are read. It
+is written in stored blocks (RFC 1951, 3.2.4): zlib's output differs between versions and builds.
 
 Threat: two programs that read one archive differently. Extended headers (pax, GNU) give a
 member a second name or size, base-256 numbers a second length, bytes behind a name's NUL a
-second name. So headers are read one by one, and nothing follows what an extended one says.
+second name. So headers are read one by one, and an extended one is refused.
 """
 
 import os
@@ -93,7 +93,7 @@ def load_archive(path: Path) -> Archive:
 
 
 def load_bytes(path: Path) -> bytes:
-    """An archive's bytes, one more than it may have at most."""
+    """Read an archive's bytes: at most one more than it may have, so that too many show."""
     content = read_file_through_links(path, limits.package_archive_bytes_max + 1)
     if content is None:
         raise UsageError(f"there is no archive {quote(str(path))}", where=str(path))
@@ -182,7 +182,7 @@ def _member(tar: bytes, offset: int, known: dict[str, PackedFile]) -> PackedFile
         raise ArchiveRefusedError(f"its mode is {info.mode:04o}, not 0644 or 0755", file=name)
     if start + info.size + -info.size % _BLOCK_BYTES > len(tar):
         raise ArchiveRefusedError("the archive is cut off in it", file=name)
-    _require_new(name, known)
+    _require_name(name, known)
     member = PackedFile(name, tar[start : start + info.size], info.mode)
     encoded = _encode(member)
     if encoded[:_BLOCK_BYTES] != header:
@@ -197,7 +197,7 @@ def _member(tar: bytes, offset: int, known: dict[str, PackedFile]) -> PackedFile
     return member
 
 
-def _require_new(name: str, known: dict[str, PackedFile]) -> None:
+def _require_name(name: str, known: dict[str, PackedFile]) -> None:
     if name in known:
         raise ArchiveRefusedError("it is in the archive twice", file=name)
     problem = path_problem(name) if name != MANIFEST else ""
@@ -281,8 +281,8 @@ def compute_sha256(path: Path) -> str:
 
 
 # A source is a directory with `manifest.json` and the declared files at their paths. What
-# tools and systems leave lying about is left out, and said; anything else that is not
-# declared stops the packing: a package never holds what nobody meant to put into it.
+# tools and systems leave lying about is left out and listed (`left_out`); any other undeclared
+# file stops the packing: a package never holds what nobody meant to put into it.
 
 _LITTER_NAMES: Final = frozenset(
     {
@@ -357,7 +357,7 @@ def read_source(source: Path) -> PackedSource:
 
 
 def write_hashes(source: Path, *, check: bool) -> HashReport:
-    """With `check`, only compare."""
+    """Put the digests of its files into a source's manifest; with `check`, only compare."""
     path = source / MANIFEST
     content = _manifest_bytes(path)
     given = parse_file(content, str(path))
@@ -393,7 +393,7 @@ def is_litter(name: str) -> bool:
 
 class SourceSurvey(Struct, frozen=True):
     files: dict[str, int] = field(default_factory=dict[str, int])
-    """Name → permission bits."""
+    """Name → `st_mode`."""
     left_out: list[str] = field(default_factory=list[str])
     refused: list[Failure] = field(default_factory=list[Failure])
 
@@ -458,7 +458,7 @@ def _target(source: Path, destination: Path, manifest: Manifest) -> Path:
     target = destination
     if destination.is_dir():
         target = destination / f"{manifest.package_id}.tar.gz"
-    # An archive in its own source would be in the next one, or stop it.
+    # An archive in its own source is undeclared there, and stops the next packing.
     inner, outer = target.parent.resolve(), source.resolve()
     if inner == outer or outer in inner.parents:
         raise UsageError(

@@ -8,9 +8,9 @@ Below: founding a plane, which installs all of them at once.
         packages/PKG-….tar.gz
         src/paddock/…           our own source: a machine needs Python and its packages alone
 
-Everything is made from the directory in which this program stands, and nothing of it depends
-on a clock, a user, a umask, a locale or an order of files: whoever has the same source makes
-the same bytes, and the source inside an archive makes that archive again.
+Everything is built from the directory of this program, and nothing depends on a clock, a user,
+a umask, a locale or an order of files: the same source builds the same bytes, and the source
+inside an archive builds that archive again.
 """
 
 import secrets
@@ -76,9 +76,9 @@ _TOP: Final = {
     "paddock": PROGRAM_MODE,
     "requirements.txt": FILE_MODE,
 }
-_TIERS: Final = ("HOT", "HO2", "HO1", "agents", "objects")
+_PLANE_DIRECTORIES: Final = ("HOT", "HO2", "HO1", "agents", "objects")
 _NOT_SHIPPED: Final = frozenset({"ruff.toml"})
-"""Only a linter reads it; a wheel does not hold it either."""
+"""Only a linter reads it; a wheel leaves it out as well."""
 
 
 class Unpacked(Struct, frozen=True):
@@ -123,7 +123,7 @@ def read_unpacked(directory: Path) -> Unpacked:
         raise given.error("format", "the format is not known", f"this version reads {FORMAT}")
     read: dict[str, bytes] = {}
     for name, digest in ((row.path, row.sha256) for row in index.files):
-        if path_problem(name) or name.split("/")[0] in _TIERS:
+        if path_problem(name) or name.split("/")[0] in _PLANE_DIRECTORIES:
             raise given.error("files", f"{quote(name)} is no file of an archive", "unpack it anew")
         read[name] = _declared(directory, name, digest)
     archives = tuple(_listed(read, name) for name in index.packages)
@@ -154,8 +154,8 @@ def _packed(source: Path) -> Archive:
     if source.name != packed.manifest.package_id:
         wrong = Failure(source.name, "the directory is named after another package")
         raise GateRefusedError("G0A", [wrong])
-    # None of them is a program (`sh FILE` runs a script): a mode is what a file system, an
-    # unpacker or a checkout may lose or add, and the bytes are to be the same everywhere.
+    # None of them has to be executable (a script runs by `sh FILE`). File systems, unpackers and
+    # checkouts lose or add modes, and the bytes have to be the same everywhere.
     files = tuple(replace(file, mode=FILE_MODE) for file in packed.files)
     return Archive(packed.manifest, files, events.digest_of(write_archive(packed.manifest, files)))
 
@@ -238,22 +238,22 @@ def _listed(read: dict[str, bytes], package_id: str) -> Archive:
 #     the packages ledger: the set is signed
 #     the admin's configuration             by whoever called: from then on it is a plane
 #
-# Killed anywhere, what stands there is no plane, and founding it again goes on: approvals that
-# hold are taken up, and the change is settled as any other. Once it is on record nothing is left
-# to put; and where the packages ledger tells of more than such a beginning, a plane stood there
-# that lost its configuration: nothing is installed on it under approvals that it used.
+# Killed anywhere, no plane is left, and the next founding goes on: approvals that still hold are
+# used, and the change is settled as any other. Once the ledger holds it, no file may be missing;
+# and where the ledger holds more than such a beginning, a plane stood there that lost its
+# configuration: nothing is installed on it under approvals that it used.
 #
-# The same questions are asked as by any install (G0A when the archives were read, G3, ownership,
-# places), and the same traces are left; acceptance commands are run by the gate G4, on the plane
-# that is there then.
+# Of the checks of an install these are made: G0A (as the archives are read), G3, ownership and
+# places. Not that configuration loads, nor room: the packages are this program's own. Acceptance
+# commands are run later, by the gate G4.
 
 
 class Founding(Struct, frozen=True):
     archives: tuple[Archive, ...]
     key: SigningKey | None
-    """The operator's; None for a plane that asks nobody (`--dev`)."""
+    """The operator's; None for a plane without approvals (`--dev`)."""
     later: frozenset[str]
-    """Files that whoever founds the plane puts there last, and this does not."""
+    """Files that `found` leaves out, and its caller writes last."""
 
     @property
     def manifests(self) -> tuple[Manifest, ...]:
@@ -261,13 +261,13 @@ class Founding(Struct, frozen=True):
 
 
 def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
-    """Put everything in its place; the files that were made. The plane's lock is held.
+    """Install all packages; return the files that were made. The caller holds the plane's lock.
 
     Raises: as `install`; ConfigError: a key, an approval or a record is not ours.
     """
     _require_sound(founding)
     with changing(depot):
-        # Where there is no packages ledger, what stands beside it is of one in the making.
+        # Without a ledger, files beside its place are of one that was being made: no damage.
         log = depot.ledger.read() if depot.ledger.path.exists() else PackageLog(())
         _require_beginning(log, founding, depot.ledger.path)
         swap = _swap(depot, founding)
@@ -276,7 +276,7 @@ def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
         elif swap.paths:
             why = f"{quote(swap.paths[0].path)} is not as in the set that was recorded"
             raise _was_a_plane(why, depot.ledger.path)
-        # A founding that was killed right after it is not signed twice.
+        # A founding that was killed after it signed does not sign again.
         if founding.key is not None and not log.holds(events.PACKAGE_SET_SIGNED):
             sign_now(depot, founding.key)
     return tuple(depot.layout.root / change.path for change in swap.paths if change.before is None)
@@ -312,8 +312,8 @@ def _require_sound(founding: Founding) -> None:
 def _require_beginning(log: PackageLog, founding: Founding, ledger: Path) -> None:
     """Refuse a log that tells of more than a founding of these packages.
 
-    Only the beginning of one, by the same word, is gone on with. Threat: packages that were
-    taken out or changed since come back under their old approvals.
+    A founding that was cut short goes on only as it began, with or without `--dev`. Threat:
+    packages that were removed or changed since come back under their old approvals.
     """
     digests, is_dev = {each.digest for each in founding.manifests}, founding.key is None
     for stored in log.entries:
@@ -348,7 +348,7 @@ def _was_a_plane(why: str, ledger: Path) -> ConfigError:
 def _approvals(
     depot: Depot, founding: Founding, log: PackageLog
 ) -> Mapping[str, signing.PackageApproval]:
-    """One for each package, by its id; those that a killed founding made are taken up."""
+    """Make an approval for each package, by its id; use those that a killed founding made."""
     key, layout = founding.key, depot.layout
     known, standing = signing.read_keys(layout), signing.read_approvals(layout)
     if key is None:
@@ -417,5 +417,5 @@ def _install(
         swap.write_receipt(receipt)
         changes.append((entry, receipt))
     swap.finish()
-    depot.ledger.open().close()  # It is read before it is told of them.
+    depot.ledger.open().close()  # Make it: `complete` reads it before it appends.
     carry_out(depot, transaction_of("the bootstrap", *changes), swap)

@@ -1,14 +1,14 @@
-"""One set of changes of packages: made, and gone on with where it was stopped.
+"""Carry out one change of packages as one set, and complete one that was cut short.
 
     the swap, one set of the plane's journal: files, manifest, a draft of the receipt and,
-    last of all, the record of what is still to be told
-    → ledger entry → receipt, and the record goes
+    last of all, the record of the ledger entries that are due
+    → ledger entries → final receipts, and the record is removed
 
     objects/packages/transaction.json     the record; there is at most one
 
 Killed at any moment, the next command on the plane settles it: the journal completes the swap
-or undoes it, and where the record stands, the swap happened. Then the ledger is asked whether
-the entry is there already, so there is one whatever happens.
+or undoes it, and where the record stands, the swap happened. An entry is appended only if the
+ledger does not hold it yet, so there is exactly one.
 """
 
 import os
@@ -71,7 +71,7 @@ from paddock.workspace.paths import EntryKind
 class PathChange(Struct, frozen=True):
     path: str
     before: str | None
-    """The version of what stood there."""
+    """The version of what stood there; None: nothing."""
     after: PackedFile | None
 
     @property
@@ -91,7 +91,7 @@ class AcceptanceResult(Struct, frozen=True):
     """It exited by itself, with 0."""
     exit_code: int
     output: str
-    """The end of what it printed, within `limits.acceptance_output_chars_max`; a cut is said."""
+    """The end of its output, at most `limits.acceptance_output_chars_max`; a cut is marked."""
     duration_s: float
 
     def __str__(self) -> str:
@@ -129,9 +129,9 @@ _ID: Final = lazy_pattern(r"TX-[0-9a-f]{32}", re.ASCII)
 
 class ToldChange(Strict, frozen=True):
     row: dict[str, Any]
-    """The fields of its ledger entry, whose call id is its own."""
+    """The fields of its ledger entry; `call_id` is the id of this change."""
     receipt: InstallReceipt | None
-    """As it stands before it names that entry; None for an uninstall."""
+    """A draft, without that entry's id; None for an uninstall."""
 
     @property
     def entry(self) -> Entry:
@@ -139,7 +139,7 @@ class ToldChange(Strict, frozen=True):
 
 
 class Transaction(Strict, frozen=True, kw_only=True):
-    """What is still to be told of changes whose files are in their places."""
+    """The entries and receipts that are due for files which are in their places already."""
 
     format: int = FORMAT
     id: str
@@ -158,7 +158,7 @@ def new_transaction_id() -> str:
 
 
 class PendingChange(Struct, frozen=True):
-    """A change on its way: its lock and its record, in the plane's own store.
+    """A change that is not over: its lock and its record, in the plane's own store.
 
     No package brings files there, and no agent writes there.
     """
@@ -166,21 +166,18 @@ class PendingChange(Struct, frozen=True):
     layout: PlaneLayout
 
     def locked(self) -> AbstractContextManager[None]:
-        """One at a time, across processes."""
+        """Exclusive, across processes."""
         return locked(self._directory())
 
     def try_locked(self) -> AbstractContextManager[bool]:
         return try_locked(self._directory())
 
     def at_rest(self) -> AbstractContextManager[None]:
-        """No change of packages meanwhile; any number may look at once."""
+        """Shared: any number of readers, and no change of packages meanwhile."""
         return locked(self._directory(), SHARED)
 
     def try_at_rest(self) -> AbstractContextManager[bool]:
-        """The same without waiting: False where packages are being changed now.
-
-        It is for looks that write nothing here, so it is not asked who else can.
-        """
+        """Like `at_rest` without waiting; False during a change. Who else writes is not checked."""
         if not self._lock.is_dir():
             atomic.make_directories(self._lock)
         return try_locked(self._lock, SHARED)
@@ -189,7 +186,7 @@ class PendingChange(Struct, frozen=True):
         return os.path.lexists(self.layout.package_transaction)
 
     def read(self) -> Transaction | None:
-        """Raises: ConfigError, IntegrityError: no crash makes one like this."""
+        """Raises: ConfigError, IntegrityError: damaged, or of another version; no crash does it."""
         path = self.layout.package_transaction
         given = load_file(path, limits.receipt_bytes_max)
         if given is None:
@@ -213,7 +210,7 @@ class PendingChange(Struct, frozen=True):
 
     @property
     def _lock(self) -> Path:
-        # Not the record's own directory: the set that brings the record locks that one.
+        # Not the record's directory: the set that writes the record locks that one itself.
         return self.layout.package_changes / "lock"
 
     def _directory(self) -> Path:
@@ -223,9 +220,11 @@ class PendingChange(Struct, frozen=True):
 
 
 class Depot(Struct, frozen=True):
+    """What a change of packages needs of a plane: its files, history, journal and ledger."""
+
     layout: PlaneLayout
     workspace: Workspace
-    """On the plane's root: what is installed goes through the same fence as any write."""
+    """On the plane's root: an install writes through the same fence as any tool."""
     objects: ObjectStore
     journal: Journal
     ledger: PackageLedger
@@ -241,10 +240,8 @@ class Depot(Struct, frozen=True):
         commit_changes(self.workspace, phases, self.objects, self.journal, label=label)
 
 
-# From what is to happen to a plane's files to one set of changes. Every path is looked at once;
-# what stands there decides whether the file is put, replaced, left as it is, or refused. The set
-# then expects exactly what was seen: whoever comes between the look and the swap makes the swap
-# fail as a whole.
+# Plans one set of changes, and writes nothing. What stands at a path decides whether it is put,
+# replaced, left or refused; if it is no longer so when the set is committed, all of it fails.
 
 DIRECTORY_MODE: Final = 0o700
 _ENTRIES_MAX: Final = limits.change_set_paths_max
@@ -253,7 +250,7 @@ _ENTRIES_MAX: Final = limits.change_set_paths_max
 class Swap(Struct):
     workspace: Workspace
     keeps_old: bool = True
-    """What gives way, in the history; not what was there for a moment alone."""
+    """Keep what is replaced in the history; not needed for drafts of a moment."""
     changes: list[StagedChange] = field(default_factory=list[StagedChange])
     paths: list[PathChange] = field(default_factory=list[PathChange])
     notes: list[str] = field(default_factory=list[str])
@@ -265,7 +262,7 @@ class Swap(Struct):
             self.remove(act.path, act.before.sha256)
 
     def write(self, path: str, content: bytes, mode: int) -> None:
-        """A file of ours is to stand at `path`, whatever of ours stands there now."""
+        """Put a file of the plane's own at `path`, in place of any file or link there."""
         entry, state = self._look(path)
         self._write(entry, state, content, mode)
 
@@ -273,7 +270,7 @@ class Swap(Struct):
         self.write(receipt_path(receipt.package_id), receipt.to_bytes(), atomic.FILE_MODE)
 
     def remove(self, path: str, brought: str | None = None) -> None:
-        """With a note where it is not what was `brought`.
+        """Remove a file; note it where its digest is not `brought`.
 
         Raises: GateRefusedError for what makes this a plane.
         """
@@ -311,7 +308,7 @@ class Swap(Struct):
         self._write(entry, state, packed.content, packed.mode)
 
     def _stays(self, act: Put, state: EntryState) -> bool:
-        """Whether what stands there is an operator's; refuses what is nobody's."""
+        """Return True for an operator's configuration; refuse a file that no package brought."""
         asset, version = act.asset, state.version
         shipped = None if act.before is None else act.before.sha256
         if asset.is_config and state.kind is EntryKind.FILE and version != shipped:
@@ -426,10 +423,10 @@ def _version(state: EntryState) -> str:
 
 
 def settle(depot: Depot) -> str | None:
-    """Complete what a killed command left; the package of it. The lock is held.
+    """Complete what a killed command left; return its package. The caller holds the lock.
 
-    Raises: HostError: it cannot be settled now. LedgerBusyError, LedgerFullError: all but the
-    entry is there.
+    Raises: HostError: it cannot be settled now. LedgerBusyError, LedgerFullError: the files
+    are in their places, the entry is still due.
     """
     for found in recover(depot.journal, Disk(), depot.workspace.resolution):
         is_ours = not found.label or found.label.startswith("TX-")
@@ -446,7 +443,7 @@ def settle(depot: Depot) -> str | None:
 
 
 def complete(depot: Depot, transaction: Transaction) -> str:
-    """Entries, receipts, and the record goes; the first entry's id. Done twice, it is done once."""
+    """Append entries, write receipts, remove the record: idempotent. Return the first entry id."""
     known = depot.ledger.read().ids
     missing = [each.entry for each in transaction.changes if each.entry.call_id not in known]
     made = depot.ledger.append_all(missing) if missing else ()
@@ -461,7 +458,7 @@ def complete(depot: Depot, transaction: Transaction) -> str:
 
 
 def tidy(depot: Depot) -> None:
-    """Remove what killed writers left; whoever writes there holds our lock."""
+    """Remove temporary files of killed writers; a living one would hold the caller's lock."""
     for name in ("keys", "approvals"):
         directory = depot.layout.registries / name
         if directory.is_dir():
@@ -484,6 +481,7 @@ class PackagesState(Struct, frozen=True):
 
 @contextmanager
 def changing(depot: Depot) -> Generator[str | None]:
+    """Hold the lock of packages, and settle first what a killed command left."""
     with depot.pending.locked():
         recovered = settle(depot)
         tidy(depot)
@@ -503,39 +501,38 @@ def require_installed(depot: Depot) -> InstalledSet:
 
 
 def require_as_recorded(depot: Depot) -> PackagesState:
-    """What is installed, where files and packages ledger agree on it.
+    """Return what is installed, where `HOT/installed` and the packages ledger agree.
 
-    Threat: an entry that tells of a set which follows from no entries before it makes the
-    gates fail for good, also when what was amiss is put right.
+    Threat: an entry that is appended while they differ names a set that does not follow from
+    the entries before it, so G6 fails for good, even once the files are put right.
 
     Raises: GateRefusedError: G0B or G6. LedgerDamagedError.
     """
-    standing = _read_standing(depot)
-    deviations = find_deviations(standing.record, standing.installed)
+    state = _read_state(depot)
+    deviations = find_deviations(state.record, state.installed)
     if deviations:
         raise GateRefusedError("G6", deviations, hint=_AS_RECORDED)
-    return standing
+    return state
 
 
 def require_repairable(depot: Depot) -> PackagesState:
-    """As `require_as_recorded`, for a repair: packages may be missing, or not as recorded."""
-    standing = _read_standing(depot)
-    if standing.record.problems:
-        raise GateRefusedError("G6", standing.record.problems, hint=_AS_RECORDED)
-    return standing
+    """As `require_as_recorded`, for a repair: only the entries have to follow from each other."""
+    state = _read_state(depot)
+    if state.record.problems:
+        raise GateRefusedError("G6", state.record.problems, hint=_AS_RECORDED)
+    return state
 
 
-def _read_standing(depot: Depot) -> PackagesState:
+def _read_state(depot: Depot) -> PackagesState:
     installed = require_installed(depot)
     log = depot.ledger.read()
     return PackagesState(installed, log, replay(log.entries))
 
 
 def require_room(transaction: Transaction) -> None:
-    """Refuse a change of which too much would have to be told. Raises: UsageError.
+    """Refuse a change whose entry or record would be too large. Raises: UsageError.
 
-    Threat: a swap that took place and cannot be recorded leaves a plane on which no command
-    works any more.
+    Threat: a swap that cannot be recorded is never settled, and blocks every later command.
     """
     package_id = transaction.package_id
     for entry in (each.entry for each in transaction.changes):
@@ -563,7 +560,7 @@ def _count(listed: Json) -> int:
 
 
 def carry_out(depot: Depot, transaction: Transaction, swap: Swap) -> str:
-    """Make the changes as one set, then tell of them; the id of the first entry."""
+    """Commit the changes as one set, then record them; return the first entry's id."""
     record = Swap(depot.workspace)
     record.write(TRANSACTION, write_object(transaction), atomic.FILE_MODE)
     try:

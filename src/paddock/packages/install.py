@@ -1,15 +1,15 @@
-"""Installing, upgrading and removing: every question first, then one swap; and what is there.
+"""Install, upgrade, remove and list packages: every check first, then one set of changes.
 
-Nothing is written before all of this has said yes:
+Before these have passed, in this order, nothing of the package is written:
 
     G0A  the archive is exactly what its manifest declares      (`read_archive`)
-    G3   what it depends on is installed, and nothing leads back
+    G6   `HOT/installed` is as the packages ledger says
+    G3   what it depends on is installed, and there is no cycle
+    ownership: each file may stand at its place (G0B) and is no other package's
     G5   no version below the last one; a signature that comes along holds
     G2   an approval for exactly this digest, unused, in time, within its scope
-    G6   the plane is as its packages ledger says
-    ownership, and what stands at each path
-    G0B  what is read whenever the plane is opened loads as it will be
-    room: an entry of the packages ledger can tell of it
+    ownership: what stands at each path now
+    G0B  configuration, policy and contracts load; room: the ledger entry is not too long
     G4   its acceptance commands pass, on the plane with its files laid over what is there
 
 Then the swap, the ledger entry, the receipt; see `change` for what a crash leaves.
@@ -105,19 +105,19 @@ class InstallReport(Struct, frozen=True):
 
 
 _LONGEST_S: Final = 1e9
-"""More than any command takes, with what it takes to end it."""
+"""A duration for `require_room`: longer than any acceptance command takes."""
 
 
 class InstallWish(Struct, frozen=True):
     is_dry_run: bool = False
-    """Answer everything, change nothing."""
+    """Check everything but G4, and install nothing."""
     dev: bool = False
-    """Install without an approval: G2 and G5 say so until there is one."""
+    """Install without an approval: the gates G2 and G5 fail until there is one."""
     plane_is_dev: bool = False
-    """The plane was made with `--dev`: it asks for neither approval nor signature."""
+    """The plane was made with `--dev`: neither approval nor signature is asked for."""
     signature: signing.Signature | None = None
     repairs: bool = False
-    """Install this very digest once more where files are not as it brought them."""
+    """Install the same digest again where its files are not as it brought them."""
 
     @property
     def asks_nothing(self) -> bool:
@@ -133,7 +133,7 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
         SandboxUnavailableError: its acceptance commands cannot run here; nothing changed.
         HostError, StorageFullError, LedgerBusyError, LedgerFullError: the host failed:
             nothing changed, or the next command on the plane goes on with it.
-        UsageError: more would have to be recorded of it than a ledger entry holds.
+        UsageError: its ledger entry, or its record, would be too large.
         IntegrityError: the plane or its packages ledger is damaged.
     """
     with changing(depot):
@@ -155,7 +155,7 @@ class _Judged(Struct, frozen=True):
     receipt: InstallReceipt
     entry: Entry
 
-    def told(self, results: Iterable[AcceptanceResult]) -> Transaction:
+    def transaction(self, results: Iterable[AcceptanceResult]) -> Transaction:
         rows: list[Json] = [result.as_json() for result in results]
         entry = self.entry._replace(metadata={**self.entry.metadata, "acceptance": rows})
         return transaction_of(self.receipt.package_id, (entry, self.receipt))
@@ -196,7 +196,9 @@ class _Installing(Struct, frozen=True):
         self._require_loading(swap)
         judged = _Judged(approval, swap, receipt, self._entry(receipt, approval))
         tests = (each.command for each in manifest.acceptance)
-        require_room(judged.told(AcceptanceResult(test, True, 0, "", _LONGEST_S) for test in tests))
+        require_room(
+            judged.transaction(AcceptanceResult(test, True, 0, "", _LONGEST_S) for test in tests)
+        )
         return judged
 
     def _approval(self, acts: tuple[Act, ...]) -> signing.PackageApproval:
@@ -227,7 +229,7 @@ class _Installing(Struct, frozen=True):
 
     def run(self, judged: _Judged) -> InstallReport:
         results = self._test(judged.swap)
-        entry_id = carry_out(self.depot, judged.told(results), judged.swap)
+        entry_id = carry_out(self.depot, judged.transaction(results), judged.swap)
         return replace(self.report(judged), acceptance=results, ledger_entry=entry_id)
 
     def _test(self, swap: Swap) -> tuple[AcceptanceResult, ...]:
@@ -260,8 +262,8 @@ class _Installing(Struct, frozen=True):
             manifest,
             receipt,
             approval,
-            # As recorded, for the entries have to follow from each other: what is put right
-            # may be missing on the plane, or be another one there.
+            # From the ledger, for entries have to follow from each other: in a repair the
+            # package may be missing on the plane, or be another version there.
             previous=None if told is None else told.row,
             set_digest=digest_of_rows(after.values()),
             is_upgrade=self.old is not None,
@@ -351,7 +353,7 @@ def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Ins
     )
 
 
-# The rows of a plane's packages, each looked at now; and whose file is whose.
+# The rows of a plane's packages, each file looked at now; and which package owns a file.
 
 
 class PlanePackages(Struct, frozen=True):
@@ -409,7 +411,7 @@ def _places(installed: InstalledSet) -> dict[str, int]:
     try:
         ordered = install_order(package.manifest for package in installed.packages.values())
     except GateRefusedError:
-        return {}  # What is wrong with the graph is for G3 to say; the list stands by layer.
+        return {}  # G3 reports what is wrong with the graph; the list is sorted by layer.
     return {manifest.package_id: place for place, manifest in enumerate(ordered)}
 
 

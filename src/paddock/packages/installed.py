@@ -1,7 +1,7 @@
-"""What is installed in a plane: read from `HOT/installed`, and whose which file is.
+"""What is installed in a plane, read from `HOT/installed`, and which package owns a file.
 
 A package is installed when its manifest and its receipt stand there and agree. Anything
-else in that directory is a problem that is named, never passed over.
+else in that directory is reported as a problem, but for temporary files of a write.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ FORMAT: Final = 1
 
 
 class InstalledFile(Strict, frozen=True):
-    """One file as the package brought it. Of `config` the content may be another by now."""
+    """One file as the package brought it; an operator may have edited one of `config` since."""
 
     path: str
     sha256: Digest
@@ -153,7 +153,7 @@ def read_installed(layout: PlaneLayout) -> InstalledSet:
     problems: list[Failure] = []
     for name in names_in(layout.installed):
         if is_temporary_name(name):
-            continue  # of a change on its way
+            continue  # of a write that is not over
         try:
             packages[name] = _read_package(layout.installed / name)
         except ConfigError as error:
@@ -189,9 +189,9 @@ def _read_package(directory: Path) -> InstalledPackage:
 #     HOT/registries/specs/<spec_id>.json            {spec_id, framework_id, title}
 #     HOT/registries/frameworks/<framework_id>.json  {framework_id, title, specs[]}
 #
-# There is no file that several packages would have to share: the registry of packages is
-# `HOT/installed`, and the others are directories. `specs` of a framework are those that it
-# expects. Whether all of it resolves is for the gates to say; here it is read.
+# Each row is a file of its own, so no two packages share one; the registry of packages is
+# `HOT/installed`. `specs` of a framework are those that it expects. Here rows are read; whether
+# their references resolve is for the gates G1 and G1-COMPLETE.
 
 SPECS: Final = "HOT/registries/specs"
 FRAMEWORKS: Final = "HOT/registries/frameworks"
@@ -291,6 +291,7 @@ def _difference(package: InstalledPackage, path: str, state: EntryState | None) 
 class Put(Struct, frozen=True):
     asset: Asset
     before: InstalledFile | None
+    """As the version that is replaced brought it; None where that did not."""
 
     @property
     def path(self) -> str:
@@ -333,8 +334,8 @@ def plan_ownership(
     )
 
 
-# No command works then, and none that takes the package out again. So it is loaded before the
-# package is installed, as whoever opens the plane would.
+# On a plane whose configuration or policy does not load no command works, not even one that
+# removes the package again. So what a package brings is loaded before it is installed.
 
 POLICIES: Final = ("HOT/config/policy.toml", "HOT/config/policy.json")
 """A plane has one of them, or none."""
@@ -355,7 +356,7 @@ def load_alone(path: str, content: bytes) -> None:
 def find_loading_problems(
     put: Mapping[str, bytes], standing: frozenset[str], load: Load
 ) -> Iterator[Failure]:
-    """`put` is what a change writes; `standing` are the policies that are there afterwards."""
+    """Take in `put` what a change writes, in `standing` the policies that are there after it."""
     for path, content in put.items():
         try:
             load_governed(path, content, load)

@@ -33,7 +33,7 @@ from paddock.values import entries as events
 from paddock.values.calls import Json
 
 LEDGER: Final = LedgerName.PACKAGES
-_USING: Final = frozenset({events.PACKAGE_INSTALLED, events.PACKAGE_APPROVED})
+_USE_AN_APPROVAL: Final = frozenset({events.PACKAGE_INSTALLED, events.PACKAGE_APPROVED})
 
 
 class PackageLog(Struct, frozen=True):
@@ -44,7 +44,7 @@ class PackageLog(Struct, frozen=True):
         return frozenset(
             wo_id
             for stored in self.entries
-            if stored.entry.event_type in _USING
+            if stored.entry.event_type in _USE_AN_APPROVAL
             and isinstance(wo_id := stored.entry.metadata.get("wo_id"), str)
         )
 
@@ -62,7 +62,7 @@ class PackageLog(Struct, frozen=True):
 
     @property
     def ids(self) -> dict[str, str]:
-        """Those of the entries that tell of changes, by the change's own."""
+        """Map the id of each change to the id of its entry."""
         return {each.entry.call_id: each.id for each in self.entries if each.entry.call_id}
 
 
@@ -86,11 +86,11 @@ def ledger_gone(path: Path, witness: str) -> LedgerDamagedError:
 class PackageLedger(Struct, frozen=True):
     path: Path
     open: Callable[[], Ledger]
-    """Opens it to append, made on first use; the caller closes it."""
+    """Open it to append, and make it where there is none; the caller closes it."""
     verify: Callable[[Path], Verification | None] = verify_alone
-    """Verifies it, with what is held of it elsewhere; None: there never was one.
+    """Verify it, in assembly also against heads kept elsewhere; None: there never was one.
 
-    Threat: an earlier copy, put back with all beside it, is whole, and has used nothing yet.
+    Threat: an earlier copy, put back with all beside it, verifies, and knows no used approval.
     """
 
     def read(self) -> PackageLog:
@@ -126,7 +126,7 @@ def installed_entry(
     set_digest: str,
     is_upgrade: bool,
 ) -> events.Entry:
-    """`receipt` before it names this entry; `previous` and `set_digest` as entries tell them."""
+    """Take `receipt` as a draft, `previous` and `set_digest` as the ledger has them."""
     return events.Entry(
         event_type=events.PACKAGE_INSTALLED,
         submission_id=receipt.wo_id or "",
@@ -136,7 +136,7 @@ def installed_entry(
         metadata={
             **about(row_of(manifest)),
             "archive": receipt.archive,
-            # When the approval was judged: the tests that come between may take long.
+            # When the approval was checked: the entry is later, by as long as the tests ran.
             "installed_at": receipt.installed_at,
             "receipt": events.digest_of(receipt.to_bytes()),
             "previous": None if previous is None else about(previous),
@@ -191,24 +191,23 @@ def enrolled_entry(key: PublicKey) -> events.Entry:
     )
 
 
-# Pure.
+# Pure from here on: entries in, values out.
 #
-# The entries are replayed from the first one on. Each change names the digest of the whole
-# set after it, so an entry that is missing, moved or another one shows at the next change,
-# even where somebody chained the ledger anew.
+# Entries are replayed from the first one on. Each change names the digest of the whole set after
+# it, so an entry that is missing, moved or altered shows there, even if the chain was recomputed.
 
 LEDGER_FILE: Final = "HOT/ledger/packages.jsonl"
 
 
 class RecordedPackage(Struct, frozen=True, kw_only=True):
-    """As its entry tells; a later approval gives it another `wo_id` and `key_id`."""
+    """As its entry says; a later approval replaces `wo_id` and `key_id`."""
 
     package_id: str
     version: str
     digest: str
     archive: str
     receipt: str
-    """The digest of its receipt, as that was before it named its entry."""
+    """The digest of its receipt as drafted, with an empty `ledger_entry`."""
     installed_at: str
     set_digest: str
     dependencies: tuple[str, ...] = ()
@@ -253,7 +252,7 @@ class _Approved(Struct, frozen=True):
 
 
 class Record(Struct):
-    """What the entries of a packages ledger come to, followed one after the other."""
+    """What the entries of a packages ledger lead to, replayed in their order."""
 
     packages: dict[str, RecordedPackage] = field(default_factory=dict[str, RecordedPackage])
     uses: list[ApprovalUse] = field(default_factory=list[ApprovalUse])
@@ -266,7 +265,7 @@ class Record(Struct):
         return digest_of_rows(package.row for package in self.packages.values())
 
     def approval_of(self, package_id: str, digest: str) -> str | None:
-        """The approval of a package that is installed so, given then or later."""
+        """Find the approval of a package at this digest, used by its install or given later."""
         told = self.packages.get(package_id)
         return told.wo_id if told is not None and told.digest == digest else None
 
@@ -323,7 +322,7 @@ class Record(Struct):
 
 
 def replay(entries: Sequence[StoredEntry]) -> Record:
-    """Raises nothing for what the entries, oldest first, say."""
+    """Replay entries, oldest first; what is wrong with one is in `problems`, not raised."""
     record = Record()
     for stored in entries:
         record.take(stored)
@@ -332,6 +331,7 @@ def replay(entries: Sequence[StoredEntry]) -> Record:
 
 
 def find_deviations(record: Record, installed: InstalledSet) -> tuple[Failure, ...]:
+    """Compare manifests and receipts with the ledger; what they list is looked at by G0B."""
     names = sorted(record.packages.keys() | installed.packages.keys())
     found = (each for name in names for each in find_deviations_of(name, record, installed))
     return (*record.problems, *installed.problems, *found)

@@ -28,8 +28,8 @@ from paddock.text.show import quote, show_name
 from paddock.values.entries import digest_of
 from paddock.workspace.paths import is_temporary_name
 
-# One file has one name: what two file systems, two programs or two readers could take for
-# different files, or for one, is refused before anything is compared with it.
+# One file has one name: a path that another file system or program could read as another, or
+# two that it could take for one, are refused before anything is compared with them.
 
 FILE_MODE: Final = 0o644
 PROGRAM_MODE: Final = 0o755
@@ -47,7 +47,7 @@ TIERS_OF: Final = {
     "ho2": ("HO2", "HO1"),
     "ho1": ("HO1",),
 }
-"""Where the files of a package of this tier may stand: in it, and below it."""
+"""Where the files of a package of this tier may stand: in that tier and in the lower ones."""
 
 OWN_PLACES: Final = (
     INSTALLED,
@@ -58,7 +58,7 @@ OWN_PLACES: Final = (
     "HO2/scratch",
     "HO1/ledger",
 )
-"""The plane's own: no package brings anything here."""
+"""The plane's own places, to which no package may bring a file."""
 
 _PACKAGE_ID: Final = lazy_pattern(r"PKG-[A-Z0-9-]+", re.ASCII)
 _DIGEST: Final = lazy_pattern(r"sha256:[0-9a-f]{64}", re.ASCII)
@@ -99,8 +99,7 @@ def path_problem(path: str) -> str:
         return "the name is empty"
     if show_name(path) != path:
         return "the name holds control, direction or zero-width characters"
-    # Threat: a manifest packs 40,000 directories to nothing, and whoever looks at each one on
-    # the way pays for them.
+    # Threat: a very long name compresses to nothing, and costs a look at each of its directories.
     if not _fits(path.encode()):
         return "the name has no room in an archive: 100 bytes at most, or 155, a slash and 100"
     if path.startswith("/"):
@@ -192,18 +191,18 @@ _SEMVER: Final = lazy_pattern(
     r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?",
     re.ASCII,
 )
-_CHARS_MAX: Final = 128
+_VERSION_CHARS_MAX: Final = 128
 
 VersionKey = tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]
 
 
 def version_key(text: str) -> VersionKey | None:
-    """What puts versions in their order (semver.org, point 11); None: it is no version.
+    """Return what sorts versions by precedence (semver.org, point 11); None: it is no version.
 
     Build metadata does not count. A release comes after its pre-releases, whose identifiers
     are (0, number, "") or (1, 0, text).
     """
-    found = _SEMVER.fullmatch(text) if len(text) <= _CHARS_MAX else None
+    found = _SEMVER.fullmatch(text) if len(text) <= _VERSION_CHARS_MAX else None
     if found is None:
         return None
     major, minor, patch, before = found.groups()
@@ -217,7 +216,7 @@ def version_key(text: str) -> VersionKey | None:
 SCHEMA_VERSION: Final = 1
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 CONFIG: Final = "config"
-"""The classification of what operators edit: owned by path, not by hash."""
+"""The classification of a file that operators edit: its path is owned, its content is not."""
 LAYER_MAX: Final = 99
 
 _Reference = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
@@ -235,7 +234,7 @@ class Asset(Strict, frozen=True):
 
 
 class Acceptance(Strict, frozen=True):
-    """A line for the sandboxed shell in the plane's root, which has to exit with 0."""
+    """A command line for the sandboxed shell, run in the plane's root; it has to exit with 0."""
 
     command: Annotated[str, Meta(max_length=limits.acceptance_command_chars_max)]
     timeout_s: Annotated[int, Meta(ge=1, le=limits.acceptance_timeout_s_max)]
@@ -335,7 +334,7 @@ def _require_asset(given: JsonFile, way: Way, asset: Asset) -> None:
 
 
 def find_place_problems(manifest: Manifest) -> list[Failure]:
-    """G0B: files that a package of this tier may not bring to their places; else nothing."""
+    """G0B: find the files that a package of this tier may not bring to their places."""
     problems = (
         (each.path, place_problem(each.path, manifest.plane_id)) for each in manifest.assets
     )
@@ -345,7 +344,7 @@ def find_place_problems(manifest: Manifest) -> list[Failure]:
 def install_order(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
     """Each comes after what it depends on; lowest layer first, then by name.
 
-    Raises: GateRefusedError: G3: an unknown dependency, a cycle, or one id twice.
+    Raises: GateRefusedError: G3: as `find_graph_problems`, or one id twice.
     """
     waiting: dict[str, Manifest] = {}
     for manifest in manifests:
@@ -357,7 +356,7 @@ def install_order(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
         raise GateRefusedError("G3", problems)
     done: dict[str, Manifest] = {}
     while waiting:
-        # Without a cycle, one of them can always come next.
+        # Never empty: the graph has no cycle.
         ready = [each for each in waiting.values() if done.keys() >= set(each.dependencies)]
         first = min(ready, key=lambda each: (each.layer, each.package_id))
         done[first.package_id] = waiting.pop(first.package_id)
@@ -365,6 +364,7 @@ def install_order(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
 
 
 def find_graph_problems(packages: Mapping[str, Manifest]) -> tuple[Failure, ...]:
+    """Find dependencies that are missing, on a higher layer, or in a cycle."""
     found: list[Failure] = []
     for name in sorted(packages):
         manifest = packages[name]

@@ -1,6 +1,6 @@
-"""The installed packages as a person or a model sees them: rows, and the port that gives them.
+"""Installed packages as a person or a model sees them; refusals of archives and of changes.
 
-Loads nothing else of packages: every runtime has the port, and few ask it anything.
+Imports no other module of packages: every runtime loads this, and few ask for a package.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from paddock.errors import ConfigError, IntegrityError, UsageError
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-# Whoever gives an exit status tells the two kinds apart: a gate is 2, ownership is 3.
+# The exit status comes from the base class: an archive is 4, a gate is 2, ownership is 3.
 
 
 class Failure(Struct, frozen=True):
@@ -37,7 +37,7 @@ class ArchiveRefusedError(IntegrityError):
 
 
 class GateRefusedError(UsageError):
-    """A gate that stands before every change of the installed set said no. Nothing changed."""
+    """A gate refused a change of the installed set, or the packing of a source."""
 
     code = "package.gate"
 
@@ -48,7 +48,7 @@ class GateRefusedError(UsageError):
 
 
 class OwnershipRefusedError(ConfigError):
-    """A file is somebody else's. Nothing changed."""
+    """A file belongs to another package, or to none. Nothing changed."""
 
     code = "package.ownership"
 
@@ -68,9 +68,9 @@ def _shown(failures: Sequence[Failure]) -> str:
 
 class State(StrEnum):
     INSTALLED = "installed"
-    """Every file that it owns is as it brought it; configuration is there."""
+    """Every file is as the package brought it; of configuration, that it is there."""
     CHANGED = "changed"
-    """A file is missing, or another one, or has another mode."""
+    """A file is missing, or has another content, type or mode."""
     CHANGING = "changing"
     DAMAGED = "damaged"
     """Its manifest or its receipt does not load."""
@@ -93,9 +93,9 @@ class PackageRow(Struct, frozen=True, kw_only=True, rename=_SHOWN_AS):
     digest: str = ""
     installed_at: str = ""
     wo_id: str | None = None
-    """The approval under which it stands there, given before or after."""
+    """The approval that it was installed under, or was given afterwards."""
     dev: bool = False
-    """It was installed without asking for one."""
+    """It was installed without an approval being asked for."""
     failures: tuple[Failure, ...] = ()
 
     def as_json(self) -> dict[str, Json]:

@@ -1,14 +1,14 @@
-"""Operator keys: Ed25519 (RFC 8032), the private half with the user, the public half in the plane.
+"""Operators' keys (Ed25519, RFC 8032), signatures of packages, approvals.
 
-    <user's configuration>/keys/operator.key      mode 0600; never in a plane
+    <user's configuration>/keys/operator.key      the private half: mode 0600, never in a plane
     HOT/registries/keys/<key_id>.json             {key_id, algorithm, public_key}
 
 A key id is the first 32 hexadecimal digits of the SHA-256 of the public key's 32 bytes: it
 names one key and no other, and who reads a key checks that it does.
 
-Threat: whoever can put a file into `HOT/registries/keys` is an operator of the plane. No
-package brings one there (`manifest.OWN_PLACES`), no agent writes there (the policy's own
-files), and what stands there is no link and not writable for others.
+Threat: whoever can put a file into `HOT/registries/keys` can approve packages. No package
+brings one there (`manifest.OWN_PLACES`), no agent writes there (the policy's own files), no link
+counts, others cannot write the directory. Who vouched for a key is in `vouching`, asked by G5.
 """
 
 import base64
@@ -102,14 +102,14 @@ def make_operator_key(environment: Environment) -> SigningKey:
         try:
             create_key(str(path), _KEY_NAME, os.urandom)
         except HostError:
-            # Another process made it just now, or it cannot be made: loading tells.
+            # Another process made it just now, or it cannot be made.
             if not os.path.lexists(path):
                 raise
     return load_key(str(path))
 
 
 def enrol_key(layout: PlaneLayout, key: PublicKey) -> bool:
-    """From now on it may approve. Whether it was new."""
+    """Put the key into the plane: from now on it may approve. Return whether it was new."""
     path = layout.root / key_file(key.key_id)
     atomic.make_directories(path.parent)
     if atomic.create_file(path, key_bytes(key), atomic.FILE_MODE):
@@ -167,13 +167,13 @@ def _from_base64(text: str, size_bytes: int) -> bytes | None:
         raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
     except (binascii.Error, ValueError):
         return None
-    # One text for one value: base64 has spare bits.
+    # Threat: base64 has spare bits, so other texts stand for the same bytes; one is taken.
     is_one = base64.b64encode(raw).decode("ascii") == text
     return raw if len(raw) == size_bytes and is_one else None
 
 
-# `ARCHIVE.sig` beside an archive holds `{digest, key_id, signature}`. What is signed is the
-# 71 characters of the digest, so a signature speaks of one package whatever file it came in.
+# `ARCHIVE.sig` beside an archive holds `{digest, key_id, signature}`. Signed are the 71
+# characters of the manifest's digest: a signature holds for that package in any archive of it.
 
 SUFFIX: Final = ".sig"
 SIGNATURE_MODE: Final = 0o644
@@ -227,8 +227,8 @@ def read_signature(archive: Path) -> Signature | None:
 # The signature covers the compact JSON, in UTF-8, of the other fields in this order. `digest`
 # is the manifest's, `expires` is RFC 3339 in UTC, `scope` are patterns of paths of the plane
 # (gitignore's rules, compared exactly as written): everything that the change touches has to
-# match one. The file stays. That it was used is told by the packages ledger, whose entry
-# names it; nothing in the file says so, because whoever can write the file could take it back.
+# match one. The file stays. That it was used is recorded in the packages ledger, whose entry
+# names it; nothing in the file says so: whoever can write the file could take it back.
 
 _FILE: Final = lazy_pattern(r"(WO-[0-9a-f]{32})\.json", re.ASCII)
 _ESCAPES: Final = str.maketrans({special: f"\\{special}" for special in "\\*?[] "})
@@ -277,7 +277,7 @@ def make_approval(
 
 
 def _require_readable(approval: PackageApproval) -> None:
-    # Whoever reads one approval reads all: one that is too long stops every other as well.
+    # All approvals are read together: one that is too long to read would block every install.
     size_bytes = len(write_object(approval))
     if size_bytes > limits.approval_file_bytes_max:
         raise UsageError(
@@ -307,13 +307,13 @@ def read_approvals(layout: PlaneLayout) -> tuple[PackageApproval, ...]:
 
 
 def read_approval(path: Path) -> PackageApproval:
-    """One approval. That its signature holds is not said by that."""
+    """Read one approval. Its signature is not verified."""
     given = load_file(path, limits.approval_file_bytes_max)
     if given is None:
         raise ConfigError(f"there is no approval {quote(path.name)}", where=str(path))
     approval = given.convert(PackageApproval)
     given.require_once("scope", approval.scope)
-    # Threat: a copy under another name would be used a second time.
+    # Threat: a copy under another name would pass for a second approval.
     if path.name != f"{approval.wo_id}.json":
         raise given.error("wo_id", f"wo_id is {quote(approval.wo_id)}", "the file's own name")
     try:
@@ -338,7 +338,7 @@ def approval_problem(
 ) -> str:
     """Why an approval does not allow what is claimed; empty where it does.
 
-    The signature first: what stands in a file that nobody signed is worth nothing.
+    The signature is verified first: until then nothing in the file counts.
     """
     problem = signature_problem(approval, keys)
     if problem:

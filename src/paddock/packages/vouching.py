@@ -8,11 +8,10 @@ could lag behind, or be put back. Its Ed25519 signature covers the compact JSON 
 `key_id`. `after` is the id of the entry before it that changed packages or keys: an old
 statement that is written once more does not fit there.
 
-The plane's first key needs nobody; from then on a key counts when a statement lists it
-that was made by a key which counted before.
+The plane's first key needs nobody; a later one counts once a statement by a key that counted
+before lists it. An install takes an approval by any key of `HOT/registries/keys`.
 
-Threat: whoever can put a file into `HOT/registries/keys`, and approvals of his own beside
-it, is an operator to everyone who only looks there.
+Threat: so whoever can write there can install; G5 fails until an operator vouches for the key.
 """
 
 import base64
@@ -45,7 +44,7 @@ ABOUT_PACKAGES: Final = frozenset(
         events.PACKAGE_UNINSTALLED,
     }
 )
-"""The entries that change what a statement is about; others begin a ledger, or tell of itself."""
+"""The entries that change packages or keys; the others are about the ledger itself."""
 
 
 class _KeyRow(Strict, frozen=True):
@@ -84,7 +83,7 @@ def sign_installed_set(depot: Depot, key: SigningKey) -> SignedSet:
 
 
 def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
-    """As `sign_installed_set`, for whoever holds the lock and knows that the key counts."""
+    """As `sign_installed_set`, with the lock held and the key known to be one of the plane."""
     installed = read_installed(depot.layout)
     log = depot.ledger.read()
     deviations = ledger.find_deviations(ledger.replay(log.entries), installed)
@@ -128,10 +127,10 @@ def require_known(depot: Depot, key: SigningKey) -> None:
 
 
 def enrol_first(depot: Depot, key: SigningKey) -> bool:
-    """Make `key` the plane's first, where it has none; whether it was."""
+    """Make `key` the plane's first where it has none; return whether it became that."""
     if signing.read_keys(depot.layout):
         return False
-    # On record first: a key without an entry is nobody's.
+    # Recorded first: without an entry the key could sign no statement that counts.
     depot.ledger.append(ledger.enrolled_entry(signing.public_half(key)))
     signing.enrol_key(depot.layout, signing.public_half(key))
     return True
@@ -144,13 +143,13 @@ def last_telling(entries: Sequence[StoredEntry]) -> str:
 
 
 class Vouched(Struct):
-    """What the statements of a packages ledger come to, followed one after the other."""
+    """What the statements of a packages ledger lead to, replayed in their order."""
 
     statements: int = 0
     keys: signing.Keys = field(default_factory=dict[str, signing.PublicKey])
-    """That count now: those of the newest statement that holds."""
+    """Those that count now: listed by the newest statement that holds."""
     known: dict[str, signing.PublicKey] = field(default_factory=dict[str, signing.PublicKey])
-    """That ever counted."""
+    """Those that ever counted."""
     rows: frozenset[SetRow] = frozenset()
     listings: list[tuple[int, signing.Keys]] = field(default_factory=list[tuple[int, signing.Keys]])
     """The place of each statement that holds, and the keys that count from there on."""
@@ -166,8 +165,8 @@ class Vouched(Struct):
     def counting_at(self, seq: int) -> signing.Keys:
         """The keys that counted when that entry was written.
 
-        Said by the statement before it, and by the first one after it: that one vouches for
-        what stands there by then, with these for the plane's operators.
+        Those of the last statement before it and of the first one after it, which vouches for
+        what is installed by then and lists the operators of that time.
         """
         before = [keys for at, keys in self.listings if at < seq][-1:]
         after = [keys for at, keys in self.listings if at > seq][:1]
@@ -182,7 +181,7 @@ class Vouched(Struct):
             self._note(stored, "a key was enrolled on a plane that had one")
 
     def state(self, stored: StoredEntry, before: Sequence[StoredEntry]) -> None:
-        """The next statement: it counts where a key made it that counted before."""
+        """Take the next statement: it counts if its maker's key counted before."""
         self.statements += 1
         told = JsonFile(ledger.LEDGER_FILE, stored.entry.metadata)
         try:
@@ -225,7 +224,7 @@ class Vouched(Struct):
 
 
 def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
-    """Raises nothing for what stands there."""
+    """Replay statements and enrolments; what is wrong with one is in `problems`, not raised."""
     vouched = Vouched()
     for place, stored in enumerate(entries):
         if stored.entry.event_type == events.OPERATOR_KEY_ENROLLED:
@@ -254,11 +253,11 @@ def _keys_of(told: JsonFile, signed: SignedSet) -> dict[str, signing.PublicKey]:
 
 
 #     G5  no version below the one that was installed last; a signature that comes along holds
-#     G2  an approval for exactly this digest: signed by a key of the plane, unused, in time,
+#     G2  an approval for exactly this digest: signed by a key in the plane, unused, in time,
 #         and covering every path
 #
-# A plane that was made with `--dev` asks for none of it but the version, and neither does
-# `--dev` on another plane; there, G2 and G5 say so afterwards.
+# On a plane that was made with `--dev`, or with `--dev` on another one, only the version is
+# checked; on the other one, the gates G2 and G5 fail afterwards.
 
 
 def require_no_rollback(
@@ -305,7 +304,7 @@ def require_signature(
 def require_approval(
     depot: Depot, package_id: str, claim: signing.ApprovalClaim, used: Collection[str]
 ) -> signing.PackageApproval:
-    """Of those that hold, the one that expires first. Raises: GateRefusedError: G2. ConfigError."""
+    """Return the valid one that expires first. Raises: GateRefusedError: G2; ConfigError."""
     keys = signing.read_keys(depot.layout)
     refused: list[Failure] = []
     holding: list[signing.PackageApproval] = []
@@ -328,9 +327,9 @@ class Approved(Struct, frozen=True):
     approval: signing.PackageApproval
     enrolled: bool
     settles_install: bool
-    """The package was installed without one: the approval is used by that install."""
+    """The package was installed without one: that install used this approval up."""
     rollback: str
-    """Why no install will take the package, where its version is below the last one."""
+    """Why no install will take the package: its version is below the last one; else empty."""
 
 
 def approve(
@@ -376,7 +375,7 @@ def _settle_install(
     if record.approval_of(manifest.package_id, manifest.digest) is not None:
         return False
     if ledger.find_deviations_of(manifest.package_id, record, installed):
-        return False  # what stands there is not what the record says: an entry would not heal it
+        return False  # what is installed is not what the ledger says: approving it mends nothing
     claim = signing.ApprovalClaim(manifest.digest, tuple(manifest.by_path), depot.clock())
     if signing.approval_problem(
         approval, claim, signing.read_keys(depot.layout), log.used_approvals
