@@ -272,7 +272,8 @@ class LineJudge:
         self._targets = tuple(target for target in line.writes if _is_file(target))
         self._stays = not self.reasons and not line.moves and not any(map(_may_move, line.commands))
         self.refusal = ""
-        if not line.commands and not line.writes:
+        is_statement = line.has_statement and not line.problems
+        if not (line.commands or line.writes or is_statement):
             self.refusal = f"{quote_toml(action.target)} holds no command"
         if line.bound:
             self.refusal = f"{line.bound}: write it into a file, and run that"

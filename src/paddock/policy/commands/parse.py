@@ -45,6 +45,8 @@ _OPAQUE: Final = lazy_pattern(
 )
 _DASH_BEFORE_DOCUMENT: Final = lazy_pattern(rb"(?<=[ \t])-(?=[ \t]*<<)")
 """A word that the grammar loses: `cat - <<E`. Any other letter in its place is one."""
+_ESCAPE_IN_DOCUMENT: Final = lazy_pattern(rb"(<<-?[ \t]*+\w++[^\n<]*+\n[ \t]*+)\\[$`\\]")
+"""Where a document begins with `\\``, the grammar takes its first line for words."""
 
 
 def count_code_chars(text: str) -> int:
@@ -125,6 +127,7 @@ class _Line(Struct):
     moves: list[str] = []
     bound: str = ""
     may_be_any: bool = False
+    has_statement: bool = False
 
 
 def parse_line(text: str) -> CommandLine:
@@ -182,6 +185,7 @@ def parse_line(text: str) -> CommandLine:
         line.bound,
         tuple(line.moves[:MOVES_MAX]),
         touch,
+        line.has_statement,
     )
 
 
@@ -209,6 +213,7 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
     raws = found.commands
     line.run_time |= found.run_time
     line.changes |= found.changes
+    line.has_statement |= found.has_statement
     line.writes |= dict.fromkeys(target for target in found.writes if target not in STREAMS)
     line.reads |= dict.fromkeys(found.reads)
     if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
@@ -257,7 +262,8 @@ def _walk(text: str) -> Findings:
         sources = (found[0] for found in _LITERAL_WORD.finditer(text))
         words += [Word(each[1:-1].replace("'\\''", "'"), each) for each in sources]
         return Findings([RawCommand(text, words)])
-    tree = _parser().parse(_DASH_BEFORE_DOCUMENT.sub(b"_", text.encode()))
+    shown = _ESCAPE_IN_DOCUMENT.sub(rb"\1__", _DASH_BEFORE_DOCUMENT.sub(b"_", text.encode()))
+    tree = _parser().parse(shown)
     return walk_tree(tree.root_node, text.encode())
 
 
