@@ -139,7 +139,9 @@ def parse_line(text: str) -> CommandLine:
     the second a `bound` and a command that is anything.
     """
     line = _Line()
-    if len(text) > command_chars_max and not _is_long_literal(text):
+    # The literal command of a program is few words, however long.
+    is_literal = len(text) <= program_command_bytes_max and _LITERAL.fullmatch(text)
+    if len(text) > command_chars_max and (not is_literal or _has_too_much_code(text)):
         _stop(line, _TOO_LONG)
     else:
         _gather(line, text, 0)
@@ -177,7 +179,7 @@ def parse_line(text: str) -> CommandLine:
     return CommandLine(
         text,
         commands,
-        tuple(line.writes),
+        tuple(target for target in line.writes if target not in STREAMS),
         tuple(line.run_time),
         tuple(line.problems),
         line.may_be_any or bool(line.problems),
@@ -194,12 +196,6 @@ def _stop(line: _Line, bound: str) -> None:
     line.problems[bound] = None
 
 
-def _is_long_literal(text: str) -> bool:
-    """Say whether it is the literal command of a program: few words, however long."""
-    is_short = len(text) <= program_command_bytes_max
-    return is_short and bool(_LITERAL.fullmatch(text)) and not _has_too_much_code(text)
-
-
 def _has_too_much_code(text: str) -> bool:
     # The parser's time is quadratic there.
     return count_code_chars(text) > command_code_chars_max
@@ -214,7 +210,7 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
     line.run_time |= found.run_time
     line.changes |= found.changes
     line.has_statement |= found.has_statement
-    line.writes |= dict.fromkeys(target for target in found.writes if target not in STREAMS)
+    line.writes |= dict.fromkeys(found.writes)
     line.reads |= dict.fromkeys(found.reads)
     if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
         line.run_time["the environment decides which program runs"] = None
