@@ -91,7 +91,7 @@ git show HEAD:src/a.py > /tmp/a.py
 git blame -L 10,20 src/a.py
 git ls-files | grep test
 git ls-files '*.py' | xargs wc -l
-git ls-files -z | xargs -0 grep -l TODO
+git ls-files -z | xargs -0 grep -l NOTE
 git grep -n "def main" -- '*.py'
 git diff --name-only HEAD~3 | xargs -I{} ls -la {}
 git log --format='%H %s' | awk '{print $1}'
@@ -213,7 +213,7 @@ find src -name '*.ts' -print0 | xargs -0 sed -i 's/foo/bar/g'
 find . -newer a -type f | xargs ls -la
 find . -type f -size +1M -exec ls -lh {} \; | sort -k5
 find . -name '*.py' | xargs -n1 python -m py_compile
-grep -rn "TODO" src --include='*.py'
+grep -rn "NOTE" src --include='*.py'
 grep -rl foo src | xargs sed -i 's/foo/bar/g'
 grep -c . a.txt
 grep -oP '(?<=version = ")[^"]+' Cargo.toml
