@@ -116,6 +116,13 @@ def test_what_an_allow_covers_starts_nothing_else(desk: Path, text: str):
 @example(text="cat <<-E\n\t$(mark)\n\tE")
 @example(text="echo ${x:-`mark`}")
 @example(text="echo a$`ls \\`mark\\``")
+@example(text="for RANDOM in 'a[$(mark)]'; do :; done")
+@example(text="read RANDOM <<< 'a[$(mark)]'")
+@example(text="OPTIND='a[$(mark)]'")
+@example(text="cat <<E\n\\`x\\` `mark`\nE")
+@example(text="echo mark | xargs env")
+@example(text='echo "$x $(mark)"')
+@example(text="echo ${x:-a $(mark)}")
 @settings(max_examples=1500)
 def test_a_deny_sees_every_program_that_bash_starts(desk: Path, text: str):
     if "mark" in text and not is_seen(text):

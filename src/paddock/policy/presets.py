@@ -15,7 +15,7 @@ from paddock.policy.rules import Profile, Rule, parse_otherwise, parse_pattern
 from paddock.policy.settings import ShellChanges
 from paddock.values.decisions import Outcome, PlaneKind
 
-BUILT_IN_VERSION: Final = "6"
+BUILT_IN_VERSION: Final = "7"
 
 NOTHING_ELSE: Final[Mapping[str, Outcome]] = {}
 
@@ -62,8 +62,9 @@ CLIENT_TOOLS: Final = (
 READING_COMMANDS: Final = (
     *("basename", "cat", "cksum", "cmp", "comm", "cut", "date", "df", "diff", "dirname", "du"),
     *("echo", "egrep", "fd", "fgrep", "file", "find", "grep", "head", "id", "jq", "ls", "md5sum"),
-    *("nl", "od", "pwd", "readlink", "realpath", "rg", "seq", "sha1sum", "sha256sum", "sort"),
-    *("stat", "tail", "test", "tr", "tree", "true", "uname", "uniq", "wc", "which", "whoami"),
+    *("nl", "od", "printf", "pwd", "readlink", "realpath", "rg", "sed", "seq", "sha1sum"),
+    *("sha256sum", "sort", "stat", "tail", "test", "tr", "tree", "true", "uname", "uniq", "wc"),
+    *("which", "whoami", "awk", "column", "paste", "ps", "tac"),
     *("git blame", "git cat-file", "git describe", "git diff", "git grep", "git log"),
     *("git ls-files", "git ls-tree", "git merge-base", "git rev-list", "git rev-parse"),
     *("git shortlog", "git show", "git status"),

@@ -117,14 +117,10 @@ def _find_rules(table: Json, action: Action) -> list[int]:
 def _line_matches(rule: Rule, line: str) -> bool:
     from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
 
-    if rule.command is None:
-        return False
-    if rule.command.is_any:
-        return True
-    parsed = parse_line(line)
-    if rule.outcome is Outcome.ALLOW:
-        return bool(parsed.commands) and all(map(rule.command.matches_exactly, parsed.wanted))
-    return any(map(rule.command.matches_any_reading, parsed.commands))
+    parsed, is_allow = parse_line(line), rule.outcome is Outcome.ALLOW
+    commands = (parsed.wanted if is_allow else parsed.commands) or (None,)
+    matched = (_command_matches(rule, each) for each in commands)
+    return all(matched) if is_allow else any(matched)
 
 
 class CompiledProfile:
@@ -147,10 +143,6 @@ class CompiledProfile:
     @property
     def rules(self) -> tuple[Rule, ...]:
         return self.profile.rules
-
-    @property
-    def looks_at_arguments(self) -> bool:
-        return any(rule.when is not None for rule in self.rules)
 
     def judge(self, action: Action) -> Verdict:
         if action.category == "net":
@@ -231,10 +223,9 @@ def _command_matches(rule: Rule, command: "SimpleCommand | None") -> bool:
 # run time, is judged by what it could be: asked about, as if a rule said so, where a
 # rule that denies, asks or sets the network could match it, and else left to what is
 # said of any command, and to `otherwise`. Redirections are
-# writes, judged as `tool:file:create` besides. A line that starts nothing and
-# writes nothing (an assignment, a comment, half a word) is refused.
+# writes, judged as `tool:file:create` besides. A line of assignments or tests alone is
+# left to what is said of any command; one without even that (a comment) is refused.
 
-HARMLESS_TARGETS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _PRIVATE: Final = lazy_pattern(r"(?:~|/+(?:tmp|var/+tmp|dev/+shm))/.*[^/.].*", re.DOTALL)
 """What a sandboxed command has of its own. A door without a sandbox holds its own boundary."""
 
@@ -272,7 +263,8 @@ class LineJudge:
         self._targets = tuple(target for target in line.writes if _is_file(target))
         self._stays = not self.reasons and not line.moves and not any(map(_may_move, line.commands))
         self.refusal = ""
-        if not line.commands and not line.writes:
+        is_statement = line.has_statement and not line.problems
+        if not (line.commands or line.writes or is_statement):
             self.refusal = f"{quote_toml(action.target)} holds no command"
         if line.bound:
             self.refusal = f"{line.bound}: write it into a file, and run that"
@@ -353,9 +345,7 @@ def written_path(target: str, cwd: str = ".") -> str:
 
 
 def _is_file(target: str) -> bool:
-    is_stream = target in HARMLESS_TARGETS or target.startswith("&")
-    is_private = ".." not in target.split("/") and _PRIVATE.fullmatch(target) is not None
-    return not is_stream and not is_private
+    return ".." in target.split("/") or _PRIVATE.fullmatch(target) is None
 
 
 def _may_move(command: "SimpleCommand") -> bool:

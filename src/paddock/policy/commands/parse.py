@@ -45,6 +45,8 @@ _OPAQUE: Final = lazy_pattern(
 )
 _DASH_BEFORE_DOCUMENT: Final = lazy_pattern(rb"(?<=[ \t])-(?=[ \t]*<<)")
 """A word that the grammar loses: `cat - <<E`. Any other letter in its place is one."""
+_ESCAPE_IN_DOCUMENT: Final = lazy_pattern(rb"(<<-?[ \t]*+\w++[^\n<]*+\n[ \t]*+)\\[$`\\]")
+"""Where a document begins with `\\``, the grammar takes its first line for words."""
 
 
 def count_code_chars(text: str) -> int:
@@ -125,6 +127,7 @@ class _Line(Struct):
     moves: list[str] = []
     bound: str = ""
     may_be_any: bool = False
+    has_statement: bool = False
 
 
 def parse_line(text: str) -> CommandLine:
@@ -136,7 +139,9 @@ def parse_line(text: str) -> CommandLine:
     the second a `bound` and a command that is anything.
     """
     line = _Line()
-    if len(text) > command_chars_max and not _is_long_literal(text):
+    # The literal command of a program is few words, however long.
+    is_literal = len(text) <= program_command_bytes_max and _LITERAL.fullmatch(text)
+    if len(text) > command_chars_max and (not is_literal or _has_too_much_code(text)):
         _stop(line, _TOO_LONG)
     else:
         _gather(line, text, 0)
@@ -174,7 +179,7 @@ def parse_line(text: str) -> CommandLine:
     return CommandLine(
         text,
         commands,
-        tuple(line.writes),
+        tuple(target for target in line.writes if target not in STREAMS),
         tuple(line.run_time),
         tuple(line.problems),
         line.may_be_any or bool(line.problems),
@@ -182,18 +187,13 @@ def parse_line(text: str) -> CommandLine:
         line.bound,
         tuple(line.moves[:MOVES_MAX]),
         touch,
+        line.has_statement,
     )
 
 
 def _stop(line: _Line, bound: str) -> None:
     line.bound = bound
     line.problems[bound] = None
-
-
-def _is_long_literal(text: str) -> bool:
-    """Say whether it is the literal command of a program: few words, however long."""
-    is_short = len(text) <= program_command_bytes_max
-    return is_short and bool(_LITERAL.fullmatch(text)) and not _has_too_much_code(text)
 
 
 def _has_too_much_code(text: str) -> bool:
@@ -209,7 +209,8 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
     raws = found.commands
     line.run_time |= found.run_time
     line.changes |= found.changes
-    line.writes |= dict.fromkeys(target for target in found.writes if target not in STREAMS)
+    line.has_statement |= found.has_statement
+    line.writes |= dict.fromkeys(found.writes)
     line.reads |= dict.fromkeys(found.reads)
     if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
         line.run_time["the environment decides which program runs"] = None
@@ -257,7 +258,8 @@ def _walk(text: str) -> Findings:
         sources = (found[0] for found in _LITERAL_WORD.finditer(text))
         words += [Word(each[1:-1].replace("'\\''", "'"), each) for each in sources]
         return Findings([RawCommand(text, words)])
-    tree = _parser().parse(_DASH_BEFORE_DOCUMENT.sub(b"_", text.encode()))
+    shown = _ESCAPE_IN_DOCUMENT.sub(rb"\1__", _DASH_BEFORE_DOCUMENT.sub(b"_", text.encode()))
+    tree = _parser().parse(shown)
     return walk_tree(tree.root_node, text.encode())
 
 

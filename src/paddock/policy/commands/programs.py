@@ -26,6 +26,17 @@ HARMLESS: Final = lazy_pattern(
     re.ASCII,
 )
 """Assignments of names that no program runs by, with values that name no file."""
+INTEGER: Final = lazy_pattern(
+    r"(?:-\w*)?(?:S?RANDOM|SECONDS|OPTIND|HISTCMD)(?!\w|=\d*+\Z)", re.ASCII
+)
+"""Variables to which bash gives the value of what is assigned, read as arithmetic."""
+TAME: Final = (
+    r"(?:GIT_(?:AUTHOR|COMMITTER)_\w+=.*|GIT_TERMINAL_PROMPT=[01]"
+    r"|(?:GIT_PAGER|PAGER|MANPAGER|GIT_EDITOR|GIT_SEQUENCE_EDITOR|EDITOR|VISUAL)=(?:cat|true|:)?"
+    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8)=\w*"
+    r"|NODE_OPTIONS=--max-old-space-size=\d+|CARGO_TERM_COLOR=\w+|GOFLAGS=-mod=\w+)"
+)
+"""Assignments after which the same programs run: the value is no program that a rule could name."""
 SHELLS: Final = frozenset(
     "sh bash dash zsh ksh ash rbash mksh fish csh tcsh yash posh oksh elvish nu xonsh".split()
 )

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands.pattern import find_subcommand, is_caught
@@ -21,12 +22,15 @@ from paddock.policy.commands.programs import (
     CHANGERS,
     GIT_BEFORE,
     GIT_BEFORE_VALUED,
+    INTEGER,
     INTERPRETERS,
     LOADERS,
     NESTING,
+    READERS,
     RUNNING_INPUT,
     SHELLS,
     STARTS,
+    TAME,
     WRAPPERS,
     Wrapper,
     change_by,
@@ -43,18 +47,22 @@ _ENDS: Final = lazy_pattern(r"[;&|<>(){}`\n\r]+|\$\(|\b(?:then|do|else|elif|if|w
 _WRITES: Final = lazy_pattern(r">[>|&]*\s*(!?)\s*([^\s;&|<>()]+)")
 
 STARTING_ENVIRONMENT: Final = lazy_pattern(
-    r"(?:PATH|IFS|ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|GCONV_PATH|LESSOPEN|LESSCLOSE"
+    rf"(?!{TAME}\Z)(?:"
+    r"(?:PATH|ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|GCONV_PATH|LESSOPEN|LESSCLOSE"
     r"|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|SHELL|TAR_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES"
     r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|GOFLAGS|HOME|CC|CXX|SSH_ASKPASS|SUDO_ASKPASS)"
     r"(?:\[.*\])?\+?="
     # What follows a family of names takes in a subscript: together they would backtrack.
     r"|(?:BASH_|LD_|DYLD_|GIT_|PYTHON|PERL|RUBY|npm_|NPM_|RIPGREP_|RSYNC_|RUSTC|CARGO_|PIP_|PYTEST_"
-    r"|XDG_|NODE_(?!(?:ENV|DEBUG|NO_WARNINGS|DISABLE_COLORS|PENDING_DEPRECATION)\+?=)).*=",
+    r"|XDG_|NODE_(?!(?:ENV|DEBUG|NO_WARNINGS|DISABLE_COLORS|PENDING_DEPRECATION)\+?=)).*=)",
     re.DOTALL,
 )
 
+_HASHED: Final = lazy_pattern(r"(?:^| )-\w*p|=")
 _REPLACING: Final = lazy_pattern(r"-[A-Za-z0-9]*[Ii].*|--replace.*|\{.*\}", re.DOTALL)
 """Options with which xargs puts what it reads elsewhere than behind the words that stand there."""
+_BRACES: Final = lazy_pattern(r"(?:(?:-[0rt]+|-[nPL] ?\d+|-I ?\{\}) ?)+", re.ASCII)
+"""Options of xargs with which it puts what it reads for `{}`, and for nothing else."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _MOVING: Final = {
     "env": lazy_pattern(r"-[iv0]*C.*|--c[hdir]*(=.*)?", re.DOTALL),
@@ -72,7 +80,7 @@ _SUBSCRIPTING: Final = frozenset(
 """Builtins of bash or zsh to which `a[…]`, however quoted, is arithmetic, which runs `$(…)`."""
 _EVALUATING: Final = {
     **dict.fromkeys(("let", "integer", "float"), lazy_pattern(r".*", re.DOTALL)),
-    **dict.fromkeys(("declare", "typeset", "local", "readonly"), lazy_pattern(r"-\w*[iEF]\w*")),
+    **dict.fromkeys(("declare", "typeset", "local", "readonly"), lazy_pattern(r"-\w*[inEF]\w*")),
     **dict.fromkeys(("compgen", "complete"), lazy_pattern(r"-\w*W.*", re.DOTALL)),
     "print": lazy_pattern(r"-\w*P\w*"),
 }
@@ -187,7 +195,15 @@ class _Seeing(Struct):
                 self.script(self.text(start, end))
         if name in ("xargs", "gxargs", "parallel"):
             # Threat: `xargs -I{} {} push` puts what it reads in the place of any word.
-            replaces = any(_REPLACING.fullmatch(word.text) for word in self.words[at + 1 : end])
+            stop = start if is_told and row and not row.joins else end
+            replaces = any(_REPLACING.fullmatch(word.text) for word in self.words[at + 1 : stop])
+            is_told = stop < end and self.words[stop].text in READERS
+            if is_told and _BRACES.fullmatch(self.text(at + 1, stop)):
+                # What starts is told, and any later word of it may come from the input.
+                replaces = False
+                later = (replace(word, unknown="{}") for word in self.words[stop + 1 : end])
+                words = (self.words[stop], *later)
+                self.seen.readings.append(Reading(words, 0, len(words)))
             self.run_time(f"{name} takes words from its input", may_be_any=replaces)
             self.seen.is_open = True
         if name in _MOVING:
@@ -199,6 +215,8 @@ class _Seeing(Struct):
         if start == end:
             # `sudo -s <<E`
             self.seen.texts += self.documents
+            # Threat: `echo git push | xargs env`.
+            self.seen.may_be_any |= self.seen.is_open and name not in ("xargs", "gxargs")
 
     def shell(self, at: int, end: int) -> None:
         found = find_script(self.words, at, end)
@@ -294,6 +312,13 @@ class _Seeing(Struct):
             case "trap" | "alias":
                 for word in self.words[at + 1 : end]:
                     self.script(word.text if name == "trap" else word.text.partition("=")[2])
+            case "hash" if _HASHED.search(self.text(at + 1, end)):
+                # Threat: `hash -p /usr/bin/git x; x push`, and zsh's `hash x=/usr/bin/git`.
+                self.run_time("hash says which program a name runs")
+            case "bind":
+                self.run_time("bind runs a command by a key")
+                for word in self.words[at + 1 : end]:
+                    self.script(word.text.partition(":")[2])
             case "export" | "declare" | "typeset" | "local" | "readonly":
                 self.assigned(at, end)
             case _:
@@ -474,6 +499,8 @@ def _evaluates(name: str, words: Sequence[Word]) -> bool:
     evaluating, no_name = _EVALUATING.get(name), _NAMING.get(name)
     for before, word in pairwise(words):
         if 0 <= word.text.find("[") < max(word.text.rfind("$"), word.text.rfind("`")):
+            return True
+        if INTEGER.match(word.text):
             return True
         if evaluating is not None and evaluating.fullmatch(word.text):
             return True

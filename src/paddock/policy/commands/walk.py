@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.commands.programs import HARMLESS
+from paddock.policy.commands.programs import HARMLESS, INTEGER
 from paddock.policy.commands.words import Word, WordProblem, parse_word
 
 if TYPE_CHECKING:
@@ -63,11 +63,14 @@ RUN_TIME: Final = {
     "c_style_for_statement": "arithmetic is evaluated at run time",
     "subscript": "a subscript is evaluated at run time",
 }
+COMPUTED: Final = "a number is only known at run time"
 ARITHMETIC: Final = "arithmetic is evaluated at run time"
 TESTED: Final = "a test with arithmetic is evaluated at run time"
 EVALUATING: Final = "an expansion evaluates what a variable holds at run time"
+TO_INTEGER: Final = "a variable that holds a number evaluates what it is given at run time"
 EVALUATED: Final = frozenset(
-    {ARITHMETIC, TESTED, EVALUATING, RUN_TIME["arithmetic_expansion"], RUN_TIME["subscript"]}
+    {ARITHMETIC, TESTED, EVALUATING, TO_INTEGER}
+    | {RUN_TIME["arithmetic_expansion"], RUN_TIME["subscript"]}
 )
 """Reasons behind which any program may stand: a subscript in arithmetic runs what it holds."""
 
@@ -80,6 +83,13 @@ SAFE_TESTS: Final = frozenset(
 ) | frozenset({"=", "==", "!=", "=~", "<", ">", "&&", "||", "!", "(", ")", "[[", "]]", "\n"})
 """What does no arithmetic in `[[ … ]]`: that would evaluate subscripts, and commands in them."""
 
+_NUMBER: Final = r"(?:\d+|\$[?#$!]|\$\{#(?:[@*]|\w+(?:\[[@*]\])?)\})"
+_CONSTANT: Final = lazy_pattern(
+    rf"\w+\[(?:[@*]|-?\d+)\]|\$?\(\((?:{_NUMBER}|[\s*/%()<>=!&|^~?:+-])*\)\)"
+    rf"|\[\[\s+{_NUMBER}\s+-(?:eq|ne|lt|le|gt|ge)\s+{_NUMBER}\s+\]\]",
+    re.ASCII,
+)
+"""A subscript, arithmetic and a test without a name: nothing that a variable holds is evaluated."""
 _GAP: Final = lazy_pattern(rb"(?:[ \t\n]|\\\n)*")
 _BLANK: Final = lazy_pattern(rb"(?:[ \t]|\\\n)*")
 _CONTINUATIONS: Final = lazy_pattern(rb"(?:\\\n)+")
@@ -102,6 +112,8 @@ _TERMINAL = lazy_pattern(r"-t[ \t]+\d+[ \t]")
 _SUBSCRIPT = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _TWICE = lazy_pattern(r"[!\w./-]*", re.ASCII)
 """What stays the same when `>&WORD` is expanded once more."""
+_SENTENCE = lazy_pattern(r"[\w\s.,:/=@%+-]*", re.ASCII)
+"""What `${x:?…}` says, with blanks: it is one word in there."""
 _FORCED = lazy_pattern(rb">[>&|]*!(?:[ \t]|\\\n)*")
 """zsh's `>! f`, behind which bash has another word."""
 _CASE_ENDS = frozenset({";;", ";&", ";;&"})
@@ -132,6 +144,8 @@ class Findings(Struct):
     changes: dict[str, None] = {}
     assigned: list[str] = []
     scripts: list[str] = []
+    has_statement: bool = False
+    """Whether it holds an assignment, a test or arithmetic, which is no command."""
 
 
 def walk_tree(root: "Node", data: bytes) -> Findings:
@@ -165,7 +179,7 @@ class _Walk:
         if not node.is_named:
             return []
         if kind in RUN_TIME:
-            self.found.run_time[RUN_TIME[kind]] = None
+            self.evaluated(node, RUN_TIME[kind])
         match kind:
             case "command" | "declaration_command" | "unset_command":
                 return self.command(node)
@@ -190,11 +204,18 @@ class _Walk:
                 name = node.child_by_field_name("variable")
                 if name is None or not _COUNTERS.fullmatch(self.source(name)):
                     self.found.changes["a loop assigns a variable"] = None
+                if name is not None and INTEGER.fullmatch(self.source(name)):
+                    self.found.run_time[TO_INTEGER] = None
             case "comment":
                 self.comment(node)
             case _:
                 pass
         return self.structure(node)
+
+    def evaluated(self, node: "Node", why: str) -> None:
+        self.found.run_time[COMPUTED if _CONSTANT.fullmatch(self.source(node).strip()) else why] = (
+            None
+        )
 
     def structure(self, node: "Node") -> "list[Node]":
         kind = node.type
@@ -207,7 +228,8 @@ class _Walk:
             return self.word(node)[1]
         children = node.children
         if kind == "compound_statement" and children and children[0].type == "((":
-            self.found.run_time[ARITHMETIC] = None
+            self.found.has_statement = True
+            self.evaluated(node, ARITHMETIC)
             return children
         if kind == "compound_statement" and not self.source(node)[1:2].isspace():
             self.problem("a group that bash reads as a word")
@@ -261,6 +283,7 @@ class _Walk:
         children = node.children
         self.edges(node)
         if children and children[0].type == "[[":
+            self.found.has_statement = True
             if not self.source(node)[2:3].isspace() or not self.source(node)[-3:-2].isspace():
                 self.problem("a test that bash reads as a word")
             # Threat: to zsh the operand of -t is arithmetic: `[[ -t 'path[$(cmd)]' ]]`.
@@ -271,7 +294,7 @@ class _Walk:
                 if leaf.type == "test_operator" or not (leaf.is_named or leaf.type in "\"'$")
             )
             if not is_safe or any(self.source(leaf) not in SAFE_TESTS for leaf in operators):
-                self.found.run_time[TESTED] = None
+                self.evaluated(node, TESTED)
             return children
         raw = RawCommand(self.source(node))
         later: list[Node] = []
@@ -300,6 +323,9 @@ class _Walk:
 
     def assignment(self, node: "Node") -> "list[Node]":
         source = self.source(node)
+        self.found.has_statement = True
+        if INTEGER.match(source):
+            self.found.run_time[TO_INTEGER] = None
         if not HARMLESS.fullmatch(source):
             self.found.changes["a variable is assigned in the line"] = None
             self.found.assigned.append(source)
@@ -418,10 +444,15 @@ class _Walk:
     # --- words and what is between them -----------------------------------
 
     def word(self, node: "Node") -> "tuple[Word, list[Node]]":
-        source = self.source(node)
+        source, parent = self.source(node), node.parent
+        if parent is not None and parent.type == "string":
+            # The grammar counts the blanks between two expansions to the second.
+            source = source.lstrip()
         try:
             word = parse_word(source)
         except WordProblem:
+            if parent is not None and parent.type == "expansion" and _SENTENCE.fullmatch(source):
+                return Word(source, source), []
             self.problem("a word that is not understood")
             return Word(source, source, unknown="it is not understood"), node.children
         if source.startswith("#"):
@@ -432,7 +463,7 @@ class _Walk:
             return word, []
         self.hidden(node, node.start_byte, node.end_byte)
         if node.type in RUN_TIME:
-            self.found.run_time[RUN_TIME[node.type]] = None
+            self.evaluated(node, RUN_TIME[node.type])
         elif not any(child.type in RUN_TIME for child in node.children):
             self.found.run_time[word.unknown] = None
         return word, [child for child in node.children if child.is_named]

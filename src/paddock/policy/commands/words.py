@@ -373,7 +373,7 @@ class CommandLine(Struct, frozen=True):
     run time, `problems` why the line was not understood: no narrow allow matches either, and a line
     with a problem has one of each. `may_be_any`: what is not known may be any program. `bound`
     names the limit that was passed, `moves` the directories of the workspace that the line changes
-    to.
+    to; `has_statement`: it holds an assignment or a test, which is no command.
     """
 
     text: str
@@ -386,6 +386,7 @@ class CommandLine(Struct, frozen=True):
     bound: str = ""
     moves: tuple[str, ...] = ()
     touch: Touch = field(default_factory=Touch)
+    has_statement: bool = False
 
     @property
     def wanted(self) -> tuple[SimpleCommand, ...]:

@@ -237,7 +237,7 @@ def lacks_arguments(policy: Policy, past: PastDecision) -> bool:
     """Whether a rule looks at arguments that the record does not keep."""
     are_kept = all(each.arguments for each in past.actions if each.category == "mcp")
     profiles = judge_for(policy, past.chain).profiles()
-    return not are_kept and any(each.looks_at_arguments for each in profiles)
+    return not are_kept and any(each.table["when"] for each in profiles)
 
 
 def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:

@@ -293,8 +293,13 @@ def test_a_redirection_alone_is_judged_as_a_write(client: Client):
 
 
 def test_a_line_that_starts_and_writes_nothing_is_refused(client: Client):
-    commands = ["# nothing", "A=1", "PATH=.", "  "]
+    commands = ["# nothing", "  "]
     assert client.words(commands) == dict.fromkeys(commands, "deny")
+
+
+def test_a_line_that_only_assigns_is_left_to_the_client(client: Client):
+    commands = ["A=1", "PATH=."]
+    assert client.words(commands) == dict.fromkeys(commands, "none")
 
 
 def test_a_patch_in_a_line_is_judged_file_by_file(client: Client):
