@@ -20,6 +20,7 @@ from paddock.sandbox.host.host_facts import (
 )
 from paddock.sandbox.values import GitConfig
 from paddock.values.calls import Json
+from paddock.workspace.paths import TEMPORARY_GLOBS
 
 SAFE: Final = (
     # Threat: HEAD, objects and refs among ordinary files make a repository of a folder, whose
@@ -33,6 +34,8 @@ WELL_KNOWN: Final = ("lfs", "git-crypt")
 """Filters that committing without does damage, whoever names them and wherever."""
 
 _IGNORE: Final = ".config/git/ignore"
+_DRAFTS: Final = "".join(f"{each}\n" for each in TEMPORARY_GLOBS)
+"""What stands in the workspace while somebody's changes land: `git add -A` is to pass it by."""
 _ATTRIBUTES: Final = ".config/git/attributes"
 _NO_EDITOR: Final = (
     "sh -c 'echo \"paddock: no editor runs in a sandbox: give the text with an option"
@@ -100,7 +103,7 @@ def take_git(
         values += [] if name in known else _missing(name).items()
     config = GitConfig(
         values=tuple(values),
-        ignored=facts.ignored,
+        ignored=_DRAFTS + facts.ignored,
         attributes=facts.attributes,
         variables=(
             *(*VARIABLES, *facts.variables, *variables_for(outside)),

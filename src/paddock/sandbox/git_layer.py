@@ -89,8 +89,10 @@ class OpenedGit(Struct, frozen=True):
         above = f"{folder}/" if folder else ""
         return IndexPlace(".", self.beside.fd, self.outside.beside_index(""), above)
 
-    def known_index(self) -> KnownIndex:
-        return KnownIndex(self.beside.fd, self.outside.index, f"{GIT}/{self.outside.index}")
+    def known_index(self) -> dict[str, KnownIndex]:
+        name, path = self.outside.index, f"{GIT}/{self.outside.index}"
+        shown = next((each.content for each in self.layer.shown if each.path == name), b"")
+        return {path: KnownIndex(self.beside.fd, name, path, shown)}
 
     def close(self) -> None:
         os.close(self.beside.fd)
@@ -112,7 +114,7 @@ class OpenedGit(Struct, frozen=True):
             stage.take_git(upper_fd, GIT)
             return True, _refused("" if is_copy else _LEADS_OUT)
 
-    def land_index(self, upper_fd: int) -> str:
+    def land_index(self, upper_fd: int, indexes: Mapping[str, KnownIndex]) -> str:
         """Put a folder's index together again; say why it may not land. Raises: OSError."""
         if self.shown is None:
             return ""
@@ -128,7 +130,10 @@ class OpenedGit(Struct, frozen=True):
                 return ""
             identity = self.index.identity()
             before = self.index.read("index") or b""
-            if identity != self.shown:
+            known = indexes[path]
+            # Who only looked has not changed it: what it names now is what the command was shown.
+            is_refreshed = known.identity == self.shown and known.is_known(before, is_last=True)
+            if identity != self.shown and not is_refreshed:
                 return _CHANGED
             try:
                 landing = land_folder(

@@ -271,7 +271,8 @@ class LiveView:
     ) -> None:
         """`is_closed`: whether the command may not see what stands at a path."""
         self._stage, self._ran, self.place, self._is_closed = stage, ran, place, is_closed
-        ran.index.read()
+        for index in ran.indexes.values():
+            index.read()
         self._workspace = os.fsencode(ran.request.plan.workspace)
         self._resolution = detect_resolution()
         self._lock = threading.RLock()
@@ -404,15 +405,14 @@ class LiveView:
         """Decide whether the command changed it; of git's index, more than what that notes."""
         if seen == self._laid.get(path) and not self._has_own(upper, path):
             return False
-        index = self._ran.index
-        is_index = path == index.path
-        return not is_index or not index.is_known(
+        index = self._ran.indexes.get(path)
+        return index is None or not index.is_known(
             find_content(upper, path, INDEX_BYTES_MAX), is_last=False
         )
 
     def _know(self, path: str, now: Look | None) -> None:
-        if path == self._ran.index.path:
-            self._ran.index.learn(self._stage.workspace_fd)
+        if path in self._ran.indexes:
+            self._ran.indexes[path].learn(self._stage.workspace_fd)
         self._bases[path] = None if now is None else now.mark
         if now is not None and now.kind is NodeKind.DIRECTORY:
             identity = (*now.identity, 0, 0)
