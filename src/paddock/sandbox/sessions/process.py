@@ -13,7 +13,6 @@ one of these looks and writes, the processes stand still (`protocol.HOLD`).
 import contextlib
 import fcntl
 import os
-import select
 import socket
 import stat
 import threading
@@ -57,6 +56,7 @@ from paddock.workspace.workspace import READ_FILE, detect_resolution
 _GRACE_S: Final = 2.0
 """From the wish that it ends to its end by force."""
 _WRITE_S: Final = 5.0
+_WRITE_AGAIN_S: Final = 0.02
 _END_OF_INPUT: Final = "\x04"
 LAID_MAX: Final = 5_000
 """Paths of one change that a running command is shown; of more it is told to start anew."""
@@ -156,6 +156,8 @@ class Process:
         self.has_terminal = prepared.line.terminal[1] > 0
         self._input = -1
         self._input_lock = threading.Lock()
+        self._typing = threading.Lock()
+        """Held by who gives it text; who stops it does not wait for that."""
         self._thread: threading.Thread | None = None
         self.begun = threading.Event()
         """Set when its command was sent into its sandbox."""
@@ -215,7 +217,7 @@ class Process:
         InvalidArgumentsError for one that takes no input any more.
         """
         self._has_input.wait(_WRITE_S)
-        with self.turn:
+        with self._typing:
             if self._input < 0 or not self.is_running:
                 raise InvalidArgumentsError(
                     f"{self.name} takes no input: it has ended, or its input was closed",
@@ -234,13 +236,11 @@ class Process:
         return 0
 
     def _write(self, content: bytes) -> int:
-        events = select.poll()
-        events.register(self._input, select.POLLOUT)
         until_s, taken = time.monotonic() + _WRITE_S, 0
-        while taken < len(content) and time.monotonic() < until_s and self.is_running:
+        while taken < len(content) and time.monotonic() < until_s:
             taken += self.offer(content[taken:])
-            if taken < len(content):
-                events.poll(100)
+            if taken < len(content) and self._ended.wait(_WRITE_AGAIN_S):
+                break
         return taken
 
     def stop(self) -> None:
