@@ -51,7 +51,12 @@ from paddock.sandbox.git.tracked import (
 )
 from paddock.sandbox.hidden import KnownDirectory, NameIndex
 from paddock.sandbox.host.git import GIT, HeldGit, open_git_outside
-from paddock.sandbox.host.host_facts import GitOutside, directories_above, find_content
+from paddock.sandbox.host.host_facts import (
+    GitOutside,
+    directories_above,
+    find_content,
+    find_look,
+)
 from paddock.sandbox.launcher import GitLayer, Launcher, StageDirectories
 from paddock.sandbox.plan import Closing, NameJudge, contained
 from paddock.sandbox.values import CommandRequest, Ending, RefusedChange, SandboxPlan, ShownFile
@@ -165,7 +170,8 @@ class OpenedGit(Struct, frozen=True):
         """
         index = f"{GIT}/{self.outside.index}"
         conflicts = dict.fromkeys(differences.conflicts)
-        is_packed = self._is_packed_since(started_ns)
+        packed = find_look(self.beside.fd, "packed-refs")
+        is_packed = packed is not None and packed.st_ctime_ns >= started_ns
         found: list[Difference] = []
         for each in differences.found:
             change = each.change
@@ -179,13 +185,6 @@ class OpenedGit(Struct, frozen=True):
             is_index = why and change.path == index
             found.append(replace(each, change=replace(change, obstacle=why)) if is_index else each)
         return replace(differences, found=tuple(found), conflicts=tuple(conflicts))
-
-    def _is_packed_since(self, started_ns: int) -> bool:
-        try:
-            found = os.stat("packed-refs", dir_fd=self.beside.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return found.st_ctime_ns >= started_ns
 
 
 class GitRoom:
@@ -262,10 +261,8 @@ def _refused(why: str) -> tuple[RefusedChange, ...]:
 
 
 def _mode_of(fd: int) -> int:
-    try:
-        return os.stat(GIT, dir_fd=fd, follow_symlinks=False).st_mode
-    except FileNotFoundError:
-        return 0
+    look = find_look(fd, GIT)
+    return 0 if look is None else look.st_mode
 
 
 # A missing file looks deleted to git, and the next `git add -A` deletes it for everybody. So what
@@ -461,13 +458,15 @@ class _Asking(Struct, frozen=True):
         # Nothing that was there before can hold the mark.
         rows = [row.removesuffix(b"\n") for row in re.split(rf"{mark} \d+\n".encode(), said)[1:]]
         made = dict(zip(converted, rows[len(wanted) :], strict=False))
-        return {
-            each.path: _Content(
-                _checked_out(each, look, row, made.get(each.path, row)),
-                is_faithful=not (look.has_filter or each.is_intended),
-            )
-            for (each, look), row in zip(wanted, rows, strict=False)
-        }
+        found: dict[str, _Content] = {}
+        for (each, look), row in zip(wanted, rows, strict=False):
+            content = made.get(each.path, row)
+            # A file of another size than the index noted is modified (`ie_modified`).
+            if each.size_bytes == len(row) != len(content) and not look.is_encoded:
+                content = row
+            is_faithful = not (look.has_filter or each.is_intended)
+            found[each.path] = _Content(content, is_faithful=is_faithful)
+        return found
 
     def _inner(self, name: TrackedName) -> str:
         return name.path if self.repository == "." else name.path[len(self.repository) + 1 :]
@@ -477,12 +476,6 @@ class _Look(Struct, frozen=True):
     size_bytes: int
     is_encoded: bool
     has_filter: bool
-
-
-def _checked_out(name: TrackedName, look: _Look, plain: bytes, converted: bytes) -> bytes:
-    """A file of another size than the index noted is modified (`ie_modified`)."""
-    is_plain = name.size_bytes == len(plain) != len(converted)
-    return plain if is_plain and not look.is_encoded else converted
 
 
 def _attributes(said: bytes) -> dict[tuple[str, str], str]:

@@ -368,9 +368,13 @@ class Naming(Struct, dict=True):
         if after.version != 4 and os.fsencode(TEMPORARY_PREFIX) not in after.content:
             return None
         with _strictly():
-            drafts = {path for _, path, _, _ in after.walk() if _is_in_draft(path)}
-            drafts -= {path for _, path, _, _ in self._indexes[0].walk()} if drafts else set()
-        return min(drafts, default=None)
+            drafts = {
+                path
+                for _, path, _, _ in after.walk()
+                if any(map(is_temporary_name, os.fsdecode(path).split("/")))
+            }
+            known = {path for _, path, _, _ in self._indexes[0].walk()} if drafts else set[bytes]()
+        return min(drafts - known, default=None)
 
     def named(self, paths: frozenset[bytes]) -> frozenset[bytes]:
         """Return those paths that index or HEAD names, before or after. Raises: HostError."""
@@ -507,10 +511,6 @@ def _strictly() -> Generator[None]:
 
 def _what(entry: IndexEntry) -> tuple[bytes, TreeEntry, int]:
     return entry.path, TreeEntry(entry.mode, entry.object_id), entry.stage
-
-
-def _is_in_draft(path: bytes) -> bool:
-    return any(map(is_temporary_name, os.fsdecode(path).split("/")))
 
 
 def _packed(refs: bytes, name: bytes) -> bytes | None:

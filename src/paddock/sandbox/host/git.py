@@ -91,11 +91,6 @@ def open_git_outside(workspace: str) -> HeldGit | None:
     return None
 
 
-def _is_sparse(fd: int, outside: GitOutside) -> bool:
-    texts = (_text(fd, name) for name in ("config", outside.beside_index("config.worktree")))
-    return any(_IS_SPARSE.search(text) for text in texts)
-
-
 def _kind_of(path: str) -> int | None:
     try:
         return os.stat(path, follow_symlinks=False).st_mode
@@ -153,7 +148,9 @@ class _Found:
             for name in _NAMES:
                 os.stat(name, dir_fd=fd, follow_symlinks=False)
             if belongs(fd):
-                found = replace(outside, is_sparse=_is_sparse(fd, outside))
+                names = "config", outside.beside_index("config.worktree")
+                is_sparse = any(_IS_SPARSE.search(_text(fd, name)) for name in names)
+                found = replace(outside, is_sparse=is_sparse)
                 return HeldGit(found, Beside(GIT, common, os.dup(fd)))
         return None
 
