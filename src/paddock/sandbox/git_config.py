@@ -89,7 +89,8 @@ def take_git(
     forced |= {key: _OVERRIDES[key] for key in facts.own_keys if key in _OVERRIDES}
     left_out = list(facts.left_out)
     for each in facts.filters:
-        works = _works(each, places)
+        are_there = (any(is_covered(path, places) for path in paths) for paths in each.programs)
+        works = bool(each.lines) and all(are_there)
         lines = _working(each) if works else _failing(each)
         if each.is_own:
             forced |= lines
@@ -126,12 +127,6 @@ def private_files(config: GitConfig) -> tuple[tuple[str, bytes], ...]:
             files.append((name, text))
     files.append((".gitconfig", "".join(_entry(key, value) for key, value in rows)))
     return tuple((name, text.encode("utf-8", "surrogateescape")) for name, text in files)
-
-
-def _works(each: GitFilter, reach: tuple[str, ...]) -> bool:
-    return bool(each.lines) and all(
-        any(is_covered(path, reach) for path in paths) for paths in each.programs
-    )
 
 
 def _working(each: GitFilter) -> Mapping[str, str]:

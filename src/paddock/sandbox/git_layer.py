@@ -47,7 +47,7 @@ from paddock.sandbox.git.tracked import (
     Tracked,
     TrackedName,
     TrackedNames,
-    stamp_of,
+    identity_of_look,
 )
 from paddock.sandbox.hidden import KnownDirectory, NameIndex
 from paddock.sandbox.host.git import GIT, HeldGit, open_git_outside
@@ -414,7 +414,8 @@ class _Asking(Struct, frozen=True):
             is_outside = self.git is not None and name.startswith(".git/")
             fd = self.git.beside.fd if self.git is not None and is_outside else self.root_fd
             inner = name.removeprefix(".git/") if is_outside else name
-            self._stamps[name] = stamp_of(fd, inner)
+            look = find_look(fd, inner)
+            self._stamps[name] = () if look is None else identity_of_look(look)
         return self._stamps[name]
 
     def ask(self, names: Sequence[TrackedName]) -> dict[str, _Content]:

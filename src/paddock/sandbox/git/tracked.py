@@ -324,11 +324,6 @@ def _names_in(content: bytes | None) -> bytes:
     return b""
 
 
-def stamp_of(root_fd: int, name: str) -> FileIdentity:
-    look = find_look(root_fd, name)
-    return () if look is None else identity_of_look(look)
-
-
 def identity_of_look(look: os.stat_result) -> FileIdentity:
     return look.st_dev, look.st_ino, look.st_size, look.st_mtime_ns, look.st_ctime_ns
 
