@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -619,3 +621,20 @@ def test_a_directory_that_comes_again_is_seen_or_its_files_are_told(terminal: Te
     assert ("file\n" in process.said) is ("out/file" not in unseen)
     process.stop()
     assert read(terminal, "out/file") == "again\n"
+
+
+def test_text_that_nobody_reads_does_not_keep_a_command_from_being_stopped(terminal: Terminal):
+    line = "trap '' TERM; head -c 1; while :; do sleep 0.1; done"
+    process = start(terminal, line)
+    running: list[Any] = []
+
+    def give() -> None:
+        terminal.call("shell_input", process=process.name, text="x" * 200_000)
+        running.append(terminal.call("shell_list").details["processes"])
+
+    thread = threading.Thread(target=give)
+    thread.start()
+    process.until("x").stop()
+    thread.join()
+
+    assert [each["running"] for each in running[0]] == [False]

@@ -289,7 +289,11 @@ def lay_over(
     Raises: OSError.
     """
     now, hidden = time.time_ns(), frozenset(closed)
-    seen = {path: file for path, file in laid.items() if hidden.isdisjoint(_way(path))}
+    seen = {
+        path: file
+        for path, file in laid.items()
+        if hidden.isdisjoint((*directories_above(path), path))
+    }
     files = tuple(
         ShownFile(path, stat.S_IFREG | file.mode, file.content, now, is_faithful=True)
         for path, file in seen.items()
@@ -304,10 +308,6 @@ def lay_over(
         for path in seen
     }
     return sorted(name for name in names if names.isdisjoint(directories_above(name))), files
-
-
-def _way(path: str) -> tuple[str, ...]:
-    return (*directories_above(path), path)
 
 
 def _write_shown(root: int, file: ShownFile, holder: _DirectoryLook) -> None:

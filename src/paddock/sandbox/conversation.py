@@ -243,7 +243,10 @@ class CommandConversation:
             return
         for fd in fds:
             with held_open(fd):
-                self._left = _read_left(fd)
+                # Threat: what a command left there is anything, and as long as it likes.
+                found = os.fstat(fd)
+                if stat.S_ISREG(found.st_mode) and found.st_size <= _LEFT_BYTES_MAX:
+                    self._left = os.pread(fd, _LEFT_BYTES_MAX, 0)
         if said:
             self._report = CommandReport.decode(said)
         self._forget(self._control.fileno())
@@ -326,13 +329,6 @@ def _send(control: socket.socket, order: bytes, *streams: int) -> None:
     ):
         os.write(order_fd, order)
         socket.send_fds(control, [b"go"], [order_fd, *streams])
-
-
-def _read_left(fd: int) -> bytes:
-    # Threat: what a command left there is anything, and as long as it likes.
-    found = os.fstat(fd)
-    is_whole = stat.S_ISREG(found.st_mode) and found.st_size <= _LEFT_BYTES_MAX
-    return os.pread(fd, _LEFT_BYTES_MAX, 0) if is_whole else b""
 
 
 def _exit_code(ending: Ending, report: CommandReport) -> int:

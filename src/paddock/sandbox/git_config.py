@@ -20,6 +20,7 @@ from paddock.sandbox.host.host_facts import (
 )
 from paddock.sandbox.values import GitConfig
 from paddock.values.calls import Json
+from paddock.workspace.paths import TEMPORARY_GLOBS
 
 SAFE: Final = (
     # Threat: HEAD, objects and refs among ordinary files make a repository of a folder, whose
@@ -33,6 +34,8 @@ WELL_KNOWN: Final = ("lfs", "git-crypt")
 """Filters that committing without does damage, whoever names them and wherever."""
 
 _IGNORE: Final = ".config/git/ignore"
+_DRAFTS: Final = "".join(f"{each}\n" for each in TEMPORARY_GLOBS)
+"""What stands in the workspace while somebody's changes land: `git add -A` is to pass it by."""
 _ATTRIBUTES: Final = ".config/git/attributes"
 _NO_EDITOR: Final = (
     "sh -c 'echo \"paddock: no editor runs in a sandbox: give the text with an option"
@@ -86,7 +89,8 @@ def take_git(
     forced |= {key: _OVERRIDES[key] for key in facts.own_keys if key in _OVERRIDES}
     left_out = list(facts.left_out)
     for each in facts.filters:
-        works = _works(each, places)
+        are_there = (any(is_covered(path, places) for path in paths) for paths in each.programs)
+        works = bool(each.lines) and all(are_there)
         lines = _working(each) if works else _failing(each)
         if each.is_own:
             forced |= lines
@@ -100,7 +104,7 @@ def take_git(
         values += [] if name in known else _missing(name).items()
     config = GitConfig(
         values=tuple(values),
-        ignored=facts.ignored,
+        ignored=_DRAFTS + facts.ignored,
         attributes=facts.attributes,
         variables=(
             *(*VARIABLES, *facts.variables, *variables_for(outside)),
@@ -123,12 +127,6 @@ def private_files(config: GitConfig) -> tuple[tuple[str, bytes], ...]:
             files.append((name, text))
     files.append((".gitconfig", "".join(_entry(key, value) for key, value in rows)))
     return tuple((name, text.encode("utf-8", "surrogateescape")) for name, text in files)
-
-
-def _works(each: GitFilter, reach: tuple[str, ...]) -> bool:
-    return bool(each.lines) and all(
-        any(is_covered(path, reach) for path in paths) for paths in each.programs
-    )
 
 
 def _working(each: GitFilter) -> Mapping[str, str]:

@@ -47,11 +47,16 @@ from paddock.sandbox.git.tracked import (
     Tracked,
     TrackedName,
     TrackedNames,
-    stamp_of,
+    identity_of_look,
 )
 from paddock.sandbox.hidden import KnownDirectory, NameIndex
 from paddock.sandbox.host.git import GIT, HeldGit, open_git_outside
-from paddock.sandbox.host.host_facts import GitOutside, directories_above, find_content
+from paddock.sandbox.host.host_facts import (
+    GitOutside,
+    directories_above,
+    find_content,
+    find_look,
+)
 from paddock.sandbox.launcher import GitLayer, Launcher, StageDirectories
 from paddock.sandbox.plan import Closing, NameJudge, contained
 from paddock.sandbox.values import CommandRequest, Ending, RefusedChange, SandboxPlan, ShownFile
@@ -89,8 +94,10 @@ class OpenedGit(Struct, frozen=True):
         above = f"{folder}/" if folder else ""
         return IndexPlace(".", self.beside.fd, self.outside.beside_index(""), above)
 
-    def known_index(self) -> KnownIndex:
-        return KnownIndex(self.beside.fd, self.outside.index, f"{GIT}/{self.outside.index}")
+    def known_index(self) -> dict[str, KnownIndex]:
+        name, path = self.outside.index, f"{GIT}/{self.outside.index}"
+        shown = next((each.content for each in self.layer.shown if each.path == name), b"")
+        return {path: KnownIndex(self.beside.fd, name, path, shown)}
 
     def close(self) -> None:
         os.close(self.beside.fd)
@@ -112,7 +119,7 @@ class OpenedGit(Struct, frozen=True):
             stage.take_git(upper_fd, GIT)
             return True, _refused("" if is_copy else _LEADS_OUT)
 
-    def land_index(self, upper_fd: int) -> str:
+    def land_index(self, upper_fd: int, indexes: Mapping[str, KnownIndex]) -> str:
         """Put a folder's index together again; say why it may not land. Raises: OSError."""
         if self.shown is None:
             return ""
@@ -128,7 +135,10 @@ class OpenedGit(Struct, frozen=True):
                 return ""
             identity = self.index.identity()
             before = self.index.read("index") or b""
-            if identity != self.shown:
+            known = indexes[path]
+            # Who only looked has not changed it: what it names now is what the command was shown.
+            is_refreshed = known.identity == self.shown and known.is_known(before, is_last=True)
+            if identity != self.shown and not is_refreshed:
                 return _CHANGED
             try:
                 landing = land_folder(
@@ -160,7 +170,8 @@ class OpenedGit(Struct, frozen=True):
         """
         index = f"{GIT}/{self.outside.index}"
         conflicts = dict.fromkeys(differences.conflicts)
-        is_packed = self._is_packed_since(started_ns)
+        packed = find_look(self.beside.fd, "packed-refs")
+        is_packed = packed is not None and packed.st_ctime_ns >= started_ns
         found: list[Difference] = []
         for each in differences.found:
             change = each.change
@@ -174,13 +185,6 @@ class OpenedGit(Struct, frozen=True):
             is_index = why and change.path == index
             found.append(replace(each, change=replace(change, obstacle=why)) if is_index else each)
         return replace(differences, found=tuple(found), conflicts=tuple(conflicts))
-
-    def _is_packed_since(self, started_ns: int) -> bool:
-        try:
-            found = os.stat("packed-refs", dir_fd=self.beside.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return found.st_ctime_ns >= started_ns
 
 
 class GitRoom:
@@ -257,10 +261,8 @@ def _refused(why: str) -> tuple[RefusedChange, ...]:
 
 
 def _mode_of(fd: int) -> int:
-    try:
-        return os.stat(GIT, dir_fd=fd, follow_symlinks=False).st_mode
-    except FileNotFoundError:
-        return 0
+    look = find_look(fd, GIT)
+    return 0 if look is None else look.st_mode
 
 
 # A missing file looks deleted to git, and the next `git add -A` deletes it for everybody. So what
@@ -412,7 +414,8 @@ class _Asking(Struct, frozen=True):
             is_outside = self.git is not None and name.startswith(".git/")
             fd = self.git.beside.fd if self.git is not None and is_outside else self.root_fd
             inner = name.removeprefix(".git/") if is_outside else name
-            self._stamps[name] = stamp_of(fd, inner)
+            look = find_look(fd, inner)
+            self._stamps[name] = () if look is None else identity_of_look(look)
         return self._stamps[name]
 
     def ask(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
@@ -456,13 +459,15 @@ class _Asking(Struct, frozen=True):
         # Nothing that was there before can hold the mark.
         rows = [row.removesuffix(b"\n") for row in re.split(rf"{mark} \d+\n".encode(), said)[1:]]
         made = dict(zip(converted, rows[len(wanted) :], strict=False))
-        return {
-            each.path: _Content(
-                _checked_out(each, look, row, made.get(each.path, row)),
-                is_faithful=not (look.has_filter or each.is_intended),
-            )
-            for (each, look), row in zip(wanted, rows, strict=False)
-        }
+        found: dict[str, _Content] = {}
+        for (each, look), row in zip(wanted, rows, strict=False):
+            content = made.get(each.path, row)
+            # A file of another size than the index noted is modified (`ie_modified`).
+            if each.size_bytes == len(row) != len(content) and not look.is_encoded:
+                content = row
+            is_faithful = not (look.has_filter or each.is_intended)
+            found[each.path] = _Content(content, is_faithful=is_faithful)
+        return found
 
     def _inner(self, name: TrackedName) -> str:
         return name.path if self.repository == "." else name.path[len(self.repository) + 1 :]
@@ -472,12 +477,6 @@ class _Look(Struct, frozen=True):
     size_bytes: int
     is_encoded: bool
     has_filter: bool
-
-
-def _checked_out(name: TrackedName, look: _Look, plain: bytes, converted: bytes) -> bytes:
-    """A file of another size than the index noted is modified (`ie_modified`)."""
-    is_plain = name.size_bytes == len(plain) != len(converted)
-    return plain if is_plain and not look.is_encoded else converted
 
 
 def _attributes(said: bytes) -> dict[tuple[str, str], str]:

@@ -137,7 +137,8 @@ class NameIndex:
                     closed.append(name)
                 if is_directory and said is not Closing.SEALED:
                     # What is not looked into is closed, as what cannot be.
-                    if name.count("/") >= limits.path_depth_max or _is_long(name):
+                    is_long = len(os.fsencode(name)) > _PATH_BYTES_MAX
+                    if is_long or name.count("/") >= limits.path_depth_max:
                         closed.append(name)
                     else:
                         below.append(name)
@@ -168,10 +169,6 @@ def _is_entered(fd: int) -> bool:
     except PermissionError:
         return False
     return True
-
-
-def _is_long(name: str) -> bool:
-    return len(name) > _PATH_BYTES_MAX // 4 and len(os.fsencode(name)) > _PATH_BYTES_MAX
 
 
 def _too_many(what: str, limit: int) -> SandboxUnavailableError:

@@ -90,7 +90,12 @@ def confine(
         for path in _DEVICES:
             rules.allow_host(path, kernel.READ_FILE | kernel.WRITE_FILE)
         rules.allow_host(scratch, _READ | _CHANGE)
-        _allow_real(rules, plan)
+        # Threat: who may write above a place has exchanged a directory for a link since.
+        with held_open(os.open("/", PASS)) as slash:
+            for path in plan.readable:
+                rules.allow_below(slash, path.strip("/") or ".", _READ)
+            for path in plan.writable:
+                rules.allow_below(slash, path.strip("/") or ".", _READ | _CHANGE)
         # Names are shown everywhere: a right to list that stops at a hidden directory
         # would have to be missing from every directory above it.
         rules.allow_below(root_fd, ".", kernel.READ_DIR)
@@ -98,15 +103,6 @@ def confine(
             for path in _open_places(root_fd, index):
                 rules.allow_below(root_fd, path, rights)
         yield LandlockConfinement(ruleset_fd, program)
-
-
-def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
-    """Threat: who may write above a place has exchanged a directory for a link since."""
-    with held_open(os.open("/", PASS)) as slash:
-        for path in plan.readable:
-            rules.allow_below(slash, path.strip("/") or ".", _READ)
-        for path in plan.writable:
-            rules.allow_below(slash, path.strip("/") or ".", _READ | _CHANGE)
 
 
 def enforced_by_landlock(plan: SandboxPlan) -> Enforced:

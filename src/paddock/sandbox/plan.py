@@ -17,7 +17,7 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy, Writer
 from paddock.policy.pathset import AgentPermissions, compile_permissions
-from paddock.policy.settings import SYSTEM_READ, Git, ShellLimits
+from paddock.policy.settings import SYSTEM_READ, Git
 from paddock.sandbox.git_config import find_distrust, git_json, take_git
 from paddock.sandbox.host.host_facts import (
     SYSTEM_PATHS,
@@ -26,7 +26,6 @@ from paddock.sandbox.host.host_facts import (
     LeftOut,
     Link,
     Resolver,
-    Standing,
     is_below,
     is_changeable,
     is_covered,
@@ -96,6 +95,9 @@ def compile_plan(
     changeable = (*writable, facts.workspace, *facts.changeable)
     search_path, moved_last = _search_path(facts, reach, changeable)
     git_config, without = take_git(facts.git, reach, git_outside)
+    # Threat: an agent whose own profile names more than its parent has by default.
+    most_mb = max(1, facts.memory_mb * 3 // 4)
+    memory_mb = min(shell.limits.memory_mb or most_mb, most_mb)
     plan = SandboxPlan(
         workspace=facts.workspace,
         readable=readable,
@@ -105,7 +107,7 @@ def compile_plan(
         git=shell.git,
         commit=shell.commit,
         enforcement=shell.enforcement,
-        limits=_machine_limits(shell.limits, facts),
+        limits=replace(shell.limits, memory_mb=memory_mb),
         environment=_environment(facts, reach, search_path),
         policy_digest=policy.digest,
         git_config=git_config,
@@ -129,12 +131,6 @@ def _has_sockets(
     Threat: a daemon of the host listens in a directory that policy opens, or by an abstract name.
     """
     return network != "host" and not writable and all(is_covered(path, system) for path in read)
-
-
-def _machine_limits(limits: ShellLimits, facts: HostFacts) -> ShellLimits:
-    """Threat: an agent whose own profile names more than its parent has by default."""
-    most = max(1, facts.memory_mb * 3 // 4)
-    return replace(limits, memory_mb=min(limits.memory_mb or most, most))
 
 
 def contained(plan: SandboxPlan) -> SandboxPlan:
@@ -353,18 +349,18 @@ def _search_path(
     """Threat: a planted `.venv/bin/git`: what a command can change comes last in PATH."""
     found = [each for each in facts.search_path if ":" not in each.asked]
     readable = [each for each in found if is_covered(each.real, reach)]
-    fickle = {each.asked for each in readable if _is_fickle(each, changeable)}
+    # Threat: `.venv/bin` links to `/usr/bin` now, and is a directory soon; so with `a/../bin`.
+    fickle = {
+        each.asked
+        for each in readable
+        if is_changeable(each, changeable) or ".." in each.asked.split("/")
+    }
     asked = tuple(dict.fromkeys(each.asked for each in readable))
     # Stable: both kinds keep their order.
     made = tuple(sorted(asked, key=lambda each: each in fickle))
     behind = max((place for place, each in enumerate(asked) if each not in fickle), default=0)
     moved = tuple(each for each in asked[:behind] if each in fickle)
     return made or _DEFAULT_PATH, moved
-
-
-def _is_fickle(standing: Standing, changeable: tuple[str, ...]) -> bool:
-    """Threat: `.venv/bin` links to `/usr/bin` now, and is a directory soon; so with `a/../bin`."""
-    return is_changeable(standing, changeable) or ".." in standing.asked.split("/")
 
 
 _BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")

@@ -33,7 +33,7 @@ from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.connections import NetworkGround
 from paddock.sandbox.conversation import Observed
-from paddock.sandbox.git.tracked import KnownIndex
+from paddock.sandbox.git.tracked import find_known_indexes
 from paddock.sandbox.git_layer import GitRoom, TrackedView
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts, directories_above
@@ -403,9 +403,12 @@ class SandboxShell:
                 return None
             ground = CommandGround(started_ns, closed, directories, view.files)
             bench = self._bench_of(plan, survey.closed, view.files)
-            index = KnownIndex(root_fd, ".git/index") if git is None else git.known_index()
-            undo.callback(index.close)
-            ran = Ran(request, ground, RUNNING, bench, stage, git, index, self.sessions.changed)
+            indexes = find_known_indexes(root_fd, survey.directories)
+            if git is not None:
+                indexes |= git.known_index()
+            for each in indexes.values():
+                undo.callback(each.close)
+            ran = Ran(request, ground, RUNNING, bench, stage, git, indexes, self.sessions.changed)
             live = None
             if on_opened is not None:
                 is_closed = partial(self._is_closed, closed | view.files.keys())

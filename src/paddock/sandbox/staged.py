@@ -375,7 +375,8 @@ class Ran(Struct, frozen=True):
     """Without repositories, which are found for each set."""
     stage: StageDirectories | CopiedLayer
     git: OpenedGit | None
-    index: KnownIndex
+    indexes: Mapping[str, KnownIndex]
+    """Of git, by path: of the workspace's repository, and of those below it."""
     on_landed: Callable[[Iterable[str]], None]
     """Told which paths of the workspace have changed by it."""
 
@@ -404,7 +405,8 @@ class StagedCommand:
             self._held.callback(ran.stage.close)
             if ran.git is not None:
                 self._held.callback(ran.git.close)
-            self._held.callback(ran.index.close)
+            for index in ran.indexes.values():
+                self._held.callback(index.close)
             self._held.enter_context(held.pop_all())
 
     def close(self) -> None:
@@ -417,7 +419,7 @@ class StagedCommand:
         with host_error("the changes of a command cannot be read"):
             root_fd = self._place.workspace.root_fd
             is_joined, self._refused = git.join(stage, upper_fd, root_fd)
-            self._index_problem = git.land_index(upper_fd) if is_joined else ""
+            self._index_problem = git.land_index(upper_fd, self._ran.indexes) if is_joined else ""
         if is_joined:
             self._beside = git.beside
             workspace = held.enter_context(self._place.workspace.with_beside(git.beside))
@@ -429,8 +431,8 @@ class StagedCommand:
         found = find_differences(layer, self._layers, self._ran.ground)
         if self._ran.git is not None and self._beside is not None:
             found = self._ran.git.settle(found, self._ran.ground.started_ns, self._index_problem)
-        if self._ran.index.path in found.conflicts:
-            found = _without_refreshed(found, self._ran.index, self._layers)
+        for path in self._ran.indexes.keys() & found.conflicts:
+            found = _without_refreshed(found, self._ran.indexes[path], self._layers)
         return replace(found, root_mode=self._ran.stage.new_mode)
 
     @property

@@ -98,6 +98,9 @@ class EntryPath(Struct, frozen=True):
 TEMPORARY_PREFIX: Final = ".paddock-"
 OF_SET: Final = ".set"
 _TEMPORARY: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.(?:tmp|at|set)")
+TEMPORARY_GLOBS: Final = tuple(
+    f"{TEMPORARY_PREFIX}{'[0-9a-f]' * 32}{end}" for end in (".tmp", ".at", OF_SET)
+)
 
 
 def is_temporary_name(name: str) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from paddock.sandbox.git_config import SAFE, VARIABLES, private_files, take_git
 from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut
 from paddock.sandbox.values import GitConfig
+from paddock.workspace.paths import TEMPORARY_GLOBS
 
 REACH = ("/usr",)
 HERE = (("/usr/bin/up",),)
@@ -31,7 +32,8 @@ def forced_of(facts: GitFacts) -> dict[str, str]:
 def test_of_a_host_that_says_nothing_a_command_has_what_every_command_has():
     config, left_out = take_git(GitFacts(), REACH)
 
-    assert (config.variables, config.ignored, left_out) == (VARIABLES, "", ())
+    assert (config.variables, left_out) == (VARIABLES, ())
+    assert config.ignored.splitlines() == list(TEMPORARY_GLOBS)
     assert {key.split(".")[1] for key, _ in config.values} == {"lfs", "git-crypt"}
 
 

@@ -250,7 +250,6 @@ class _Finding(Struct):
     conflicts: list[str] = field(default_factory=list[str])
     _opaque: list[str] = field(default_factory=list[str])
     """Directories whose whole content was looked through already, with a slash."""
-    _changed_directories: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def take(self, raw: RawChange) -> None:
         lower, upper = raw.lower, raw.upper
@@ -260,8 +259,10 @@ class _Finding(Struct):
             if lower is not None:
                 self._delete(raw.path, lower, is_replaced=False)
         elif lower is None:
-            is_changed = self._is_changed_directory(raw.path.rpartition("/")[0])
-            is_orphan = is_changed and self.layers.is_copy(raw.path)
+            above = raw.path.rpartition("/")[0]
+            is_orphan = self.layers.is_copy(raw.path) and (
+                self.layers.directory_changed_ns(above) >= self.ground.started_ns
+            )
             self._create(raw, upper, None, is_replaced=False, is_orphan=is_orphan)
         elif lower.kind is not upper.kind:
             self._replace(raw, lower, upper)
@@ -403,13 +404,6 @@ class _Finding(Struct):
         if above is Ancestor.STRANGER:
             return lower is not None or self.layers.is_copy(path)
         return above is Ancestor.EXCHANGED
-
-    def _is_changed_directory(self, path: str) -> bool:
-        known = self._changed_directories.get(path)
-        if known is None:
-            known = self.layers.directory_changed_ns(path) >= self.ground.started_ns
-            self._changed_directories[path] = known
-        return known
 
 
 def _loses_sticky_bit(difference: Difference) -> bool:

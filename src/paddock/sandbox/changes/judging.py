@@ -443,6 +443,9 @@ class Units:
             for name, number in refused.items():
                 if name in named:
                     return _why(judged[number])
+        draft = tree.find_draft()
+        if draft is not None:
+            return f"{quote(os.fsdecode(draft))} is a draft of Paddock's, and is gone: run it again"
         deep = next((path for path in self._unseen.too_deep if _below(tree.tree, path)), None)
         if deep is not None:
             return f"{quote(deep)} is too deep to be looked into"

@@ -14,7 +14,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,7 @@ from paddock.sandbox.git.objects import (
 )
 from paddock.sandbox.host.host_facts import directories_above, find_content, find_look
 from paddock.storage.atomic import held_open
+from paddock.workspace.paths import TEMPORARY_PREFIX, is_temporary_name
 from paddock.workspace.workspace import (
     PASS,
     PASS_DIRECTORY,
@@ -54,6 +55,8 @@ _LEAD_BYTES_MAX: Final = 4096 + len("gitdir: \n")
 _MODES: Final = FILE_MODES | {LINK_MODE, SUBMODULE_MODE}
 _UNUSUAL: Final = lazy_pattern(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\n")
 """A path that git would not enter, or of which it cannot be asked line by line."""
+_INDEXES_MAX: Final = 64
+"""Held open while a command runs; what is beyond is compared by its time alone."""
 _PREFERRED: Final = (0, 2, 3)
 """The stages of a path that stand in the work tree: of a conflict ours, else theirs."""
 
@@ -257,14 +260,16 @@ class KnownIndex:
     Git puts another file in its place, and writes none again; so the one that was found is held.
     """
 
-    def __init__(self, root_fd: int, name: str, path: str = "") -> None:
-        """`path` is where a command's layer has it, if not at `name`."""
+    def __init__(self, root_fd: int, name: str, path: str = "", shown: bytes = b"") -> None:
+        """`path` is where a command's layer has it, if not at `name`; `shown` what stands there."""
         self.path = path or name
-        self._known: list[bytes] = []
+        self._known = [_names_in(shown)] if shown else []
         self._fd = -1
+        self.identity: FileIdentity = ()
         with contextlib.suppress(OSError):
             self._fd = detect_resolution().open(root_fd, name, READ_FILE)
             self._found = os.fstat(self._fd)
+            self.identity = identity_of_look(self._found)
 
     def learn(self, root_fd: int) -> None:
         """Take what stands there now for what the command has been shown."""
@@ -295,6 +300,19 @@ class KnownIndex:
         self.close()
 
 
+def find_known_indexes(root_fd: int, directories: Collection[str]) -> dict[str, KnownIndex]:
+    """Hold the index of the workspace's repository, and those of repositories below it."""
+    found = [path for path in directories if ".git" in path and _has_index(path, directories)]
+    names = [f"{path}/index" for path in sorted(found, key=len)[:_INDEXES_MAX]]
+    return {name: KnownIndex(root_fd, name) for name in names}
+
+
+def _has_index(path: str, directories: Collection[str]) -> bool:
+    above, _, name = path.rpartition("/")
+    is_module = ".git/modules/" in path and f"{path}/refs" in directories
+    return name == ".git" or is_module or above.endswith(".git/worktrees")
+
+
 def _names_in(content: bytes | None) -> bytes:
     """Digest an index without what it notes of files; empty where it cannot be read, or alone."""
     digest = hashlib.sha256()
@@ -304,11 +322,6 @@ def _names_in(content: bytes | None) -> bytes:
                 digest.update(repr((each.path, each.object_id, each.mode, each[3:])).encode())
             return digest.digest()
     return b""
-
-
-def stamp_of(root_fd: int, name: str) -> FileIdentity:
-    look = find_look(root_fd, name)
-    return () if look is None else identity_of_look(look)
 
 
 def identity_of_look(look: os.stat_result) -> FileIdentity:
@@ -342,6 +355,21 @@ class Naming(Struct, dict=True):
         with _strictly():
             before, after = ({_what(each) for each in one.entries()} for one in self._indexes)
         return before == after
+
+    def find_draft(self) -> bytes | None:
+        """Return a temporary name of ours that the index has, and had not before."""
+        after = self._after
+        # Before version 4 every name stands there whole.
+        if after.version != 4 and os.fsencode(TEMPORARY_PREFIX) not in after.content:
+            return None
+        with _strictly():
+            drafts = {
+                path
+                for _, path, _, _ in after.walk()
+                if any(map(is_temporary_name, os.fsdecode(path).split("/")))
+            }
+            known = {path for _, path, _, _ in self._indexes[0].walk()} if drafts else set[bytes]()
+        return min(drafts - known, default=None)
 
     def named(self, paths: frozenset[bytes]) -> frozenset[bytes]:
         """Return those paths that index or HEAD names, before or after. Raises: HostError."""
@@ -407,7 +435,11 @@ class Naming(Struct, dict=True):
 
     @cached_property
     def _indexes(self) -> tuple[IndexFile, IndexFile]:
-        return self._index(self.sides.before), self._index(self.sides.after)
+        return self._index(self.sides.before), self._after
+
+    @cached_property
+    def _after(self) -> IndexFile:
+        return self._index(self.sides.after)
 
     def _index(self, read: Read) -> IndexFile:
         git, hash_bytes = self.tree.git, self.tree.hash_bytes

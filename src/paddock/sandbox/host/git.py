@@ -22,7 +22,7 @@ import signal
 import stat
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -91,11 +91,6 @@ def open_git_outside(workspace: str) -> HeldGit | None:
     return None
 
 
-def _is_sparse(fd: int, outside: GitOutside) -> bool:
-    texts = (_text(fd, name) for name in ("config", outside.beside_index("config.worktree")))
-    return any(_IS_SPARSE.search(text) for text in texts)
-
-
 def _kind_of(path: str) -> int | None:
     try:
         return os.stat(path, follow_symlinks=False).st_mode
@@ -153,7 +148,9 @@ class _Found:
             for name in _NAMES:
                 os.stat(name, dir_fd=fd, follow_symlinks=False)
             if belongs(fd):
-                found = replace(outside, is_sparse=_is_sparse(fd, outside))
+                names = "config", outside.beside_index("config.worktree")
+                is_sparse = any(_IS_SPARSE.search(_text(fd, name)) for name in names)
+                found = replace(outside, is_sparse=is_sparse)
                 return HeldGit(found, Beside(GIT, common, os.dup(fd)))
         return None
 
@@ -276,12 +273,13 @@ class GitLook(Struct):
         said = {each.key: each for each in ours}
         attributes = self._text(_SYSTEM_ATTRIBUTES) + self._users_text(said, "attributes")
         signing = {each.key: each.value for each in settings if each.key in _SIGNING}
-        named = [attributes, *(_plain_text(path) or "" for path in _attribute_files(own))]
+        texts = [attributes, *(_plain_text(path) or "" for path in _attribute_files(own))]
+        named = dict.fromkeys(name for text in texts for name in _NAMED.findall(text))
         return GitFacts(
             values=self._values(said),
             variables=self._who(),
             filters=self._filters(ours, visible),
-            filter_names=_filter_names(named),
+            filter_names=tuple(filter(_NAME.fullmatch, named))[:_FILTERS_MAX],
             ignored=self._users_text(said, "ignore"),
             attributes=attributes,
             own_keys=tuple(sorted({each.key for each in visible})),
@@ -409,11 +407,6 @@ class GitLook(Struct):
 
 def _is_true(value: str | None) -> bool:
     return value is not None and value.lower() in {"true", "yes", "on", "1"}
-
-
-def _filter_names(texts: Iterable[str]) -> tuple[str, ...]:
-    found = dict.fromkeys(name for text in texts for name in _NAMED.findall(text))
-    return tuple(name for name in found if _NAME.fullmatch(name))[:_FILTERS_MAX]
 
 
 def _attribute_files(own: tuple[str, ...]) -> list[str]:

@@ -489,15 +489,15 @@ _LAID_BYTES_MAX = 16_384
 def _await_stopped() -> bool:
     """Wait until no thread runs any more: a stop counts when its system call has ended."""
     until_s = time.monotonic() + _STOP_WAIT_S
-    while not all(map(_is_still, find_processes())):
+    while not all(
+        _state(thread) in (b"T", b"t", b"Z", b"X", b"")
+        for process in find_processes()
+        for thread in _threads(process)
+    ):
         if time.monotonic() > until_s:
             return False
         time.sleep(_YIELD_S)
     return True
-
-
-def _is_still(process: bytes) -> bool:
-    return all(_state(thread) in (b"T", b"t", b"Z", b"X", b"") for thread in _threads(process))
 
 
 def _lay(laid: Laid, content: int = -1) -> int:

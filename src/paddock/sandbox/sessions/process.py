@@ -13,7 +13,6 @@ one of these looks and writes, the processes stand still (`protocol.HOLD`).
 import contextlib
 import fcntl
 import os
-import select
 import socket
 import stat
 import threading
@@ -57,6 +56,7 @@ from paddock.workspace.workspace import READ_FILE, detect_resolution
 _GRACE_S: Final = 2.0
 """From the wish that it ends to its end by force."""
 _WRITE_S: Final = 5.0
+_WRITE_AGAIN_S: Final = 0.02
 _END_OF_INPUT: Final = "\x04"
 LAID_MAX: Final = 5_000
 """Paths of one change that a running command is shown; of more it is told to start anew."""
@@ -156,6 +156,8 @@ class Process:
         self.has_terminal = prepared.line.terminal[1] > 0
         self._input = -1
         self._input_lock = threading.Lock()
+        self._typing = threading.Lock()
+        """Held by who gives it text; who stops it does not wait for that."""
         self._thread: threading.Thread | None = None
         self.begun = threading.Event()
         """Set when its command was sent into its sandbox."""
@@ -215,7 +217,7 @@ class Process:
         InvalidArgumentsError for one that takes no input any more.
         """
         self._has_input.wait(_WRITE_S)
-        with self.turn:
+        with self._typing:
             if self._input < 0 or not self.is_running:
                 raise InvalidArgumentsError(
                     f"{self.name} takes no input: it has ended, or its input was closed",
@@ -234,13 +236,11 @@ class Process:
         return 0
 
     def _write(self, content: bytes) -> int:
-        events = select.poll()
-        events.register(self._input, select.POLLOUT)
         until_s, taken = time.monotonic() + _WRITE_S, 0
-        while taken < len(content) and time.monotonic() < until_s and self.is_running:
+        while taken < len(content) and time.monotonic() < until_s:
             taken += self.offer(content[taken:])
-            if taken < len(content):
-                events.poll(100)
+            if taken < len(content) and self._ended.wait(_WRITE_AGAIN_S):
+                break
         return taken
 
     def stop(self) -> None:
@@ -271,7 +271,8 @@ class LiveView:
     ) -> None:
         """`is_closed`: whether the command may not see what stands at a path."""
         self._stage, self._ran, self.place, self._is_closed = stage, ran, place, is_closed
-        ran.index.read()
+        for index in ran.indexes.values():
+            index.read()
         self._workspace = os.fsencode(ran.request.plan.workspace)
         self._resolution = detect_resolution()
         self._lock = threading.RLock()
@@ -404,15 +405,14 @@ class LiveView:
         """Decide whether the command changed it; of git's index, more than what that notes."""
         if seen == self._laid.get(path) and not self._has_own(upper, path):
             return False
-        index = self._ran.index
-        is_index = path == index.path
-        return not is_index or not index.is_known(
+        index = self._ran.indexes.get(path)
+        return index is None or not index.is_known(
             find_content(upper, path, INDEX_BYTES_MAX), is_last=False
         )
 
     def _know(self, path: str, now: Look | None) -> None:
-        if path == self._ran.index.path:
-            self._ran.index.learn(self._stage.workspace_fd)
+        if path in self._ran.indexes:
+            self._ran.indexes[path].learn(self._stage.workspace_fd)
         self._bases[path] = None if now is None else now.mark
         if now is not None and now.kind is NodeKind.DIRECTORY:
             identity = (*now.identity, 0, 0)

@@ -200,7 +200,9 @@ class Sessions:
                 )
             process = Process(f"SHP-{secrets.token_hex(4)}", prepared, self._means.spooling())
             self._processes[process.name] = process
-            self._forget_old()
+            ended = [name for name, each in self._processes.items() if each.outcome is not None]
+            for name in ended[:-_ENDED_KEPT]:
+                del self._processes[name]
         try:
             self._begin(process, request, observed)
         except BaseException:
@@ -332,8 +334,3 @@ class Sessions:
             process.stop()
         for process in ended:
             process.join()
-
-    def _forget_old(self) -> None:
-        ended = [name for name, each in self._processes.items() if each.outcome is not None]
-        for name in ended[:-_ENDED_KEPT]:
-            del self._processes[name]

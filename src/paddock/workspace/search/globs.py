@@ -87,7 +87,8 @@ def compile_glob(text: str, roots: tuple[str, ...] = ()) -> SearchGlob:
         parts = expand_braces(body)
     except PatternError as problem:
         raise _unusable(text, problem.hint) from None
-    if any(_is_inside(part, roots) for part in parts):
+    inside = tuple(f"{root}/" for root in roots if root != "/")
+    if any(f"{part}/".startswith(inside) for part in parts):
         # A leading slash means the searched directory, so it would match nothing there.
         raise _unusable(text, _FROM_THERE)
     globs = [_parse(text, part) for part in parts]
@@ -104,12 +105,9 @@ def compile_glob(text: str, roots: tuple[str, ...] = ()) -> SearchGlob:
     names = None
     if not any(glob.segments[-1] == DEPTH for glob in globs):
         names = _either(regex_of(glob.segments[-1:]) for glob in globs)
-    paths = None if is_name else _either(map(_path_regex, globs))
+    segments = ((DEPTH, *glob.segments) if glob.anywhere else glob.segments for glob in globs)
+    paths = None if is_name else _either(map(regex_of, segments))
     return SearchGlob(text, negated, names, paths, directory_only, known)
-
-
-def _is_inside(part: str, roots: tuple[str, ...]) -> bool:
-    return any(f"{part}/".startswith(f"{root}/") for root in roots if root != "/")
 
 
 def _parse(text: str, part: str) -> Glob:
@@ -129,10 +127,6 @@ def _unusable(text: str, hint: str) -> InvalidPatternError:
 def _is_name(glob: Glob) -> bool:
     """Whether a glob is about names at any depth."""
     return glob.anywhere or (len(glob.segments) == 2 and glob.segments[0] == DEPTH)
-
-
-def _path_regex(glob: Glob) -> str:
-    return regex_of((DEPTH, *glob.segments) if glob.anywhere else glob.segments)
 
 
 def _either(sources: Iterable[str]) -> Matches:

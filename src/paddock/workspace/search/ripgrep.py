@@ -109,7 +109,8 @@ def tree_command(regex: Regex, glob: SearchGlob, matches_max: int) -> list[str]:
         # Not -g, which would bring back what .gitignore leaves out.
         types = [f"--type-add=paddock:{name}" for name in glob.name_globs] + ["--type=paddock"]
     most = f"--max-count={matches_max}"
-    command = [ripgrep(), *_ALWAYS, *_OUTPUT, *_IGNORES, *types, *_never(), most]
+    never = (argument for name in sorted(NEVER) for argument in ("-g", f"!{name}"))
+    command = [ripgrep(), *_ALWAYS, *_OUTPUT, *_IGNORES, *types, *never, most]
     return [*command, *_regex(regex), "--", "./"]
 
 
@@ -154,10 +155,6 @@ def has_line_end(pattern: str) -> bool:
         depth += {"open": 1, "close": -1}.get(token.lastgroup or "", 0)
         at = token.end()
     return False
-
-
-def _never() -> list[str]:
-    return [argument for name in sorted(NEVER) for argument in ("-g", f"!{name}")]
 
 
 class Child:
