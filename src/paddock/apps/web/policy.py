@@ -91,6 +91,34 @@ def list_rules(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
     return {"rules": [{"agents": agents[item.profile], **_rule_json(item)} for item in held]}
 
 
+_REACHES: Final = {
+    "none": "commands reach nothing",
+    "loopback": "commands reach only what they start themselves",
+    "host": "commands reach what this machine reaches",
+}
+_HOSTS_MAX: Final = 8
+
+
+def reach(project: Project, *names: str) -> str:
+    """Say which hosts commands of these agents may reach; those that nobody asks about first."""
+    hosts = dict[str, None]()
+    for policy, chain in (judged(project, name) for name in names or _agents(project)):
+        network = policy.settings.shell.network
+        if network != "policy":
+            return _REACHES[network]
+        profiles = {each.name for each in judge_for(policy, chain).profiles()}
+        for item in list_items(policy):
+            outcome = item.says.removeprefix("otherwise ").partition("+")[0]
+            if item.profile in profiles and item.text.startswith("tool:net:"):
+                target = item.text.partition(" ")[2]
+                target = "any host" if target in ("", "*", "**") else target
+                asked = {"allow": "", "ask": " (somebody is asked)"}.get(outcome)
+                hosts |= {} if asked is None else {target + asked: None}
+    shown, more = [*hosts][:_HOSTS_MAX], len(hosts) - _HOSTS_MAX
+    shown += [f"{more} more"] if more > 0 else []
+    return f"commands reach only {', '.join(shown)}" if shown else "commands reach no host"
+
+
 def _rule_json(item: Item) -> dict[str, Json]:
     outcome, _, only = item.says.removeprefix("otherwise ").partition("+")
     said = {"outcome": outcome, "only": only, "is_rest": item.says.startswith("otherwise")}

@@ -1,7 +1,7 @@
 """What is on record: entries of all ledgers, one whole, its proof; now; verify, sign, export."""
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from functools import lru_cache
 from heapq import nlargest
@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 import paddock
 from paddock.agent.recorded import list_sessions
-from paddock.apps.command import seconds_of
+from paddock.apps.command import fields, seconds_of
 from paddock.apps.web.desk import (
     UNANSWERED,
     HttpRefusal,
@@ -26,6 +26,7 @@ from paddock.apps.web.desk import (
     state_of,
 )
 from paddock.apps.web.inbox import requests_json
+from paddock.apps.web.policy import reach
 from paddock.assembly.auditing import audit_ledger, ledger_page, report_json, report_rows
 from paddock.assembly.history import named_contents, read_output
 from paddock.assembly.ledgers import open_plane_ledger
@@ -42,6 +43,7 @@ from paddock.ledger.query import Filter, find_numbered, query
 from paddock.ledger.read import find_genesis, stands
 from paddock.ledger.tree import checkpoints_folder, find_signed, note_sizes, prove_inclusion
 from paddock.plane.layout import LedgerName
+from paddock.runtime.records import GRANTED, USED
 from paddock.runtime.undo import UndoStanding
 from paddock.sandbox.backends import examine_host
 from paddock.sandbox.values import BackendVerdict
@@ -193,13 +195,11 @@ def _walls(project: Project) -> list[Json]:
     trusted = "the policy is in force"
     if own is not None and not own.trusted:
         trusted = f"the policy is not trusted, and can only tighten: {own.reason}"
-    nets = {"none": "commands reach nothing", "host": "commands reach what this machine reaches"}
-    net = nets.get(shell.network, "commands reach what policy names, and each is on record")
     gaps = best.cause or "; ".join(best.gaps) or "the kernel holds every command"
     walls = (
         ("files", "on" if trusted.endswith("force") else "partly", trusted),
         ("commands", held, gaps),
-        ("network", "off" if shell.network == "host" else held, net),
+        ("network", "off" if shell.network == "host" else held, reach(project)),
         ("record", "on", "every call is on record before it runs"),
     )
     return [{"name": name, "state": state, "said": said} for name, state, said in walls]
@@ -220,10 +220,10 @@ def show_entry(desk: PlaneDesk, *, ledger: LedgerName, seq: Number) -> dict[str,
 
 
 def _call_json(desk: PlaneDesk, entry: entries.Entry) -> dict[str, Json]:
-    wanted = Filter(call_id=entry.call_id, session_id=entry.session_id or None)
-    rows = sorted(_newest(desk, wanted, _LOOKED_AT)[0], key=_age)
+    rows = _rows_of(desk, entry.call_id, entry.session_id)
     found: dict[str, Json] = {"entries": [entry_json(*each) for each in rows]}
     found |= {"told": None, "now": None, "text": "", "diff": None, "outputs": []}
+    found["asked"] = find_asked(desk, entry.call_id, entry.session_id)
     calls, governance = desk.ledgers()[LedgerName.HO1M], desk.ledgers()[LedgerName.GOVERNANCE]
     told, _ = told_calls(calls, entry.call_id, governance, entry.session_id)
     if told:
@@ -236,6 +236,37 @@ def _call_json(desk: PlaneDesk, entry: entries.Entry) -> dict[str, Json]:
         found["outputs"] = [*_outputs(project, of_call)]
         found |= _changes(project, of_call)
     return found
+
+
+_COMMIT: Final = "commit_parked"
+
+
+def _rows_of(desk: PlaneDesk, call: str, session: str) -> list[Row]:
+    wanted = Filter(call_id=call, session_id=session or None)
+    return sorted(_newest(desk, wanted, _LOOKED_AT)[0], key=_age)
+
+
+def find_asked(desk: PlaneDesk, call: str, session: str) -> dict[str, Json] | None:
+    """Find the call whose question was answered with the yes by which this one ran."""
+    for _, row in _rows_of(desk, call, session):
+        told = row.entry.metadata
+        used = told if told.get("answer") == USED else {}
+        given = told.get("arguments") if told.get("tool") == _COMMIT else used
+        request = given.get("request") if isinstance(given, Mapping) else None
+        if request:
+            until = seconds_of(row.timestamp, "until")
+            return _granted(desk, Filter(entries.APPROVAL_ANSWERED, until=until), request, call)
+    return None
+
+
+def _granted(desk: PlaneDesk, wanted: Filter, request: Json, call: str) -> dict[str, Json] | None:
+    answers, _ = _newest(desk, wanted, _LOOKED_AT, only=LedgerName.GOVERNANCE)
+    for _, row in answers:
+        told = row.entry.metadata
+        is_it = (told.get("request"), told.get("answer")) == (request, GRANTED)
+        if is_it and row.entry.call_id != call:
+            return fields(row.entry, "agent", "call_id", "session_id")
+    return None
 
 
 def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
