@@ -1,13 +1,13 @@
 """What is on record: entries of all ledgers, one whole, its proof; now; verify, sign, export."""
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from functools import lru_cache
 from heapq import nlargest
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, cast
 
 from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
@@ -250,12 +250,11 @@ def find_asked(desk: PlaneDesk, call: str, session: str) -> dict[str, Json] | No
     """Find the call whose question was answered with the yes by which this one ran."""
     for _, row in _rows_of(desk, call, session):
         told = row.entry.metadata
-        used = told if told.get("answer") == USED else {}
-        given = told.get("arguments") if told.get("tool") == _COMMIT else used
-        request = given.get("request") if isinstance(given, Mapping) else None
-        if request:
+        given = told.get("arguments") if told.get("tool") == _COMMIT else told
+        if isinstance(given, dict) and (given is not told or told.get("answer") == USED):
             until = seconds_of(row.timestamp, "until")
-            return _granted(desk, Filter(entries.APPROVAL_ANSWERED, until=until), request, call)
+            wanted = Filter(entries.APPROVAL_ANSWERED, until=until)
+            return _granted(desk, wanted, cast("dict[str, Json]", given).get("request"), call)
     return None
 
 
