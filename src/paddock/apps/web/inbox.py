@@ -10,7 +10,6 @@ from paddock.assembly.history import open_inbox, read_answers
 from paddock.assembly.project import Project
 from paddock.assembly.questions import Candidate
 from paddock.errors import ApprovalExpiredError, PaddockError
-from paddock.runtime.approvals import ApprovalRequest
 from paddock.runtime.inbox import Inbox, Parked
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
@@ -21,22 +20,17 @@ def requests_json(project: Project) -> Iterator[dict[str, Json]]:
     answers = read_answers(project, [each.id for each in found]) if found else None
     for each in found:
         outdated = granting.find_outdated(project, each, answers)
-        yield {**each.as_json(), "outdated": "" if outdated is None else outdated.why} | {
-            "reach": _reach(project, each.request)
-        }
+        told = {**each.as_json(), "outdated": "" if outdated is None else outdated.why}
+        if any(action.startswith("tool:shell:") for action in each.request.actions):
+            with suppress(PaddockError):  # its agent is none any more, and the request outdated
+                told["reach"] = reach(project, each.request.agent)
+        yield told
 
 
 def show(desk: PlaneDesk) -> dict[str, Json]:
     project = desk.project()
     broken: list[Json] = [each.summary() for each in open_inbox(project).list_broken()]
     return {"requests": list[Json](requests_json(project)), "broken": broken}
-
-
-def _reach(project: Project, request: ApprovalRequest) -> str:
-    if any(each.startswith("tool:shell:") for each in request.actions):
-        with suppress(PaddockError):  # its agent is none any more, and the request outdated
-            return reach(project, request.agent)
-    return ""
 
 
 # `digest` is of the request as it was shown: an answer is to that one and no other.

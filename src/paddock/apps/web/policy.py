@@ -96,11 +96,11 @@ _REACHES: Final = {
     "loopback": "commands reach only what they start themselves",
     "host": "commands reach what this machine reaches",
 }
-_HOSTS_MAX: Final = 8
+_TOLD: Final[dict[Json, str]] = {"allow": "", "ask": " (somebody is asked)"}
 
 
 def reach(project: Project, *names: str) -> str:
-    """Say which hosts commands of these agents may reach; those that nobody asks about first."""
+    """Say which hosts commands of these agents, or of any, may reach."""
     hosts = dict[str, None]()
     for policy, chain in (judged(project, name) for name in names or _agents(project)):
         network = policy.settings.shell.network
@@ -108,15 +108,12 @@ def reach(project: Project, *names: str) -> str:
             return _REACHES[network]
         profiles = {each.name for each in judge_for(policy, chain).profiles()}
         for item in list_items(policy):
-            outcome = item.says.removeprefix("otherwise ").partition("+")[0]
             if item.profile in profiles and item.text.startswith("tool:net:"):
-                target = item.text.partition(" ")[2]
+                target, outcome = item.text.partition(" ")[2], _rule_json(item)["outcome"]
                 target = "any host" if target in ("", "*", "**") else target
-                asked = {"allow": "", "ask": " (somebody is asked)"}.get(outcome)
-                hosts |= {} if asked is None else {target + asked: None}
-    shown, more = [*hosts][:_HOSTS_MAX], len(hosts) - _HOSTS_MAX
-    shown += [f"{more} more"] if more > 0 else []
-    return f"commands reach only {', '.join(shown)}" if shown else "commands reach no host"
+                if outcome in _TOLD:
+                    hosts[target + _TOLD[outcome]] = None
+    return f"commands reach only {', '.join(hosts)}" if hosts else "commands reach no host"
 
 
 def _rule_json(item: Item) -> dict[str, Json]:
@@ -141,17 +138,15 @@ def diff_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
     return {**report.as_json(), "text": report.render()}
 
 
-@_of_text
-def replay_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
-    return replayed(desk.project(), candidate)
-
-
 def replayed(project: Project, candidate: Candidate) -> dict[str, Json]:
     """What the file would have decided otherwise, of the newest recorded decisions."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     past = islice(past_decisions(path, Filter()), limits.web_replayed_max)
     report = replay(past, PlanePolicies(project, candidate))
     return {**report.as_json(), "text": report.render()}
+
+
+replay_text = _of_text(lambda desk, candidate: replayed(desk.project(), candidate))
 
 
 def explain_action(

@@ -7,14 +7,14 @@ from functools import lru_cache
 from heapq import nlargest
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Final, Literal, cast
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
 import paddock
 from paddock.agent.recorded import list_sessions
-from paddock.apps.command import fields, seconds_of
+from paddock.apps.command import seconds_of
 from paddock.apps.web.desk import (
     UNANSWERED,
     HttpRefusal,
@@ -43,7 +43,6 @@ from paddock.ledger.query import Filter, find_numbered, query
 from paddock.ledger.read import find_genesis, stands
 from paddock.ledger.tree import checkpoints_folder, find_signed, note_sizes, prove_inclusion
 from paddock.plane.layout import LedgerName
-from paddock.runtime.records import GRANTED, USED
 from paddock.runtime.undo import UndoStanding
 from paddock.sandbox.backends import examine_host
 from paddock.sandbox.values import BackendVerdict
@@ -220,10 +219,10 @@ def show_entry(desk: PlaneDesk, *, ledger: LedgerName, seq: Number) -> dict[str,
 
 
 def _call_json(desk: PlaneDesk, entry: entries.Entry) -> dict[str, Json]:
-    rows = _rows_of(desk, entry.call_id, entry.session_id)
+    wanted = Filter(call_id=entry.call_id, session_id=entry.session_id or None)
+    rows = sorted(_newest(desk, wanted, _LOOKED_AT)[0], key=_age)
     found: dict[str, Json] = {"entries": [entry_json(*each) for each in rows]}
     found |= {"told": None, "now": None, "text": "", "diff": None, "outputs": []}
-    found["asked"] = find_asked(desk, entry.call_id, entry.session_id)
     calls, governance = desk.ledgers()[LedgerName.HO1M], desk.ledgers()[LedgerName.GOVERNANCE]
     told, _ = told_calls(calls, entry.call_id, governance, entry.session_id)
     if told:
@@ -236,36 +235,6 @@ def _call_json(desk: PlaneDesk, entry: entries.Entry) -> dict[str, Json]:
         found["outputs"] = [*_outputs(project, of_call)]
         found |= _changes(project, of_call)
     return found
-
-
-_COMMIT: Final = "commit_parked"
-
-
-def _rows_of(desk: PlaneDesk, call: str, session: str) -> list[Row]:
-    wanted = Filter(call_id=call, session_id=session or None)
-    return sorted(_newest(desk, wanted, _LOOKED_AT)[0], key=_age)
-
-
-def find_asked(desk: PlaneDesk, call: str, session: str) -> dict[str, Json] | None:
-    """Find the call whose question was answered with the yes by which this one ran."""
-    for _, row in _rows_of(desk, call, session):
-        told = row.entry.metadata
-        given = told.get("arguments") if told.get("tool") == _COMMIT else told
-        if isinstance(given, dict) and (given is not told or told.get("answer") == USED):
-            until = seconds_of(row.timestamp, "until")
-            wanted = Filter(entries.APPROVAL_ANSWERED, until=until)
-            return _granted(desk, wanted, cast("dict[str, Json]", given).get("request"), call)
-    return None
-
-
-def _granted(desk: PlaneDesk, wanted: Filter, request: Json, call: str) -> dict[str, Json] | None:
-    answers, _ = _newest(desk, wanted, _LOOKED_AT, only=LedgerName.GOVERNANCE)
-    for _, row in answers:
-        told = row.entry.metadata
-        is_it = (told.get("request"), told.get("answer")) == (request, GRANTED)
-        if is_it and row.entry.call_id != call:
-            return fields(row.entry, "agent", "call_id", "session_id")
-    return None
 
 
 def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:

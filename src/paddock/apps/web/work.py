@@ -6,7 +6,6 @@ from typing import Final
 
 from paddock.agent.recorded import list_sessions, tokens_charged
 from paddock.apps.web.desk import WEB, PlaneDesk, row_json
-from paddock.apps.web.record import find_asked
 from paddock.assembly.past import Past, open_past
 from paddock.assembly.questions import require_past_agent
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
@@ -55,9 +54,7 @@ def _files(past: Past, calls: Iterable[PastCall]) -> list[Json]:
 def show_diff(desk: PlaneDesk, *, call: str) -> dict[str, Json]:
     with open_past(desk.project()) as past:
         found = past.find(call)
-        return {"call": found.call_id, "tool": found.tool, **past.diff(found).as_json()} | {
-            "asked": find_asked(desk, found.call_id, found.session_id)
-        }
+        return {"call": found.call_id, "tool": found.tool, **past.diff(found).as_json()}
 
 
 def undo(desk: PlaneDesk, *, call: str) -> dict[str, Json]:

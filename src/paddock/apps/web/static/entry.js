@@ -122,7 +122,7 @@ export const show = async (ledger, seq, signal) => {
     h("h2.title", whose(entry.agent) || "Paddock", ": ", what, " ", target && code(target)),
     facts(
       ["when", when(entry.timestamp)],
-      askedBy(call?.asked),
+      call && (await askedBy(entry.call_id, entry.session_id, signal)),
       ["session", sessionLink(entry.session_id)],
       ["took", Number.isFinite(result.duration_us) && `${(result.duration_us / 1000).toFixed(1)} ms`],
       ["exit code", result.exit !== undefined && JSON.stringify(result.exit)],

@@ -31,7 +31,7 @@ const change = async (call, done, signal) => {
     h("h3", whose(call.agent), `: ${verb(call.tool)} `, note(when(call.timestamp))),
     facts(
       ["call", [code(call.call), " ", h("a", { href: `/timeline?${query({ call: call.call })}` }, "why it was allowed")]],
-      askedBy(found.asked),
+      await askedBy(call.call, call.session, signal).catch(() => null),
       ["takes back", call.undoes && code(call.undoes)],
     ),
     found.problem ? h("p.quiet", found.problem.message) : diffs(found),
