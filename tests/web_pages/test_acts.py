@@ -97,6 +97,8 @@ def test_an_asked_call_stays_in_sight_with_what_became_of_it(page: Page) -> None
     tab = page.open("/now")
     tab.sees("approved", "ul.calls")
     assert "asked" not in tab.run("document.querySelector('ul.refusals').innerText")
+    tab.sees("4 calls lately", "ul.agents")
+    tab.sees("1 refused", "ul.agents")
     assert tab.problems == []
 
 

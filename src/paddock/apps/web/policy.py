@@ -42,11 +42,10 @@ _DIFF_LINES_MAX: Final = 2_000
 
 
 def show(desk: PlaneDesk) -> dict[str, Json]:
-    files = _files(desk)
-    own, user = files.project, files.user
+    own = _files(desk).project
     found: dict[str, Json] = {"file": str(own_policy_path(desk.site.root)), "agents": []}
-    found |= {"profiles": [], "user_file": "" if user is None else str(user.path)}
-    found |= {"exists": own is not None, "text": "", "digest": "", "trusted": False, "reason": ""}
+    found |= {"profiles": [], "exists": own is not None, "trusted": False}
+    found |= {"text": "", "digest": "", "reason": ""}
     if own is not None:
         found |= {"text": own.content.decode("utf-8", "replace")}
         found |= fields(own, "digest", "trusted", "reason")
@@ -74,9 +73,9 @@ def _of_text(
     return answered
 
 
-@_of_text
-def lint_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
-    return {"findings": [each.as_json() for each in lint(_policy(candidate), ())]}
+lint_text = _of_text(
+    lambda _, text: {"findings": [each.as_json() for each in lint(_policy(text), ())]}
+)
 
 
 @_of_text
@@ -96,7 +95,6 @@ _REACHES: Final = {
     "loopback": "commands reach only what they start themselves",
     "host": "commands reach what this machine reaches",
 }
-_TOLD: Final[dict[Json, str]] = {"allow": "", "ask": " (somebody is asked)"}
 
 
 def reach(project: Project, *names: str) -> str:
@@ -111,8 +109,8 @@ def reach(project: Project, *names: str) -> str:
             if item.profile in profiles and item.text.startswith("tool:net:"):
                 target, outcome = item.text.partition(" ")[2], _rule_json(item)["outcome"]
                 target = "any host" if target in ("", "*", "**") else target
-                if outcome in _TOLD:
-                    hosts[target + _TOLD[outcome]] = None
+                if outcome in ("allow", "ask"):
+                    hosts[target + (" (somebody is asked)" if outcome == "ask" else "")] = None
     return f"commands reach only {', '.join(hosts)}" if hosts else "commands reach no host"
 
 

@@ -1,7 +1,7 @@
 """What is on record: entries of all ledgers, one whole, its proof; now; verify, sign, export."""
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import lru_cache
 from heapq import nlargest
@@ -12,7 +12,6 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
-import paddock
 from paddock.agent.recorded import list_sessions
 from paddock.apps.command import seconds_of
 from paddock.apps.web.desk import (
@@ -148,10 +147,9 @@ def _age(row: Row) -> tuple[str, int]:
 
 
 def show_now(desk: PlaneDesk) -> dict[str, Json]:
-    rows, damaged = _newest(desk, Filter(), _LOOKED_AT)
-    root, agents = desk.site.root.path, _agents(sorted(rows, key=_age, reverse=True))
-    found: dict[str, Json] = {"version": paddock.__version__, "root": str(root), "name": root.name}
-    found |= {"read_only": desk.reads_only, "agents": agents, "damaged": damaged}
+    root, (_, damaged) = desk.site.root.path, _newest(desk, Filter(), _LOOKED_AT)
+    found: dict[str, Json] = {"root": str(root), "name": root.name}
+    found |= {"read_only": desk.reads_only, "damaged": damaged}
     found |= {"notices": [], "sessions": [], "waiting": [], "walls": []}
     # Where what governs does not load, the rest is shown, and this said.
     try:
@@ -163,21 +161,6 @@ def show_now(desk: PlaneDesk) -> dict[str, Json]:
     except PaddockError as error:
         found["notices"] = [error.render()]
     return found
-
-
-_CALLS: Final = (entries.TOOL_RESULT, entries.TOOL_DENIED, entries.HOOK_DECISION)
-
-
-def _agents(rows: Iterable[Row]) -> list[Json]:
-    made: dict[str, list[StoredEntry]] = {}
-    for _, row in rows:
-        if row.entry.agent and row.entry.event_type in _CALLS:
-            made.setdefault(row.entry.agent, []).append(row)
-    return [
-        {"name": name, "at": own[0].timestamp, "calls": len(own)}
-        | {"refused": sum(state_of(row.entry) == "refused" for row in own)}
-        for name, own in made.items()
-    ]
 
 
 @lru_cache(maxsize=1)
@@ -241,13 +224,13 @@ def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
     with open_past(project, rows) as past:
         ids = {row.id for row in rows}
         call = next((each for each in past.calls if each.entry_id in ids), None)
-        found: dict[str, Json] = {"can_undo": False, "standing": "", "entry_id": ""}
-        if call is not None:
-            standing = past.standing(call)
-            found |= {"can_undo": standing is UndoStanding.UNDOABLE, "standing": standing}
-            found |= {"entry_id": call.entry_id}
-            with suppress(UsageError):  # its agent works elsewhere by now
-                found["diff"] = past.diff(call).as_json()
+        if call is None:
+            return {"can_undo": False, "standing": "", "entry_id": ""}
+        standing = past.standing(call)
+        found: dict[str, Json] = {"standing": standing, "entry_id": call.entry_id}
+        found["can_undo"] = standing is UndoStanding.UNDOABLE
+        with suppress(UsageError):  # its agent works elsewhere by now
+            found["diff"] = past.diff(call).as_json()
         return found
 
 
