@@ -47,12 +47,11 @@ def show(desk: PlaneDesk) -> dict[str, Json]:
     found |= {"profiles": [], "exists": own is not None, "trusted": False}
     found |= {"text": "", "digest": "", "reason": ""}
     if own is not None:
-        found |= {"text": own.content.decode("utf-8", "replace")}
+        found["text"] = own.content.decode("utf-8", "replace")
         found |= fields(own, "digest", "trusted", "reason")
     try:
         project = desk.project()
-        found["agents"] = [*_agents(project)]
-        found["profiles"] = sorted(project.policy.profiles)
+        found |= {"agents": [*_agents(project)], "profiles": sorted(project.policy.profiles)}
     except PaddockError as error:
         # It is to be mended here.
         found["error"] = error_json(error)
@@ -151,7 +150,6 @@ def explain_action(
     desk: PlaneDesk, *, action: str, agent: str | None = None, text: str | None = None
 ) -> dict[str, Json]:
     """`text` None: by the policy in force."""
-    asked = parse_action(action)
     policy, chain = judged(desk.project(), agent)
     if text is not None:
         try:
@@ -159,7 +157,7 @@ def explain_action(
             policy = candidate.policy(policy.plane_kind, policy.planes_below)
         except ConfigError as error:
             return {"error": error_json(error)}
-    told = explain(policy, chain, asked)
+    told = explain(policy, chain, parse_action(action))
     return {**told.as_json(), "text": told.render()}
 
 

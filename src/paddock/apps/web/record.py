@@ -226,9 +226,8 @@ def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
         call = next((each for each in past.calls if each.entry_id in ids), None)
         if call is None:
             return {"can_undo": False, "standing": "", "entry_id": ""}
-        standing = past.standing(call)
-        found: dict[str, Json] = {"standing": standing, "entry_id": call.entry_id}
-        found["can_undo"] = standing is UndoStanding.UNDOABLE
+        found: dict[str, Json] = {"standing": past.standing(call), "entry_id": call.entry_id}
+        found["can_undo"] = found["standing"] is UndoStanding.UNDOABLE
         with suppress(UsageError):  # its agent works elsewhere by now
             found["diff"] = past.diff(call).as_json()
         return found
@@ -254,8 +253,8 @@ def _ledger_json(name: LedgerName, path: Path) -> dict[str, Json]:
     try:
         if not stands(path):
             return found
-        rows, signed = query(str(path), Filter(), last=1), find_signed(str(path))
-        for newest in rows.entries:
+        signed = find_signed(str(path))
+        for newest in query(str(path), Filter(), last=1).entries:
             found |= {"entries": newest.seq + 1, "newest": newest.timestamp}
         kept = len(note_sizes(checkpoints_folder(str(path))))
         found |= {"bytes": path.stat().st_size, "checkpoints": kept}
@@ -269,8 +268,8 @@ def _ledger_json(name: LedgerName, path: Path) -> dict[str, Json]:
 def verify(desk: PlaneDesk, *, ledger: LedgerName) -> dict[str, Json]:
     desk.require_ledger(ledger)
     report = audit_ledger(desk.site.layout, desk.site.environment, ledger)
-    told = {"text": [*report_rows(ledger, report)], "is_sound": report.is_whole}
-    return {**report_json(report), **told}
+    text: list[Json] = [*report_rows(ledger, report)]
+    return {**report_json(report), "text": text, "is_sound": report.is_whole}
 
 
 def checkpoint(desk: PlaneDesk, *, ledger: LedgerName) -> dict[str, Json]:

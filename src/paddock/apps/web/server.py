@@ -117,8 +117,7 @@ def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate
         found = await anyio.to_thread.run_sync(work)
         return found if isinstance(found, Response) else json_response(found)
 
-    routes = [Route("/api/exchange", exchange, methods=["POST"])]
-    routes += [Route("/api/stream", stream, methods=["GET"])]
+    routes = [Route("/api/exchange", exchange, methods=["POST"]), Route("/api/stream", stream)]
     for path, each in ENDPOINTS.items():
         routes.append(Route(path, partial(answer, each, each.asked()), methods=[each.method]))
     routes += [Route(f"/{page}", partial(_file, _STATIC / "index.html")) for page in PAGES]
