@@ -97,6 +97,8 @@ def test_an_asked_call_stays_in_sight_with_what_became_of_it(page: Page) -> None
     tab = page.open("/now")
     tab.sees("approved", "ul.calls")
     assert "asked" not in tab.run("document.querySelector('ul.refusals').innerText")
+    tab.sees("4 calls lately", "ul.agents")
+    tab.sees("1 refused", "ul.agents")
     assert tab.problems == []
 
 
@@ -369,3 +371,49 @@ def test_a_question_about_a_replacement_shows_every_line_of_it(page: Page) -> No
     assert tab.run(rows) == [
         *("−\\x2d- 2", "−2", "+\\x2b+ b/2", "+\\x2d- a/2", "+@@ -1 +1 @@", "+[ 2", "+\\ 2", "+2")
     ]
+
+
+SHELL = """
+[profiles.standard]
+allow = ["tool:file:*", "tool:net:connect files.example.org", "tool:shell:run ls"]
+ask = ["tool:file:create asked/**", "tool:net:connect mail.example.org"]
+otherwise = { "tool:shell:*" = "ask" }
+[shell]
+approve = "diff"
+"""
+
+
+def test_a_change_that_a_person_approved_leads_back_to_the_call_that_asked(page: Page) -> None:
+    page.place.govern(SHELL)
+    make_call(page.place, "run_shell", command="echo four >> notes.md")
+    tab = page.open("/inbox")
+    tab.click("main wants to run", ".row")
+    tab.sees("nothing of it is in the project yet", ".detail")
+    tab.sees("only files.example.org, mail.example.org (somebody is asked)", ".detail")
+    tab.click("Approve these changes")
+    tab.sees("They are in the project.", ".detail")
+    tab = page.open("/files?path=notes.md")
+    tab.sees("a person: apply", ".detail")
+    tab.click("main, in CALL-", "a")
+    tab.sees("main: run echo four >> notes.md", "h2.title")
+    tab = page.open("/now")
+    tab.sees("rules let commands reach files.example.org", "ul.walls")
+    assert tab.problems == []
+
+
+def test_a_call_that_ran_by_a_yes_leads_back_to_the_one_that_asked(page: Page) -> None:
+    tab = page.open("/inbox")
+    tab.click("Approve and run it now")
+    tab.sees("It ran.", ".detail")
+    tab = page.open("/files?path=asked/guide.md")
+    tab.click("main, in CALL-", "a")
+    tab.sees("approval.unavailable", ".detail")
+
+
+def test_a_rule_that_decided_leads_to_its_line_in_the_policy(page: Page) -> None:
+    make_call(page.place, "delete_file", path="notes.md")
+    tab = page.open("/timeline?tool=delete_file")
+    tab.click("", ".row")
+    tab.click("paddock.toml, line", ".detail a")
+    chosen = "globalThis.policy && policy.value.slice(policy.selectionStart, policy.selectionEnd)"
+    assert tab.until(chosen) == 'deny = ["tool:file:delete"]'

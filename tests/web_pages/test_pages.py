@@ -1,5 +1,6 @@
 """Every page at three widths, light and dark, by keyboard alone, with hostile words in it."""
 
+import json
 from contextlib import closing
 
 import pytest
@@ -94,25 +95,67 @@ def test_axe_finds_nothing_in_what_an_act_shows(place: McpPlace, name: str) -> N
         assert tab.problems == []
 
 
-def test_somebody_without_a_mouse_answers_a_question(page: Page) -> None:
-    tab = page.open("/now")
-    tab.sees("1 question waits for you")
-    focused = "document.activeElement.innerText?.split('\\n')[0].trim()"
-    for wanted in ("Inbox", "main wants to create", "Approve and run it now"):
-        tab.until("document.querySelector('main h1')")
-        for _ in range(30):
-            tab.press("Tab")
-            if wanted in (tab.run(focused) or ""):
-                break
-        assert wanted in tab.run(focused)
-        outline = "getComputedStyle(document.activeElement)"
-        assert tab.run(f"{outline}.outlineStyle") == "solid"
-        tab.press("Enter")
-        if wanted == "Inbox":
-            tab.sees("main wants to create", ".detail")
-            tab.until("document.querySelector('[role=listbox]')")
-    tab.sees("It ran.", ".detail")
-    assert (page.place.project / "asked" / "guide.md").exists()
+KEYED: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "answers a question": ("/now", ("Inbox", "Approve and run it now"), "It ran."),
+    "says no": ("/inbox", ("Refuse …", "What the agent is told=no", "Refuse"), "Refused."),
+    "allows for good": ("/inbox", ("Always allow …", "Save and trust this rule"), "Saved and tr"),
+    "opens a call": (
+        "/timeline",
+        ("What happened, newest", "The entry as it is stored"),
+        '"event_type"',
+    ),
+    "searches": ("/timeline", ("Filter", "Path=no/where", "Search"), "Nothing matches."),
+    "filters": ("/timeline", ("Failed",), "Nothing matches."),
+    "takes a change back": ("/files", ("Files that were", "Undo this call"), "Undone."),
+    "looks at changes by call": ("/files", ("By call", "Calls that changed"), "why it was allowed"),
+    "turns a difference": ("/files", ("Files that were", "Side by side"), "One column"),
+    "saves a policy": (
+        "/policy",
+        ("Policy, as text=# mine\n", "Review and save …", "Save and trust exactly"),
+        "Saved and trusted.",
+    ),
+    "tries an action": (
+        "/policy",
+        ("Try an action", "What somebody wants to do=tool:file:delete x"),
+        "Refused",
+    ),
+    "looks at findings": ("/policy", ("Findings",), "the built-in one"),
+    "goes on with a session": ("/sessions", ("Say something more=go on", "Send"), "Turn 2"),
+    "verifies the record": ("/ledgers", ("Verify: Calls",), "as they were written"),
+}
+LABEL = """((at) => (at.getAttribute("aria-label") ?? at.labels?.[0]?.innerText ?? at.innerText ?? "")
+  .trim())"""
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_somebody_without_a_mouse(place: McpPlace, name: str) -> None:
+    path, steps, said = KEYED[name]
+    place.run("run", "what files are there?")
+    if name == "allows for good":
+        place.govern('[profiles.standard]\notherwise = { "tool:file:create" = "ask" }\n')
+        make_call(place, "create_file", path="asked/guide.md", content="# Guide\n")
+    with opened(place) as page:
+        tab = page.open(path)
+        for step in steps:
+            wanted, _, typed = step.partition("=")
+            is_it = f"{LABEL}(each).startsWith({json.dumps(wanted)}) && !each.disabled"
+            shown = "a, button, summary, textarea, input, [role=listbox]"
+            tab.until(f"[...document.querySelectorAll('{shown}')].some((each) => {is_it})")
+            for _ in range(80):
+                if tab.run(f"[document.activeElement].some((each) => {is_it})"):
+                    break
+                tab.press("Tab")
+            assert tab.run(f"{LABEL}(document.activeElement)").startswith(wanted)
+            outline = "getComputedStyle(document.activeElement).outlineStyle"
+            assert tab.run(outline) == "solid"
+            if typed:
+                tab.write(typed)
+            elif tab.run("document.activeElement.role === 'listbox'"):
+                tab.press("ArrowDown", "Enter")
+            else:
+                tab.press("Enter")
+        tab.sees(said)
+        assert tab.problems == []
 
 
 def test_what_an_agent_can_write_is_text_and_what_hides_in_it_is_shown(place: McpPlace) -> None:

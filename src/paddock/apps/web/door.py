@@ -61,25 +61,21 @@ def _digest(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-class Bearers(Struct, frozen=True):
-    """Tokens of pages, and those of programs, which are files: a replaced one is refused."""
+def require_bearer(desk: PlaneDesk, codes: Codes, headers: Headers) -> bool:
+    """Return whether the bearer only reads: a page, or a program by the token in its file.
 
-    desk: PlaneDesk
-    codes: Codes
-
-    def require(self, headers: Headers) -> bool:
-        """Return whether the bearer only reads. Raises: HttpRefusal; ConfigError, HostError."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        is_only = None
-        if scheme.lower() == "bearer" and token:
-            is_only = self.codes.find(token)
-            if is_only is None:
-                site = self.desk.site
-                found = tokens.find_bearer(site.layout, site.environment, token, FOLDER)
-                is_only = None if found.agent is None else found.agent != ACTING
+    Raises: HttpRefusal; ConfigError, HostError.
+    """
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    is_only = None
+    if scheme.lower() == "bearer" and token:
+        is_only = codes.find(token)
         if is_only is None:
-            raise HttpRefusal(401, "web.token", "no token, or an old one", _AGAIN)
-        return is_only or self.desk.reads_only
+            found = tokens.find_bearer(desk.site.layout, desk.site.environment, token, FOLDER)
+            is_only = None if found.agent is None else found.agent != ACTING
+    if is_only is None:
+        raise HttpRefusal(401, "web.token", "no token, or an old one", _AGAIN)
+    return is_only or desk.reads_only
 
 
 # Threat (DNS rebinding): a page in the person's browser, under a name that its owner lets point

@@ -1,14 +1,15 @@
 """What waits for an answer, and answering it: by the door that the record names."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from paddock.apps.web.desk import WEB, HttpRefusal, PlaneDesk
-from paddock.apps.web.policy import replayed
+from paddock.apps.web.policy import reach, replayed
 from paddock.assembly import granting
 from paddock.assembly.history import open_inbox, read_answers
 from paddock.assembly.project import Project
 from paddock.assembly.questions import Candidate
-from paddock.errors import ApprovalExpiredError
+from paddock.errors import ApprovalExpiredError, PaddockError
 from paddock.runtime.inbox import Inbox, Parked
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
@@ -19,7 +20,11 @@ def requests_json(project: Project) -> Iterator[dict[str, Json]]:
     answers = read_answers(project, [each.id for each in found]) if found else None
     for each in found:
         outdated = granting.find_outdated(project, each, answers)
-        yield {**each.as_json(), "outdated": "" if outdated is None else outdated.why}
+        told = {**each.as_json(), "outdated": "" if outdated is None else outdated.why}
+        if any(action.startswith("tool:shell:") for action in each.request.actions):
+            with suppress(PaddockError):  # its agent is none any more, and the request outdated
+                told["reach"] = reach(project, each.request.agent)
+        yield told
 
 
 def show(desk: PlaneDesk) -> dict[str, Json]:

@@ -42,18 +42,16 @@ _DIFF_LINES_MAX: Final = 2_000
 
 
 def show(desk: PlaneDesk) -> dict[str, Json]:
-    files = _files(desk)
-    own, user = files.project, files.user
+    own = _files(desk).project
     found: dict[str, Json] = {"file": str(own_policy_path(desk.site.root)), "agents": []}
-    found |= {"profiles": [], "user_file": "" if user is None else str(user.path)}
-    found |= {"exists": own is not None, "text": "", "digest": "", "trusted": False, "reason": ""}
+    found |= {"profiles": [], "exists": own is not None, "trusted": False}
+    found |= {"text": "", "digest": "", "reason": ""}
     if own is not None:
-        found |= {"text": own.content.decode("utf-8", "replace")}
+        found["text"] = own.content.decode("utf-8", "replace")
         found |= fields(own, "digest", "trusted", "reason")
     try:
         project = desk.project()
-        found["agents"] = [*_agents(project)]
-        found["profiles"] = sorted(project.policy.profiles)
+        found |= {"agents": [*_agents(project)], "profiles": sorted(project.policy.profiles)}
     except PaddockError as error:
         # It is to be mended here.
         found["error"] = error_json(error)
@@ -74,9 +72,9 @@ def _of_text(
     return answered
 
 
-@_of_text
-def lint_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
-    return {"findings": [each.as_json() for each in lint(_policy(candidate), ())]}
+lint_text = _of_text(
+    lambda _, text: {"findings": [each.as_json() for each in lint(_policy(text), ())]}
+)
 
 
 @_of_text
@@ -89,6 +87,32 @@ def list_rules(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
             agents.setdefault(profile.name, []).append(name)
     held = (item for item in list_items(policy) if item.profile in agents)
     return {"rules": [{"agents": agents[item.profile], **_rule_json(item)} for item in held]}
+
+
+_REACHES: Final = {
+    "none": "commands reach nothing",
+    "loopback": "commands reach only what they start themselves",
+    "host": "commands reach what this machine reaches",
+}
+
+
+def reach(project: Project, *names: str) -> str:
+    """Say which hosts rules let commands of these agents, or of any, reach."""
+    hosts = dict[str, None]()
+    for policy, chain in (judged(project, name) for name in names or _agents(project)):
+        network = policy.settings.shell.network
+        if network != "policy":
+            return _REACHES[network]
+        if policy.settings.network.packages:
+            hosts["the indexes of package clients"] = None
+        profiles = {each.name for each in judge_for(policy, chain).profiles()}
+        for item in list_items(policy):
+            if item.profile in profiles and item.text.startswith("tool:net:"):
+                target, outcome = item.text.partition(" ")[2], _rule_json(item)["outcome"]
+                target = "any host" if target in ("", "*", "**") else target
+                if outcome in ("allow", "ask"):
+                    hosts[target + (" (somebody is asked)" if outcome == "ask" else "")] = None
+    return f"rules let commands reach {', '.join(hosts)}" if hosts else "no rule names a host"
 
 
 def _rule_json(item: Item) -> dict[str, Json]:
@@ -113,11 +137,6 @@ def diff_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
     return {**report.as_json(), "text": report.render()}
 
 
-@_of_text
-def replay_text(desk: PlaneDesk, candidate: Candidate) -> dict[str, Json]:
-    return replayed(desk.project(), candidate)
-
-
 def replayed(project: Project, candidate: Candidate) -> dict[str, Json]:
     """What the file would have decided otherwise, of the newest recorded decisions."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
@@ -126,11 +145,13 @@ def replayed(project: Project, candidate: Candidate) -> dict[str, Json]:
     return {**report.as_json(), "text": report.render()}
 
 
+replay_text = _of_text(lambda desk, candidate: replayed(desk.project(), candidate))
+
+
 def explain_action(
     desk: PlaneDesk, *, action: str, agent: str | None = None, text: str | None = None
 ) -> dict[str, Json]:
     """`text` None: by the policy in force."""
-    asked = parse_action(action)
     policy, chain = judged(desk.project(), agent)
     if text is not None:
         try:
@@ -138,7 +159,7 @@ def explain_action(
             policy = candidate.policy(policy.plane_kind, policy.planes_below)
         except ConfigError as error:
             return {"error": error_json(error)}
-    told = explain(policy, chain, asked)
+    told = explain(policy, chain, parse_action(action))
     return {**told.as_json(), "text": told.render()}
 
 

@@ -1,7 +1,7 @@
 """What is on record: entries of all ledgers, one whole, its proof; now; verify, sign, export."""
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import lru_cache
 from heapq import nlargest
@@ -12,7 +12,6 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
-import paddock
 from paddock.agent.recorded import list_sessions
 from paddock.apps.command import seconds_of
 from paddock.apps.web.desk import (
@@ -26,6 +25,7 @@ from paddock.apps.web.desk import (
     state_of,
 )
 from paddock.apps.web.inbox import requests_json
+from paddock.apps.web.policy import reach
 from paddock.assembly.auditing import audit_ledger, ledger_page, report_json, report_rows
 from paddock.assembly.history import named_contents, read_output
 from paddock.assembly.ledgers import open_plane_ledger
@@ -147,10 +147,9 @@ def _age(row: Row) -> tuple[str, int]:
 
 
 def show_now(desk: PlaneDesk) -> dict[str, Json]:
-    rows, damaged = _newest(desk, Filter(), _LOOKED_AT)
-    root, agents = desk.site.root.path, _agents(sorted(rows, key=_age, reverse=True))
-    found: dict[str, Json] = {"version": paddock.__version__, "root": str(root), "name": root.name}
-    found |= {"read_only": desk.reads_only, "agents": agents, "damaged": damaged}
+    root, (_, damaged) = desk.site.root.path, _newest(desk, Filter(), _LOOKED_AT)
+    found: dict[str, Json] = {"root": str(root), "name": root.name}
+    found |= {"read_only": desk.reads_only, "damaged": damaged}
     found |= {"notices": [], "sessions": [], "waiting": [], "walls": []}
     # Where what governs does not load, the rest is shown, and this said.
     try:
@@ -162,21 +161,6 @@ def show_now(desk: PlaneDesk) -> dict[str, Json]:
     except PaddockError as error:
         found["notices"] = [error.render()]
     return found
-
-
-_CALLS: Final = (entries.TOOL_RESULT, entries.TOOL_DENIED, entries.HOOK_DECISION)
-
-
-def _agents(rows: Iterable[Row]) -> list[Json]:
-    made: dict[str, list[StoredEntry]] = {}
-    for _, row in rows:
-        if row.entry.agent and row.entry.event_type in _CALLS:
-            made.setdefault(row.entry.agent, []).append(row)
-    return [
-        {"name": name, "at": own[0].timestamp, "calls": len(own)}
-        | {"refused": sum(state_of(row.entry) == "refused" for row in own)}
-        for name, own in made.items()
-    ]
 
 
 @lru_cache(maxsize=1)
@@ -193,13 +177,11 @@ def _walls(project: Project) -> list[Json]:
     trusted = "the policy is in force"
     if own is not None and not own.trusted:
         trusted = f"the policy is not trusted, and can only tighten: {own.reason}"
-    nets = {"none": "commands reach nothing", "host": "commands reach what this machine reaches"}
-    net = nets.get(shell.network, "commands reach what policy names, and each is on record")
     gaps = best.cause or "; ".join(best.gaps) or "the kernel holds every command"
     walls = (
         ("files", "on" if trusted.endswith("force") else "partly", trusted),
         ("commands", held, gaps),
-        ("network", "off" if shell.network == "host" else held, net),
+        ("network", "off" if shell.network == "host" else held, reach(project)),
         ("record", "on", "every call is on record before it runs"),
     )
     return [{"name": name, "state": state, "said": said} for name, state, said in walls]
@@ -242,13 +224,12 @@ def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
     with open_past(project, rows) as past:
         ids = {row.id for row in rows}
         call = next((each for each in past.calls if each.entry_id in ids), None)
-        found: dict[str, Json] = {"can_undo": False, "standing": "", "entry_id": ""}
-        if call is not None:
-            standing = past.standing(call)
-            found |= {"can_undo": standing is UndoStanding.UNDOABLE, "standing": standing}
-            found |= {"entry_id": call.entry_id}
-            with suppress(UsageError):  # its agent works elsewhere by now
-                found["diff"] = past.diff(call).as_json()
+        if call is None:
+            return {"can_undo": False, "standing": "", "entry_id": ""}
+        found: dict[str, Json] = {"standing": past.standing(call), "entry_id": call.entry_id}
+        found["can_undo"] = found["standing"] is UndoStanding.UNDOABLE
+        with suppress(UsageError):  # its agent works elsewhere by now
+            found["diff"] = past.diff(call).as_json()
         return found
 
 
@@ -272,8 +253,8 @@ def _ledger_json(name: LedgerName, path: Path) -> dict[str, Json]:
     try:
         if not stands(path):
             return found
-        rows, signed = query(str(path), Filter(), last=1), find_signed(str(path))
-        for newest in rows.entries:
+        signed = find_signed(str(path))
+        for newest in query(str(path), Filter(), last=1).entries:
             found |= {"entries": newest.seq + 1, "newest": newest.timestamp}
         kept = len(note_sizes(checkpoints_folder(str(path))))
         found |= {"bytes": path.stat().st_size, "checkpoints": kept}
@@ -287,8 +268,8 @@ def _ledger_json(name: LedgerName, path: Path) -> dict[str, Json]:
 def verify(desk: PlaneDesk, *, ledger: LedgerName) -> dict[str, Json]:
     desk.require_ledger(ledger)
     report = audit_ledger(desk.site.layout, desk.site.environment, ledger)
-    told = {"text": [*report_rows(ledger, report)], "is_sound": report.is_whole}
-    return {**report_json(report), **told}
+    text: list[Json] = [*report_rows(ledger, report)]
+    return {**report_json(report), "text": text, "is_sound": report.is_whole}
 
 
 def checkpoint(desk: PlaneDesk, *, ledger: LedgerName) -> dict[str, Json]:

@@ -26,7 +26,7 @@ from paddock.apps.console import keep_defect
 from paddock.apps.serving import listen
 from paddock.apps.web import inbox, policy, record, work
 from paddock.apps.web.desk import HttpRefusal, PlaneDesk, json_response, refused
-from paddock.apps.web.door import Bearers, Codes, OriginGate
+from paddock.apps.web.door import Codes, OriginGate, require_bearer
 from paddock.apps.web.stream import Hub
 from paddock.errors import HostError, PaddockError
 from paddock.text.json import BrokenJsonError, Strict, read_json
@@ -92,7 +92,7 @@ class _Code(Strict, frozen=True):
 
 def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate:
     """`desk` may only be read from: then nobody acts here, by whatever token."""
-    bearers = Bearers(desk, codes)
+    bearer = partial(require_bearer, desk, codes)
 
     async def exchange(request: Request) -> Response:
         given = _converted(await _body(request), _Code, strict=True)
@@ -100,14 +100,14 @@ def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate
         return json_response({"token": token, "read_only": desk.reads_only})
 
     async def stream(request: Request) -> Response:
-        await anyio.to_thread.run_sync(bearers.require, request.headers)
+        await anyio.to_thread.run_sync(bearer, request.headers)
         if hub.is_full:
             said = f"{limits.web_streams_max} streams are open, and no more are served"
             raise HttpRefusal(503, "web.streams", said, "close a page")
         return StreamingResponse(hub.events(), media_type="text/event-stream")
 
     async def answer(endpoint: Endpoint, kind: type[Struct], request: Request) -> Response:
-        is_only = await anyio.to_thread.run_sync(bearers.require, request.headers)
+        is_only = await anyio.to_thread.run_sync(bearer, request.headers)
         if endpoint.acts and is_only:
             raise HttpRefusal(403, "web.read_only", "this token only reads, and this acts")
         is_post = endpoint.method == "POST"
@@ -117,8 +117,7 @@ def make_app(desk: PlaneDesk, codes: Codes, origin: str, hub: Hub) -> OriginGate
         found = await anyio.to_thread.run_sync(work)
         return found if isinstance(found, Response) else json_response(found)
 
-    routes = [Route("/api/exchange", exchange, methods=["POST"])]
-    routes += [Route("/api/stream", stream, methods=["GET"])]
+    routes = [Route("/api/exchange", exchange, methods=["POST"]), Route("/api/stream", stream)]
     for path, each in ENDPOINTS.items():
         routes.append(Route(path, partial(answer, each, each.asked()), methods=[each.method]))
     routes += [Route(f"/{page}", partial(_file, _STATIC / "index.html")) for page in PAGES]

@@ -1,4 +1,5 @@
 // Calls in words: what an entry of the record says to somebody who has never seen one.
+import { get, query } from "./api.js";
 import { ago, code, h, note, when } from "./dom.js";
 
 // What a tool does, by the names that tools and clients give it.
@@ -101,6 +102,20 @@ export const drawCall = (row) => [
 
 export const linkTo = (row) => `/timeline?entry=${encodeURIComponent(keyOf(row))}`;
 export const callItem = (row, ...more) => h("li", h("a.row", { href: linkTo(row) }, drawCall(row)), more);
+// The call that asked, where a person's yes let this one be.
+export const askedBy = async (call, session, signal) => {
+  const { entries: rows } = await get("timeline", { call, session, limit: "200" }, signal);
+  const told = ({ tool, metadata }) => (tool === "commit_parked" ? metadata?.arguments : metadata?.answer === "used" && metadata);
+  const used = rows.find((row) => told(row)?.request);
+  if (!used) return null;
+  const answers = { type: "APPROVAL_ANSWERED", until: used.timestamp, limit: "200" };
+  const { entries: given } = await get("timeline", answers, signal);
+  const isIt = ({ metadata, call_id: id }) =>
+    metadata?.answer === "granted" && metadata.request === told(used).request && id !== call;
+  const asked = given.find(isIt);
+  const to = asked && `/timeline?${query({ call: asked.call_id, session: asked.session_id })}`;
+  return asked && ["asked by", h("a", { href: to }, asked.agent, ", in ", code(asked.call_id))];
+};
 // Not every session is a conversation: what was done in it is always in the timeline.
 export const sessionLink = (id) => id && h("a", { href: `/timeline?session=${encodeURIComponent(id)}` }, id);
 

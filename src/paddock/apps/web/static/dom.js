@@ -98,7 +98,7 @@ export const soon = (act, ms = 50) => {
 
 // Names and values in two columns that align.
 export const facts = (...rows) =>
-  h("dl.facts", rows.filter(([, value]) => value).map(([name, value]) => [h("dt", name), h("dd", value)]));
+  h("dl.facts", rows.filter((row) => row?.[1]).map(([name, value]) => [h("dt", name), h("dd", value)]));
 
 // Nothing where nothing is in it.
 export const section = (title, ...parts) =>

@@ -1,6 +1,6 @@
 // One call, whole: what was asked, how it was decided, what it did, and whether the record holds.
-import { get, mayAct, post } from "./api.js";
-import { event, hostOf, sessionLink, verb, whose } from "./calls.js";
+import { get, mayAct, post, query } from "./api.js";
+import { askedBy, event, hostOf, sessionLink, verb, whose } from "./calls.js";
 import { diffs } from "./diff.js";
 import { acting, block, code, facts, h, mark, note, section, size, status, told as problemOf, when } from "./dom.js";
 import { prove } from "./proof.js";
@@ -12,7 +12,7 @@ export const verdict = (outcome) => {
   const isKnown = typeof outcome === "string" && Object.hasOwn(WORDS, outcome);
   return isKnown ? h(`strong.${TONES[outcome]}`, WORDS[outcome]) : h("strong", outcome);
 };
-const ruled = ({ text, file, line }) => [code(text), note(` ${file}${line ? `, line ${line}` : ""}`)];
+const ruled = ({ text, file, line }) => [code(text), " ", line ? h("a.note", { href: `/policy?${query({ rule: text })}` }, `${file}, line ${line}`) : note(file)];
 const items = (title, rows = []) =>
   rows.length > 0 && [h("h3", title), h("ul", rows.map((row) => h("li", row)))];
 
@@ -45,6 +45,11 @@ const connection = ({ event_type: type, timestamp, reason, metadata = {} }) => {
   const what = type === "NET_REFUSED" ? h("span.bad", " refused ") : ` ${event(type)} `;
   const moved = received !== undefined && ` ${size(sent)} out, ${size(received)} in`;
   return h("li", when(timestamp), what, code(hostOf(metadata)), moved, note(` ${reason}`));
+};
+
+export const connections = (rows) => {
+  const found = rows.filter((each) => each.event_type.startsWith("NET_"));
+  return found.length > 0 && h("ul.plain", found.map(connection));
 };
 
 const output = ({ stream, text, bytes, is_cut: isCut }) =>
@@ -110,7 +115,6 @@ export const show = async (ledger, seq, signal) => {
   const { metadata: judged = {} } = entries.find((each) => each.metadata?.actions) ?? entry;
   const result = entries.find((each) => each.event_type === "TOOL_RESULT")?.metadata ?? {};
   const target = targetOf(judged);
-  const network = entries.filter((each) => each.event_type.startsWith("NET_"));
   const canUndo = call?.can_undo && mayAct();
   const what = judged.tool ? verb(judged.tool) : event(entry.event_type);
   return h(
@@ -118,6 +122,7 @@ export const show = async (ledger, seq, signal) => {
     h("h2.title", whose(entry.agent) || "Paddock", ": ", what, " ", target && code(target)),
     facts(
       ["when", when(entry.timestamp)],
+      call && (await askedBy(entry.call_id, entry.session_id, signal)),
       ["session", sessionLink(entry.session_id)],
       ["took", Number.isFinite(result.duration_us) && `${(result.duration_us / 1000).toFixed(1)} ms`],
       ["exit code", result.exit !== undefined && JSON.stringify(result.exit)],
@@ -126,7 +131,7 @@ export const show = async (ledger, seq, signal) => {
     section("Why", call?.told && why(call)),
     section("What it changed", call?.diff && diffs(call.diff), canUndo && undo(call.entry_id, call.standing)),
     section("What it was asked with", argumentsOf(judged.arguments)),
-    section("Network", network.length > 0 && h("ul.plain", network.map(connection))),
+    section("Network", connections(entries)),
     section("Output", (call?.outputs ?? []).map(output)),
     section("The record", record(entry)),
   );

@@ -1,6 +1,6 @@
 // What did agents change, who did it, and can it be taken back?
 import { get, mayAct, on, query } from "./api.js";
-import { drawCall, verb, whose } from "./calls.js";
+import { askedBy, drawCall, verb, whose } from "./calls.js";
 import { diffs } from "./diff.js";
 import { chips, code, count, facts, h, note, when } from "./dom.js";
 import { undo } from "./entry.js";
@@ -25,12 +25,13 @@ const asRow = (call) => ({
 
 const change = async (call, done, signal) => {
   const found = await get("diff", { call: call.entry }, signal).catch((problem) => ({ problem }));
-  const standing = call.undone_by ? `undone by ${call.undone_by}` : `no undo: ${call.standing}`;
+  const standing = call.undone_by ? `undone by ${call.undone_by}` : `no undo: ${call.standing}${call.standing === "changed since" ? "; take newer changes of it back first" : ""}`;
   return h(
     "div.change",
     h("h3", whose(call.agent), `: ${verb(call.tool)} `, note(when(call.timestamp))),
     facts(
       ["call", [code(call.call), " ", h("a", { href: `/timeline?${query({ call: call.call })}` }, "why it was allowed")]],
+      await askedBy(call.call, call.session, signal).catch(() => null),
       ["takes back", call.undoes && code(call.undoes)],
     ),
     found.problem ? h("p.quiet", found.problem.message) : diffs(found),

@@ -3,7 +3,7 @@ import { get, mayAct, on, post } from "./api.js";
 import { drawRequest, isWaiting, sessionLink, wish } from "./calls.js";
 import { diff } from "./diff.js";
 import { acting, block, button, code, facts, h, note as aside, orTold, section, status, told, when } from "./dom.js";
-import { argumentsOf, resultOf } from "./entry.js";
+import { argumentsOf, connections, resultOf } from "./entry.js";
 import { browse, isWide } from "./list.js";
 
 const REPLACES = { str_replace: ["old_str", "new_str"], edit_file_dev: ["old_string", "new_string"] };
@@ -19,7 +19,7 @@ const answering = ({ id, digest, has_changes: hasChanges }, done) => {
       let found = null;
       try {
         const { result } = await send(path, body());
-        found = h("div", h("p.good", word), result && resultOf(result, "It ran.", "It did not run."));
+        found = h("div", h("p.good", word), result && resultOf(result, hasChanges ? "They are in the project." : "It ran.", "It did not run."));
       } catch (problem) {
         if (!ELSEWHERE.includes(problem.code)) throw problem;
         found = h("div", h("p.notice", "It was answered elsewhere meanwhile, or is outdated."), told(problem));
@@ -92,6 +92,14 @@ const replacement = (names, given) => {
   return [...rows(" ", same), ...rows("-", gone), ...rows("+", added.slice(from))].join("\n");
 };
 
+// A command that was tried has connected already: with what, is on record.
+const triedWith = ({ has_changes: hasChanges, call_id: call, session_id: session }) => {
+  const place = h("div");
+  const show = ({ entries }) => place.replaceChildren(connections(entries) || "");
+  if (hasChanges) get("timeline", { call, session, limit: "200" }).then(show).catch(() => {}); // the timeline will tell
+  return place;
+};
+
 const detailOf = (request, done) => {
   if (request.state === "broken") return broken(request, done);
   const { arguments: given, filled, answered_by: answered, note } = request;
@@ -109,6 +117,7 @@ const detailOf = (request, done) => {
     section(
       "What it would do",
       command.map((name) => block(given[name])),
+      request.has_changes && h("p", "It ran in a copy. This is what it changed there; nothing of it is in the project yet."),
       change && diff(change),
       // Nothing is left off here that does not stand above.
       argumentsOf(given, change ? [...command, ...replaced] : command),
@@ -118,12 +127,13 @@ const detailOf = (request, done) => {
       h("p", request.reason),
       facts(
         ["rule", code(request.rule)],
+        ["network", request.reach && [request.reach, triedWith(request)]],
         ...request.actions.map((each) => ["as policy sees it", code(each)]),
         ["asked", when(request.parked_at)],
         ["answer until", when(request.expires_at)],
         ["session", sessionLink(request.session_id)],
         ["by default", argumentsOf(filled, unset)],
-        ["fingerprint", [code(request.digest), aside("a yes counts for exactly this call (its digest)")]],
+        ["fingerprint", [code(request.digest), aside(" a yes counts for exactly this call (its digest)")]],
       ),
     ),
   );

@@ -17,10 +17,11 @@ const to = (page, name, value) => ({ href: `/${page}?${query({ [name]: value })}
 const pair = (...parts) => h("li.pair", parts);
 const question = (request) =>
   h("li", h("a.row.question", to("inbox", "id", request.id), drawRequest(request)));
-const agent = ({ name, at, calls, refused }) => {
-  const seen = at ? ago(at) : "not seen yet";
+const agent = ([name, calls]) => {
+  const refused = calls.filter((row) => row.state === "refused").length;
   const no = refused > 0 && h("span.state.bad", `${refused} refused`);
-  return pair(h("a", to("timeline", "agent", name), whose(name)), note(seen), note(`${count(calls, "call")} lately`), no);
+  const link = h("a", to("timeline", "agent", name), whose(name));
+  return pair(link, note(ago(calls[0].timestamp)), note(`${count(calls.length, "call")} lately`), no);
 };
 const wall = ({ name, state, said }) =>
   pair(h("span", WALL_NAMES[name] ?? name), h(`span.state.${WALLS[state]}`, state), note(said));
@@ -35,6 +36,7 @@ export const page = async (_, signal) => {
     const calls = fold(rows).filter(isCall);
     const of = (state) => calls.filter((row) => row.state === state);
     const refused = of("refused").slice(0, 6).map((row) => callItem(row, h("p.why", row.reason)));
+    const agents = Map.groupBy(calls.filter((row) => row.agent), (row) => row.agent);
     const done = listed("calls", calls.slice(0, ROWS_MAX).map((row) => callItem(row)));
     place.replaceChildren(
       h("h1", headline(waiting.length, of("running").length)),
@@ -49,7 +51,7 @@ export const page = async (_, signal) => {
         h(
           "div",
           section("The fence", listed("walls", now.walls.map(wall))),
-          section("Agents", listed("agents", now.agents.map(agent))),
+          section("Agents", listed("agents", [...agents].map(agent))),
           section("Refused lately", listed("refusals", refused)),
           section("Sessions", listed("sessions", now.sessions.slice(0, 5).map(session))),
         ),

@@ -95,7 +95,7 @@ const editor = (text, changed) => {
   return { area, goTo, scrollTo, place: h("div.editor", numbers, area) };
 };
 
-export const page = async ({ action }, signal) => {
+export const page = async ({ action, rule: text }, signal) => {
   let file = await get("policy", {}, signal);
   let [chosen, turn] = [action ? "Try an action" : "Rules", 0];
   const panel = h("div.panel", { role: "region", "aria-label": "About this text", tabindex: "0" });
@@ -196,7 +196,8 @@ export const page = async ({ action }, signal) => {
   turnTo(chosen);
   // A fresh file is mostly comments: what is in force comes first to the eye.
   const first = file.text.split("\n").findIndex((line) => /^[^#\s]/.test(line));
-  requestAnimationFrame(() => scrollTo(first + 4));
+  const named = text ? file.text.split("\n").findIndex((line) => line.includes(text)) : -1;
+  requestAnimationFrame(() => (named < 0 ? scrollTo(first + 4) : goTo(named + 1)));
   const title = h("h1", "What agents may do");
   return [
     h("div.head", title, h("div.acts", discard, save), h("p.quiet", code(file.file)), state, said),
