@@ -1,4 +1,4 @@
-"""Where the highest checkpoints go, outside the plane: a directory, a git repository, a command.
+"""Where the topmost ledger's checkpoints go, outside the plane: directory, git, or command.
 
 Only the user's own configuration names it: whoever could name one from a project could run a
 program, or send the proof where nobody looks.
@@ -39,7 +39,7 @@ class Anchor(Protocol):
     def store(self, signed: SignedCheckpoint) -> None: ...
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        """Keep a note of a log that went back; others count no more."""
+        """Keep the note of a ledger that was let go back; earlier ones no longer count."""
 
 
 class DirectoryAnchor:
@@ -70,8 +70,8 @@ class GitAnchor:
         self.where = f"the git repository {str(repository)!a}"
 
     def read(self) -> list[str]:
-        # Threat: who loses a branch or an object makes git fail. That there is no note says
-        # only a listing that succeeds.
+        # Threat: a lost branch or object makes git fail, and must not pass for an anchor without
+        # a note: only a listing that succeeds says that.
         if not self._newest_commit() or not self._committed():
             return []
         return [self._git("cat-file", "blob", f"HEAD:./{self._name}")]
@@ -129,7 +129,7 @@ class GitAnchor:
         done = self._run(*arguments, given=given, more=more)
         if done.returncode != 0:
             raise failed(self.where, done, _HINT)
-        # A note keeps its last line feed; of an answer it is no part.
+        # Keep a note byte for byte; of other answers strip the last line feed.
         if arguments[0] == "cat-file":
             return done.stdout.decode(errors="replace")
         return os.fsdecode(done.stdout).removesuffix("\n")

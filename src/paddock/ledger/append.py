@@ -1,12 +1,12 @@
 """LedgerFile: append entries to one JSONL file, from many threads and processes.
 
-Under the lock all lines go to one write(2), then the new mark is stored: what fails before it is
-cut back, what a kill leaves whole, recovery adopts. Then each writer syncs for itself, as a journal
-commits at once for all who wait; another's sync may have been one of a copy in this file's place.
+Under the append lock all lines go to one write(2), then the newest mark is stored: a write that
+fails is cut back, whole lines that a kill leaves are adopted by recovery. Unlocked, each writer
+syncs for itself, as another's sync may have been of a copy in this file's place; a journal commits
+at once for all who wait. Then it looks at the files' places and stores the durable mark.
 
 A failed sync is never tried again: the kernel may have dropped the pages and called them clean. It
-tells everybody who has the file open; the durable mark is poisoned for those who open it later,
-until the machine starts anew.
+tells whoever has the file open; the poisoned durable mark tells the others until the next boot.
 """
 
 import threading
@@ -114,7 +114,7 @@ class LedgerFile:
         try:
             with files.lock, failing("the ledger cannot be opened", path):
                 if not is_poisoned(files.head.read().durable, self._boot):
-                    newest = self._newest(files, must_compare=True)
+                    newest = self._recover(files, must_compare=True)
                     if list_pending(self._disk, self._paths):
                         self._report(files, newest)
         except BaseException:
@@ -133,11 +133,11 @@ class LedgerFile:
     def write(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> tuple[Receipt, Mark, Segment]:
-        """Do all of an append but its `commit`: in order, and not yet safe from a power cut."""
+        """Append without `commit`: in order, not yet durable, and not to be acknowledged."""
         files = self._live()
         ids, bodies = self._encode(entries)
         with files.lock, failing("the ledger cannot be written", self.path):
-            after = self._append(files, self._newest(files), bodies, reservation)
+            after = self._append(files, self._recover(files), bodies, reservation)
             segment = files.active
         if reservation is not None:
             reservation.release()
@@ -148,12 +148,12 @@ class LedgerFile:
         return self._live().ballast.reserve(size_bytes)
 
     def seal(self) -> "SignedCheckpoint":
-        """Make a checkpoint of all that is written, by killed processes too, and carry it up."""
+        """Make a checkpoint of all lines, those of killed writers too, and hand it upwards."""
         if self.keeper is None:
             raise ConfigError("nobody signs checkpoints of this ledger", where=ascii(self.path))
         files = self._live()
         with files.lock, failing("the ledger cannot be read", self.path):
-            newest, segment = self._newest(files), files.active
+            newest, segment = self._recover(files), files.active
         self.commit(newest, segment)
         return self.keeper.seal()
 
@@ -166,7 +166,7 @@ class LedgerFile:
                 files.close()
 
     def commit(self, mark: Mark, segment: Segment) -> None:
-        """Return when all before a mark is durable, and the segment that has it is in its place."""
+        """Return when all before a mark is durable, on record as such, and in its place."""
         files = self._live()
         self._sync(files, mark, segment)
         # Threat: a copy was put in our place, and what others append to it is not synced by us.
@@ -179,7 +179,7 @@ class LedgerFile:
         self._verify_not_poisoned(files, durable)
 
     def _forget_files(self) -> None:
-        """A lock belongs to the description, which a fork shares."""
+        """In a forked child: flock(2) belongs to the open description, which the parent shares."""
         files, self._files = self._files, None
         self._reopening = threading.Lock()
         if files is not None:
@@ -200,18 +200,18 @@ class LedgerFile:
     def _encode(self, entries: Sequence[Entry]) -> tuple[list[str], list[bytes]]:
         if not 0 < len(entries) <= limits.ledger_batch_entries_max:
             most = limits.ledger_batch_entries_max
-            raise EntryRefusedError(
-                f"{len(entries)} entries in one append; from 1 to {most} can be"
-            )
+            said = f"{len(entries)} entries in one append; from 1 to {most} can be"
+            raise EntryRefusedError(said)
         timestamp = format_timestamp(self._clock())
         ids = [format_id(self._randomness(ID_BYTES)) for _ in entries]
         return ids, [
             encode_body(each, id_, timestamp) for each, id_ in zip(entries, ids, strict=True)
         ]
 
-    # All from here to `_rotate`, and `_report` too: the append lock is held.
+    # From here to `_rotate`, and in `_report`, the append lock is held.
 
-    def _newest(self, files: LedgerFiles, *, must_compare: bool = False) -> Mark:
+    def _recover(self, files: LedgerFiles, *, must_compare: bool = False) -> Mark:
+        """Return the newest mark; where the file does not end there, find its end and cut there."""
         page = files.head.read()
         newest, durable = page.newest, page.durable
         self._verify_not_poisoned(files, durable)
@@ -231,8 +231,8 @@ class LedgerFile:
             or newest.offset_bytes < durable.offset_bytes
             or self._disk.stat(segment.descriptor).st_size + segment.base != newest.offset_bytes
         ):
-            # Find the end, put a torn tail aside, say where it is, record that, sync.
-            files.verify_beside()  # or it may be on its way, by a holder of another lock
+            # Threat: under a replaced lock file somebody may still write what looks torn.
+            files.verify_beside()
             end, size = find_tail(files, page, self._boot)
             if size > end.offset_bytes:
                 quarantine(files, end, size)
@@ -256,14 +256,14 @@ class LedgerFile:
                 raise
             put_lines(self._disk, *put)
         files.written_bytes = after.offset_bytes
-        # Where what was synced has been cut off since, what stands there now was not.
+        # Where synced bytes were cut off since, those that stand there now are not synced.
         files.synced_bytes = min(files.synced_bytes, before.offset_bytes)
         return after
 
     def _rotate(self, files: LedgerFiles, newest: Mark) -> None:
         if newest.offset_bytes == files.active.base:
             return
-        # In any case, as nothing in this file is synced any more.
+        # Have `commit` sync: nobody syncs this file again once it is sealed.
         files.synced_bytes = 0
         try:
             self.commit(newest, files.active)
@@ -278,7 +278,7 @@ class LedgerFile:
         with files.syncing:
             self._verify_not_poisoned(files, None)
             if segment.identity != files.active.identity:
-                # Sealed since, and synced before that: the place has to show it.
+                # Synced before it was sealed: that it has its sealed name proves it.
                 files.verify_sealed(segment)
                 return
             if mark.offset_bytes <= files.synced_bytes:

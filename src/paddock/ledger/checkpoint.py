@@ -1,9 +1,9 @@
-"""Checkpoints of a ledger: made, kept beside it, and by itself when they are due.
+"""Checkpoints of a ledger: make them, keep them beside it, and do so unasked when they are due.
 
-What the disk has for certain is hashed and must chain; the signer compares with what it signed
-before, and signs; the note is stored; then the tree's edge moves. The lock, of `checkpoints/`, is
-never held while the append lock is wanted, nor the other way round. That no checkpoint can be made
-stops no append: `problem`, and a warning to the log `paddock.ledger`, say why.
+What is durable is hashed and must chain; the signer compares with what it signed before, and
+signs; the note is stored; then the tree's edge moves. The lock on `checkpoints/` is never held
+while an append lock is waited for, nor the other way round. A checkpoint that fails stops no
+append: `problem`, and a warning to the log `paddock.ledger`, say why.
 """
 
 import os
@@ -89,7 +89,7 @@ def _grow(
     edge = tree.edge
     is_line_end = reader.read(1, max(0, edge.offset_bytes - 1)) == b"\n"
     if edge.entries and edge.entries <= end.entries and is_line_end:
-        # The ledger itself may be in order, and only what stands beside it not.
+        # A damaged tree is no damaged ledger: where this fails, hash all lines again.
         with suppress(LedgerDamagedError):
             root = tree.grow(reader, end, signed).root()
             proof = consistency_path(tree.node, old, end.entries)
@@ -128,22 +128,23 @@ _ASK: Final = "ask"
 
 
 def matters(entry: Entry) -> bool:
+    """Whether its append waits until a checkpoint covers it."""
     if entry.event_type == events.HOOK_DECISION:
-        # What the client asks anyway is no decision of ours.
+        # Not `decision`, which is policy's: a client may ask although it was told nothing.
         return entry.metadata.get("answer") == _ASK
     if entry.event_type == events.HOOK_EVENT:
-        # The end of a client's session: nobody else will come to cover it.
+        # The end of a client's session: no later event may come that would cover it.
         return entry.metadata.get("event") == "SessionEnd"
     return entry.event_type in _MATTERS or entry.decision == _ASK or "approval" in entry.metadata
 
 
 class Pace(Struct, frozen=True):
-    """When a checkpoint is due. `at_close`: also where few entries are new at the end."""
+    """When a checkpoint is due. `at_close`: at the ledger's end, too, however few are new."""
 
     entries: int = limits.checkpoint_entries_max
     interval_s: float = limits.checkpoint_interval_s
     at_close: bool = True
-    is_waited_for: bool = True  # by the append that finds it due, of what does not matter
+    is_waited_for: bool = True  # the append that finds it due makes it, not a thread
 
 
 USUAL_PACE: Final = Pace(is_waited_for=False)
@@ -151,14 +152,14 @@ USUAL_PACE: Final = Pace(is_waited_for=False)
 
 class Above(Protocol):
     def take(self, signed: SignedCheckpoint) -> None:
-        """Keep it, durably, and see to it that it is covered in turn. Raises: PaddockError."""
+        """Keep it durably, and have what keeps it covered in turn. Raises: PaddockError."""
 
 
 class AutoCheckpoint:
     """Makes the checkpoints of one open ledger when they are due. Threads may share it.
 
-    They go upwards (`Above`) at most once in `checkpoint_interval_s`, but at its end and for
-    entries that matter always: those are covered elsewhere before their append returns.
+    They go upwards (`Above`) at most once in the pace's `interval_s`, but each without `at_close`,
+    at the end, and for entries that matter: their append returns then, or with `problem` set.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class AutoCheckpoint:
         self._monotonic, self._clock = monotonic, clock
         self._lock = threading.Lock()
         self._covered: int | None = None
-        """Entries below the newest checkpoint, once the first append has looked."""
+        """How many entries the newest checkpoint covers; None until that was looked up."""
         self._newest = self._carried = 0
         self._tried_at = self._carried_at = monotonic()
         self.problem = self._told = ""
@@ -185,11 +186,11 @@ class AutoCheckpoint:
     def appended(self, head: Head, entries: Sequence[Entry]) -> None:
         self._newest = head.seq + 1
         if self._covered is None:
-            # Not at the opening: who only reads, or appends nothing, need not know.
+            # Not when the ledger is opened: whoever appends nothing need not know.
             self._covered, stored_s = self._checkpointer.stored()
-            # Line 0 alone is nothing that could be lost.
+            # Line 0 alone needs no checkpoint: nothing else could be lost.
             if self._newest - len(entries) > max(self._covered, 1):
-                # A hook left these, or somebody who was killed: their second is not ours.
+                # A hook or a killed writer left these: count from the newest checkpoint.
                 now_s = self._clock()
                 age_s = now_s - stored_s
                 self._tried_at -= age_s if age_s >= 0 else now_s
@@ -233,7 +234,7 @@ class AutoCheckpoint:
     def _seal_if_free(self) -> None:
         signed = self._checkpointer.try_make()
         if signed is None:
-            # Somebody else is at it; what came since then is for the next time.
+            # Another process makes one; what it does not cover waits for the next.
             self._tried_at = self._monotonic()
             return
         self._note(signed)
@@ -266,9 +267,8 @@ class AutoCheckpoint:
             self._told = self.problem
 
 
-# What may stand in `NAME.d/`, beside a ledger. A ballast file has a name only between two system
-# calls, or where one was killed there. The last two rows are of the files that answered questions
-# before there was an index: they mean nothing any more.
+# What may stand in `NAME.d/`. A ballast file has a name only between two system calls, or where a
+# kill came between. `index.lock` and the last two rows are of versions before the index.
 
 _FILE: Final = lazy_pattern(
     r"""(?x) lock | slock | head | next | new | index\.(?: lock | sqlite(?:-journal)? )

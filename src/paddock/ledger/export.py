@@ -1,4 +1,4 @@
-"""Choosing what of a ledger goes out, so that what stays can still be verified.
+"""Choose what of a ledger is exported, so that it can be verified without the rest.
 
 In a page, roots of whole subtrees stand for what is left out, so that the root that a checkpoint
 signs can be made again from the page alone.
@@ -107,7 +107,7 @@ def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
 
 
 def _judging(wanted: Filter | None) -> Callable[[bytes], bool | None]:
-    """Return what says whether a line is wanted; None where it may be, and holds no entry."""
+    """Return a predicate: is a line wanted? It answers None for a bad line that might be."""
     needles = [] if wanted is None else wanted.needles()
 
     def judged(line: bytes) -> bool | None:
@@ -185,7 +185,7 @@ def make_page(text: PageText, rows: Iterable[Row]) -> bytes:
         "STYLE": style,
         "SCRIPT": script,
     }
-    # Cut at the marks once: what a ledger holds may hold such a mark, and is not looked at.
+    # Split the template at `@` once, before it is filled: a ledger's text may hold an `@`.
     pieces = _read("page.html").split("@")
     filled = [parts[piece] if number % 2 else piece for number, piece in enumerate(pieces)]
     return "".join(filled).encode()

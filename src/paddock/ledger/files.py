@@ -1,10 +1,10 @@
-"""A ledger's open files: locked, made, rotated, and recovered where they do not end at their mark.
+"""A ledger's open files: lock, make and rotate them, and recover where they do not end at a mark.
 
 A ledger appears whole: GENESIS is written and synced under another name, then linked to its own,
-then the directory is synced: an empty file is damage, and at every instant one has its name.
+then the directory is synced. So one without a whole line is damage; a new segment may be empty.
 
 A torn tail is copied to `torn/`, the copy synced, then it is cut off, and an entry records it.
-Until that is durable the piece is named `.pending`: a crash in between reports it later.
+Until that is durable the copy is named `.pending`: after a crash the next writer records it.
 Where the disk is full, the ballast gives back what an append's caller had reserved.
 """
 
@@ -63,8 +63,8 @@ def open_head(disk: Disk, path: str) -> HeadFile:
         opened.callback(disk.close, head.descriptor)
         size = disk.stat(head.descriptor).st_size
         if size < HEAD_BYTES:
-            # The whole page now, so that no later write needs a new block. What
-            # is left of a file that was cut stays: it may show that the ledger was.
+            # The whole page now, so that no later write needs a new block. Keep what
+            # is left of one that was cut: a mark in it may show that the ledger was, too.
             disk.pwrite(head.descriptor, bytes(HEAD_BYTES - size), size)
             disk.sync(head.descriptor)
         opened.pop_all()
@@ -105,7 +105,7 @@ class FileLock:
 
 
 def find_holder(locks: str, device: int, inode: int) -> int | None:
-    """Who holds the flock on a file, by proc_locks(5); 0 in another pid namespace."""
+    """The pid that holds a file's flock, by proc_locks(5); None also in another pid namespace."""
     wanted = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
     for line in locks.splitlines():
         fields = line.split()
@@ -134,6 +134,8 @@ _BLOCK_BYTES: Final = 4096
 
 
 class Ballast:
+    """Disk blocks held before an act, so that its outcome can be recorded on a full disk."""
+
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk, self._directory = disk, directory
         self.lock = threading.Lock()
@@ -188,7 +190,7 @@ def sync_directory(disk: Disk, path: str) -> None:
 
 def open_new(disk: Disk, path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -> int:
     # Threat: a pipe in a draft's place would hold up whoever opens it, and a link would be
-    # written through. A segment of a rotation that was stopped may have another name.
+    # written through. Unlink a left one, never truncate it: it may be linked elsewhere.
     flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         return disk.open(path, flags, 0o600)
@@ -210,9 +212,9 @@ class LedgerFiles(LedgerText):
         self.syncing = threading.Lock()
         """Held while the newest segment is synced, and while it becomes another one."""
         self.written_bytes = self.synced_bytes = 0
-        """All before it was written, and synced, through these files."""
+        """How far into the ledger these very files have written, and synced."""
         self.is_poisoned = False
-        _verify_place(disk, paths, may_create=first_body is not None)
+        _prepare_folder(disk, paths, may_create=first_body is not None)
         with failing("the ledger cannot be opened", paths.ledger), ExitStack() as opened:
             self.lock = FileLock(disk, paths.lock, lock_timeout_s)
             opened.callback(disk.close, self.lock.descriptor)
@@ -246,8 +248,8 @@ class LedgerFiles(LedgerText):
             raise LedgerDamagedError(said, where=ascii(self.path))
 
     def verify_beside(self) -> None:
-        # Threat: who removes the folder has the next writer make another lock and another head
-        # file, and two that do not see each other would put aside what the other one wrote.
+        # Threat: if somebody removes the folder, the next writer makes another lock and head
+        # file; two writers that exclude each other no more would cut off each other's lines.
         for path, identity in self._beside.items():
             if not is_file(self.disk, path, identity):
                 said = "the folder beside the ledger was removed or replaced while in use"
@@ -312,7 +314,7 @@ class LedgerFiles(LedgerText):
         with self.syncing:
             before, self.active, self.starts = self.active, segment, [*starts, segment.base]
             if before.descriptor not in {-1, segment.descriptor}:
-                # Nobody syncs through the old one any more: all in it is durable.
+                # Whoever sealed it had synced it: nobody needs the old descriptor.
                 self.disk.close(before.descriptor)
 
     def close(self) -> None:
@@ -321,7 +323,7 @@ class LedgerFiles(LedgerText):
             self.disk.close(each.descriptor)
 
 
-def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
+def _prepare_folder(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
     with failing("the ledger's folder cannot be used", paths.folder):
         try:
             device = disk.stat(paths.parent).st_dev
@@ -340,8 +342,8 @@ def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> in
     except FileNotFoundError:
         if first_body is None:
             raise
-    # Threat: whoever removes the ledger alone would have it replaced by an empty one. Its head
-    # file is made after it, and synced.
+    # Threat: a ledger that was removed would be replaced by an empty one. A head file proves
+    # that there was one: it is made after the ledger.
     if os.path.basename(paths.head) in disk.listdir(paths.folder) or list_starts(disk, paths):
         said = "the ledger is gone: its head file or its segments say that there was one"
         raise damage(said, ascii(paths.ledger), "restore it from a backup")
@@ -360,8 +362,8 @@ def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> in
 # The append lock is held in all that follows.
 #
 # A writer that was killed leaves whole lines that no mark covers yet, and perhaps a torn one; a
-# power cut may leave less than was written, or garbage. So, inside the lock, go on from a mark M
-# and compare the line before it:
+# power cut may leave less than was written, or garbage. So take a mark M, compare the line that
+# ends there with its hash, and look at what follows:
 #
 #     newest append's mark   durable mark      M
 #     of this boot           whole             the farther of the two; both compared
@@ -401,7 +403,7 @@ def find_tail(text: LedgerText, page: HeadPage, boot: bytes) -> tuple[Mark, int]
         # line without an end can be one.
         where = f"{text.path!a}, line {entries + 1}, byte {end}"
         raise damage("the ledger has a bad line", where)
-    # A mark of its own: nothing of an old commit's fate is carried over.
+    # A new mark, never poisoned: whether a sync failed stands in the durable one.
     generation = max((each.generation for each in (page.newest, page.durable) if each), default=0)
     return Mark(generation + 1, entries, end, leaf, boot), size
 
@@ -446,7 +448,7 @@ def quarantine(files: LedgerFiles, end: Mark, size: int) -> None:
 
 
 def list_pending(disk: Disk, paths: LedgerPaths) -> list[tuple[str, Entry]]:
-    """The quarantined pieces that still need their entry, in the order of their place."""
+    """The quarantined pieces without an entry yet, each with it, in the order of their place."""
     with failing("quarantined bytes cannot be listed", paths.torn):
         try:
             names = disk.listdir(paths.torn)
@@ -493,7 +495,7 @@ def find_file_system(mountinfo: str, major: int, minor: int) -> str | None:
 
 
 def verify_local(mountinfo: str, major: int, minor: int, path: str) -> None:
-    """Refuse a network file system. What is not listed counts as local: none hides so."""
+    """Refuse a network file system that is listed above; any other counts as local."""
     found = find_file_system(mountinfo, major, minor)
     if found in NETWORK_FILE_SYSTEMS:
         said = f"a ledger cannot live on a network file system ({found})"

@@ -1,8 +1,8 @@
 """A SQLite file beside a ledger that says which lines hold a value: `NAME.d/index.sqlite`.
 
-It is believed as little as anything beside the ledger: its last line has to be the ledger's, where
-it answers no row may be missing, and each line that it names is read again and compared with its
-row. One that does not fit, is not ours, or is locked is not asked, and the lines are read.
+It is believed as little as anything beside the ledger: its last line has to be the ledger's, among
+the rows that it searches none may be missing, and each line that it names is compared with its row.
+So it can hide a line, never change one. Unfit, not ours, or locked, it is not used; the lines are.
 """
 
 import os
@@ -57,14 +57,13 @@ _WHERE: Final = {
     "since": "time >= :since",
     "until": "time <= :until",
 }
-"""With a `+` SQLite does not look for it in the index of its own."""
+"""A `+` before a column keeps SQLite from using that column's index."""
 _INDEXED: Final = ("call", "session", "type", "decision")
 _CACHE_KIB: Final = 32_768
 _PROBED_ROWS: Final = 2_000
 _ROWS_AT_FIRST: Final = 32
 _ROWS_AT_ONCE: Final = 1_024
-"""Mostly the newest few are asked for. An open cursor would hold writers up."""
-
+"""Few at first: mostly the newest few are wanted. An open cursor would hold writers up."""
 T = TypeVar("T")
 Row = tuple[int, int, int, int, int, int, int, int, int, int | None]
 
@@ -111,8 +110,8 @@ class Index:
         self, reader: LedgerReader, asked: Mapping[str, bytes], covered: Covered
     ) -> Iterator[tuple[int, bytes]]:
         """Lines that may be wanted, the newest first. Raises: StaleIndexError."""
-        # What shares a CRC-32 is told apart in the line.
-        given = {name: _TOLD.get(name, crc32)(value) for name, value in asked.items()}
+        # Values that share a CRC-32 are told apart by whoever parses the line.
+        given = {name: _CONVERTERS.get(name, crc32)(value) for name, value in asked.items()}
         try:
             database = self.open(create=False)
             for row in _rows(database, _find_where(database, given), given, covered.entries):
@@ -182,7 +181,7 @@ class Index:
 
 
 def is_wrong(path: str) -> bool:
-    """Whether a question might believe this ledger's index, and it says what is not so."""
+    """Whether a query would use this ledger's index, and it says something untrue."""
     with LedgerReader(path) as reader, closing(Index(LedgerPaths(path))) as index:
         try:
             database = index.open(create=False)
@@ -251,7 +250,7 @@ def _time(stamp: bytes) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-_TOLD: Final = {"since": _time, "until": _time}
+_CONVERTERS: Final = {"since": _time, "until": _time}
 
 
 def _line(reader: LedgerReader, start: Any, size: Any) -> bytes:

@@ -1,8 +1,8 @@
-"""Finding entries, newest first on disk and newest last in the answer.
+"""Find entries: read the newest first, answer the newest last.
 
-By the index where there is one, else backwards. Either way every row is parsed strictly and
-compared with what was asked: the same text inside somebody's metadata is no match. A bad line is
-part of the answer.
+`query` uses the index, and makes or extends it; what decides reads the lines alone. Either way
+each line that may match is parsed strictly and compared with what was asked: the same text inside
+somebody's metadata is no match. A bad line is part of the answer.
 """
 
 import os
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from paddock.ledger.index import Index
 
 _ROOT: Final = "."
-_HEADS: Final = tuple(f"tool:{category}:" for category in sorted(PATH_CATEGORIES))
+_PATH_ACTIONS: Final = tuple(f"tool:{category}:" for category in sorted(PATH_CATEGORIES))
 
 
 def names_path(entry: Entry, path: str) -> bool:
-    """Or one below it; a command names what it changed, or policy refused to change."""
+    """Whether it names a path or one below it, also as what a command changed or may not."""
     return any(path in {_ROOT, named} or named.startswith(f"{path}/") for named in _paths_of(entry))
 
 
 def _paths_of(entry: Entry) -> Iterator[str]:
     for action in _items(entry, "actions"):
         head, _, target = action.partition(" ") if isinstance(action, str) else ("", "", "")
-        if head.startswith(_HEADS):
+        if head.startswith(_PATH_ACTIONS):
             yield target or _ROOT
     for each in (*_items(entry, "effects"), *_items(entry, "refused")):
         named = cast("dict[str, Json]", each) if isinstance(each, dict) else {}
@@ -68,7 +68,7 @@ _FIELDS: Final = {
     "agent": ("agent", b'"agent":'),
     "decision": ("decision", b'"decision":'),
 }
-"""By the columns of the index, what stands before a value; a call may be one of the metadata."""
+"""By index column: the field, and what stands before its value; a call's may be metadata's."""
 _HALF_MICROSECOND: Final = 5e-7
 _NEWEST: Final = "9999-12-31T23:59:59.999999Z"
 
@@ -145,13 +145,13 @@ class Rows(Struct, frozen=True):
 
 
 def query(path: str, wanted: Filter, *, last: int | None = None, before: int | None = None) -> Rows:
-    """The newest so many; `before`: of those that have a smaller number."""
+    """The `last` newest, of those whose `seq` is below `before`. No evidence: the index answers."""
     with closing(LedgerSearch(path)) as search:
         return search.query(wanted, last=last, before=before)
 
 
 def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
-    """From the lines alone: who can write beside the ledger could have its index lie."""
+    """Without the index: whoever can write beside the ledger could have it hide lines."""
     with LedgerReader(path) as reader:
         size = reader.size()
         end = reader.whole_bytes(size)
@@ -249,7 +249,7 @@ _NUMBER_BYTES: Final = 120
 
 
 def _place_of(reader: LedgerReader, seq: int, end: int) -> int:
-    """Where the entries from this number on begin, found by halves."""
+    """Where the entries from this `seq` on begin, by bisection."""
     begin = 0
     while begin < end:
         middle = reader.whole_bytes((begin + end) // 2)
@@ -272,7 +272,7 @@ def find_numbered(path: str, seq: int) -> StoredEntry | None:
 def find_decided(
     path: str, event_types: Sequence[str], wanted: Filter, holding: bytes = b""
 ) -> Iterator[StoredEntry | BadRow]:
-    """Entries of these types that `wanted` matches besides, newest first."""
+    """Entries of these types that `wanted` matches, newest first, from the lines alone."""
     kinds = [f'"event_type":"{name}"'.encode() for name in event_types]
     needles = (*wanted.needles(), holding)
 
@@ -335,7 +335,7 @@ class Ledgers:
         self._paths = paths
 
     def query(self, name: LedgerName, wanted: Filter, last: int | None, skip: int = 0) -> Rows:
-        """The newest so many behind `skip` newer ones, of which few are in memory at a time."""
+        """The `last` newest after `skip` newer ones, of which few are in memory at a time."""
         path, before = self._paths[name], None
         while stands(path):
             passed = query(str(path), wanted, last=min(skip, _PASSED_MAX), before=before)

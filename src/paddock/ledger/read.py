@@ -1,7 +1,7 @@
-"""Opening a ledger to read it: no lock, no repair, and nothing beside it is needed.
+"""Read a ledger: no lock, no repair, and nothing beside it is needed.
 
-What follows the last LF may be a line on its way. A reader goes by the segments that there were
-when it was opened: `keep_up` looks for those that were made since.
+What follows the last LF may be a line that is being written. A reader knows the segments that there
+were when it was opened: `keep_up` looks for those that were made since.
 """
 
 import errno
@@ -58,10 +58,10 @@ def damage(said: str, where: str, hint: str = _MORE) -> LedgerDamagedError:
 
 
 class failing:  # noqa: N801 - read as the statement that it is
-    """`with failing(what, path)`: an OSError in there is ours."""
+    """`with failing(what, path)`: turn an OSError into HostError, or LedgerFullError."""
 
     def __init__(self, what: str, path: str, hint: str = "") -> None:
-        # No generator: each append comes through here.
+        # Not `contextmanager`, which is slower: each append enters it several times.
         self._what, self._path, self._hint = what, path, hint
 
     def __enter__(self) -> None:
@@ -90,7 +90,7 @@ def read_regular(path: str, bytes_max: int) -> bytes:
 
 class Segment(NamedTuple):
     descriptor: int
-    base: int
+    base: int  # where in the whole ledger it begins
     identity: Identity
 
 
@@ -110,7 +110,7 @@ def find_identity(disk: "LedgerDisk", path: str | int) -> Identity:
 def find_newest(
     disk: "LedgerDisk", paths: LedgerPaths, descriptor: int
 ) -> tuple[Segment, list[int]]:
-    """The last of the starts is the same file where a rotation is on its way, or was killed."""
+    """The last start is the newest file's own where a rotation is on its way, or was killed."""
     identity, base = find_identity(disk, descriptor), 0
     starts = list_starts(disk, paths)
     if starts:
@@ -141,7 +141,7 @@ def believable_marks(page: HeadPage, boot: bytes) -> list[Mark]:
     newest, durable = page.newest, page.durable
     found = [durable] if durable is not None and durable.entries else []
     if newest is not None and newest.boot == boot and any(boot):
-        # The elder twin of a torn record may lie before the durable mark.
+        # Where its newer slot is torn, the older one may lie before the durable mark.
         is_last = not found or newest.offset_bytes >= found[0].offset_bytes
         found.insert(len(found) if is_last else 0, newest)
     return found
@@ -150,7 +150,7 @@ def believable_marks(page: HeadPage, boot: bytes) -> list[Mark]:
 def split_lines(
     read: Callable[[int, int], bytes], start: int, end: int
 ) -> Iterator[tuple[int, list[bytes], bool]]:
-    """Runs of lines, the first one's place, whether LF follows; of one too long, its beginning."""
+    """Yield a run's place, its lines, whether LF ends it; of a line too long, its head."""
     longest = limits.entry_bytes_max + 1
     carry, position = b"", start
     while position < end:
@@ -177,7 +177,7 @@ def split_lines(
 
 
 class LedgerText:
-    """The bytes over all segments. Raises: HostError; LedgerDamagedError: some are missing."""
+    """The bytes of all segments as one text. Raises: HostError; LedgerDamagedError: a gap."""
 
     def __init__(
         self, disk: "LedgerDisk", paths: LedgerPaths, starts: list[int], active: Segment
@@ -205,7 +205,7 @@ class LedgerText:
         return b"".join(pieces)
 
     def read_segment(self, start: int, size_bytes: int, offset: int) -> bytes:
-        """As `read`, of one file, as long as it is, whatever the next one's name says."""
+        """As `read`, of one segment to its own end, even where the next one starts earlier."""
         with failing(_UNREADABLE, self.path):
             if start == self.active.base:
                 return self._disk.pread(self.active.descriptor, size_bytes, offset - start)
@@ -245,7 +245,7 @@ class LedgerText:
         if end <= first:
             return
         while position > first:
-            # A segment at a time: one that is missing stops nobody who looks at later ones.
+            # Never across two segments: later ones can be read where one is missing.
             start = max(first, self._bounds(position - 1)[0], position - size)
             parts = (self.read(position - start, start) + carry).split(b"\n")
             carry = parts[0][: limits.entry_bytes_max + 1]
@@ -302,7 +302,7 @@ class LedgerReader(LedgerText):
         return True
 
     def files(self) -> Iterator[tuple[int, int, Iterator[tuple[int, list[bytes], bool]]]]:
-        """Of each file where it begins and ends, whatever the next one says, and `split_lines`."""
+        """Each file's beginning, its own end (not the next one's beginning), and its lines."""
         for start in self.starts.copy():
             with failing(_UNREADABLE, self.path):
                 is_newest = start == self.active.base
@@ -311,7 +311,7 @@ class LedgerReader(LedgerText):
             yield start, end, split_lines(partial(self.read_segment, start), start, end)
 
     def touched(self, count: int) -> tuple[tuple[int, ...], ...]:
-        """The first so many sealed files, and when each was last changed."""
+        """The first `count` sealed files: start, size, inode, mtime, ctime of each."""
         found: list[tuple[int, ...]] = []
         for start in self.starts[:-1][:count]:
             path = self._paths.sealed(start)
@@ -337,17 +337,17 @@ def _open_newest(paths: LedgerPaths) -> tuple[Segment, list[int]]:
                 if is_file(os, path, segment.identity):
                     opened.pop_all()
                     return segment, starts
-    raise HostError("the ledger's files are others at every look", where=ascii(path))
+    raise HostError("the ledger's files changed at each try to open them", where=ascii(path))
 
 
 def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[StoredEntry]:
     """The `last` entries, then each new one; `poll` waits and answers whether to go on."""
     with LedgerReader(path) as reader:
-        position = _end(reader)
+        position = _written_end(reader)
         for offset, _ in islice(reader.lines_backwards(position), max(0, last)):
             position = offset
         while True:
-            end = _end(reader)
+            end = _written_end(reader)
             if end < position:
                 raise LedgerDamagedError("the ledger became shorter", where=ascii(path))
             for _, lines, _ in split_lines(reader.read, position, end):
@@ -360,7 +360,7 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
                 raise replaced_error(path)
 
 
-def _end(reader: LedgerReader) -> int:
+def _written_end(reader: LedgerReader) -> int:
     newest, size = reader.marks().newest, reader.size()
     if newest is None or newest.boot != read_boot():
         return reader.whole_bytes(size)
@@ -368,7 +368,7 @@ def _end(reader: LedgerReader) -> int:
 
 
 def is_shaped(line: bytes) -> bool:
-    """Whether a line begins and ends as an entry's does; what is not may hold anything."""
+    """Whether a line begins and ends as an entry's does; one that does not may hold anything."""
     return line.startswith(LINE_OPENING) and line.endswith(b'"}')
 
 
@@ -399,11 +399,11 @@ def is_known(path: Path) -> bool:
 
 
 def stands(path: Path) -> bool:
-    """Whether the ledger is there; where it is not, it was never made."""
+    """False where it was never made. Raises: LedgerDamagedError: it was made, and is gone."""
     if path.exists():
         return True
-    # Threat: a ledger that was removed would pass for one in which nothing stands yet. Another
-    # process may have made it between the two looks.
+    # Threat: a ledger that was removed would pass for one that is empty. Look twice: another
+    # process may make it in between.
     if is_known(path) and not path.exists():
         raise gone_error(path, path.stem)
     return path.exists()

@@ -45,7 +45,7 @@ class SigningKey(Struct, frozen=True):
         return _private_key(self.seed).sign(message)
 
 
-# A key is made when it is loaded and again when it signs, each time for a curve's multiplication.
+# Cached: loading a key and signing each derive it from its seed, a curve multiplication.
 @lru_cache(maxsize=4)
 def _private_key(seed: bytes) -> "Ed25519PrivateKey":
     # Imported here: it costs more than opening a ledger, and few calls sign.
@@ -62,7 +62,7 @@ def make_key(name: str, seed: bytes) -> SigningKey:
 
 
 def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> SigningKey:
-    """What exists stays. Who can read it can sign."""
+    """Replace no file, and make one that its owner alone can read. Raises: HostError."""
     key = make_key(name, randomness(_SEED_BYTES))
     encoded = b2a_base64(ALGORITHM_ED25519 + key.seed, newline=False).decode()
     text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{encoded}\n"
@@ -119,7 +119,7 @@ _HINT: Final = (
 
 
 class KeySigner:
-    """What it signed last stands in a file beside the key. Nothing is read before it is needed."""
+    """Keep what was signed last in a file beside the key. Read nothing before it is needed."""
 
     def __init__(self, key_path: Path, if_missing: str = "") -> None:
         self._key_path, self._if_missing = key_path, if_missing
@@ -139,7 +139,7 @@ class KeySigner:
             said = f"this key is of {key.verifier.name!a}, and signs nothing of {wanted.origin!a}"
             raise ConfigError(said, where=ascii(str(self._key_path)))
         last = self.last()
-        # Threat: whoever can rewrite the ledger would have the new history signed too.
+        # Threat: whoever rewrote the ledger would have the new history signed, too.
         if last is not None:
             require_growth(last.checkpoint, wanted, proof)
         text = wanted.text
@@ -153,7 +153,7 @@ class KeySigner:
     def forget(self) -> None:
         note = read_signed(self._key_path)
         if note is not None:
-            # By its bytes: it may be no note any more, and none takes another one's place.
+            # Named by its hash: it may not parse, and must not replace an earlier one.
             state = signed_path(self._key_path)
             state.rename(f"{state}.before-rollback-{sha256(note.encode()).hexdigest()[:16]}")
 
@@ -214,7 +214,7 @@ def failed(where: str, done: "CompletedProcess[bytes]", hint: str) -> HostError:
 
 
 class NoteProgram(Struct, frozen=True):
-    """A program of the user's configuration, run as `COMMAND… ACTION ORIGIN`; answers a note."""
+    """A program of the user's configuration, run as `COMMAND… ACTION ORIGIN`; answers text."""
 
     command: Sequence[str]
     origin: str

@@ -4,8 +4,8 @@ The head file says how far the ledger reaches, and how far the disk has it for c
 (docs/formats/ledger.md). It is written with pwrite(2), not through a mapping: a mapped page on a
 full disk, or of a file that was cut, is a signal that kills.
 
-`append_plain` is the append of the hook, for one entry, without slow imports. Whatever is not plain
-is declined before a byte is written, for the full store (append.py).
+`append_plain` is the append of the hook, for one entry, without slow imports. What needs recovery,
+a rotation or a checkpoint is declined before a byte is written: `LedgerFile` (append.py) does it.
 """
 
 import fcntl
@@ -46,7 +46,7 @@ CHECKPOINT_ENTRIES = 1024  # as `limits.checkpoint_entries_max`
 COMMIT_TIMEOUT_S = 15.0  # a client waits for it
 HEAD_BYTES = 4096
 _SECTOR = 512
-_DURABLE = 2 * _SECTOR
+_DURABLE_OFFSET = 2 * _SECTOR
 _BASE_OFFSET = 5 * _SECTOR
 _BASE = struct.Struct("<QI")
 _MOVING = 2**64 - 1
@@ -55,7 +55,7 @@ _PAGE_BYTES = _BASE_OFFSET + _BASE.size
 _RECORD = struct.Struct("<QQQ32s16s12xB")
 _CRC = struct.Struct("<I")
 _RANK = struct.Struct("<Q8xQ60xB")
-"""Of two records the one with the greater counts: its generation, offset, and poisoned."""
+"""What orders the two records of a pair, the newer one greater: generation, offset, poisoned."""
 _LINE_BYTES_USUAL = 4096
 _LOCK_TIMEOUT_S = 0.08
 _TAKE = fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -65,7 +65,6 @@ _SLEEP_MIN_S = 20e-6
 _SLEEP_MAX_S = 2e-3
 _OPEN = posix.O_RDWR | posix.O_CLOEXEC | posix.O_NOFOLLOW
 _REGULAR, _KIND = 0o100000, 0o170000
-
 
 _EXTENSION = ".jsonl"
 START_DIGITS = 16  # so the names are in the segments' order, and the newest is the last
@@ -91,7 +90,7 @@ class LedgerPaths:
 
 
 class NotPlainError(Exception):
-    """The full store has to append this; nothing was written."""
+    """`LedgerFile` has to append this; no line was written."""
 
 
 class AppendFailedError(Exception):
@@ -99,7 +98,7 @@ class AppendFailedError(Exception):
 
 
 class Mark:  # noqa: PLW1641 - no set holds one
-    """A place between two lines, and the hash of the one before; poisoned is a durable one."""
+    """A line's end, and its leaf hash. A durable one is poisoned where a sync failed."""
 
     __slots__ = ("boot", "entries", "generation", "is_poisoned", "leaf", "offset_bytes")
 
@@ -123,7 +122,7 @@ NOTHING_DURABLE = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))  # the beginning of 
 
 
 class HeadPage:
-    """None where both slots are torn or were never written; the base, too, while it changes."""
+    """None: both slots are torn or were never written; of the base: torn, or in a rotation."""
 
     def __init__(self, newest: Mark | None, durable: Mark | None, base: int | None = None) -> None:
         self.newest, self.durable, self.base = newest, durable, base
@@ -144,7 +143,7 @@ def decode_mark(page: bytes, at: int = 0) -> Mark | None:
 
 
 def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
-    """Return what a pair of slots says, and the slot that the next record goes to."""
+    """Return a pair's newest valid record, and the slot for the next, which spares that one."""
     newer = int(_RANK.unpack_from(page, at + _SECTOR) > _RANK.unpack_from(page, at))
     for slot in (newer, 1 - newer):
         mark = decode_mark(page, at + slot * _SECTOR)
@@ -165,11 +164,11 @@ class HeadFile:
         page = self._disk.pread(self.descriptor, _PAGE_BYTES, 0).ljust(_PAGE_BYTES, b"\0")
         start, crc = _BASE.unpack_from(page, _BASE_OFFSET)
         is_known = start != _MOVING and crc == crc32(page[_BASE_OFFSET : _BASE_OFFSET + 8])
-        newest, durable = find_pair(page, 0)[0], find_pair(page, _DURABLE)[0]
+        newest, durable = find_pair(page, 0)[0], find_pair(page, _DURABLE_OFFSET)[0]
         return HeadPage(newest, durable, start if is_known else None)
 
     def read_durable(self) -> tuple[Mark | None, int]:
-        pair = self._disk.pread(self.descriptor, 2 * _SECTOR, _DURABLE)
+        pair = self._disk.pread(self.descriptor, 2 * _SECTOR, _DURABLE_OFFSET)
         return find_pair(pair.ljust(2 * _SECTOR, b"\0"), 0)
 
     def store_base(self, base: int | None) -> None:
@@ -181,10 +180,10 @@ class HeadFile:
         self._store(encode_mark(mark), _SECTOR * (mark.generation % 2))
 
     def store_durable(self, mark: Mark, slot: int) -> None:
-        self._store(encode_mark(mark), _DURABLE + _SECTOR * slot)
+        self._store(encode_mark(mark), _DURABLE_OFFSET + _SECTOR * slot)
 
     def raise_durable(self, mark: Mark, boot: bytes) -> bool:
-        """The commit lock is held. False where a sync has failed: nothing is raised any more."""
+        """Advance the durable mark, under the commit lock. False where a sync has failed."""
         durable, slot = self.read_durable()
         if is_poisoned(durable, boot):
             return False
@@ -213,7 +212,7 @@ def chain(before: Mark, bodies: "Sequence[bytes]") -> tuple[bytes, Mark]:
 def put_lines(
     disk: "LedgerDisk", file: int, head: HeadFile, start: int, lines: bytes, after: Mark
 ) -> None:
-    """What fails half-way is cut back; where that fails too, the next append recovers."""
+    """A write that fails is cut back; where that or the mark fails, the next append recovers."""
     rest = lines
     try:
         while rest:
@@ -268,7 +267,7 @@ def wait_for_lock(
             lock(descriptor, _TAKE)
         except BlockingIOError:
             if tries:
-                # The holder may wait for this processor, and is done sooner than a sleep.
+                # The holder may wait for this very processor, and needs it less than a sleep.
                 posix.sched_yield()
         else:
             return True
@@ -290,7 +289,7 @@ def is_file(disk: "LedgerDisk", path: str, identity: tuple[int, int]) -> bool:
     return (status.st_dev, status.st_ino) == identity
 
 
-# --- one entry, where all is plain ---------------------------------------------------------
+# --- one entry, where nothing has to be recovered, rotated or signed ------------------------
 
 
 def append_plain(
@@ -332,7 +331,7 @@ def _prepare(
     if newest is None or durable is None or base is None or not durable.entries:
         raise NotPlainError("the ledger's head is not whole")
     is_due = newest.entries % CHECKPOINT_ENTRIES == CHECKPOINT_ENTRIES - 1
-    _require(not is_due, "a checkpoint is due, which the full path makes")
+    _require(not is_due, "a checkpoint is due, which LedgerFile makes")
     is_known = newest.boot == boot and any(boot) and not durable.is_poisoned
     _require(is_known, "the head file predates this boot")
     end, synced = newest.offset_bytes, durable.offset_bytes
@@ -347,8 +346,8 @@ def _prepare(
         names = posix.listdir(paths.torn)
     except FileNotFoundError:
         names = []
-    is_told = not any(name.endswith(".pending") for name in names)
-    _require(is_told, "quarantined bytes have no entry yet")
+    is_recorded = not any(name.endswith(".pending") for name in names)
+    _require(is_recorded, "quarantined bytes have no entry yet")
     return newest, base
 
 
@@ -367,12 +366,12 @@ def _put_plain(
         _take(commit)
         head.poison(after.boot)
         raise
-    # Threat: a copy was put in our place, and what others append to it is not synced by us; who
-    # removes the folder has the next writer make another lock and another head.
+    # Threat: a copy was put in our place, and what others append to it is not synced by us; or
+    # the folder was removed, and the next writer made another lock and head.
     for path, each in held.items():
         status = disk.stat(each)
         identity = (status.st_dev, status.st_ino)
-        # The ledger's file may have been full, and have another name since.
+        # The ledger's file may have been sealed since, by another process.
         if not is_file(disk, path, identity) and not (
             each == file and is_file(disk, sealed, identity)
         ):
@@ -388,6 +387,6 @@ def _require(is_plain: bool, otherwise: str) -> None:
 
 
 def _take(commit: int) -> None:
-    """Given up with its descriptor."""
+    """Take the commit lock; closing its descriptor releases it."""
     if not wait_for_lock(fcntl.flock, commit, COMMIT_TIMEOUT_S):
         raise AppendFailedError("another process does not finish its commit")

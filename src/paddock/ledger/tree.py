@@ -1,4 +1,4 @@
-"""The tree beside a ledger: its hashes in files, made from the lines and never believed.
+"""The Merkle tree's hashes in files beside a ledger: made from its lines, and never believed.
 
 `tree.0` has the leaf hashes, `tree.1` the roots of whole subtrees of 256 leaves, and so on
 (docs/formats/ledger.md); `tree.edge`, written last, says how far. They are not synced: who uses
@@ -28,8 +28,7 @@ from paddock.pattern import lazy_pattern
 _TILE_LEVELS: Final = 8  # levels of the tree between two files
 _EDGE_BYTES_MAX: Final = 256
 _EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
-"""Of more digits no place in a ledger has a number, and none that the system takes."""
-
+"""No place in a ledger has more digits, and pread(2) takes no greater offset."""
 
 T = TypeVar("T")
 
@@ -143,7 +142,7 @@ class TreeFiles:
 
 
 def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, int] | None:
-    """The first entry that was not signed, and its place; None where the tree does not tell."""
+    """The first entry that is not what was signed, and its place; None if the tree can't tell."""
     with (
         suppress(LedgerDamagedError, HostError),
         closing(TreeFiles(LedgerPaths(reader.path).folder, create=False)) as tree,
@@ -166,7 +165,7 @@ def checkpoints_folder(ledger: str) -> Path:
 
 
 def read_notes(folder: Path) -> list[tuple[str, str]]:
-    """The newest last."""
+    """Each note's name, its size, and its text; the newest last."""
     found: list[tuple[str, str]] = []
     for size in sorted(note_sizes(folder)):
         path = str(folder / str(size))
@@ -245,7 +244,7 @@ def prove_consistency(path: str, old: int, signed: SignedCheckpoint) -> Consiste
 def _prove(
     path: str, signed: SignedCheckpoint, asked: int, needed: int, make: Callable[[Nodes], T | None]
 ) -> T:
-    """`make` gives None where the nodes are not those that were signed."""
+    """`make` returns None where a proof from these nodes does not lead to the signed root."""
     size = signed.checkpoint.size
     if asked < 0 or needed > size:
         raise UsageError(

@@ -1,9 +1,9 @@
 """Verify a ledger: every line, every link, every checkpoint, and where it stops being true.
 
 The chain shows an edit without any key; checkpoints that are held elsewhere show a ledger that was
-cut, restored, or chained anew. A pass parses only what no checkpoint covers; where anything does
-not fit, it is made again with every line parsed. Nothing beside the lines is trusted: whoever
-changed them can have made it.
+cut, restored, or chained anew. A pass hashes every line, and parses only what no checkpoint covers;
+where anything does not fit, it is made again with every line parsed. What stands beside the lines
+can only raise a doubt: of it a checkpoint alone counts, by its signature.
 """
 
 from collections.abc import Sequence
@@ -135,7 +135,7 @@ def verify(
     again. With `parse_all` each line is parsed, at some ten times the price.
 
     Raises: HostError: no ledger that can be read, or its format is not known; ConfigError: a
-    checkpoint beside it cannot be read. Nothing that stands in the file does.
+    checkpoint beside it cannot be read. Damage is reported, never raised.
     """
     with LedgerReader(path) as reader:
         marks = believable_marks(reader.marks(), read_boot())
@@ -151,7 +151,7 @@ def verify(
         if since is not None and (
             outside < since.size or since.files != reader.touched(len(since.files))
         ):
-            since = None  # also where what covers the ledger ends in what would not be read
+            since = None  # or no checkpoint from outside covers all that would not be read
         parsed_from = 0 if parse_all else max((each.size for each in opened), default=0)
         found = _Pass(reader, marks, opened, since, parsed_from)
         if not found.run():
@@ -176,7 +176,7 @@ _METADATA: Final = b',"metadata":{'
 
 
 class _Pass:
-    """Those up to `parsed_from` are hashed; what does not fit is looked at where all is parsed."""
+    """One reading of the lines. Those below `parsed_from` are hashed and not parsed."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class _Pass:
         self._lines = self._seq = self._entries = 0
         self._before = self._offset = 0  # where the last line began, and where the next one begins
         self._prev: str = PREV_OF_GENESIS
-        """Empty after a line that holds no entry: whether one is missing, the next one tells."""
+        """Empty after a bad line; the next `seq` tells whether that stood in an entry's place."""
         self._head: Head | None = None
         self._genesis: Genesis | None = None
         self._problems: list[LedgerProblem] = []
@@ -210,6 +210,7 @@ class _Pass:
         self._stops = sorted((size for size in wanted if size > known), reverse=True)
 
     def run(self) -> bool:
+        """False where the result does not count: another pass has to parse every line."""
         is_exact = self._since is None and not self._parsed_from
         known = len(self._since.files) if self._since else 0
         for start, end, runs in islice(self._reader.files(), known, None):
@@ -291,7 +292,7 @@ class _Pass:
                 self._inspect(lines[at])
                 at += 1
                 if may_fit and self.is_sound:
-                    # The two ways to look must agree; what one of them doubts is not whole.
+                    # `fitting_leaves` stopped here: report it even if parsing finds nothing.
                     doubt = "the line's place does not fit, by its hash"
                     self._report(ChainFault.CHANGED, self._lines, self._before, doubt)
             if self._stops and self._seq == self._stops[-1]:
@@ -322,7 +323,7 @@ class _Pass:
         return count
 
     def _inspect(self, line: bytes) -> None:
-        """Look at one line by itself; one that follows a line without an entry may fit."""
+        """Parse one line, and compare it with those before."""
         self._lines += 1
         offset = self._offset
         found = inspect_line(line)

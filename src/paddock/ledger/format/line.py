@@ -74,7 +74,7 @@ def encode_fields(
     texts: "Sequence[str]",
     metadata: "Mapping[str, Json]",
 ) -> bytes:
-    """A line up to its place in the chain; `texts` are type to call. Raises: ValueError."""
+    """A line without `seq` and `prev`; `texts`: event type to call id. Raises: ValueError."""
     kind, *others = texts
     if "\0" in "".join(others):
         raise LineRefusedError("text with NUL", "".join(others))
@@ -127,7 +127,7 @@ def format_id(random: bytes) -> str:
 
 
 def format_timestamp(seconds: float) -> str:
-    """RFC 3339, UTC, 27 characters: text order is time order. A wrong clock stops no entry."""
+    """RFC 3339, UTC, 27 characters: text order is time order. What is out of range is 1970."""
     whole = int(seconds) if 0 <= seconds < TIMESTAMP_SECONDS_MAX else 0
     microseconds = int((seconds - whole) * 1e6) if whole or 0 <= seconds < 1 else 0
     days, rest = divmod(whole, 86_400)

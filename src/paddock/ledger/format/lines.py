@@ -63,7 +63,6 @@ def _refuse_constant(name: str) -> NoReturn:
 
 _decoder: Final = JSONDecoder(parse_constant=_refuse_constant)
 
-
 FIELDS: Final = (
     *("id", "timestamp", "event_type", "submission_id", "decision", "reason"),
     *("session_id", "agent", "call_id", "metadata", "seq", "prev"),
@@ -77,7 +76,7 @@ _OPENING: Final = lazy_pattern(
 )
 _TAIL: Final = lazy_pattern(rb',"seq":(0|[1-9]\d{0,15}),"prev":"([0-9a-f]{64})"\}\Z')
 _TAIL_WINDOW: Final = 120
-_NOTE: Final = {str, type(None)}
+_NOTE_TYPES: Final = {str, type(None)}
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -132,8 +131,8 @@ def inspect_line(line: bytes) -> StoredEntry | BadLine:
         fields, _ = _decoder.raw_decode(line.decode())
     except (ValueError, RecursionError):
         return _diagnose(line)
-    # The opening proves that this is an object; its `id` and `timestamp` may
-    # still be overruled by a second one, which the comparison below finds.
+    # The opening proves that this is an object. A second `id` or `timestamp` may
+    # still have replaced the first, which the comparison below finds.
     values = list(cast("dict[str, Json]", fields).values())
     if [*map(type, values)] != _TYPES:
         return _diagnose(line)
@@ -149,15 +148,15 @@ def inspect_line(line: bytes) -> StoredEntry | BadLine:
 
 
 LINE_OPENING: Final = b'{"id":"LED-'
-_LEAF: Final = sha256(b"\0")
+_LEAF_STATE: Final = sha256(b"\0")
 
 
 def fitting_leaves(
     lines: Sequence[bytes], seq: int, prev: str, inspected_from: int = 0
 ) -> list[bytes]:
-    """Leaf hashes of lines that chain; from `inspected_from` on they must hold entries, too."""
-    # All lines of a ledger come through here: names that are local, no call that can be saved.
-    begin, leaves, before = _LEAF.copy, list[bytes](), prev.encode()
+    """Leaf hashes up to the first line that does not chain or, from `inspected_from`, is bad."""
+    # Hot: every line passes here. A hash that has its prefix is copied, names are local.
+    new_digest, leaves, before = _LEAF_STATE.copy, list[bytes](), prev.encode()
     for line in lines:
         if (
             not line.endswith(b',"seq":%d,"prev":"%b"}' % (seq, before))
@@ -165,7 +164,7 @@ def fitting_leaves(
             or (seq >= inspected_from and isinstance(inspect_line(line), BadLine))
         ):
             break
-        digest = begin()
+        digest = new_digest()
         digest.update(line)
         leaves.append(digest.digest())
         before, seq = hexlify(leaves[-1]), seq + 1
@@ -238,7 +237,7 @@ _NAME: Final = lazy_pattern(r"[!-*,-~]{1,255}", re.ASCII)
 
 
 class Genesis(Struct, frozen=True):
-    """What line 0 says: `origin` is this log's and its key's name, `tier` HOT, HO2 or HO1."""
+    """What line 0 says: `origin` names the ledger and its key, `tier` is HOT, HO2 or HO1."""
 
     origin: str
     tier: str
@@ -303,7 +302,7 @@ def parse_genesis(stored: StoredEntry) -> Genesis:
         raise HostError(f"ledger format {shown} is not known", where="line 1", hint=hint)
     _, *values = metadata.values()
     is_whole = tuple(metadata) == ("format", *Genesis.__struct_fields__)
-    if not is_whole or [*map(type, values[:3])] != [str] * 3 or type(values[3]) not in _NOTE:
+    if not is_whole or [*map(type, values[:3])] != [str] * 3 or type(values[3]) not in _NOTE_TYPES:
         raise LedgerDamagedError("GENESIS does not say what a ledger is", where="line 1")
     found = Genesis(*values)
     VerifierKey.parse(found.public_key)

@@ -1,4 +1,4 @@
-"""What an auditor keeps: the tree over the lines, its checkpoints, and their signed notes. Pure.
+"""Signed notes, checkpoints, and the Merkle tree whose size and root they sign. Pure.
 
 A signed note (C2SP signed-note) is a text that ends with LF, an empty line, and signature lines:
 `— name base64(key id ‖ signature)`. A checkpoint (C2SP tlog-checkpoint) is a note whose text has
@@ -82,6 +82,7 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
+    """Verify no signature, unlike `open_note`."""
     return parse_checkpoint(parse_note(note)[0])
 
 
@@ -106,7 +107,7 @@ def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
     return SignedCheckpoint(checkpoint, note)
 
 
-# The same note stands beside the ledger, with its key and in the ledger above.
+# Cached: the same note is met beside the ledger, beside its key and in the ledger above.
 @lru_cache(maxsize=256)
 def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
     # Imported here: it costs more than opening a ledger.
@@ -141,9 +142,8 @@ def _not(what: str, text: str) -> NoteError:
 # verified as RFC 9162 says in 2.1.3.2 and 2.1.4.2, without any tree.
 
 EMPTY_ROOT: Final = sha256(b"").digest()
-
 _NODE: Final = b"\x01"
-_BEGUN: Final = sha256(_NODE)
+_NODE_STATE: Final = sha256(_NODE)
 
 
 Nodes = Callable[[int, int], bytes]
@@ -156,7 +156,7 @@ def leaf_nodes(leaves: Sequence[bytes]) -> Nodes:
 
 
 class Growing:
-    """The right edge of a tree that leaves are added to: one hash for each bit of its size."""
+    """The right edge of a growing tree: for each set bit of its size a whole subtree's root."""
 
     def __init__(self, size: int = 0, hashes: Sequence[bytes] = ()) -> None:
         self.size = size
@@ -190,7 +190,7 @@ class Growing:
             if level == len(self._edge):
                 self._edge.append(None)
             left = self._edge[level]
-            # The rows are returned as they came: what was on the edge is no news.
+            # Not in `rows`: an earlier call returned what stood on the edge.
             paired = row if left is None else [left, *row]
             self._edge[level] = paired[-1] if len(paired) % 2 else None
             row = _parents(paired)
@@ -224,14 +224,14 @@ def consistency_path(nodes: Nodes, old: int, size: int) -> list[bytes]:
         raise ValueError(f"{old} leaves of {size}")
     if old in {0, size}:
         return []
-    # The last whole subtree of the old tree; where that is all of it, the old root is known.
+    # The last whole subtree of the old tree; where it is the old tree, its root is known.
     begin = old & (old - 1)
     known = [_subtree(nodes, begin, old)] if begin else []
     return known + _siblings(nodes, (begin, old), 0, size)
 
 
 def _siblings(nodes: Nodes, wanted: tuple[int, int], begin: int, end: int) -> list[bytes]:
-    """The roots beside the way down to a subtree, the lowest first."""
+    """The roots of the siblings on the way from a subtree up, the lowest first."""
     if (begin, end) == wanted:
         return []
     middle = begin + _split(end - begin)
@@ -264,7 +264,7 @@ def verify_consistency(
 
 
 def _climb(here: int, last: int, start: bytes, path: Sequence[bytes]) -> tuple[bytes, bytes] | None:
-    """The roots of the tree that ends here, and of the whole."""
+    """Return RFC 9162's `fr` and `sr`, the old and the new root; `here`, `last` are `fn`, `sn`."""
     first = second = start
     for each in path:
         if last == 0:
@@ -281,10 +281,10 @@ def _climb(here: int, last: int, start: bytes, path: Sequence[bytes]) -> tuple[b
 
 def _parents(row: Sequence[bytes]) -> list[bytes]:
     """A last one without a sibling has no parent yet."""
-    # One for each leaf of a ledger: the copy of a hash that has begun is the cheapest.
-    begin, found, rest = _BEGUN.copy, list[bytes](), iter(row)
+    # Hot: as often as there are leaves. A hash that has its prefix is copied.
+    new_digest, found, rest = _NODE_STATE.copy, list[bytes](), iter(row)
     for left, right in zip(rest, rest, strict=False):
-        digest = begin()
+        digest = new_digest()
         digest.update(left)
         digest.update(right)
         found.append(digest.digest())
