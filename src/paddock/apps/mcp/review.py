@@ -99,14 +99,24 @@ def _text(definition: Definition) -> str:
 
 
 def _table(options: Options) -> str:
-    pairs = [each.partition("=")[::2] for each in options.env if "=" in each]
-    if len(dict(pairs)) < len(options.env):
-        raise UsageError(
-            f"{quote(' '.join(options.env))} gives no value, or a name twice",
-            where="--env",
-            hint="as in --env TOKEN=credential:issues",
-        )
-    given: dict[str, Json] = {"url": options.url, "command": options.command, "env": dict(pairs)}
-    given |= {"network": options.network, "files": options.files}
+    given: dict[str, Json] = {"url": options.url, "command": options.command}
+    given |= {"env": _pairs(options.env, "--env", "TOKEN=credential:issues")}
+    example = '"Authorization=Bearer credential:issues"'
+    given |= {"headers": _pairs(options.header, "--header", example)}
+    given |= {"network": options.network, "addresses": options.addresses, "files": options.files}
     rows = toml_lines({name: value for name, value in given.items() if value})
     return f"[mcp.servers.{options.server}]\n{rows}"
+
+
+def _pairs(given: Sequence[str], option: str, example: str) -> dict[str, Json]:
+    parts = [each.partition("=") for each in given if "=" in each]
+    found: dict[str, Json] = {name: value for name, _, value in parts}
+    if len(found) < len(given):
+        # Threat: a name that is left out makes a value of all that was given.
+        names = ", ".join(map(quote, found))
+        raise UsageError(
+            f"a value is without a name, or a name is given twice, beside {names or 'no other'}",
+            where=option,
+            hint=f"as in {option} {example}",
+        )
+    return found
