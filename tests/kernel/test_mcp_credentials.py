@@ -141,11 +141,11 @@ def test_a_server_at_a_url_has_the_value_and_its_answer_does_not(
     place.require_value_nowhere()
 
 
-def test_a_server_at_a_url_without_its_token_says_what_it_was_answered(place: Place):
-    made = place.with_servers(URL.replace("headers", "# headers"))
-    ran = made.yard.cli("mcp", "review", "far", "--yes")
+def test_a_server_at_a_url_that_does_not_take_the_token_says_what_it_answered(place: Place):
+    place.variables["REAL_TOKEN"] = "a-value-of-last-year"
+    ran = place.with_servers(URL).yard.cli("mcp", "review", "far", "--yes")
 
-    assert place.seen[0] is None
+    assert place.seen[0] == "Bearer a-value-of-last-year"
     assert "HTTP status 401: who are you?" in ran.err
 
 
