@@ -16,7 +16,7 @@ import urllib.request
 from collections.abc import Iterator
 
 URL = sys.argv[1]
-HEADERS = dict(os.path.expandvars(each).split(": ", 1) for each in sys.argv[2:])
+HEADERS: dict[str, str] = {}
 """Of every request; a variable in one holds what stands for a credential."""
 ANSWER_S = 600
 LOCK = threading.Lock()
@@ -129,6 +129,7 @@ def answer(message: dict, content: bytes, why: str) -> None:
 
 
 def main() -> None:
+    HEADERS.update(os.path.expandvars(each).split(": ", 1) for each in sys.argv[2:])
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("method") in ("initialize", "notifications/initialized"):
