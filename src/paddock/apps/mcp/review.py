@@ -20,7 +20,14 @@ _LINES_MAX = 2_000
 
 def add_server(options: Options, console: Console) -> Reply:
     project = use_project(options, console)
-    review = review_table(project, _table(options))
+    own, table = project.files.project, _table(options)
+    if own is not None and f"[mcp.servers.{options.server}]".encode() in own.content:
+        raise UsageError(
+            f"the project's policy names an MCP server {quote(options.server)} already",
+            where=str(own.path),
+            hint=f"change its table, then: paddock trust, and paddock mcp review {options.server}",
+        )
+    review = review_table(project, table)
     say = console.warn if options.json else console.say
     say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
     if not options.yes and not console.agrees("write this, and start it in its sandbox? [y/N] "):
