@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from importlib.metadata import version
-from typing import Any, Final, Literal, NoReturn, Protocol, Self
+from typing import Any, Final, Literal, NoReturn, Protocol, Self, cast
 
 import anyio
 import mcp_types as types
@@ -321,8 +321,8 @@ def _progress_of(asker: CallOrigin) -> ProgressFnT:
 
 
 def _said_by(error: BaseException) -> str:
-    if isinstance(error, ExceptionGroup):
-        return _said_by(error.exceptions[0])
+    if isinstance(error, BaseExceptionGroup):
+        return _said_by(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, MCPError):
         return error.message
     if isinstance(error, RuntimeError):

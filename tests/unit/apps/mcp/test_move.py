@@ -59,8 +59,10 @@ def test_nothing_that_was_moved_counts_before_it_is_trusted(user):
     [
         (
             {"url": "https://a.example", "headers": {"A": "b"}},
-            "its headers may hold a secret: keep that as a credential, and add the server with "
-            "paddock mcp add --url … --header",
+            (
+                "its headers may hold a secret: keep that as a credential, and add the server with "
+                "paddock mcp add --url … --header"
+            ),
         ),
         ({"command": "x", "args": ["${KEY}"]}, "the client fills in ${…}"),
         ({"type": "sse", "url": "https://a.example"}, "it is reached by SSE, or turned off"),
