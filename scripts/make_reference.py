@@ -439,6 +439,11 @@ files   = "none"                                  # none, read or write: the wor
 tools   = { allow = ["search*"], deny = [] }      # what is offered at all
 record  = "whole"                                 # or digest: arguments in the ledger
 redact  = ["/token"]                              # what the ledger keeps nothing of
+
+[mcp.servers.tickets]
+url       = "https://tickets.example.org/mcp"                # its host is all that is reached
+headers   = { Authorization = "Bearer credential:tickets" }  # or "credential:tickets" alone
+addresses = ["10.0.0.0/8"]                                   # where hosts may be, if not public
 """
 """The example of rules for arguments, and of a server."""
 

@@ -754,6 +754,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=(
                 "tests/unit/gateway/test_confine.py",
                 "tests/unit/gateway/test_results.py",
+                "tests/unit/policy/test_policy_mcp.py",
+                "tests/kernel/test_mcp_credentials.py",
                 "tests/kernel/test_mcp_servers.py",
                 "tests/kernel/test_mcp_hostile.py",
             ),
@@ -763,6 +765,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "other-versions-are-called.toml",
                 "answers-to-nothing-count.toml",
                 "values-come-back.toml",
+                "tokens-stand-in-policy.toml",
             ),
         ),
         "G52": Guarantee(

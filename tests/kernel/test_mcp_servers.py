@@ -208,6 +208,12 @@ def test_the_command_line_adds_reviews_and_says_what_changed(tmp_path: Path):
     added = made.yard.cli("mcp", "add", "mine", "--yes", "--", *program())
     assert added.status == 0, added.err
     assert "new: tool say" in added.out
+    twice = made.yard.cli("mcp", "add", "mine", "--yes", "--", *program())
+    assert twice.status == 2
+    assert "names an MCP server 'mine' already" in twice.err
+    assert "then: paddock trust, and paddock mcp review mine" in twice.err
+    other = made.yard.cli("mcp", "add", "other", "--yes", "--", *program())
+    assert other.status == 0, other.err
     again = made.yard.cli("mcp", "review")
     assert "nothing has changed" in again.out
     unknown = made.yard.cli("mcp", "review", "nobody")

@@ -351,7 +351,10 @@ def open_gateway(
         own = replace(own, policy=own.governed_by(ground.policy))
         shell = held.enter_context(closing(LazyShell(own)))
         sandboxes[server.name] = ServerSandbox(
-            server, shell.open, partial(_server_network, context, server)
+            server,
+            shell.open,
+            partial(_server_network, context, server),
+            own.policy.settings.credentials,
         )
     pins = Pins(ground.project.root, ground.project.environment).read()
     gateway = McpGateway(sandboxes, pins, ground.history.keep_for_ledger)

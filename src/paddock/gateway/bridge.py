@@ -7,6 +7,7 @@ as text and handed to the sandbox's own Python, and knows nothing of Paddock.
 import base64
 import contextlib
 import json
+import os
 import signal
 import sys
 import threading
@@ -15,6 +16,8 @@ import urllib.request
 from collections.abc import Iterator
 
 URL = sys.argv[1]
+HEADERS: dict[str, str] = {}
+"""Of every request; a variable in one holds what stands for a credential."""
 ANSWER_S = 600
 LOCK = threading.Lock()
 SESSION: dict[str, str] = {}
@@ -32,6 +35,7 @@ def headers_of(message: dict) -> dict[str, str]:
     found = {
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",
+        **HEADERS,
         **SESSION,
     }
     version = meta.get("io.modelcontextprotocol/protocolVersion")
@@ -81,7 +85,10 @@ def send(message: dict) -> None:
             sys.stderr.write("the server does not know its session any more")
             sys.stderr.flush()
             signal.raise_signal(signal.SIGTERM)
-        answer(message, error.read(), f"HTTP status {error.code}")
+        said = error.read()
+        is_text = error.headers.get_content_type() == "text/plain"
+        more = f": {said[:300].decode(errors='replace').strip()}" if is_text else ""
+        answer(message, said, f"HTTP status {error.code}{more}")
         why = ""
     except (OSError, ValueError) as error:
         why = why and (str(error) or type(error).__name__)
@@ -102,7 +109,8 @@ def remember(message: dict, response, said: dict) -> None:
 
 def listen() -> None:
     """Hear what the server says by itself, where it has a stream for that."""
-    request = urllib.request.Request(URL, headers={"Accept": "text/event-stream", **SESSION})
+    headers = {"Accept": "text/event-stream", **HEADERS, **SESSION}
+    request = urllib.request.Request(URL, headers=headers)
     try:
         with urllib.request.urlopen(request) as response:
             for content in messages(response):
@@ -121,6 +129,7 @@ def answer(message: dict, content: bytes, why: str) -> None:
 
 
 def main() -> None:
+    HEADERS.update(os.path.expandvars(each).split(": ", 1) for each in sys.argv[2:])
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("method") in ("initialize", "notifications/initialized"):

@@ -8,23 +8,25 @@ write, no variable but those named, and caches that no other command shares.
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from paddock.errors import InvalidArgumentsError, ToolFailedError
+from paddock.errors import ConfigError, InvalidArgumentsError, ToolFailedError
 from paddock.policy.engine import Policy
 from paddock.policy.rules import Profile, Rule, compile_rule
 from paddock.policy.settings import (
     CREDENTIAL,
     SYSTEM_READ,
+    CredentialSettings,
     McpServer,
     NetworkSettings,
     ShellChanges,
     ShellSettings,
+    credential_problems,
+    credential_uses,
     net_action,
 )
 from paddock.sandbox.area import Caches
@@ -54,20 +56,13 @@ def server_policy(policy: Policy, server: McpServer) -> Policy:
     Threat: an agent whose own commands reach a host, or write a place of it, would lend that to a
     server; and a server's network would be the agent's.
     """
-    rules = tuple(
-        compile_rule(net_action(text), Outcome.ALLOW, f"mcp.servers.{server.name}.network")
-        for text in _reaches(server)
-    )
-    wanted = {
-        value.removeprefix(CREDENTIAL): name
-        for name, value in server.env
-        if value.startswith(CREDENTIAL)
-    }
+    known = {each.name: each for each in policy.settings.credentials}
     credentials = tuple(
-        replace(each, variable=wanted[each.name])
-        for each in policy.settings.credentials
-        if each.name in wanted
+        replace(known[use.credential], variable=use.variable)
+        for use in credential_uses(server)
+        if use.credential in known
     )
+    rules = _rules(server, credentials)
     shell = replace(
         policy.settings.shell,
         network="policy",
@@ -100,12 +95,25 @@ def _confined(profile: Profile, rules: tuple[Rule, ...], shell: ShellSettings) -
     )
 
 
-def _reaches(server: McpServer) -> tuple[str, ...]:
-    if not server.url:
-        return server.network
-    parts = urlsplit(server.url)
+def _rules(server: McpServer, credentials: Iterable[CredentialSettings]) -> tuple[Rule, ...]:
+    def compiled(text: str) -> Rule:
+        rule = compile_rule(net_action(text), Outcome.ALLOW, f"mcp.servers.{server.name}.network")
+        return replace(rule, addresses=server.addresses)
+
     # What is this machine's own is not reached from a sandbox, by any rule.
-    return () if parts.scheme == "http" else (f"{parts.hostname}:{parts.port or 443}",)
+    own = () if server.host is None else (_place(*server.host),)
+    rules = [*map(compiled, own or server.network)]
+    for host, port in {host for each in credentials for host in each.hosts}:
+        nets = [each.pattern.net for each in rules if each.pattern.net is not None]
+        named = [net for net in nets if net.names(host, port, Outcome.ALLOW)]
+        if named and not any(net.method for net in named):
+            # A value is put into requests alone, and it may make any: it may connect there.
+            rules.append(compiled(f"* {_place(host, port)}/**"))
+    return tuple(rules)
+
+
+def _place(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def server_facts(facts: HostFacts, server: McpServer, workspace: str) -> HostFacts:
@@ -130,9 +138,11 @@ class ServerSandbox:
         server: McpServer,
         open_shell: Callable[[], SandboxShell],
         witness: "Callable[[], Witness]",
+        credentials: Sequence[CredentialSettings] = (),
     ) -> None:
         """`witness` gives who is asked and keeps the record of all that it connects to."""
         self.server, self._open, self._witness = server, open_shell, witness
+        self._credentials = credentials
         self._wire: ServerWire | None = None
 
     @property
@@ -140,7 +150,12 @@ class ServerSandbox:
         return None if self._wire is None else self._wire.process
 
     def start(self, wire: "ServerWire") -> None:
-        """Start it; `wire` hears it, in a thread of its own. Raises: SandboxUnavailableError."""
+        """Start it; `wire` hears it, in a thread of its own.
+
+        Raises: SandboxUnavailableError; ConfigError: it wants a credential that it cannot have.
+        """
+        for _, said, hint in credential_problems(self.server, self._credentials):
+            raise ConfigError(f"{said}: {hint}")
         shell, server = self._open(), self.server
         shell.sessions.on_end = self._ended
         env = tuple(pair for pair in server.env if not pair[1].startswith(CREDENTIAL))
@@ -212,7 +227,12 @@ def _command(server: McpServer) -> tuple[str, ...]:
     if not server.url:
         return server.command
     bridge = Path(__file__).with_name("bridge.py").read_text(encoding="utf-8")
-    return "python3", "-c", bridge, server.url
+    values = dict(server.headers)
+    headers = (
+        f"{use.name}: {values[use.name].partition(CREDENTIAL)[0]}${use.variable}"
+        for use in credential_uses(server)
+    )
+    return "python3", "-c", bridge, server.url, *headers
 
 
 _NPX, _UVX = "npm/_npx", "uv/archive-v0"

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from importlib.metadata import version
-from typing import Any, Final, Literal, NoReturn, Protocol, Self
+from typing import Any, Final, Literal, NoReturn, Protocol, Self, cast
 
 import anyio
 import mcp_types as types
@@ -120,6 +120,7 @@ class ServerConnection:
         try:
             await asyncio.to_thread(self._sandbox.start, wire)
         except PaddockError as error:
+            wire.close()
             self._put_off(0.0)
             raise self._unavailable(error.message) from error
         client = Client(
@@ -320,6 +321,8 @@ def _progress_of(asker: CallOrigin) -> ProgressFnT:
 
 
 def _said_by(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return _said_by(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     if isinstance(error, MCPError):
         return error.message
     if isinstance(error, RuntimeError):
@@ -478,8 +481,11 @@ class ServerWire(ObjectStream[Any]):
         try:
             yield self, self
         finally:
-            self._got.close()
-            self._put.close()
+            self.close()
+
+    def close(self) -> None:
+        self._got.close()
+        self._put.close()
 
     async def aclose(self) -> None:
         """Each direction ends with the process."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from functools import partial
+from ipaddress import ip_network
 from typing import Annotated, Final, cast
 
 from msgspec import Meta, Struct
@@ -203,6 +204,19 @@ _URL: Final = lazy_pattern(
 )
 
 
+_SCHEMES: Final = f'"{CREDENTIAL}issues" or "Bearer {CREDENTIAL}issues"'
+_NOT_BESIDE: Final = {
+    "env": ("url", "no process is started", f"a token is sent by headers, as {_SCHEMES}"),
+    "network": ("url", "no process is started", "leave it out; the url is all that is reached"),
+    "files": ("url", "no process is started", "leave it out; the url is all that is reached"),
+    "headers": ("command", "requests are its own", "give it a token by env"),
+}
+_HEADER: Final = lazy_pattern(
+    r"(?i:(?!(?:host|connection|transfer-encoding|accept|(?:content|mcp)-.*)$)[a-z0-9_-]{1,64})"
+)
+_HEADER_VALUE: Final = lazy_pattern(rf"(?:[A-Za-z][A-Za-z-]{{0,19}} )?{CREDENTIAL}\S+")
+
+
 def _read_servers(base: tuple[McpServer, ...], table: Table, key: str) -> tuple[McpServer, ...]:
     """One that is given replaces the one of its name whole."""
     found = {each.name: each for each in base}
@@ -215,10 +229,13 @@ def _read_servers(base: tuple[McpServer, ...], table: Table, key: str) -> tuple[
         if entry.has("command") is entry.has("url"):
             said = f"{entry.title} names not exactly one of command and url"
             entry.problem("command", said, 'as command = ["npx", "-y", "some-server"]')
-        for given in ("env", "network", "files"):
-            if entry.has("url") and entry.has(given):
-                said = f"{given} stands in {entry.title} beside a url: no process is started"
-                entry.problem(given, said, "leave it out; the url is all that is reached")
+        for given, (other, why, hint) in _NOT_BESIDE.items():
+            if entry.has(other) and entry.has(given):
+                said = f"{given} stands in {entry.title} beside a {other}: {why}"
+                entry.problem(given, said, hint)
+        if entry.has("headers") and found[name].url and found[name].host is None:
+            said = f"headers stands in {entry.title}, which is not reached by https"
+            entry.problem("headers", said, "no credential is sent in clear text: leave it out")
     return tuple(found.values())
 
 
@@ -244,6 +261,30 @@ def _read_env(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
     return found
 
 
+def _read_headers(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
+    headers = entry.table(name)
+    if headers is None:
+        return ()
+    found = tuple((each, headers.read(each, NonEmpty, "")) for each in headers.names())
+    for each, value in found:
+        if _HEADER.fullmatch(each) is None:
+            said = f"headers in {entry.title} has {quote_toml(each)}, no header that may be set"
+            headers.problem(each, said, "as Authorization or X-Api-Key")
+        elif value and _HEADER_VALUE.fullmatch(value) is None:
+            # Threat: whoever writes the token itself there finds it in no message.
+            said = f"headers in {entry.title} gives {quote_toml(each)} a value, not a credential"
+            hint = f"write {_SCHEMES}, and the value's place under [credentials.issues] in the "
+            headers.problem(each, said, f"{hint}user's own configuration")
+    return found
+
+
+def _parse_address(given: Text) -> str:
+    try:
+        return str(ip_network(given.text))
+    except ValueError as error:
+        raise PatternError(f"addresses holds no network: {error}", 'as ["10.0.0.0/8"]') from None
+
+
 def _parse_network(given: Text) -> str:
     compile_rule(net_action(given.text), Outcome.ALLOW, "network", given.place)
     return given.text
@@ -259,6 +300,8 @@ def _parse_redacted(given: Text) -> str:
 _READERS: Final[dict[str, Reader]] = {
     "url": _read_url,
     "env": _read_env,
+    "headers": _read_headers,
+    "addresses": lambda table, name: table.parsed(name, _parse_address),
     "network": lambda table, name: table.parsed(name, _parse_network),
     "redact": lambda table, name: table.parsed(name, _parse_redacted),
 }

@@ -5,6 +5,7 @@ Paths of `[shell]` and `[hook]` are paths of the host; they are read, never open
 
 import re
 import shlex
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final, Literal, TypeVar, get_args
 
 from msgspec import Meta, Struct, field
@@ -183,7 +184,8 @@ class HistorySettings(Struct, frozen=True):
 
 
 CREDENTIAL: Final = "credential:"
-"""Before the name of a credential, in a value of `env`: the server has what stands for it."""
+"""Before the name of a credential, in `env` and `headers`: the server has what stands for it."""
+_HTTPS: Final = lazy_pattern(r"https://(?:\[([^\]]+)\]|([^:/\[]+))(?::([0-9]+))?(?:/|$)")
 _SEES: Final = {
     "none": "sees no file of the workspace",
     "read": "reads the workspace",
@@ -212,6 +214,10 @@ class McpServer(Struct, frozen=True):
     """Variables and values; a value may be `credential:NAME`."""
     network: tuple[NonEmpty, ...] = ()
     """What it may reach, as behind `tool:net:connect`, or with a method `tool:net:request`."""
+    addresses: tuple[NonEmpty, ...] = ()
+    """Networks that its hosts may be in, besides public addresses."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Of requests to `url`; a value is `credential:NAME`, with or without a scheme before it."""
     files: McpFiles = "none"
     """The workspace as it sees it."""
     tools: McpTools = field(default_factory=McpTools)
@@ -219,6 +225,12 @@ class McpServer(Struct, frozen=True):
     """How the ledger keeps the arguments of a call."""
     redact: tuple[NonEmpty, ...] = ()
     """JSON pointers to what it keeps nothing of."""
+
+    @property
+    def host(self) -> tuple[str, int] | None:
+        """Of its URL; None for one that runs here, and for one of this machine."""
+        match = _HTTPS.match(self.url)
+        return None if match is None else ((match[1] or match[2]).lower(), int(match[3] or 443))
 
 
 class McpSettings(Struct, frozen=True):
@@ -420,11 +432,49 @@ def describe_server(server: McpServer) -> str:
     kept = [f"{each} of arguments is not recorded" for each in server.redact]
     if server.record == "digest":
         kept = ["of arguments a digest is recorded"]
+    where = f" in {', '.join(server.addresses)}" if server.addresses else ""
     if server.url:
-        return "; ".join((f"is reached at {server.url}", *kept))
-    network = f"reaches {', '.join(server.network) or 'nothing'}"
+        headers = (f"is sent {name}: {value}" for name, value in server.headers)
+        return "; ".join((f"is reached at {server.url}{where}", *headers, *kept))
+    network = f"reaches {', '.join(server.network) or 'nothing'}{where}"
     variables = (f"has {name}={value}" for name, value in server.env)
     return "; ".join((what, network, *variables, _SEES[server.files], *kept))
+
+
+class CredentialUse(Struct, frozen=True):
+    """An entry of a server's `env` or `headers` (`key`) that names a credential."""
+
+    key: str
+    name: str
+    variable: str
+    """What holds its placeholder in the server's sandbox."""
+    credential: str
+
+
+def credential_uses(server: McpServer) -> Iterator[CredentialUse]:
+    for name, value in server.env:
+        if value.startswith(CREDENTIAL):
+            yield CredentialUse("env", name, name, value.removeprefix(CREDENTIAL))
+    for number, (name, value) in enumerate(server.headers):
+        credential = value.partition(CREDENTIAL)[2]
+        yield CredentialUse("headers", name, f"PADDOCK_HEADER_{number}", credential)
+
+
+def credential_problems(
+    server: McpServer, known: Iterable[CredentialSettings]
+) -> Iterator[tuple[CredentialUse, str, str]]:
+    """Yield what a server cannot be given, each with what is said of it and what to do."""
+    hosts = {each.name: each.hosts for each in known}
+    for use in credential_uses(server):
+        given, where = hosts.get(use.credential), server.host
+        said = f"{use.name} of the MCP server {server.name} wants the credential "
+        said += quote_toml(use.credential)
+        table = f"[credentials.{use.credential}]"
+        if given is None:
+            yield use, f"{said}, which is not there", f"add {table} to the user's own configuration"
+        elif where is not None and where not in given:
+            place = f"{where[0]}:{where[1]}"
+            yield use, f"{said}, whose hosts do not name {place}", f"add it to hosts of {table}"
 
 
 def net_action(text: str) -> str:

@@ -1,5 +1,7 @@
 """What a server may, by its table and nothing else."""
 
+from ipaddress import ip_network
+
 import pytest
 
 from paddock.gateway.confine import server_policy
@@ -80,3 +82,53 @@ from = { env = "OTHER" }
     found = server_policy(policy, server).settings.credentials
 
     assert [(each.name, each.variable) for each in found] == [("issues", "ISSUES_TOKEN")]
+
+
+CREDENTIALS = load_policy(
+    PolicySource("paddock.toml", TEXT),
+    PolicySource(
+        "config.toml",
+        b"""
+[credentials.issues]
+hosts = ["api.example.org:443", "more.example.org:443"]
+variable = "TOKEN"
+from = { env = "REAL" }
+""",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("network", "is_allowed"),
+    [
+        (("api.example.org:443",), True),
+        (("*.example.org",), True),
+        (("api.example.org:443", "GET api.example.org/issues/**"), False),
+        (("other.example.org:443",), False),
+    ],
+)
+def test_a_server_that_may_connect_to_its_credentials_host_may_ask_it_for_anything(
+    network: tuple[str, ...], is_allowed: bool
+):
+    server = McpServer("issues", ("x",), env=(("A", "credential:issues"),), network=network)
+    judge = NetworkJudge(server_policy(CREDENTIALS, server), CHAIN, None)
+    asked = judge.request("DELETE", "api.example.org", 443, "/issues/1")
+
+    assert (asked.outcome is Outcome.ALLOW and asked.is_judged) is is_allowed
+    more = judge.connect("more.example.org", 443).outcome is Outcome.ALLOW
+    assert more is ("*.example.org" in network)
+
+
+def test_a_servers_hosts_may_be_where_its_table_says_and_nobody_elses():
+    far = McpServer("far", url="https://far.example.org/mcp", addresses=("10.0.0.0/8",))
+    near = McpServer("near", ("x",), network=("far.example.org",))
+    found = [
+        NetworkJudge(server_policy(POLICY, each), CHAIN, None).connect("far.example.org", 443)
+        for each in (far, near)
+    ]
+
+    assert [each.addresses for each in found] == [(ip_network("10.0.0.0/8"),), ()]
+
+
+def test_a_server_at_a_literal_address_is_reached_at_it():
+    assert reaches(McpServer("far", url="https://[2001:db8::1]/mcp"), "2001:db8::1")

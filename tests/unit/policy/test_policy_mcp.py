@@ -25,6 +25,8 @@ redact  = ["/token", "/auth/key"]
 
 [mcp.servers.far-2]
 url = "https://example.org:8443/mcp"
+headers = { Authorization = "Bearer credential:issues", X-Api-Key = "credential:other" }
+addresses = ["10.0.0.0/8"]
 """
 ISSUES = McpServer(
     "issues",
@@ -36,7 +38,12 @@ ISSUES = McpServer(
     record="digest",
     redact=("/token", "/auth/key"),
 )
-FAR = McpServer("far-2", url="https://example.org:8443/mcp")
+FAR = McpServer(
+    "far-2",
+    url="https://example.org:8443/mcp",
+    headers=(("Authorization", "Bearer credential:issues"), ("X-Api-Key", "credential:other")),
+    addresses=("10.0.0.0/8",),
+)
 RULE = '[[profiles.p.rules]]\naction = "tool:mcp:call s/t"\noutcome = "allow"\n'
 
 
@@ -88,6 +95,14 @@ def test_an_untrusted_projects_servers_are_none_and_the_users_stay():
         ('url = "https://me:secret@a.example/x"', 2, "is no https address"),
         ('url = "https://a.example:99999/x"', 2, "is no https address"),
         ('url = "https://a.example/x"\nfiles = "read"', 3, "files stands in [mcp.servers.s] beside"),
+        ('url = "https://a.example/x"\nenv = { A = "b" }', 3, "a token is sent by headers, as"),
+        ('command = ["a"]\nheaders = { A = "credential:b" }', 3, "headers stands in [mcp.servers.s] beside a command"),
+        ('url = "http://localhost/x"\nheaders = { A = "credential:b" }', 3, "no credential is sent in clear text"),
+        ('url = "https://a.example/x"\nheaders = { Host = "credential:b" }', 3, '"Host", no header that may be set'),
+        ('url = "https://a.example/x"\nheaders = { "A b" = "credential:b" }', 3, '"A b", no header that may be set'),
+        ('url = "https://a.example/x"\nheaders = { A = "credential:" }', 3, 'gives "A" a value, not a credential'),
+        ('url = "https://a.example/x"\nheaders = { A = "s3cret credential:b" }', 3, 'a value, not a credential'),
+        ('command = ["a"]\naddresses = ["10.0.0.1/8"]', 3, "addresses holds no network"),
         ('command = ["a"]\nfiles = "all"', 3, 'files in [mcp.servers.s] is "all"'),
         ('command = ["a"]\nenv = { "A B" = "x" }', 3, 'env in [mcp.servers.s] gives "A B" no value'),
         ('command = ["a"]\nenv = { A = "credential:" }', 3, 'gives "A" no value'),
@@ -103,6 +118,20 @@ def test_a_server_that_is_not_understood_stops_the_load(rows: str, line: int, wo
 
     assert words in f"{error.message}; {error.hint}"
     assert error.where == f"paddock.toml:{line}"
+
+
+def test_a_token_that_stands_in_a_header_itself_is_refused_and_repeated_nowhere():
+    url = '[mcp.servers.s]\nurl = "https://a.example/x"\n'
+    error = refused(url + 'headers = { Authorization = "Bearer ghp_0123456789" }')
+
+    assert error.message == (
+        'headers in [mcp.servers.s] gives "Authorization" a value, not a credential'
+    )
+    assert error.hint == (
+        'write "credential:issues" or "Bearer credential:issues", and the value\'s place under '
+        "[credentials.issues] in the user's own configuration"
+    )
+    assert error.where == "paddock.toml:3"
 
 
 @pytest.mark.parametrize("name", ["S", "1a", "a_b", "a" * 21, "-a"])
@@ -131,7 +160,10 @@ def test_a_person_is_shown_all_that_a_server_is_given():
         "has ISSUES_TOKEN=credential:issues; has LEVEL=debug; reads the workspace; "
         "of arguments a digest is recorded"
     )
-    assert describe_server(FAR) == "is reached at https://example.org:8443/mcp"
+    assert describe_server(FAR) == (
+        "is reached at https://example.org:8443/mcp in 10.0.0.0/8; "
+        "is sent Authorization: Bearer credential:issues; is sent X-Api-Key: credential:other"
+    )
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,17 @@ COMMAND = command.Command(
         *_REVIEWS,
         command.opt("--url", "URL", "reach it there"),
         command.opt("--network", "HOST:PORT", "what it may reach", action="append", default=[]),
+        command.opt(
+            "--addresses", "CIDR", "where those may be, if not public", action="append", default=[]
+        ),
         command.opt("--env", "NAME=VALUE", "or NAME=credential:NAME", action="append", default=[]),
+        command.opt(
+            "--header",
+            "NAME=VALUE",
+            'sent to the URL: credential:NAME or "Bearer credential:NAME"',
+            action="append",
+            default=[],
+        ),
         command.opt(
             "--files", None, "the workspace as it sees it", choices=("none", "read", "write")
         ),

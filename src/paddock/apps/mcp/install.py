@@ -447,7 +447,12 @@ def _table_of(name: str, entry: Json) -> tuple[str, str]:
     if rows.get("type", "stdio") == "sse" or not rows.pop("enabled", True):
         raise UsageError("it is reached by SSE, or turned off")
     given = {key: value for key, value in rows.items() if key not in _IGNORED}
-    if more := sorted(given.keys() - {"command", "args", "env", "url"}):
+    if given.get("headers"):
+        raise UsageError(
+            "its headers may hold a secret: keep that as a credential, and add the server with "
+            "paddock mcp add --url … --header"
+        )
+    if more := sorted(given.keys() - {"command", "args", "env", "url", "headers"}):
         raise UsageError(f"{more[0]} has no counterpart")
     if "command" not in given and "url" not in given:
         raise UsageError("it has neither a command nor a url")

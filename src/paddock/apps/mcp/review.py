@@ -20,7 +20,14 @@ _LINES_MAX = 2_000
 
 def add_server(options: Options, console: Console) -> Reply:
     project = use_project(options, console)
-    review = review_table(project, _table(options))
+    own, table = project.files.project, _table(options)
+    if own is not None and f"[mcp.servers.{options.server}]".encode() in own.content:
+        raise UsageError(
+            f"the project's policy names an MCP server {quote(options.server)} already",
+            where=str(own.path),
+            hint=f"change its table, then: paddock trust, and paddock mcp review {options.server}",
+        )
+    review = review_table(project, table)
     say = console.warn if options.json else console.say
     say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
     if not options.yes and not console.agrees("write this, and start it in its sandbox? [y/N] "):
@@ -99,14 +106,24 @@ def _text(definition: Definition) -> str:
 
 
 def _table(options: Options) -> str:
-    pairs = [each.partition("=")[::2] for each in options.env if "=" in each]
-    if len(dict(pairs)) < len(options.env):
-        raise UsageError(
-            f"{quote(' '.join(options.env))} gives no value, or a name twice",
-            where="--env",
-            hint="as in --env TOKEN=credential:issues",
-        )
-    given: dict[str, Json] = {"url": options.url, "command": options.command, "env": dict(pairs)}
-    given |= {"network": options.network, "files": options.files}
+    given: dict[str, Json] = {"url": options.url, "command": options.command}
+    given |= {"env": _pairs(options.env, "--env", "TOKEN=credential:issues")}
+    example = '"Authorization=Bearer credential:issues"'
+    given |= {"headers": _pairs(options.header, "--header", example)}
+    given |= {"network": options.network, "addresses": options.addresses, "files": options.files}
     rows = toml_lines({name: value for name, value in given.items() if value})
     return f"[mcp.servers.{options.server}]\n{rows}"
+
+
+def _pairs(given: Sequence[str], option: str, example: str) -> dict[str, Json]:
+    parts = [each.partition("=") for each in given if "=" in each]
+    found: dict[str, Json] = {name: value for name, _, value in parts}
+    if len(found) < len(given):
+        # Threat: a name that is left out makes a value of all that was given.
+        names = ", ".join(map(quote, found))
+        raise UsageError(
+            f"a value is without a name, or a name is given twice, beside {names or 'no other'}",
+            where=option,
+            hint=f"as in {option} {example}",
+        )
+    return found

@@ -37,7 +37,7 @@ from paddock.policy.rules import (
     TargetKind,
     matches_widely,
 )
-from paddock.policy.settings import CREDENTIAL
+from paddock.policy.settings import credential_problems
 from paddock.text.show import name_some
 from paddock.values.calls import Json
 from paddock.values.decisions import WRITING_OPERATIONS, Action, Outcome
@@ -512,18 +512,12 @@ def _unknown_server(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
 
 
 def _unknown_credentials(policy: Policy, document: PolicyDocument) -> Iterator[LintFinding]:
-    known = [each.name for each in policy.settings.credentials]
     servers: Json = document.document.values.get("mcp", {}).get("servers", {})
     for server in document.settings.mcp.servers:
-        way = ("mcp", "servers", server.name, "env")
-        for variable, value in server.env:
-            name = value.removeprefix(CREDENTIAL)
-            if name != value and name not in known and way[2] in servers:
-                said = f"{variable} of the MCP server {server.name} wants the credential"
-                hint = f"add [credentials.{name}] to the user's own configuration"
-                place = document.document.place((*way, variable))
-                message = f"{said} {quote_toml(name)}, which is not there"
-                yield LintFinding("lint.mcp_credential", message, place, hint)
+        found = credential_problems(server, policy.settings.credentials)
+        for use, said, hint in found if server.name in servers else ():
+            place = document.document.place(("mcp", "servers", server.name, use.key, use.name))
+            yield LintFinding("lint.mcp_credential", said, place, hint)
 
 
 def _half_denied(

@@ -57,7 +57,13 @@ def test_nothing_that_was_moved_counts_before_it_is_trusted(user):
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ({"url": "https://a.example", "headers": {"A": "b"}}, "headers has no counterpart"),
+        (
+            {"url": "https://a.example", "headers": {"A": "b"}},
+            (
+                "its headers may hold a secret: keep that as a credential, and add the server with "
+                "paddock mcp add --url … --header"
+            ),
+        ),
         ({"command": "x", "args": ["${KEY}"]}, "the client fills in ${…}"),
         ({"type": "sse", "url": "https://a.example"}, "it is reached by SSE, or turned off"),
         ({}, "it has neither a command nor a url"),
