@@ -1,8 +1,8 @@
-"""`HOT/config/admin_config.json`: the admin agent's configuration, read strictly.
+"""Read `HOT/config/admin_config.json`, the admin agent's configuration, strictly.
 
-What is not understood does not load. Of `AdminTable` is made the schema in `HOT/schemas/`; both
-give one verdict on every JSON value, but a key given twice, or a pattern that can match nothing,
-the reader alone refuses. That `tools` names what is registered is checked where tools are known.
+The schema in `HOT/schemas/` is generated from `AdminTable`, and gives the same verdict, but that
+it cannot refuse a key that is given twice, or a pattern that can match nothing. Whether `tools`
+names registered tools is checked where those are known.
 """
 
 from collections.abc import Mapping
@@ -158,7 +158,7 @@ class AdminConfig(AdminTable, frozen=True, kw_only=True):
         return JsonFile(str(self.file), {}, self.text).place(way)
 
     def tightened(self) -> "AdminConfig":
-        """What holds of the file of a plane that nobody accepted: only what narrows.
+        """Return what counts on a plane that nobody accepted: only what narrows.
 
         Threat: an unpacked archive brings a plane whose profile waits for the
         operator's variable, whose prompt speaks for somebody else, or whose
@@ -168,7 +168,7 @@ class AdminConfig(AdminTable, frozen=True, kw_only=True):
         return AdminConfig(
             file=self.file,
             digest=self.digest,
-            # Told as it stands there: the gate opens for an accepted plane alone.
+            # Kept, to be shown: the gate opens for an accepted plane alone.
             tool_profile=self.tool_profile,
             tools=self.tools,
             permissions=replace(self.permissions, forbidden=tuple(forbidden)),
@@ -179,9 +179,9 @@ class AdminConfig(AdminTable, frozen=True, kw_only=True):
 def read_admin_config(layout: PlaneLayout) -> AdminConfig:
     """Read the configuration of the bare plane. Raises: ConfigError.
 
-    Threat: who can put another directory in the place of `HOT/config`, or write
-    into it, answers for the operator, and so with keys, approvals, prompt contracts,
-    ledgers and agents: directories must be real and private.
+    Threat: who can replace `HOT/config`, or write into it, speaks for the operator; the
+    same holds for keys, approvals, prompt contracts, ledgers and agents. So none of the
+    plane's own directories may be a link, or one that others can write.
     """
     for directory in (layout.root, *layout.own_directories()):
         require_private(directory)

@@ -1,4 +1,4 @@
-"""The agents of a plane: declared, listed, removed; never by a model."""
+"""Declare, list, change and remove the agents of a plane: a person's acts, never a model's."""
 
 import os
 from collections.abc import Generator
@@ -23,7 +23,7 @@ from paddock.text.show import quote
 from paddock.values.decisions import Agent, AgentChain, Permissions, PlaneKind
 from paddock.values.entries import digest_of
 
-# The format of `agent.json`: bytes to a record and back.
+# The format of `agent.json`, read and written.
 
 DEFAULT_TOOLSETS: Final = ("workspace", "search", "output", "shell")
 
@@ -61,7 +61,7 @@ def _name_problem(name: str) -> str:
 
 
 def _find_problem(agent: "_AgentFile | Agent") -> tuple[str, str, str] | None:
-    """The field, what is wrong with it, and a hint; None if nothing.
+    """Find the first field that is wrong; return it, what is wrong, and a hint.
 
     `core` and `development` are never declared: the admin agent of a bare plane has
     the first, and the dual gate gives it the second.
@@ -142,7 +142,7 @@ def write_agent(agent: Agent, workspace: Path | None, declared_in: str = "") -> 
 
 
 _WORKTREES: Final = "worktrees"
-"""What a client makes in a folder of its own for agents to work on: one directory each."""
+"""The folder in a client's own in which it makes work trees, one directory for each."""
 
 
 def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Environment) -> None:
@@ -152,10 +152,9 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
     agent's own `agents/NAME/workspace/` and what is below, and the root of a bare
     plane, where policy protects the plane's own files.
 
-    Threat: policy patterns are relative to the workspace. An agent that is given
-    `PLANE/HOT/ledger` or `PROJECT/.git` would stand behind the patterns that
-    protect them, and in `~/.claude` hooks and settings are files like any other. A
-    plane further down is closed by policy: see `planes_below`.
+    Threat: policy patterns are relative to the workspace, so none would match the files of
+    an agent that is given `PLANE/HOT/ledger` or `PROJECT/.git`; in `~/.claude` hooks and
+    settings are files like any other. A plane further down is closed by `planes_below`.
     """
     real = real_path(record.workspace)
     if ".git" in (part.lower() for part in real.parts):
@@ -176,10 +175,10 @@ def _no_workspace(record: AgentRecord, why: str, hint: str) -> ConfigError:
 
 
 def require_as_declared(record: AgentRecord, real: Path) -> None:
-    """Refuse a workspace whose path without links is another one. Raises: ConfigError.
+    """Refuse a workspace whose real path is not the declared one. Raises: ConfigError.
 
-    Threat: an agent that works around it puts a link in its place, or in that of a
-    directory above it, and this one works wherever the link leads.
+    Threat: an agent that works in a directory above puts a link in its place, or on
+    the way to it, and this agent works wherever the link leads.
     """
     if record.workspace == real:
         return
@@ -223,7 +222,7 @@ def _is_client_folder(directory: Path, environment: Environment) -> bool:
         return True
     variables = dict(environment.variables)
     named = [Path(given) for each in HOMES if (given := variables.get(each.variable))]
-    # One that holds the home directory would be every project's.
+    # One that holds the home directory would close every project in it.
     return any(
         each.is_absolute()
         and real_path(each) == directory
@@ -233,7 +232,7 @@ def _is_client_folder(directory: Path, environment: Environment) -> bool:
 
 
 def require_new_workspace(record: AgentRecord, environment: Environment) -> None:
-    """Refuse, to a new agent alone, a directory around a bare plane or in what looks like one."""
+    """Refuse a declaration, made or changed now, around a bare plane or in what looks like one."""
     real = real_path(record.workspace)
     for directory in (real, *real.parents):
         if discover.is_bare_plane(directory):
@@ -248,7 +247,7 @@ def require_new_workspace(record: AgentRecord, environment: Environment) -> None
 def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
     """Refuse a child that could do more than its parent. Raises: ConfigError.
 
-    Decisions are the strictest of both anyway; this is about what they are made on:
+    Each decision is the strictest of both anyway; what it cannot compare is looked at here:
     workspace and toolsets.
 
     Threat: patterns are relative to the workspace of whoever acts. To a child that
@@ -290,7 +289,7 @@ def _is_bare_root(real: Path, layout: PlaneLayout) -> bool:
 
 
 _OPTIONS: Final = ("workspace", "parent", "toolsets")
-"""Fields of a declaration that `paddock agent create` takes as options of their names."""
+"""Fields that `paddock agent create` takes as options of the same names."""
 
 
 class AgentSpec(Struct, frozen=True):
@@ -314,7 +313,7 @@ class RemovedAgent(Struct, frozen=True):
 
 
 class AgentStore(Struct, frozen=True):
-    """Each read checks the whole chain of parents; a broken one stops, it is never left out.
+    """Read and change declarations. Each read checks all ancestors, and fails where one is broken.
 
     Changes hold the lock of `agents/`: no parent is removed while a child is made.
     """
@@ -322,9 +321,9 @@ class AgentStore(Struct, frozen=True):
     layout: PlaneLayout
     environment: Environment
     admin: AgentRecord | None = None
-    """Of a bare plane: the agent that its configuration declares, and no `agent.json`."""
+    """The agent that a bare plane's configuration declares, instead of an `agent.json`."""
     given: AgentRecord | None = None
-    """Of the program that opened the workspace, while it is open."""
+    """The agent that the embedding program declares, for as long as it has the workspace open."""
 
     def names(self) -> tuple[str, ...]:
         self._require_private()
@@ -366,10 +365,10 @@ class AgentStore(Struct, frozen=True):
         return structs.replace(self, given=record)
 
     def create(self, new: AgentSpec) -> AgentRecord:
-        """Declare an agent, durably; its own workspace is made where it is given none.
+        """Declare an agent, durably; make it a workspace of its own where it is given none.
 
-        Sequence: directories → `agent.json`, exclusively. Of several that create
-        one name exactly one succeeds.
+        Sequence: an earlier agent's token removed → directories → `agent.json`, exclusively.
+        Of several that create one name exactly one succeeds.
 
         Raises: UsageError; ConfigError: the workspace overlaps the plane, or exceeds the parent's.
         """
@@ -384,7 +383,7 @@ class AgentStore(Struct, frozen=True):
                 raise _exists(new.name, file)
             with _naming_options(file):
                 self._lineage_of(record)
-            # Threat: whoever has the token of an earlier agent of this name would be the new one.
+            # Threat: the token of an earlier agent of this name would count for the new one.
             remove_token(self.layout, self.environment, new.name)
             atomic.make_directories(self.layout.agent_directory(new.name))
             if workspace is None:
@@ -394,7 +393,7 @@ class AgentStore(Struct, frozen=True):
         return record
 
     def change(self, new: AgentSpec) -> AgentRecord:
-        """Declare anew, durably; the token and the own directory stay."""
+        """Replace the declaration, durably; token, workspace and memories stay."""
         record, content = self.draft(new)
         with locked(self.layout.agents):
             self._require_private(new.name)
@@ -404,7 +403,7 @@ class AgentStore(Struct, frozen=True):
         return record
 
     def remove(self, name: str) -> RemovedAgent:
-        """Its `agent.json` is set aside, its token goes, all else stays. A broken one can go too.
+        """Remove its token, then set `agent.json` aside; all else stays. A broken one can go too.
 
         Raises: UsageError: there is none, or another agent has it as parent.
         """
@@ -443,7 +442,7 @@ class AgentStore(Struct, frozen=True):
         self._require_private(new.name)
         with _naming_options(file):
             require_workspace(record, self.layout, self.environment)
-            # The root of an own bare plane is its admin's, and a parent's workspace is given.
+            # Except this bare plane's own root, and a child, which has its parent's workspace.
             if workspace not in (None, self.layout.root) and new.parent is None:
                 require_new_workspace(record, self.environment)
         return record, content
@@ -490,7 +489,7 @@ class AgentStore(Struct, frozen=True):
         try:
             record = self._find(name)
         except ConfigError:
-            # A broken child does not act, with or without its parent.
+            # A child that does not load cannot act, so it need not hold its parent.
             return False
         return record is not None and record.agent.parent == parent
 

@@ -1,4 +1,4 @@
-"""Clients: their configuration files, edited only as they were read, and their processes."""
+"""Edit the configuration files of coding agents' clients, and tell their processes."""
 
 import os
 import pwd
@@ -23,7 +23,7 @@ CLIENT_FILE_BYTES_MAX: Final = 16_000_000
 _SHARED_MODE: Final = 0o644
 """A project's settings hold no secret."""
 _PRIVATE_MODE: Final = 0o600
-"""What a client keeps in its user's own file may be one."""
+"""A client keeps secrets in its user's own files."""
 
 
 class ClientFile(Struct, frozen=True):
@@ -58,7 +58,7 @@ class ClientFileEdit(Struct, frozen=True):
         return "\n".join(difflib.unified_diff(before, after, name, name, lineterm=""))
 
     def apply(self) -> None:
-        """Put the new content in the place of what was read.
+        """Put the new content in place, or remove the file, unless it changed since it was read.
 
         Sequence: temporary beside it, with its mode → fsync → a look that the file is still
         what was read → rename → fsync of the directory.
@@ -78,7 +78,7 @@ class ClientFileEdit(Struct, frozen=True):
             os.unlink(path)
             atomic.sync_directory(path.parent)
         with suppress(OSError):
-            # Ours too, if nothing else stands in it.
+            # The installer may have made it: remove it where it is empty.
             os.rmdir(path.parent)
 
     def _require_unchanged(self) -> None:
@@ -94,8 +94,8 @@ class ClientFileEdit(Struct, frozen=True):
 def read_client_file(path: Path, *, follows: bool) -> ClientFile:
     """Raises: ConfigError: a link where none is followed, no regular file, too large.
 
-    Threat: a cloned project whose settings file is a link has us write somewhere else.
-    In the user's own directory a link is the user's, and what it leads to is edited.
+    Threat: a cloned project's settings file is a link, and we write where it leads.
+    In the user's own directory a link is the user's, and the file that it leads to is edited.
     """
     if not follows:
         parent = path.parent
@@ -122,7 +122,7 @@ class ClientHome(Struct, frozen=True):
     variable: str
 
     def of_user(self, home: str, variables: Mapping[str, str]) -> str:
-        """The user's own folder. A variable's value stays as it is: also a relative one."""
+        """Return the user's own folder: the variable's value as it is, even a relative one."""
         return variables.get(self.variable) or f"{home.rstrip('/')}/{self.folder}"
 
 
@@ -136,10 +136,10 @@ HOMES: Final = (CLAUDE, CODEX)
 Client = Literal["claude", "codex"]
 ClientScope = Literal["project", "user"]
 OWN_SERVER: Final = "paddock"
-_OF_SERVERS: Final = {".json": "mcpServers", ".toml": "mcp_servers"}
+_SERVERS_KEY: Final = {".json": "mcpServers", ".toml": "mcp_servers"}
 _SETS_NOTHING: Final = frozenset({"type", "command", "args"})
 _WATCHED_BYTES_MAX: Final = 1_000_000
-"""Of a project's file: the hook's image follows none that is much larger."""
+"""Bound for a project's file: the hook's cached image watches none that is much larger."""
 _OF_CODEX: Final = frozenset({"required", "enabled", "tool_timeout_sec", "startup_timeout_sec"})
 
 
@@ -159,7 +159,7 @@ def read_servers(found: ClientFile) -> dict[str, Json]:
     """Return the servers of a client's file by name. Raises: ConfigError."""
     if not found.content:
         return {}
-    name = _OF_SERVERS[found.path.suffix]
+    name = _SERVERS_KEY[found.path.suffix]
     if found.path.suffix == ".json":
         values = parse_file(found.content, str(found.path)).members
     else:
@@ -192,7 +192,7 @@ def find_served(
 
 
 def _starts_ours(entry: Json, scope: ClientScope) -> bool:
-    """Threat: a clone's entry by our name starts `./paddock`, in a `PATH` or a plane of its own."""
+    """Threat: a clone's entry `paddock` starts `./paddock`, or sets its own `PATH` or plane."""
     if not isinstance(entry, dict):
         return False
     rows = cast("dict[str, Json]", entry)
@@ -212,10 +212,10 @@ def _starts_ours(entry: Json, scope: ClientScope) -> bool:
 # line knows whom it must not take for a person at a terminal: a client that runs what its
 # model wants answers no question of Paddock for a person.
 #
-# A net and no wall. Who starts a process that leaves its parent (`setsid -f`) is told by the
-# environment alone, and who clears that as well is not told.
+# A net and no wall. A process that has left its parent (`setsid -f`) is recognised by its
+# environment alone, and not at all where that was cleared as well.
 #
-# Source: proc_pid_stat(5); the start time tells a process from a later one of its number.
+# Source: proc_pid_stat(5); the start time tells a process from a later one with the same pid.
 
 ANCESTORS_MAX: Final = 64
 _CLIENT: Final = lazy_pattern(rb"claude|codex")
@@ -225,7 +225,7 @@ _BY_CODEX: Final = ("CODEX_SANDBOX", "CODEX_THREAD", "CODEX_MANAGED")
 
 
 class ClientProcess(Struct, frozen=True):
-    """A process, and when it began, in ticks since the host did."""
+    """A process, and when it started, in clock ticks since boot."""
 
     pid: int
     started: int
@@ -236,17 +236,17 @@ class ClientProcess(Struct, frozen=True):
 
 
 def note_client(environment: Environment, name: str) -> None:
-    """Leave a mark of the client that this hook was started by, if there is one.
+    """Leave a mark of the client that started this hook, if there is one.
 
-    Claude Code says that it is one: a person may try the hook by hand, from whatever shell. No
-    answer depends on the mark: what cannot be written is left.
+    For Claude Code only where its variables say so: a person may try the hook by hand. No
+    answer of the hook depends on the mark: ignore a failure to write it.
     """
     variables = dict(environment.variables)
-    is_client = name == "codex" or _is_told(variables)
+    is_client = name == "codex" or _has_client_variable(variables)
     client = _find_client_above(variables) if is_client else None
     if client is None:
         return
-    folder = _folder(environment)
+    folder = _marks_folder(environment)
     with suppress(OSError, HostError):
         atomic.make_directories(folder)
         if not (folder / client.mark).exists():
@@ -257,20 +257,22 @@ def note_client(environment: Environment, name: str) -> None:
 
 
 def descends_from_client(environment: Environment) -> bool:
-    """Whether a client that has the hook started this process, as far as can be told.
+    """Return whether a client that has the hook started this process, as far as can be told.
 
-    Threat: `HOME=/elsewhere paddock …`; the user's own place is looked at as well.
+    Threat: `HOME=/elsewhere paddock …` hides the marks: look below the account's home as well.
     """
-    usual = replace(environment, paddock_home=_home(environment) / ".local" / "state" / "paddock")
+    usual = replace(
+        environment, paddock_home=_account_home(environment) / ".local" / "state" / "paddock"
+    )
     marks = {name for each in (environment, usual) for name in _marks(each)}
     if not marks:
         return False
     if any(process.mark in marks for process in _ancestors()):
         return True
-    return _is_told(dict(environment.variables)) and any(map(_is_alive, marks))
+    return _has_client_variable(dict(environment.variables)) and any(map(_is_alive, marks))
 
 
-def _is_told(variables: Mapping[str, str]) -> bool:
+def _has_client_variable(variables: Mapping[str, str]) -> bool:
     return any(name in _BY_CLAUDE or name.startswith(_BY_CODEX) for name in variables)
 
 
@@ -300,7 +302,7 @@ def _read(pid: int) -> tuple[ClientProcess, int] | None:
         content = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # The second field is a name in brackets, in which anything may stand.
+    # The second field is a name in brackets, which may itself hold brackets and blanks.
     fields = content[content.rfind(b")") + 2 :].split()
     return ClientProcess(pid, int(fields[19])), int(fields[1])
 
@@ -317,7 +319,7 @@ def _name(pid: int) -> bytes:
     return told
 
 
-def _home(environment: Environment) -> Path:
+def _account_home(environment: Environment) -> Path:
     try:
         return Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:
@@ -326,7 +328,7 @@ def _home(environment: Environment) -> Path:
 
 def _marks(environment: Environment) -> list[str]:
     try:
-        return os.listdir(_folder(environment))
+        return os.listdir(_marks_folder(environment))
     except OSError:
         return []
 
@@ -337,5 +339,5 @@ def _is_alive(mark: str) -> bool:
     return found is not None and found[0].mark == mark
 
 
-def _folder(environment: Environment) -> Path:
+def _marks_folder(environment: Environment) -> Path:
     return environment.paddock_home / "hook" / "clients"

@@ -1,6 +1,6 @@
-"""Making a plane, of a project or governing itself: once, whole and durably.
+"""Make a plane, of a project or a bare one: once, whole and durably.
 
-Also the policy files that `paddock init` writes: the defaults, said aloud.
+Also the policy files that `paddock init` writes: they show the defaults, as comments.
 """
 
 import os
@@ -51,7 +51,7 @@ _BUILDING_PREFIX: Final = ".new-"
 class OpenedPlane(Struct, frozen=True):
     layout: PlaneLayout
     created: bool
-    """This call made it: `PLANE_CREATED` and `AGENT_CREATED` are yet to be recorded."""
+    """This call made it: the caller has to record `PLANE_CREATED` and `AGENT_CREATED`."""
 
 
 def open_plane(root: discover.ProjectRoot, environment: Environment) -> OpenedPlane:
@@ -117,7 +117,7 @@ def _fill(draft: PlaneLayout, root: Path) -> None:
 
 
 def _sweep(planes: Path) -> None:
-    """Remove what killed builders left. Only the lock's holder builds, so none is alive."""
+    """Remove what killed builders left. The lock is held, so no builder of one is alive."""
     import shutil  # noqa: PLC0415 - for few calls
 
     for name in os.listdir(planes):
@@ -157,11 +157,11 @@ def init_project(
     record: Callable[[discover.ProjectRoot, TrustRecord], None],
     policy: bytes = POLICY_TEMPLATE,
 ) -> InitResult:
-    """Make `directory` (made itself where it is missing) a governed project with this policy.
+    """Make `directory`, created where it is missing, a governed project with this policy.
 
-    Never overwrites a policy file. The one that it writes is trusted at once; one
-    that was there is not, unless it is byte for byte what would have been written.
-    `record` puts that trust on record before it holds. A second time nothing changes.
+    Never overwrite a policy file. The one written here is trusted at once; one that
+    was there is not, unless it is byte for byte what would have been written.
+    `record` puts that trust on record before it holds. A second run changes nothing.
 
     Raises: UsageError, ConfigError, HostError; what `record` raises: then nothing is trusted.
     """
@@ -186,8 +186,8 @@ def init_project(
     trust = None
     is_missing = not os.path.lexists(policy_file)
     if is_missing or _is_ours_untrusted(root, policy, environment):
-        # Sequence: on record → trusted → written. The file is never there without trust, and
-        # no trust without its entry. Trust in bytes that do not stand there harms nobody.
+        # Sequence: on record → trusted → written. So our file never stands there untrusted, nor
+        # trusted without an entry. Trust in bytes that no file holds gives nothing to anybody.
         trust = plan_trust(policy_file, policy, now)
         record(root, trust)
         write_trust(trust, environment)
@@ -199,7 +199,7 @@ def init_project(
 
 
 def _require_apart_from_planes(root: Path, environment: Environment) -> None:
-    """Refuse a new project in a bare plane; one that is there stays as it is.
+    """Refuse a new project in a registered bare plane; one that has a policy stays as it is.
 
     Threat: the project's agents would work on what governs the plane's.
     """
@@ -219,13 +219,12 @@ def _is_ours_untrusted(root: discover.ProjectRoot, policy: bytes, environment: E
     return own is not None and own.content == policy and not own.trusted
 
 
-# Everything is put in place first and the admin's configuration last: that file marks
-# a bare plane, so a crash before it leaves a directory that is no plane yet, and the
-# next `init` goes on from there. Nothing that stands there is ever removed or written
-# over.
+# A bare plane. Its path is registered first and the admin's configuration written last: that
+# file marks a bare plane, so a crash before it leaves a directory that is no plane yet, and
+# the next `init` goes on from there. Nothing that stands there is removed or overwritten.
 
 _DRAFT: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
-"""A file or directory on its way, of the plane's own or of a set of changes."""
+"""Temporary names of files and directories, of the plane's own writes or of a set of changes."""
 
 
 class Blueprint(Struct, frozen=True):
@@ -233,16 +232,16 @@ class Blueprint(Struct, frozen=True):
     files: Mapping[str, bytes]
     """The same whenever the plane is made."""
     leftovers: tuple[str, ...] = ()
-    """Beginnings of the names of what a builder makes besides, each time another: records,
-    receipts, approvals. A stopped `init` may have left them, which the builder looks at."""
+    """Prefixes of files that differ each time a plane is made: records, receipts, approvals.
+    A stopped `init` may have left some: they are let be here, and judged by the builder."""
     beside: frozenset[str] = frozenset()
     """Files that may stand there and are no part of the plane."""
 
 
 Build = Callable[[PlaneLayout, Blueprint], Iterable[Path]]
-"""Makes everything but the configuration, durably; the files that it made.
+"""Make everything but the configuration, durably, and return the files that were made.
 
-What a stopped `init` left is there already. The root's lock is held."""
+What a stopped `init` left may stand there. The caller holds the lock of the root."""
 
 
 class MadePlane(Struct, frozen=True):
@@ -250,15 +249,15 @@ class MadePlane(Struct, frozen=True):
     made: tuple[Path, ...]
     """The files that this call made; none where the plane was there."""
     registered: bool
-    """Whether it counts whole without being named."""
+    """It is registered: it counts whole without being named."""
 
 
 def make_bare_plane(
     directory: Path, blueprint: Blueprint, environment: Environment, build: Build
 ) -> MadePlane:
-    """Make `directory` a bare plane; one that is there already is left as it is.
+    """Make `directory` a bare plane; leave one that is there as it is.
 
-    That one is not registered either: whoever brought it may be somebody else.
+    Do not register that one either: it may have been brought by somebody else.
     """
     discover.require_outside(directory, environment)
     wanted = real_path(directory)
@@ -271,8 +270,8 @@ def make_bare_plane(
         if discover.is_bare_plane(root):
             return MadePlane(layout, (), discover.is_registered_bare_plane(root, environment))
         atomic.require_private(root)
-        # Threat: what came from elsewhere with keys and approvals in it passes for what we
-        # left. We registered the place before we left anything there.
+        # Threat: keys and approvals that came from elsewhere pass for what a stopped `init`
+        # left. Ours registers the place before it leaves anything there.
         is_ours = discover.is_registered_bare_plane(root, environment)
         _require_free(root, blueprint, blueprint.leftovers if is_ours else ())
         # Registered first: the plane is never there without it. A registered path
@@ -321,7 +320,7 @@ def _entries(directory: Path) -> Iterator[Path]:
     for entry in entries:
         path = directory / entry.name
         yield path
-        # A directory that is not ours has ended the walk by now.
+        # The caller has raised by now, if the directory is not ours.
         if entry.is_dir(follow_symlinks=False):
             yield from _entries(path)
 
@@ -364,7 +363,7 @@ def _build_bare(layout: PlaneLayout, blueprint: Blueprint, build: Build) -> Iter
                 continue
             atomic.sync_directory((root / name).parent)
     yield from build(layout, blueprint)
-    # Beside it, what a killed writer leaves would be a file in the plane that nobody owns.
+    # Written in `objects/`: what a killed writer left beside it would be a file without an owner.
     drafts = layout.objects if layout.objects.is_dir() else None
     if atomic.create_file(layout.admin_config, blueprint.config, atomic.FILE_MODE, drafts):
         yield layout.admin_config

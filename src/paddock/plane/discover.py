@@ -1,4 +1,4 @@
-"""Which directory is worked on: from where the user stands to a project or bare plane."""
+"""Find the root, of a project or a bare plane, for the directory that the user stands in."""
 
 import os
 import stat
@@ -121,31 +121,31 @@ def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
 def register_bare_plane(root: Path, environment: Environment) -> bool:
     if is_registered_bare_plane(root, environment):
         return False
-    write_private(_record_path(root, environment), _PlaneRecord(FORMAT, str(root)))
+    write_private(_registration_path(root, environment), _Registration(FORMAT, str(root)))
     return True
 
 
 def is_registered_bare_plane(root: Path, environment: Environment) -> bool:
-    """Whether `root` was registered. A record that does not load counts as none."""
-    record = _record_path(root, environment)
+    """Return whether `root` was registered. A registration that does not load counts as none."""
+    record = _registration_path(root, environment)
     try:
         atomic.require_private(record.parent)
-        return _read_record(record) == root
+        return _read_registration(record) == root
     except ConfigError:
         # Unknown is no: the plane then counts as one that was never registered.
         return False
 
 
 def bare_planes_below(directory: Path, environment: Environment) -> tuple[str, ...]:
-    """Relative to it, sorted. Raises: HostError.
+    """Return those registered below `directory`, relative to it, sorted. Raises: HostError.
 
-    Also one that is gone: what came to stand in its place would count whole.
+    Include one that is gone: what an agent put in its place would count whole.
     """
     records = registry_directory(environment)
     found: list[str] = []
     for name in names_in(records):
         try:
-            root = _read_record(records / name) if name.endswith(".json") else None
+            root = _read_registration(records / name) if name.endswith(".json") else None
         except ConfigError:
             continue  # It registers nothing.
         if root is not None and directory in root.parents:
@@ -157,18 +157,18 @@ def registry_directory(environment: Environment) -> Path:
     return environment.paddock_home / "bare"
 
 
-def _read_record(record: Path) -> Path | None:
+def _read_registration(record: Path) -> Path | None:
     given = load_file(record, limits.plane_record_bytes_max)
-    read = None if given is None else given.convert(_PlaneRecord)
+    read = None if given is None else given.convert(_Registration)
     return Path(read.path) if read is not None and read.format == FORMAT else None
 
 
-class _PlaneRecord(Strict, frozen=True):
+class _Registration(Strict, frozen=True):
     format: int
     path: str
 
 
-def _record_path(root: Path, environment: Environment) -> Path:
+def _registration_path(root: Path, environment: Environment) -> Path:
     return registry_directory(environment) / f"{path_id(root)}.json"
 
 
@@ -181,26 +181,24 @@ class ProjectRoot(Struct, frozen=True):
     path: Path
     kind: PlaneKind
     accepted: bool = False
-    """Of a bare plane: the user named it, or it is registered. Its policy counts whole."""
+    """A bare plane that the user named or registered: its policy counts whole, without a trust."""
 
 
 def find_root(start: Path, environment: Environment, override: Path | None = None) -> ProjectRoot:
-    """The root for someone who stands at `start`.
+    """Return the root for someone who stands at `start`.
 
-    `override` (`--plane`), else `environment.plane`, replaces `start`, and a bare
-    plane named so is taken as one. Otherwise, in this order: the project whose
-    plane `start` lies in; the nearest registered bare plane at or above `start`;
-    the nearest directory with a policy file; the nearest one with `.git`; the nearest
-    unregistered bare plane; `start` itself.
+    `override` (`--plane`), else `environment.plane`, replaces `start`. Then, in this order:
+    the project whose plane `start` lies in; `start` itself, if it was named so and is a bare
+    plane; the nearest registered bare plane at or above `start`; the nearest directory with a
+    policy file; the nearest one with `.git`; the nearest unregistered bare plane; `start` itself.
 
     Threat: an agent may run `mkdir sub/.git` or `git clone`. Were that a root, whoever
     starts in it would work without the policy that stands above.
 
     A home directory that is kept in git does not make everything in it one
     project: the climb passes over directories that hold both `$HOME` and the
-    user's Paddock files, which could not be a root anyway. Markers that somebody
-    else left in a directory where others can write (`/tmp/.git`), or that is theirs, are
-    passed over.
+    user's Paddock files, which could not be a root anyway. Above `start` it also passes over
+    a directory that others own or can write (`/tmp`) where no marker is the user's or root's.
 
     Raises: UsageError: `start` is no directory. ConfigError.
     """
@@ -231,7 +229,7 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
 
 
 def name_of_root(start: Path, root: Path) -> Path:
-    """The root as a client names it that was started at `start`, maybe through a link."""
+    """Return the root as the client's own path spells it: `start` may lead through a link."""
     given = Path(os.path.abspath(start))
     for directory in (given, *given.parents):
         try:
@@ -257,8 +255,8 @@ def is_bare_plane(directory: Path) -> bool:
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
-# Also of a project that is gone.
 def root_on_record(start: Path, environment: Environment) -> ProjectRoot | None:
+    """Return the project whose plane `start` lies in, also where its directory is gone."""
     return _project_of_plane(real_directory(start), environment, Path)
 
 
@@ -353,7 +351,7 @@ def _is_planted(directory: Path) -> bool:
 
 
 def _lstat(path: Path) -> os.stat_result | None:
-    """None where nothing stands; also where a parent may not be searched."""
+    """Return None where nothing stands, and where a parent may not be searched."""
     try:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -1,4 +1,4 @@
-"""What the process was started with, read once; and the dual gate."""
+"""Read environment variables, for the user's directories and keys, and for the dual gate."""
 
 import os
 import pwd
@@ -16,9 +16,9 @@ from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 
-# The dual gate: development tools exist only where two independent halves say so. One half is
-# governed (`tool_profile` in the plane's configuration, which no agent writes), the other is the
-# operator's own shell (an environment variable). Pure: both come in as values.
+# The dual gate: development tools exist only where two independent halves say so: `tool_profile`
+# in the plane's configuration, which no agent writes, and a variable in the operator's own shell.
+# The first counts only on a plane that the user named or registered. Pure: all come in as values.
 
 RISKY_TOOLS_VARIABLE: Final = "CP_ADMIN_ENABLE_RISKY_TOOLS"
 RISKY_TOOLS_VALUE: Final = "1"
@@ -28,7 +28,7 @@ TOOL_PROFILES: Final[tuple[ToolProfile, ...]] = ("production", "development")
 
 
 def allows_risky_tools(variables: Mapping[str, str]) -> bool:
-    """Whether the environment's half holds: the variable is exactly `1`.
+    """Return whether the environment's half holds: the variable is exactly `1`.
 
     Threat: whoever reads "true", " 1" or "01" as a yes opens the gate for a
     value that nobody meant as one.
@@ -37,12 +37,12 @@ def allows_risky_tools(variables: Mapping[str, str]) -> bool:
 
 
 class DualGate(Struct, frozen=True):
-    """What the gate found when the plane was opened. What is open it may close, never open."""
+    """The gate as it stood when the plane was opened: a later look may close it, never open it."""
 
     tool_profile: ToolProfile = "production"
     variable: bool = False
     accepted: bool = False
-    """A bare plane that its user named or registered: only then does its profile count."""
+    """The plane is a bare one that its user named or registered: else its profile is no half."""
 
     @property
     def is_open(self) -> bool:
@@ -68,7 +68,7 @@ class DualGate(Struct, frozen=True):
         return {"open": self.is_open, **asdict(self), "missing": list(self.missing)}
 
 
-# What agents name is resolved by descriptor in the workspace and never here.
+# For paths of the user's alone: those that agents name are resolved in `workspace/`.
 
 
 def real_path(path: Path) -> Path:
@@ -93,7 +93,7 @@ def real_directory(path: Path) -> Path:
 
 
 def require_utf8(path: Path, variable: str = "") -> None:
-    """Records and ledgers hold text. For the hint: `variable` chooses another place."""
+    """Refuse a path that no record can hold as text. `variable` is what the hint says to set."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
@@ -114,10 +114,10 @@ class Environment(Struct, frozen=True):
     """The project or bare plane that `PADDOCK_PLANE` names."""
     risky_tools: bool = False
     variables: tuple[tuple[str, str], ...] = ()
-    """All of them: what of it a command gets is decided by an allow-list."""
+    """All that the process has. A command gets only those that an allow-list names."""
 
     def __repr__(self) -> str:
-        # Threat: the keys of models, which stand among the variables, in a message or a log.
+        # Threat: API keys, which stand among the variables, would get into messages and logs.
         return f"Environment(home={self.home!r}, paddock_home={self.paddock_home!r})"
 
     @property
@@ -142,7 +142,7 @@ def process_variables() -> Mapping[str, str]:
 
 
 def read_environment(variables: Mapping[str, str]) -> Environment:
-    """`variables` is normally `os.environ`. Raises: ConfigError.
+    """Find the user's directories. Raises: ConfigError.
 
     A relative `XDG_STATE_HOME` or `XDG_CONFIG_HOME` counts as not set, as the XDG
     Base Directory Specification 0.8 says. `PADDOCK_PLANE` may be relative to the
@@ -201,12 +201,12 @@ def _paddock_home(variables: Mapping[str, str]) -> Path | None:
 
 
 def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: LedgerName) -> Path:
-    """Only the name: whoever makes the key gives it mode 0600 and its directory 0700."""
+    """Name the file only: whoever makes the key sets mode 0600, and 0700 for its directory."""
     return environment.config_home / "keys" / f"{plane_title(layout)}.{ledger}.key"
 
 
 def missing_key_hint(layout: PlaneLayout, environment: Environment) -> str:
-    """What to do where the key of a ledger is not there: most often, its plane was moved."""
+    """Say what to do where a ledger's key is missing: most often its plane was moved."""
     return (
         "keys are kept by the plane's path: put the plane back where it was, or if it was moved, "
         f"rename what is kept of it in {quote(str(environment.config_home / 'keys'))}, .key and "
@@ -223,5 +223,5 @@ def operator_key_path(environment: Environment) -> Path:
 
 
 def anchor_directory(layout: PlaneLayout, environment: Environment) -> Path:
-    """Where this plane's checkpoints go unless the user says otherwise: beside the planes."""
+    """Return where the plane's checkpoints go unless the user's configuration says otherwise."""
     return environment.paddock_home / "anchors" / plane_title(layout)

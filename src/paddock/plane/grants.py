@@ -1,9 +1,9 @@
-"""What a project's policy grants beyond what holds without it: what `paddock trust` shows.
+"""List what a project's policy grants beyond what holds without it, for `paddock trust` to show.
 
-Threat: trust is an answer to this list. What a file could loosen and the list does not name,
-a clone could slip in; what it could make the terminal hide, it would. So every key that can
-loosen anything is looked at, and every text is escaped. What is no looser than the defaults is
-listed apart, and only where that is so for everything that it names.
+Threat: a person trusts what this list shows. A clone could loosen what the list leaves out, or
+have the terminal hide a row. So every key that can loosen anything is looked at, and every text
+is escaped. What only tightens is listed apart: a rule counts as that only if it is no looser for
+anything that it names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -79,7 +79,7 @@ def list_grants(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant
 
 
 def list_restraints(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant, ...]:
-    """What path lists and profiles say as strictly as what holds; not all that tightens."""
+    """List path patterns and rules that are as strict as what holds, or stricter; not settings."""
     held = _held(user)
     document = _read(file, held)
     return (
@@ -132,7 +132,7 @@ def _path_lists(
 
 
 def _path_grants(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:
-    # Threat: one that is left out here opens nothing, whatever file is there.
+    # Threat: leave out only exceptions that open nothing, whatever files there are.
     idle = {(each.name, each.pattern) for each in idle_exceptions(document.paths)}
     for name, before, after in _path_lists(document, held):
         if after is not None:
@@ -141,7 +141,7 @@ def _path_grants(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:
     safe, given = held.safe or (), document.paths.safe or ()
     for pattern in _added(safe, given):
         yield Grant(f"[paths] {_text(pattern)} is safe: no warning", _where(pattern.place))
-    # Threat: with its `!` gone, or behind it in the list, an old pattern makes more safe.
+    # Threat: an old pattern makes more safe once its `!` is gone, or stands before it.
     for text in dict.fromkeys(pattern.text for pattern in safe if pattern.negated):
         if _behind(given, text) & {pattern.text for pattern in safe} - _behind(safe, text):
             yield Grant(f"[paths] {show_name(text)} is no longer taken out of safe")
@@ -157,7 +157,7 @@ def _list_grants(
     name: str, before: tuple[PathPattern, ...], after: tuple[PathPattern, ...]
 ) -> Iterator[Grant]:
     kept, held = ({pattern.text for pattern in each} for each in (after, before))
-    # Not one with brackets: what that covers is not told by samples.
+    # Not one with brackets: samples do not show all that it covers.
     wide = (each for each in after if not each.negated and "[" not in each.text)
     closed = PathList(wide, Comparison.GUARDING)
     for pattern in before:
@@ -194,7 +194,7 @@ def _profile_grants(profile: Profile, held: _Held, shell: ShellSettings) -> Iter
 
 
 def _no_longer(name: str, profile: Profile, before: Profile) -> Iterator[Grant]:
-    """Refusals and questions of the profile that this one replaces, and does not repeat."""
+    """List denials, questions and confinements of the replaced profile that this one drops."""
     for rule in before.rules:
         # Threat: said again with a condition, it holds for less.
         repeated = any(
@@ -210,10 +210,10 @@ def _no_longer(name: str, profile: Profile, before: Profile) -> Iterator[Grant]:
 def _no_longer_narrow(
     name: str, profile: Profile, before: Profile, default: Network
 ) -> Iterator[Grant]:
-    """Rules of the profile that this one replaces that kept a command from a network.
+    """List rules of the replaced profile that held commands to a narrower network.
 
-    Threat: such a rule allows what it names, and closes it: left out of a profile that
-    allows as much, what it named gets the network that all commands have, or another rule's.
+    Threat: such a rule allows commands and narrows their network. In a profile that allows
+    them too and drops the rule, they get the network of all commands, or of another rule.
     """
     given = [_width(rule.network) for rule in profile.rules if rule.network is not None]
     widest = max([_width(default), *given])
@@ -263,7 +263,7 @@ def _otherwise_grant(name: str, entry: Otherwise) -> Grant:
 
 
 def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> Iterator[Grant]:
-    # Everything that differs and is not plainly stricter is said.
+    # List each difference that is not plainly stricter.
     if _width(given.network) > _width(default.network):
         yield Grant(f"{name} network is {given.network!r}")
     if given.git not in (default.git, "read-only"):
@@ -302,7 +302,7 @@ def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
         is_replaced = held.profile_for(binding.name) is not None
         is_locked = binding.profile == LOCKED and not binding.is_declared
         if binding in held.agents or (is_locked and not is_replaced):
-            # A profile that a name is given holds besides; only in another's place it may open.
+            # `locked` only tightens, unless it replaces a profile that the name already has.
             continue
         who, profile = show_name(binding.name), show_name(binding.profile)
         place = show_name(binding.workspace or f"the workspace of {binding.parent}")
@@ -388,13 +388,13 @@ def _where(place: Place) -> str:
     return f"line {place.line}" if place.line else ""
 
 
-# What a profile answers as a rule, and what one in its place takes away
+# What the replaced profile answers, to tell what the new one loosens.
 
 
 def _usual_answer(before: Profile, head: HeadPattern, kept: tuple[Otherwise, ...] = ()) -> Outcome:
-    """The strictest answer that `before` gives to anything that `head` names.
+    """Return the strictest answer that `before` gives to anything that `head` names.
 
-    What `kept`, the entries of the profile that replaces it, says as strictly is left aside.
+    Leave out entries of `before` that `kept`, the new profile's, repeats as strictly.
 
     Threat: a rule that loosens one operation of several must not pass for strict. So what
     answers mildly counts only if it is for all that `head` names, whatever the target, and
@@ -435,7 +435,7 @@ def _meets(one: HeadPattern, other: HeadPattern) -> bool:
 
 
 def _repeats(profile: Profile, replaced: Profile) -> bool:
-    """Whether it says every rule again and ends alike: then what it does not name is as it was."""
+    """Return whether `profile` repeats each rule and has the same `otherwise`, so only adds."""
     rules = {(rule.pattern.text, rule.outcome, rule.when) for rule in profile.rules}
     wanted = ((rule.pattern.text, rule.outcome, rule.when) for rule in replaced.rules)
     is_whole = all(each in rules for each in wanted)

@@ -1,4 +1,4 @@
-"""Files of JSON as typed values: what is not understood does not load."""
+"""Read and write JSON files as typed values: an unknown key or another type does not load."""
 
 import json
 import os
@@ -28,10 +28,9 @@ from paddock.values.calls import Json
 
 T = TypeVar("T")
 
+# msgspec's own words for what it refuses, from which messages are made.
 _AT: Final = lazy_pattern(r" - at `(?:key` in `)?\$([^`]*)`$")
 _FIELD: Final = lazy_pattern(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
-
-
 _WORDS: Final = {
     "str": "text",
     "bool": "true or false",
@@ -57,7 +56,7 @@ class JsonFile(Struct, frozen=True):
             raise self._refused(str(error), type_) from None
 
     def with_whole_numbers(self) -> "JsonFile":
-        """The same with 5 for 5.0: JSON has one kind of number, as JSON Schema has."""
+        """Return the same with 5 for 5.0: JSON, as JSON Schema reads it, has one kind of number."""
         return replace(self, members=cast("dict[str, Json]", _whole(dict(self.members))))
 
     def require_once_each(self, name: str, lists: Struct) -> None:
@@ -74,7 +73,7 @@ class JsonFile(Struct, frozen=True):
         return ConfigError(message, where=self.place(way), hint=hint)
 
     def place(self, way: str | Way) -> str:
-        """`file, line N, field '…'` of a member; a missing one has its object's line."""
+        """Return `file, line N, field '…'`; a missing member has its object's line."""
         way = (way,) if isinstance(way, str) else way
         while way and isinstance(way[-1], int):
             way = way[:-1]
@@ -87,7 +86,7 @@ class JsonFile(Struct, frozen=True):
     def _refused(self, said: str, type_: object) -> ConfigError:
         at = _AT.search(said)
         said = said[: at.start()] if at else said
-        # Of a map's value it says `[...]`, and not which: then it is the map that is named.
+        # For a map's value msgspec says `[...]`, and not which: then name the map.
         parts = re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", at[1] if at else "")
         way: Way = tuple(int(index) if index else name for name, index in parts)
         field = _FIELD.fullmatch(said)
@@ -147,7 +146,7 @@ def _words_of(kind: object) -> tuple[str, ...]:
 
 
 def _way_to_half(value: Json, way: Way) -> Way:
-    """The way to the first text that is no UTF-8; of a name, to its object."""
+    """Find the first text that is no UTF-8; where a key is none, the object that has it."""
     items = enumerate(cast("list[Json]", value)) if isinstance(value, list) else ()
     if isinstance(value, dict):
         items = cast("dict[str, Json]", value).items()
@@ -201,7 +200,7 @@ def load_file(path: Path, bytes_max: int) -> JsonFile | None:
 
 
 def names_in(directory: Path) -> list[str]:
-    """Sorted, without what is being written; none where there is no directory."""
+    """List names, sorted, without those of unfinished writes; none without a directory."""
     with atomic.host_errors("listing", directory):
         try:
             names = os.listdir(directory)
@@ -234,7 +233,7 @@ def write_object(members: Mapping[str, Json] | Struct) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
-# Threat: whoever can write beside such a file answers for the user.
+# Threat: who can write in the directory of such a file can replace it, and speak for the user.
 
 
 def read_private(path: Path, bytes_max: int, type_: type[T]) -> T | None:

@@ -42,8 +42,8 @@ BARE_DIRECTORIES: Final = (
     "objects",
 )
 """What every bare plane has, parents first."""
-_GOVERNED: Final = ("kernel", "scripts", "tests", "scratch")
-"""The names of those for what packages bring, and for work."""
+_FILLED_BY_OTHERS: Final = ("kernel", "scripts", "tests", "scratch")
+"""Last names of those that packages or work fill: not the plane's own configuration or records."""
 
 
 class LedgerName(StrEnum):
@@ -103,7 +103,7 @@ class PlaneLayout(Struct, frozen=True):
 
     @property
     def package_transaction(self) -> Path:
-        """Says that there is one, whose files are in their places."""
+        """Stands from when a change of packages is in place until all that follows it is done."""
         return self.package_changes / "transaction.json"
 
     @property
@@ -131,8 +131,8 @@ class PlaneLayout(Struct, frozen=True):
         }
 
     def own_directories(self) -> tuple[Path, ...]:
-        """Where a bare plane's own files stand, parents first; some may be missing."""
-        names = (name for name in BARE_DIRECTORIES if not name.endswith(_GOVERNED))
+        """Return where a bare plane's own files stand, parents first; some may be missing."""
+        names = (name for name in BARE_DIRECTORIES if not name.endswith(_FILLED_BY_OTHERS))
         return tuple(self.root / name for name in names)
 
     def directories(self) -> tuple[Path, ...]:
@@ -151,9 +151,9 @@ def path_id(path: Path) -> str:
 
 
 def plane_name(root: Path) -> str:
-    """`<name>-<id>`. The name is for people; the id tells projects of one name apart.
+    """Return `<name>-<id>`: the name is for people, the id tells roots of one name apart.
 
-    That two paths never share a plane is checked against the record inside it.
+    The id is a cut hash: `require_identity` keeps two projects from sharing a plane.
     """
     name = re.sub(r"[^a-z0-9._-]+", "-", root.name.lower())[:_NAME_CHARS_MAX].strip("._-")
     return f"{name or 'root'}-{path_id(root)}"

@@ -1,6 +1,6 @@
-"""What the governance ledger says about planes, policies and agents. Pure.
+"""Make governance ledger entries about planes, policies and agents, and `paddock where`'s answer.
 
-Nothing here appends: whoever owns the ledger does, with its own times and places.
+Pure: whoever has the ledger appends them, and adds time and sequence number.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def policy_given(given: PolicyFile, policy_digest: str) -> events.Entry:
 
 
 def server_reviewed(name: str, version: str, digests: Mapping[str, str], by: str) -> events.Entry:
-    """`digests` are those of its definitions, by kind and name."""
+    """`digests` are of the definitions (tools, say) that the server offers, by kind and name."""
     return events.Entry(
         event_type=events.MCP_REVIEWED,
         reason=f"reviewed by {by}",
@@ -67,7 +67,7 @@ def server_reviewed(name: str, version: str, digests: Mapping[str, str], by: str
 
 
 def policy_trusted(record: TrustRecord, by: str) -> events.Entry:
-    """`by` says how: `init`, `person` or `--yes`."""
+    """`by` says how, such as `person`, `--yes` or `init`."""
     return _trusted(record, by, f"trusted by {by}")
 
 
@@ -92,7 +92,7 @@ def _trusted(record: TrustRecord, by: str, reason: str) -> events.Entry:
 def config_changed(
     before: Mapping[str, Json], files: Mapping[str, Json], config: "AdminConfig"
 ) -> events.Entry:
-    """The newest such entry holds the digest of every file, changed or not."""
+    """Hold the digest of every file, changed or not: the next change is told by this entry."""
     changed = sorted(name for name in {*before, *files} if before.get(name) != files.get(name))
     return events.Entry(
         event_type=events.CONFIG_CHANGED,
@@ -182,7 +182,7 @@ class WhereReport(Struct, frozen=True):
     root: Path
     plane: Path
     policy: tuple[Path, ...] | None
-    """None where it is not known: what governs does not load."""
+    """None where it is not known: the policy files do not load."""
     ledgers: Mapping[LedgerName, Path]
     user_config: Path
     gate: DualGate | None = None
@@ -191,7 +191,7 @@ class WhereReport(Struct, frozen=True):
     def as_json(self) -> dict[str, Json]:
         """`{root, plane, policy[] or null, ledgers{name: path}, user_config}`.
 
-        Of a bare plane `dual_gate` and `made_with_dev` besides.
+        A bare plane also has `dual_gate` and `made_with_dev`.
         """
         gate: dict[str, Json] = {}
         if self.gate is not None:

@@ -1,7 +1,7 @@
-"""Scratch folders of a project: `agent_sandbox/<date>/<topic>/`, ignored by git.
+"""Make and clean a project's scratch folders: `agent_sandbox/<date>/<topic>/`, ignored by git.
 
-Threat: agents write there, so that any name in it may be a link by now. Every step goes
-through the descriptor of the directory before, and none follows a link.
+Threat: agents write there, so any name in it may be a link by now. What is made or removed is
+reached through its directory's descriptor, and no link to a directory is followed.
 """
 
 import os
@@ -21,17 +21,17 @@ from paddock.text.show import quote
 
 FOLDER: Final = "agent_sandbox"
 IGNORED: Final = b"*\n"
-"""All of a folder, the file that says so included (gitignore(5))."""
+"""Ignores all of a folder, this file included (gitignore(5))."""
 _IGNORE: Final = ".gitignore"
 _TOPIC: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DATE: Final = lazy_pattern(r"\d{4}-\d\d-\d\d")
 _AGE: Final = lazy_pattern(r"(\d{1,5})d")
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Cleaned(Struct, frozen=True):
-    """What was, or would be, removed: names of dates. `kept` could not be."""
+    """Folders that were, or would be, removed, by date; `kept` could not be removed."""
 
     removed: tuple[str, ...]
     kept: tuple[str, ...] = ()
@@ -42,20 +42,20 @@ def make_folder(root: Path, *, ignored: bool) -> bool:
     with host_errors("making", root / FOLDER), suppress(FileExistsError):
         os.mkdir(root / FOLDER)
         made = True
-    with _opened(root) as folder:
+    with _open_folder(root) as folder:
         if ignored:
             with host_errors("making", root / FOLDER / _IGNORE), suppress(FileExistsError):
-                with held_open(os.open(_IGNORE, _NEW, 0o644, dir_fd=folder)) as descriptor:
+                with held_open(os.open(_IGNORE, _NEW_FILE, 0o644, dir_fd=folder)) as descriptor:
                     os.write(descriptor, IGNORED)
                 made = True
     return made
 
 
 def ignore_new_folder(root: Path) -> Callable[[], None]:
-    """What has git ignore `agent_sandbox/` once it is there; nothing where it is there now.
+    """Return what to run after a call: if the call made `agent_sandbox/`, git then ignores it.
 
-    A link or a file in its place stays as it is, and so does a disk that is full: the call
-    that wrote there is done.
+    A link or file in its place is left alone, and a full disk is no error: the call that
+    wrote there is done.
     """
     if os.path.lexists(root / FOLDER):
         return lambda: None
@@ -71,7 +71,7 @@ def ignore_new_folder(root: Path) -> Callable[[], None]:
 def remove_empty_folder(root: Path) -> None:
     if not os.path.lexists(root / FOLDER):
         return
-    with _opened(root) as folder, host_errors("removing", root / FOLDER):
+    with _open_folder(root) as folder, host_errors("removing", root / FOLDER):
         if os.listdir(folder) not in ([], [_IGNORE]):
             return
         if os.path.lexists(root / FOLDER / _IGNORE):
@@ -88,8 +88,8 @@ def new_folder(root: Path, topic: str, today: date, *, ignored: bool) -> Path:
             hint="1 to 64 letters, digits, dots, dashes and underscores, no dot or dash in front",
         )
     make_folder(root, ignored=ignored)
-    with _opened(root) as folder, held_open(_made(today.isoformat(), folder)) as day:
-        os.close(_made(topic, day))
+    with _open_folder(root) as folder, held_open(_make_directory(today.isoformat(), folder)) as day:
+        os.close(_make_directory(topic, day))
     return root / FOLDER / today.isoformat() / topic
 
 
@@ -105,7 +105,7 @@ def clean(root: Path, days: int, today: date, *, dry_run: bool) -> Cleaned:
         return Cleaned(())
     removed: list[str] = []
     kept: list[str] = []
-    with _opened(root) as folder:
+    with _open_folder(root) as folder:
         with host_errors("listing", root / FOLDER):
             names = sorted(os.listdir(folder))
         for name in names:
@@ -120,7 +120,7 @@ def clean(root: Path, days: int, today: date, *, dry_run: bool) -> Cleaned:
 
                     shutil.rmtree(name, dir_fd=folder)
             except (OSError, RecursionError):
-                # Threat: a folder deeper than what removes it can go.
+                # Threat: an agent nests folders deeper than rmtree can follow.
                 kept.append(name)
             else:
                 removed.append(name)
@@ -137,7 +137,7 @@ def _is_old(name: str, limit: date) -> bool:
 
 
 @contextmanager
-def _opened(root: Path) -> Generator[int]:
+def _open_folder(root: Path) -> Generator[int]:
     path = root / FOLDER
     try:
         descriptor = os.open(path, _DIRECTORY)
@@ -151,7 +151,7 @@ def _opened(root: Path) -> Generator[int]:
         yield descriptor
 
 
-def _made(name: str, parent: int) -> int:
+def _make_directory(name: str, parent: int) -> int:
     with host_errors("making", Path(FOLDER, name)), suppress(FileExistsError):
         os.mkdir(name, dir_fd=parent)
     try:

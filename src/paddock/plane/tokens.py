@@ -1,7 +1,7 @@
-"""Bearer tokens of the HTTP servers: one a name, kept with the user's configuration; session locks.
+"""Keep one bearer token for each name on an HTTP server; lock a session while it is open.
 
 The MCP server's are named after agents, the console's after what they may do.
-A token says who is calling, so it lies where no agent can read: never in a plane or a project.
+A token says who is calling, so it lies with the user's configuration, where no agent can read.
 A new one for an agent voids the old one at once, and so does removing the agent.
 """
 
@@ -65,13 +65,13 @@ def remove_token(layout: PlaneLayout, environment: Environment, agent: str) -> N
 class Bearer(NamedTuple):
     agent: str | None
     unread: tuple[PaddockError, ...] = ()
-    """What is wrong with files that are no token's; whatever stands in them counts for nothing."""
+    """Why some token files could not be read: no token matches those."""
 
 
 def find_bearer(
     layout: PlaneLayout, environment: Environment, token: str, server: str = MCP
 ) -> Bearer:
-    """The agent whose token this is. A file that does not load hides no other.
+    """Find the agent whose token this is. A file that cannot be read stops no other's token.
 
     Threat: somebody tries tokens and measures how long the answer takes. Digests are
     compared, in constant time, and all of them each time.
@@ -98,7 +98,7 @@ def find_bearer(
 
 
 def token_digest(token: str) -> str:
-    """A short name of a token that says nothing about it."""
+    """Tell a client's tokens apart without holding one."""
     return _digest(token).hex()[:16]
 
 
@@ -110,7 +110,7 @@ def _directory(layout: PlaneLayout, environment: Environment, server: str) -> Pa
     return environment.config_home / server / plane_title(layout)
 
 
-# One process at a time has a session open.
+# A session is open once at a time, over all processes.
 
 _LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -119,12 +119,12 @@ _LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 def session_lock(
     layout: PlaneLayout, environment: Environment, session_id: str
 ) -> Generator[None, None, None]:
-    """`session_id` is one of our own making, so a file name.
+    """Hold the session; its id must be one that Paddock made, since it becomes a file name.
 
-    The lock's file stands with the user's own state, where no agent works. flock(2)
-    goes with the descriptor, so a killed holder leaves none behind.
+    The file stands with the user's own state, where no agent works. flock(2) ends with
+    the descriptor: what a killed holder leaves is a file, and no lock.
 
-    Raises: UsageError, open in another process or a second time in this one; HostError.
+    Raises: UsageError: it is open in another process, or already in this one. HostError.
     """
     directory = environment.paddock_home / "sessions"
     file = directory / f"{path_id(layout.root)}-{session_id}.lock"
@@ -144,7 +144,7 @@ def _acquire(file: Path) -> int:
         with atomic.host_errors("locking", file):
             if (descriptor := open_locked(None, file, _LOCK_FLAGS)) is not None:
                 return descriptor
-        # Gone: its holder has just ended, and removed it.
+        # Locked, if it stands; else its holder has just ended and removed it: try again.
         if os.path.lexists(file):
             raise UsageError(
                 f"the session {quote(file.stem)} is open in another process",

@@ -1,7 +1,7 @@
-"""Which policy files the user has looked at and accepted.
+"""Read the policy files in force, and whether the user has accepted each.
 
-Kept in the user's state directory, out of every agent's reach. A file is trusted by its real
-path and the digest of its bytes.
+Trust lies in the user's state directory, out of every agent's reach, and holds for the file's
+path, with the links of its directory resolved, and the digest of its bytes.
 """
 
 from datetime import UTC, datetime
@@ -40,13 +40,12 @@ class TrustRecord(Struct, frozen=True):
 
 
 def find_trust(file: Path, content: bytes, environment: Environment) -> TrustAnswer:
-    """Never raises for what is stored.
+    """Return whether just these bytes are trusted; a record that does not load is a no.
 
-    Threat: a clone brings a policy file, a pull or an agent changes it: both
-    have another digest than the one that was accepted. A trust store that
-    others can write, or that does not load, answers no.
+    Threat: a clone brings a policy file, a pull or an agent changes it: neither
+    has the digest that was accepted. A trust store that others can write answers no.
     """
-    real = _real(file)
+    real = _with_real_directory(file)
     try:
         record = _read_record(real, environment)
     except ConfigError as error:
@@ -66,20 +65,22 @@ def is_trusted(file: Path, content: bytes, environment: Environment) -> bool:
 
 def find_trust_record(file: Path, content: bytes, environment: Environment) -> TrustRecord | None:
     is_held = is_trusted(file, content, environment)
-    return _read_record(_real(file), environment) if is_held else None
+    return _read_record(_with_real_directory(file), environment) if is_held else None
 
 
 def plan_trust(file: Path, content: bytes, now: datetime) -> TrustRecord:
-    """Give the bytes that were shown, not the file's newest: the answer was about those."""
-    return TrustRecord(_real(file), digest_of(content), now.astimezone(UTC).isoformat())
+    """Pass the bytes that were shown, not what the file holds by now: the yes was to those."""
+    return TrustRecord(
+        _with_real_directory(file), digest_of(content), now.astimezone(UTC).isoformat()
+    )
 
 
 def write_trust(record: TrustRecord, environment: Environment) -> None:
-    kept = _TrustFile(str(record.path), record.digest, record.trusted_at)
+    kept = _StoredTrust(str(record.path), record.digest, record.trusted_at)
     write_private(_record_path(record.path, environment), kept)
 
 
-class _TrustFile(Strict, frozen=True):
+class _StoredTrust(Strict, frozen=True):
     path: str
     digest: str
     trusted_at: str
@@ -87,20 +88,20 @@ class _TrustFile(Strict, frozen=True):
 
 def _read_record(real: Path, environment: Environment) -> TrustRecord | None:
     path = _record_path(real, environment)
-    read = read_private(path, limits.plane_record_bytes_max, _TrustFile)
+    read = read_private(path, limits.plane_record_bytes_max, _StoredTrust)
     return None if read is None else TrustRecord(Path(read.path), read.digest, read.trusted_at)
 
 
 def trust_record_path(file: Path, environment: Environment) -> Path:
-    return _record_path(_real(file), environment)
+    return _record_path(_with_real_directory(file), environment)
 
 
 def _record_path(real: Path, environment: Environment) -> Path:
     return environment.trust / f"{path_id(real)}.json"
 
 
-def _real(file: Path) -> Path:
-    """The file by the real path of its directory: its own last name is never a link."""
+def _with_real_directory(file: Path) -> Path:
+    """Resolve links in the directory only: a project's policy file that is a link is refused."""
     return real_path(file.parent) / file.name
 
 
@@ -109,7 +110,7 @@ PROJECT_POLICY_JSON: Final = "paddock.json"
 
 
 class PolicyFile(Struct, frozen=True):
-    """One policy file as it was read: decisions are made on these bytes."""
+    """A policy file as it was read: trust and policy are about these bytes."""
 
     path: Path
     content: bytes
@@ -151,7 +152,7 @@ class KeptPackages(Strict, frozen=True):
     network: str
     rules: tuple[PackageRule, ...]
     found: dict[str, Any]
-    """As `network.packages` reads it."""
+    """What was found out, for `network.packages` to read; here it is only kept."""
 
 
 def packages_path(root: ProjectRoot, environment: Environment) -> Path:
@@ -170,16 +171,16 @@ def _package_rules(root: ProjectRoot, environment: Environment) -> tuple[Package
     try:
         kept = read_packages(root, environment)
     except ConfigError:
-        # It only allows: without it less is. `paddock network show` says what is wrong.
+        # These only allow: unread, they allow nothing. `paddock network show` says what is wrong.
         return ()
     if kept is None or kept.network == network_here():
         return () if kept is None else kept.rules
-    # Threat: in another network somebody else has that private address.
+    # Threat: in another network a private address is another machine's: drop the addresses.
     return tuple(PackageRule(rule.action) for rule in kept.rules)
 
 
 def network_here() -> str:
-    """What tells this machine's network from others: a digest of its gateway and resolvers."""
+    """Return a digest of gateway and resolvers, to tell this machine's network from others."""
     routes, resolvers = (
         (atomic.read_file_through_links(Path(name), limits.policy_bytes_max) or b"")
         .decode()
@@ -224,8 +225,8 @@ def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile |
 def read_user_policy(environment: Environment) -> PolicyFile | None:
     """Read the user's own policy and settings. Raises: ConfigError, HostError.
 
-    Threat: it counts whole, and commands of it run when a ledger is signed or anchored.
-    Whoever can write it, or put a key beside it, is the user.
+    Threat: it counts without a trust, and commands in it run when a ledger is signed or
+    anchored. Whoever can write it, or put a key beside it, acts as the user.
     """
     # People keep their configuration as links into a repository of their own.
     directory = real_path(environment.config_home)
@@ -252,7 +253,7 @@ def _stands(path: Path) -> bool:
     return True
 
 
-# Threat: as in `paddock.plane.grants`: every key is looked at, and every text is escaped.
+# Threat: a grant that is not listed is accepted unseen. `budget` and `attention` are not listed.
 
 
 def summarise_admin(config: "AdminConfig") -> str:
