@@ -77,9 +77,10 @@ class ClientFileEdit(Struct, frozen=True):
             self._require_unchanged()
             os.unlink(path)
             atomic.sync_directory(path.parent)
-        with suppress(OSError):
-            # The installer may have made it: remove it where it is empty.
-            os.rmdir(path.parent)
+        # The installer may have made a client's folder; a project's root, or a home, it has not.
+        if path.parent.name in (CLAUDE.folder, CODEX.folder):
+            with suppress(OSError):
+                os.rmdir(path.parent)
 
     def _require_unchanged(self) -> None:
         file = self.file

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.pattern import lazy_pattern
-from paddock.storage.atomic import held_open, host_errors
+from paddock.storage.atomic import held_open, host_errors, read_file
 from paddock.text.show import quote
 
 FOLDER: Final = "agent_sandbox"
@@ -74,9 +74,13 @@ def remove_empty_folder(root: Path) -> None:
     with _open_folder(root) as folder, host_errors("removing", root / FOLDER):
         if os.listdir(folder) not in ([], [_IGNORE]):
             return
-        if os.path.lexists(root / FOLDER / _IGNORE):
-            if (root / FOLDER / _IGNORE).read_bytes() != IGNORED:
-                return
+        try:
+            content = read_file(root / FOLDER / _IGNORE, len(IGNORED))
+        except (ConfigError, HostError):  # Threat: a FIFO or a link that an agent has put there.
+            return
+        if content not in (None, IGNORED):
+            return
+        if content is not None:
             os.unlink(_IGNORE, dir_fd=folder)
         os.rmdir(root / FOLDER)
 

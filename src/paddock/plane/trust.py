@@ -183,7 +183,7 @@ def network_here() -> str:
     """Return a digest of gateway and resolvers, to tell this machine's network from others."""
     routes, resolvers = (
         (atomic.read_file_through_links(Path(name), limits.policy_bytes_max) or b"")
-        .decode()
+        .decode(errors="surrogateescape")
         .splitlines()
         for name in ("/proc/net/route", "/etc/resolv.conf")
     )

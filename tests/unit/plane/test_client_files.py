@@ -55,18 +55,23 @@ def test_the_mode_of_a_file_stays_and_a_users_new_one_is_private(tmp_path: Path,
     assert [path.stat().st_mode & 0o777 for path in (old, new)] == [0o640, mode]
 
 
-def test_a_file_that_goes_takes_a_directory_along_that_has_nothing_else(tmp_path: Path):
-    for name in ("alone", "shared"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "settings.json").write_text("{}")
-    (tmp_path / "shared" / "mine").write_text("")
-    for name in ("alone", "shared"):
-        ClientFileEdit(
-            read_client_file(tmp_path / name / "settings.json", follows=False), None
-        ).apply()
+def test_a_file_that_goes_takes_a_clients_folder_along_that_has_nothing_else(tmp_path: Path):
+    # A project whose only file it was stays, and so does a home.
+    for name in ("alone/.claude", "shared/.claude", "project"):
+        (tmp_path / name).mkdir(parents=True)
+        path = tmp_path / name / "settings.json"
+        path.write_text("{}")
+        if name.startswith("shared"):
+            path.with_name("mine").touch()
+        ClientFileEdit(read_client_file(path, follows=False), None).apply()
 
-    assert os.listdir(tmp_path) == ["shared"]
-    assert os.listdir(tmp_path / "shared") == ["mine"]
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
+        "alone",
+        "project",
+        "shared",
+        "shared/.claude",
+        "shared/.claude/mine",
+    ]
 
 
 @pytest.mark.parametrize("link", ["dir", "dir/settings.json"])

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
-from paddock.plane.scratch import clean
+from paddock.plane.scratch import clean, remove_empty_folder
 from tests.support.disks import tree
 from tests.support.hooks import Client
 from tests.support.places import Ran
@@ -130,6 +130,23 @@ def test_a_folder_too_deep_to_be_removed_is_kept_and_the_others_go(tmp_path):
     assert set(done.removed) == {"2026-01-01", "2026-01-02"}.difference(kept)
     assert (done.kept, tuple(os.listdir(old))) == (kept, kept)
     subprocess.run(["rm", "-rf", old], check=True)
+
+
+@pytest.mark.parametrize("odd", ["fifo", "link", "other", "ours", "none"])
+def test_an_empty_folder_goes_unless_its_ignore_file_is_not_ours(tmp_path, odd):
+    (tmp_path / "agent_sandbox").mkdir()
+    file = tmp_path / "agent_sandbox" / ".gitignore"
+    if odd == "fifo":
+        os.mkfifo(file)  # an agent's: whoever reads it would wait for ever
+    elif odd == "link":
+        (tmp_path / "elsewhere").write_text("*\n")
+        file.symlink_to(tmp_path / "elsewhere")
+    elif odd != "none":
+        file.write_text("*\n" if odd == "ours" else "*\n!kept\n")
+
+    remove_empty_folder(tmp_path)
+
+    assert (tmp_path / "agent_sandbox").exists() is (odd in ("fifo", "link", "other"))
 
 
 def test_clean_removes_old_dates_and_nothing_else(client: Client):
