@@ -1,17 +1,17 @@
-"""The composition root: the one place where ports meet their implementations.
+"""The composition root, where ports meet implementations; and what interfaces do with a plane.
 
-    project, opening       a root, its plane, and what governs it; opened, or made
-    runtimes               an agent's tools, and how far its commands would be held
-    shells                 its commands
-    sessions               a session, also for a program; models, real and recorded
-    ledgers, auditing      made, with checkpoints sent outwards; verified from outside
-    collecting             what a collector is sent
-    history, past          what ledgers name, what was replaced, the inbox; what a person undoes
-    trust, questions       policy that is accepted; policy that is tried, agents that were
-    granting               what the inbox holds, carried out, or made a rule
-    agents                 who acts
-    packages, extensions   packages, and the gates that look again; their tools, and MCP servers'
-    bootstrap              how a new plane is made, and of what
+    project, opening       read a root with its plane and policy; open or make one, and record it
+    runtimes               an agent's tools behind the dispatcher; `paddock.open`, `paddock.check`
+    shells                 an agent's sandboxed commands
+    sessions               a model's session; `paddock.open_session`; recorded and scripted models
+    ledgers, auditing      make ledgers, with keys and anchors; verify, accept, set aside, export
+    collecting             push ledgers to a collector, and record what it accepted
+    history, past          stored contents and the inbox; what a person looks back at and undoes
+    trust, questions       accept policies and MCP servers; try a policy without accepting it
+    granting               answer what the inbox holds, carry it out, or make a rule of it
+    agents                 declare, change and remove agents
+    packages, extensions   install packages and run gates; load packages' tools, offer MCP servers'
+    bootstrap              make a bare plane of packages, or repair one
 
 Import from its modules: each command loads those that it needs, and no other.
 """

@@ -1,6 +1,6 @@
-"""Declaring agents and undeclaring them, each put on record; and what was edited by hand.
+"""Declare, change and remove agents, each put on record, and record what was edited by hand.
 
-What a policy file declares is planned first, shown to whoever is to trust it, and then made.
+What a policy file declares is planned first, shown to the person who is to trust it, then made.
 """
 
 from collections.abc import Sequence
@@ -53,10 +53,10 @@ def remove_agent(project: Project, name: str) -> RemovedAgent:
 
 
 def note_agents(project: Project, lineage: Sequence[AgentRecord]) -> None:
-    """Put on record which of these declarations are others than those recorded last.
+    """Record each of these declarations that differs from the one recorded last.
 
-    One that was edited by hand is in force from its first loading on, and on record before
-    anything is done with it. The admin agent's is put on record as a whole.
+    One that was edited by hand is in force once it is loaded, so it is recorded before its agent
+    acts. The admin agent's is recorded with the plane's configuration (`opening`).
     """
     declared = [record for record in lineage if record.file != project.layout.admin_config]
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
@@ -89,7 +89,7 @@ class AgentStep(Struct, frozen=True):
     workspace: Path
     is_there: bool
     is_outside: bool
-    """It would work outside of the project: a person is asked about that by name."""
+    """Whether it would work outside of the project: a person is asked about that by name."""
 
     def __str__(self) -> str:
         new = self.new
@@ -104,7 +104,7 @@ class AgentStep(Struct, frozen=True):
 class AgentPlan(Struct, frozen=True):
     steps: tuple[AgentStep, ...] = ()
     undeclared: tuple[str, ...] = ()
-    """Agents that it declared once, and does not now. Nothing removes them by itself."""
+    """Agents that the file declared once, and does not now: only a person removes them."""
 
     def __str__(self) -> str:
         rows = ["agents that it declares:"] if self.steps else []
@@ -173,7 +173,7 @@ def apply_agents(project: Project, plan: AgentPlan) -> None:
             if not step.is_outside:
                 with host_errors("making", workspace):
                     workspace.mkdir(parents=True, exist_ok=True)
-            # Threat: a link was put in its place since it was shown.
+            # Threat: the directory was replaced by a link since it was shown.
             if real_path(workspace) != workspace:
                 raise ConfigError(f"the workspace {quote(str(workspace))} has become a link")
             if not step.is_there:
@@ -201,7 +201,7 @@ def _read(agents: AgentStore, name: str) -> AgentRecord | None:
     try:
         return agents.read(name)
     except PaddockError:
-        # One that does not load stops whoever acts as it; here it is what is to be mended.
+        # Take a file that does not load for none: the plan is what replaces it.
         return None
 
 

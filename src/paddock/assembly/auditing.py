@@ -1,7 +1,7 @@
-"""Verifying the ledgers of a plane against everything that is known of them elsewhere.
+"""Verify a plane's ledgers against what is known of them elsewhere; accept, set aside, export.
 
-Compared are: what the ledger's signer signed last, the anchor (for the highest ledger), the entries
-in the ledger above, the notes beside it, and what the caller brings.
+Compared are: what the ledger's signer signed last, the anchor (for governance, the highest), the
+entries in the ledger above, the notes beside it, and what the caller brings.
 """
 
 import hashlib
@@ -96,10 +96,10 @@ def audit_ledger(
 
 
 def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
-    """Whether there has to be this ledger: the one above, or of the highest its signer, knows it.
+    """Whether the ledger must exist: the one above has its checkpoint, or, of governance, its key.
 
-    Threat: a ledger that was removed with all that was kept beside it leaves nothing there to look
-    at. Raises: HostError, ConfigError: what is held cannot be read.
+    Threat: a ledger that was removed with all that stood beside it leaves no trace there.
+    Raises: HostError, ConfigError: what is held cannot be read.
     """
     if name in ledgers.LEDGER_ABOVE:
         return bool(_from_above(layout, name, 1))
@@ -135,7 +135,7 @@ def _signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> 
         last = ledgers.signer_of(layout, environment, name).last()
         note = None if last is None else last.note
     else:
-        # The note alone: whoever verifies need not be able to sign.
+        # Read the note alone: an auditor need not have the key.
         note = read_signed(ledger_key_path(layout, environment, name))
     return [] if note is None else [Held("what its key signed last", note)]
 
@@ -150,10 +150,10 @@ def _anchor_of(
 
 
 def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
-    """What to say of an anchor that is empty, although the ledger's key signed something.
+    """Report an empty anchor where the ledger's key has signed something.
 
     Threat: a directory that is not mounted, or another branch, holds nothing that could
-    contradict a ledger that was put back with its key.
+    contradict a ledger that was restored together with its key.
     """
     return LedgerProblem(
         ChainFault.ANCHOR,
@@ -166,9 +166,9 @@ def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
 
 
 def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list[Held]:
-    """The newest checkpoints of a ledger in the one above; `last`: how many, None: all.
+    """Return the checkpoints that the ledger above holds of this one: the `last`, or all (None).
 
-    From the lines: whoever can write beside the ledger above could hide them from a question.
+    Read the lines, not the index: whoever can write beside the ledger above could hide rows in it.
     """
     above = ledgers.LEDGER_ABOVE.get(name)
     path = None if above is None else layout.ledger_paths()[above]
@@ -176,14 +176,14 @@ def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list
         return []
     found: list[Held] = []
     for row in find_decided(str(path), (CHECKPOINT, ROLLBACK_ACCEPTED), Filter()):
-        # A line that holds no entry is a problem of that ledger, and told with it.
+        # Leave a line that holds no entry to the verification of the ledger above.
         if isinstance(row, BadRow) or row.entry.metadata.get("ledger") != name:
             continue
         note = row.entry.metadata.get("note")
         if row.entry.event_type == ROLLBACK_ACCEPTED or len(found) == last:
             break
         if isinstance(note, str):
-            # The newest is signed; of the others it is enough that they agree.
+            # Check the newest one's signature; of the others, that they agree is enough.
             is_authentic = bool(found)
             source = f"entry {row.seq} of {above}"
             found.append(Held(source, note, is_outside=False, is_authentic=is_authentic))
@@ -195,7 +195,7 @@ class _Memory(Remembered, frozen=True):
 
 
 def _read_memory(file: Path) -> Remembered | None:
-    # One that does not load counts for nothing: then all is read.
+    # Ignore a memory that does not load: then the whole ledger is read.
     try:
         content = atomic.read_file(file, _MEMORY_BYTES_MAX)
         kept = None if content is None else convert(read_json(content.decode()), _Memory)
@@ -210,7 +210,7 @@ def _keep_memory(file: Path, memory: Remembered) -> None:
 
 
 class PlaneWitness(Struct, frozen=True):
-    """See `LedgerWitness`. The key that a ledger was made with lies in the user's configuration."""
+    """See `LedgerWitness`. Keys and anchors stand outside of the plane."""
 
     project: Project
 
@@ -227,7 +227,7 @@ class PlaneWitness(Struct, frozen=True):
         return self._anchors.exists() and is_known_outside(layout, environment)
 
     def verify(self, name: LedgerName, path: Path) -> Verification:
-        """See `LedgerWitness`. Threat: a ledger that was cut off or put back is whole in itself."""
+        """See `LedgerWitness`. Threat: a ledger cut off or restored verifies by itself."""
         is_signed_here = ledgers.ledger_settings(self.project.environment).signer
         is_known = self._key_file(name).exists() or self._anchors.exists()
         if not is_known and not is_signed_here:
@@ -235,7 +235,7 @@ class PlaneWitness(Struct, frozen=True):
         return audit_ledger(self.project.layout, self.project.environment, name, Audit(full=True))
 
     def problem(self, name: LedgerName, found: Verification) -> str:
-        """See `LedgerWitness`. Threat: another ledger, whole in itself, was put in its place."""
+        """See `LedgerWitness`. Threat: another ledger, which verifies, was put in its place."""
         file = self._key_file(name)
         if not file.exists() or found.genesis is None:
             return ""
@@ -245,20 +245,20 @@ class PlaneWitness(Struct, frozen=True):
 
     @property
     def _anchors(self) -> Path:
-        """What was kept of this plane here: it stands where the keys are lost, too."""
+        """This host's anchors of the plane: they tell where the keys are lost."""
         return anchor_directory(self.project.layout, self.project.environment)
 
     def _key_file(self, name: LedgerName) -> Path:
         return ledger_key_path(self.project.layout, self.project.environment, name)
 
 
-# What was signed before is kept under other names. The acceptance is an entry of the
-# ledger itself and of the one above, and goes to the anchor; an auditor who kept a
-# checkpoint of what is gone sees it still.
+# Accepting a rollback: what was signed before is kept under other names. The acceptance is an
+# entry of the ledger itself and of the one above, or for the highest goes to the anchor; an
+# auditor who kept a checkpoint of what is gone still sees that it contradicts.
 
 _ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN, ChainFault.ANCHOR})
 ORDER: Final = (LedgerName.GOVERNANCE, LedgerName.PACKAGES, LedgerName.HO2M, LedgerName.HO1M)
-"""From the top: what is accepted below is recorded above."""
+"""Highest first: what is accepted of a ledger is recorded in the one above."""
 
 
 _ACCEPTED: Final = "the ledger went back, and a person accepts that"
@@ -283,8 +283,8 @@ def find_gone_back(
         if name not in names and (path.exists() or name not in above):
             continue
         if not stands(path):
-            # As in a plane that was made anew. One above is made where what goes back below is
-            # recorded in it, and its key would not sign that: it remembers another one.
+            # As in a plane that was made anew. A missing ledger above is accepted too: to record
+            # what went back below it is made anew, and its key still remembers the earlier one.
             signed = _signed(layout, environment, name)
             found += [WentBack(name, 0, (_all_missing(each),)) for each in signed]
             continue
@@ -317,8 +317,8 @@ def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBac
             **gone.evidence,
         },
     )
-    # The anchor must not hold what contradicts before the record of why is durable:
-    # a kill at any point leaves a ledger that still fails, and can be accepted again.
+    # Let nothing go that contradicts before the reason is durable: above first, or for the
+    # highest ledger the anchor last. Killed before that, it still fails, and is accepted again.
     signer = ledgers.signer_of(layout, environment, name)
     above = ledgers.LEDGER_ABOVE.get(name)
     if above is not None:
@@ -345,14 +345,14 @@ def _require_acceptable(name: LedgerName, report: Verification) -> None:
         )
 
 
-# A damaged ledger is evidence: it is kept as it is, with all that stands beside it, and another one
-# goes on. Sequence: moved, file by file, the folder last → the evidence read → as a rollback that
-# is accepted. Until the folder is moved too nobody begins another ledger in its place; killed
-# anywhere, the same command goes on, as the place is named by what was signed last.
+# A damaged ledger is evidence: keep it as it is, with all that stands beside it, and begin another.
+# Sequence: moved, file by file, the folder last → the evidence read → accepted as a rollback is.
+# Until the folder is moved nobody can begin another ledger in its place. Killed before the
+# acceptance is recorded, the same command goes on: what was signed last names where it is kept.
 
 
 def find_damage(layout: PlaneLayout, environment: Environment, name: LedgerName) -> tuple[str, ...]:
-    """Say why a ledger cannot be gone on with. Raises: UsageError: it can."""
+    """Say why a ledger cannot be used any more. Raises: UsageError: it can."""
     path = layout.ledger_paths()[name]
     if not path.exists():
         if is_known(path) or is_held_elsewhere(layout, environment, name):
@@ -373,9 +373,8 @@ def set_aside(layout: PlaneLayout, environment: Environment, name: LedgerName, b
     """Keep a damaged ledger as it is, and begin another one that names it. Returns: where it is."""
     above = ledgers.LEDGER_ABOVE.get(name)
     if above is not None:
-        ledgers.open_plane_ledger(
-            layout, environment, above
-        ).close()  # or it is to be set aside first
+        # Fail before anything is moved where the one above is damaged: it comes first.
+        ledgers.open_plane_ledger(layout, environment, above).close()
     paths = LedgerPaths(str(layout.ledger_paths()[name]))
     signed = [each.note for each in _signed(layout, environment, name)]
     title = f"{name}.{hashlib.sha256(''.join(signed).encode()).hexdigest()[:16]}"

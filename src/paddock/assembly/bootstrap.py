@@ -1,4 +1,4 @@
-"""Making planes of the bootstrap's packages, and putting one right that is there."""
+"""Make a bare plane of the bootstrap's packages, or repair one that is there."""
 
 import time
 from contextlib import ExitStack
@@ -77,7 +77,7 @@ _LEFTOVERS: Final = (
     "HOT/registries/keys/",
     "objects/",
 )
-"""What a founding makes that another one would make otherwise; see `Blueprint`."""
+"""What differs from one founding to the next, so a killed one may have left it; see `Blueprint`."""
 
 
 def bare_plane_blueprint(
@@ -111,11 +111,11 @@ def _build_in_its_place(
     layout: PlaneLayout,
     blueprint: Blueprint,
 ) -> tuple[Path, ...]:
-    """Make a plane where another may have stood; see `Build`.
+    """Install the packages where another plane may have stood; see `Build`.
 
-    Sequence: packages → the earlier plane is let go → the configuration, by which it is a
-    plane. Killed before that, the next `init` goes on; a plane whose ledgers are not what
-    their keys signed is never there.
+    Sequence: packages → rollback of the earlier plane's ledgers accepted → by the caller, the
+    configuration, which makes it a plane. Killed before that, the next `init` goes on, and no
+    plane is there whose keys signed another history.
     """
     del blueprint  # The packages are what it was made of.
     _require_no_plane(layout)
@@ -143,8 +143,8 @@ def _build_in_its_place(
 def _require_no_plane(layout: PlaneLayout) -> None:
     """Refuse a plane that was whole and lost its configuration.
 
-    Threat: the default one grants what its operator took away. Who removes the whole directory
-    means a new plane, and its governance ledger is a new one. Raises: ConfigError, HostError.
+    Threat: the default one grants what its operator took away. Whoever removes the whole directory
+    wants a new plane, and its governance ledger is a new one. Raises: ConfigError, HostError.
     """
     governance = layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not stands(governance):
@@ -158,9 +158,9 @@ def _require_no_plane(layout: PlaneLayout) -> None:
 
 
 def _let_earlier_go(layout: PlaneLayout, environment: Environment) -> None:
-    """A plane that stood here before is gone: what its ledgers' keys signed counts no more.
+    """Accept that the ledgers of an earlier plane here are gone, recorded as any other rollback.
 
-    A person makes a plane: that is recorded as any other rollback that is accepted.
+    Where one is damaged nothing is accepted: it goes on failing its verification.
     """
     try:
         for gone in find_gone_back(layout, environment, ORDER):

@@ -1,6 +1,6 @@
-"""A plane and a collector: what a host pushes, and what the collector's own plane records.
+"""Push a plane's ledgers to a collector, and record in the collector's plane what it accepted.
 
-Each accepted checkpoint is recorded in governance after it was accepted: what a kill in between
+An accepted checkpoint is recorded in governance after it was accepted: what a kill in between
 leaves out, the next run records.
 """
 
@@ -76,7 +76,7 @@ def push_plane(
     unenrolled: list[str] = []
     for name, path in project.layout.ledger_paths().items():
         if not _stands(project, name):
-            # Threat: whoever removes a ledger could remove all that says so here.
+            # Threat: whoever removes a ledger could remove every trace of it on this host.
             if name in enrolled and enrolled[name].accepted:
                 raise LedgerDamagedError(
                     f"the collector took in {enrolled[name].accepted} entries of the ledger "
@@ -98,10 +98,10 @@ def push_plane(
 
 
 def recorded_checkpoints(project: Project) -> Sequence[RecordedCheckpoint]:
-    """What this plane's governance ledger says was accepted, oldest first.
+    """Return what this plane's governance ledger says was accepted, oldest first.
 
-    From the lines: whoever can write beside a ledger could hide rows from a question. Raises:
-    HostError, ConfigError; LedgerDamagedError where the ledger is gone.
+    Read the lines, not the index: whoever can write beside a ledger could hide rows in it.
+    Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
     """
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not _stands(project, LedgerName.GOVERNANCE):
@@ -109,7 +109,7 @@ def recorded_checkpoints(project: Project) -> Sequence[RecordedCheckpoint]:
     found: list[RecordedCheckpoint] = []
     for row in find_decided(str(path), (CHECKPOINT_ACCEPTED,), Filter()):
         if isinstance(row, BadRow):
-            continue  # a problem of this ledger, which its own verification tells
+            continue  # `audit_record` reports it
         said = row.entry.metadata
         size = said.get("size")
         if isinstance(size, int):
@@ -119,10 +119,10 @@ def recorded_checkpoints(project: Project) -> Sequence[RecordedCheckpoint]:
 
 
 def audit_record(project: Project) -> Sequence[str]:
-    """What is wrong with the ledger that `recorded_checkpoints` reads: a line each.
+    """List what is wrong with the ledger that `recorded_checkpoints` reads, a line each.
 
-    Threat: whoever cuts a chain off could cut its record off, too. Raises: HostError, ConfigError;
-    LedgerDamagedError where the ledger is gone.
+    Threat: whoever truncates a host's chain could truncate its record here, too.
+    Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
     """
     if not _stands(project, LedgerName.GOVERNANCE):
         return []

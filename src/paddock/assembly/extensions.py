@@ -2,11 +2,10 @@
 
 A package's tool is code of somebody else, run in this process.
 
-Threat: such a tool is no less than a part of Paddock. What its file does when it is loaded,
-and what its handler does beside its ports, no policy sees and no sandbox holds. So whoever
-can bring a tool to be loaded has everything that this user has, and a tool is loaded only
-when all of this holds, each told by somebody else than the one before
-(`sound_packages`):
+Threat: such a tool is as trusted as Paddock itself. What its file does when it is loaded, and
+what its handler does besides using its ports, no policy sees and no sandbox holds. Whoever
+can have a tool loaded has everything that this user has. So a tool is loaded only when all
+of this holds, each point from a source independent of the others (`open_sound_packages`):
 
   * an operator's configuration names tool and package, on a plane that was accepted
     (`HOT/config` is closed to every agent);
@@ -16,9 +15,9 @@ when all of this holds, each told by somebody else than the one before
   * the bytes that are run are read once, and their digest is the manifest's. Nothing is
     imported by name: no search path, no bytecode cache, no second look at the disk.
 
-What is loaded is then a tool like every other. It is always judged as running package code as well,
-it counts as one that changes something, whatever it says of itself, and it takes no name that is
-taken. One that is not loaded does not exist; who opens the plane is told why.
+A loaded tool is called through the dispatcher as every other. Besides, each call is judged as
+running package code, counts as one that changes something, whatever the tool says of itself, and
+no tool takes a name that is taken. Of one that is not loaded, whoever opens the plane is told why.
 """
 
 import re
@@ -64,11 +63,10 @@ from paddock.workspace import Workspace
 if TYPE_CHECKING:
     from paddock.gateway.gateway import McpGateway
 
-# Threat: whoever changes a file of a package, with its manifest and receipt beside it, would
-# have what it wants loaded or read to a model. So each question is answered by somebody else:
-# what is installed by the packages ledger, verified, and by the plane; who stands for it by
-# the approval that the ledger names; what a file holds by the manifest of that digest. The
-# bytes that are used are those whose digest was compared; nothing is read a second time.
+# Threat: whoever changes a file of a package, and its manifest and receipt with it, would have
+# that file loaded or shown to a model. So no source vouches for itself: the verified packages
+# ledger tells what is installed, the approval that it names who vouches for it, and the manifest
+# of that digest what a file holds. The bytes that are used are those whose digest was compared.
 
 
 class UnsoundPackageError(Exception):
@@ -122,7 +120,7 @@ def open_sound_packages(project: Project) -> Generator[SoundPackages]:
 CLASSIFICATION: Final = "tool"
 MAKER: Final = "tool"
 EFFECTS: Final = Effects(reads_only=False, is_destructive=True, is_open_world=True)
-"""What is said of every one of them: nobody here knows better."""
+"""The worst case, of every package tool: what its author declares cannot be checked."""
 
 _TOOL_ID: Final = lazy_pattern(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
@@ -157,13 +155,13 @@ def _load(entry: PackageTool, packages: SoundPackages, taken: set[str]) -> Tool[
     content = packages.content(package, asset, limits.package_tool_bytes_max)
     head = Action("package", "run", f"{package.package_id}/{entry.tool_id}")
     try:
-        made = _made(content, f"{package.package_id}:{asset.path}", entry.tool_id)
+        made = _run_module(content, f"{package.package_id}:{asset.path}", entry.tool_id)
         spec: ToolSpec[Any] = replace(made.spec, toolset=PACKAGE, effects=EFFECTS)
         return Tool(spec, _Guarded(made.handler, head))
     except (KeyboardInterrupt, UnsoundPackageError):
-        raise  # An interrupt is of whoever waits.
-    except BaseException as fault:  # The door: whatever a module raises, there is no such tool.
-        why = show_name(_told_by(fault)[: limits.message_value_chars_max])
+        raise  # An interrupt is meant for this process.
+    except BaseException as fault:  # Whatever a module raises, it only costs that tool.
+        why = show_name(_describe_fault(fault)[: limits.message_value_chars_max])
         raise UnsoundPackageError(why) from fault
 
 
@@ -188,10 +186,10 @@ def _require_name(tool_id: str, taken: set[str]) -> None:
         raise UnsoundPackageError("there is a tool of that name already")
 
 
-def _made(content: bytes, name: str, tool_id: str) -> Tool[Any]:
+def _run_module(content: bytes, name: str, tool_id: str) -> Tool[Any]:
     module = ModuleType(f"paddock_package_tool_{tool_id}")
     module.__file__ = name
-    # Data classes look their module up by its name; nobody can import it from there but them.
+    # Registered, since data classes look their module up by its name.
     sys.modules[module.__name__] = module
     exec(compile(content, name, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - see the module
     maker: Callable[[], object] = getattr(module, MAKER)
@@ -202,21 +200,21 @@ def _made(content: bytes, name: str, tool_id: str) -> Tool[Any]:
     if found.name != tool_id:
         raise UnsoundPackageError(f"it is called {quote(found.name)}")
     said: list[Any] = [found.spec.title, found.spec.description]
-    # One that is none makes the list of all tools invalid for a client that asks for it.
+    # Anything but text makes the whole list of tools invalid for a client that asks for it.
     if not all(isinstance(each, str) for each in said):
         raise UnsoundPackageError("its title and its description are not both text")
     return found
 
 
-def _told_by(fault: BaseException) -> str:
+def _describe_fault(fault: BaseException) -> str:
     try:
         return f"{type(fault).__name__}: {fault}"
-    except Exception:  # The door: an exception's own text is the module's code as well.
+    except Exception:  # `__str__` of its exception is the module's code as well.
         return type(fault).__name__
 
 
 class _GuardedPlan(Struct, frozen=True):
-    """The tool's own plan, and what is judged: taken from it once."""
+    """The tool's own plan, and its actions read once: what is judged cannot change later."""
 
     inner: Plan
     actions: tuple[Action, ...]
@@ -234,7 +232,7 @@ class _Guarded:
             return _GuardedPlan(plan, (self._head, *plan.actions))
         except (Exception, KeyboardInterrupt):
             raise
-        except BaseException as ended:  # The door: no tool ends the process, SystemExit or other.
+        except BaseException as ended:  # No tool ends the process, by SystemExit or other.
             raise self._defect(f"raised {type(ended).__name__}") from ended
 
     def run(self, plan: _GuardedPlan, ports: Ports) -> ToolOutput:
@@ -242,7 +240,7 @@ class _Guarded:
             output: object = self._inner.run(plan.inner, ports)
         except (Exception, KeyboardInterrupt):
             raise
-        except BaseException as ended:  # The door: as in resolve.
+        except BaseException as ended:  # As in resolve.
             raise self._defect(f"raised {type(ended).__name__}") from ended
         if not isinstance(output, ToolOutput):
             raise self._defect("handed back no output of a tool")
@@ -252,10 +250,10 @@ class _Guarded:
         return InternalError(f"the tool {quote(self._head.target)} {what}")
 
 
-# A skill is `…/<name>/SKILL.md`, classified `skill`, and begins with its name and with one
-# sentence that says when to read it. What a model is told is these two and the path; it reads
-# the text like any file, by a call that is judged. A skill that is not exactly as its package
-# brought it, or whose package nobody approved, is not mentioned.
+# A skill is `…/<name>/SKILL.md`, classified `skill`, and begins with its name and one line that
+# says when to read it. A model is told these two and the path; it reads the text as any file, by
+# a call that is judged. A skill that is not exactly as its package brought it, or whose package
+# nobody approved, is not mentioned.
 
 SKILL_CLASSIFICATION: Final = "skill"
 _HEAD: Final = lazy_pattern(
@@ -296,17 +294,17 @@ def _skills(packages: SoundPackages) -> Iterator[tuple[str, str, str]]:
             sound = packages.find(package_id)
             for asset in assets:
                 content = packages.content(sound, asset, limits.skill_bytes_max)
-                told = _told(asset.path, content)
-                if told is not None:
-                    yield told
+                skill = _parse_skill(asset.path, content)
+                if skill is not None:
+                    yield skill
         except UnsoundPackageError:
-            continue  # what is wrong with it is for list_packages and the gates to say
+            continue  # list_packages and the gates say what is wrong with it
 
 
-def _told(path: str, content: bytes) -> tuple[str, str, str] | None:
+def _parse_skill(path: str, content: bytes) -> tuple[str, str, str] | None:
     head = _HEAD.match(content.decode("utf-8", errors="replace"))
     folder = path.rpartition("/")[0].rpartition("/")[2]
-    # Threat: a description is read to a model: one line, nothing that hides or redirects.
+    # Threat: a description goes to a model: one line, no invisible or direction characters.
     if head is None or head[1] != folder or show_name(head[2]) != head[2]:
         return None
     return path, head[1], head[2]
@@ -321,7 +319,7 @@ def add_others(
     policy: Policy,
     gateway: "Callable[[], McpGateway]",
 ) -> tuple[str, ...]:
-    """Add what other people's servers offer; return what a person is to be told of them."""
+    """Add the reviewed tools of MCP servers; return notices of servers not reviewed yet."""
     servers = policy.settings.mcp.servers
     pins = Pins(project.root, project.environment).read()
     for tool in offered_tools(servers, pins, gateway, registry.has):
@@ -338,7 +336,7 @@ def add_others(
 def open_gateway(
     ground: ShellGround, context: Callable[[], Context], held: ExitStack
 ) -> "McpGateway":
-    """Return other people's servers, of which none is started before it is asked something."""
+    """Return the gateway to MCP servers; each is started, in its sandbox, at its first use."""
     from paddock.gateway.confine import ServerSandbox  # noqa: PLC0415 - it loads the sandbox
     from paddock.gateway.gateway import McpGateway  # noqa: PLC0415 - it loads the SDK
 
@@ -362,7 +360,7 @@ def open_gateway(
 
 
 def _server_network(context_now: Callable[[], Context], server: McpServer) -> CallNetwork:
-    """Return who answers for what a server connects to, whichever call it is at work for."""
+    """Return what decides a server's connections: as its own action, for no one call makes them."""
     context = context_now()
     spec = ToolSpec(
         f"mcp-{server.name}", server.name, "", MCP, ArgumentType, Effects(reads_only=False)

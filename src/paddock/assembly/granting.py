@@ -1,8 +1,8 @@
-"""Granting a kept request, unless no call can take the answer any more.
+"""Answer a request that the inbox keeps, carry it out, or make a rule of it.
 
-An approval is bound to a digest and never counts for another one, whoever looks here and
-whatever is found: nothing of that is decided in this module. It keeps an operator from an
-answer that would be recorded and come to nothing, and says what has changed.
+`find_outdated` decides no call: an approval counts for its digest alone, and the dispatcher
+compares that. It keeps an operator from an answer that would count for no call, or to a request
+that was changed in its file. Kept changes and rules are compared here, where they are written.
 """
 
 import stat
@@ -93,7 +93,7 @@ class Outdated(Struct, frozen=True):
     why: str
     hint: str
     bars_rule: bool = False
-    """No rule is made for it either: policy allows or denies it by now, or it is another one."""
+    """Whether no rule is made either: policy allows or denies the call, or the request changed."""
 
 
 def grant(project: Project, wanted: str, by: str, seen: Parked | None = None) -> Parked:
@@ -119,14 +119,14 @@ def expired_by(parked: Parked, outdated: Outdated) -> errors.ApprovalExpiredErro
 def find_outdated(
     project: Project, parked: Parked, answers: Answers | None = None
 ) -> Outdated | None:
-    """What has changed since the question was put, so that no answer to it counts; else None.
+    """Say what has changed since the question was put, so that no answer to it counts; else None.
 
-    None promises nothing: what a sandbox holds a command to is known where the command runs, and
-    what a tool comes to that Paddock does not bring to whoever brings it. Whoever looks at many
-    reads the `answers` to all of them once.
+    None promises nothing: a command's sandbox is known only where the command runs, and tools of
+    packages and MCP servers are not run to look. A caller with many requests reads the `answers`
+    to all of them once.
 
-    Threat: a difference or a warning that was changed in the file, so that a person says yes to
-    something that was never shown: no digest of the call covers them. Raises: IntegrityError.
+    Threat: the diff or a warning was changed in the request's file, so that a person says yes to
+    what was never asked: no digest of the call covers them. Raises: IntegrityError.
     """
     request = parked.request
     try:
@@ -138,7 +138,7 @@ def find_outdated(
         judge = PolicyJudge(policy, chain)
         if judge.policy_digest != request.policy_digest:
             return _other_policy(judge, request)
-        # One that Paddock brings: code of packages is not run to look.
+        # Only Paddock's own tools: package code is not run to look.
         listed = next((each for each in TOOLS if each.name == request.tool), None)
         has_it = listed is not None and listed.toolset in chain[0].toolsets
         if listed is not None and not has_it and _is_taken_away(project, listed.toolset):
@@ -147,7 +147,7 @@ def find_outdated(
         if _digest_now(tool, request, judge) != request.digest:
             return Outdated(AGENT_CHANGED, _AGAIN)
         if parked.changes is not None:
-            # It is committed, and that looks at each file it changes.
+            # Only that they can be read: the commit compares each file that it changes.
             unpark_set(parked.changes)
         elif tool is not None:
             return _changed_now(tool, request, judge, record)
@@ -204,7 +204,7 @@ def _digest_now(tool: Tool[Any] | None, request: ApprovalRequest, judge: PolicyJ
     shown = {**request.arguments, **request.filled}
     return approval_digest(
         tool=request.tool,
-        # What stands there is what counts where nobody here knows the tool's own defaults.
+        # Without the tool its defaults are unknown: take the arguments as the request shows them.
         arguments=shown if tool is None else tool.binder.values(request.arguments),
         agents=Caller(judge.chain, "").chain_json(),
         policy_digest=judge.policy_digest,
@@ -221,10 +221,10 @@ def _changed_now(
     with open_workspace_of(record) as workspace:
         ports = Ports(workspace, judge)
         plan = handler.resolve(arguments, ports)
-        # Threat: a link leads elsewhere by now, and whoever answers is shown where it led.
+        # Threat: a link leads elsewhere by now, and the person is shown where it led.
         if tuple(map(str, plan.actions)) != request.actions:
             return Outdated(ACTIONS_CHANGED, _AGAIN)
-        # A command is tied to its sandbox, and that follows from the environment it is run in.
+        # A command's target digest is of its sandbox, known only in the process that runs it.
         if isinstance(handler, Pinning) and not isinstance(handler, Staging):
             _, found = handler.pin(plan, ports)
             return None if found == request.target_digest else Outdated(TARGET_CHANGED, _AGAIN)
@@ -271,7 +271,7 @@ def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResu
         with open_runtime(project, agent=request.agent, approver=ChangedSince(request)) as runtime:
             return runtime.call(request.tool, request.arguments, bounds=bounds)
     finally:
-        # A policy that allows or denies it by now has not used the grant.
+        # Where policy allows or denies the call by now, the grant is left unused.
         inbox.withdraw(granted)
 
 
@@ -283,7 +283,7 @@ def _commit_kept(project: Project, inbox: Inbox, granted: Parked, bounds: Bounds
     try:
         return _commit(project, granted, bounds)
     finally:
-        # Whatever came of it: the grant is used up, and nobody can ask for them again.
+        # Whatever came of it, the grant is used up and the kept changes are gone.
         inbox.withdraw(granted)
 
 
@@ -347,7 +347,7 @@ def review_rule(project: Project, agent: str, actions: Sequence[str]) -> RuleRev
     missing = [a for a, d in zip(actions, decided, strict=True) if d.outcome is not Outcome.ALLOW]
     if not missing:
         raise errors.UsageError("policy allows it already", hint="paddock network show says why")
-    # As if it were asked about: then it is as what a person said yes to.
+    # As if policy asked about these: `plan_always` makes rules of nothing else.
     for each in judge_for(policy, chain).profiles():
         profile = policy.find_profile(each.name) or each.profile
         asked = tuple(compile_rule(action, Outcome.ASK, "") for action in missing)
@@ -356,7 +356,7 @@ def review_rule(project: Project, agent: str, actions: Sequence[str]) -> RuleRev
 
 
 def review_table(project: Project, table: str) -> RuleReview:
-    """Return the project's policy with a table of TOML more. Raises: ConfigError."""
+    """Return the project's policy with a TOML table appended. Raises: ConfigError."""
     own, file = project.files.project, own_policy_path(project.root)
     if own is not None and not own.trusted:
         hint = "look at it and accept it first: paddock trust"
@@ -413,7 +413,7 @@ def save_rule(project: Project, review: RuleReview, by: str, *answers: Entry) ->
             raise errors.ConfigError(
                 "the policy has changed since the rule was shown", where=str(file), hint="try again"
             )
-        # A file of a bare plane counts by its place; trusting it too does no harm.
+        # A bare plane's file counts by its place, without this; trusting it too does no harm.
         record = plan_trust(file, content, datetime.now(UTC))
         record_in_governance(project, *answers, records.policy_trusted(record, by))
         if review.before is None:

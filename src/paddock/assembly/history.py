@@ -1,6 +1,6 @@
-"""The history of a plane, as every runtime writes it, and its inbox.
+"""Open a plane's store of replaced contents, its journal and its inbox.
 
-The contents that ledgers name are found by that name, and erased.
+Contents that ledger entries name by digest are found by it, and erased.
 """
 
 import json
@@ -60,7 +60,7 @@ def look_at_history(project: Project) -> "StoreReader":
 
 
 def settle_sets(project: Project) -> tuple[str, ...]:
-    """Complete, or undo, every set that a killed process left; return what to tell a person."""
+    """Complete or undo every set of changes that a killed process left; return notices."""
     directory = project.layout.objects / JOURNAL
     if not directory.is_dir() or not any(directory.iterdir()):
         return ()
@@ -78,7 +78,7 @@ def open_journal(project: Project) -> "Journal":
 
 
 _CHANGES_LOOKED_AT_MAX: Final = 100
-"""The newest of a path: who wants one that is older has been away for long."""
+"""Of a path's changes, how many of the newest are searched for a version."""
 
 
 class PlaneEarlier(Struct, frozen=True):
@@ -88,7 +88,7 @@ class PlaneEarlier(Struct, frozen=True):
     def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
         try:
             with look_at_history(self.project) as store:
-                # First: a version that nobody keeps costs no look at the ledger.
+                # Asked first: a version that is not stored needs no look at the ledger.
                 if not store.has(version) or store.stored_bytes(version) > bytes_max:
                     return None
                 if not self._stood_at(path, version):
@@ -102,8 +102,8 @@ class PlaneEarlier(Struct, frozen=True):
         """Whether a call on this workspace found that version at that path, or left it there.
 
         Threat: the store knows contents by their digests alone, and holds those of every
-        agent. Whoever knows the digest of what it may not view would name it as the
-        version of a file of its own, and read the content in the difference.
+        agent. An agent that knows the digest of a file it may not view would name it as the
+        version of a file of its own, and read the content in the diff.
         """
         from paddock.runtime.past import past_calls  # noqa: PLC0415 - few edits fail so
 
@@ -143,10 +143,10 @@ def _workspaces(agent: str, declared: tuple[StoredEntry, ...]) -> frozenset[str]
 def open_workspace_of(
     record: AgentRecord, keeper: Keeper | None = None, name: str | None = None
 ) -> Workspace:
-    """The workspace of an agent that was read; `keeper` and `name` as `Workspace.open` has them.
+    """Open the workspace that a record declares; `keeper` and `name` as in `Workspace.open`.
 
-    Threat: a link comes in its way between the look at it and here. What was opened is asked, and
-    from then on it is held by its descriptor. Raises: ConfigError, HostError.
+    Threat: a link is put in its path after the record was read. So the opened directory's real
+    path is compared, and from then on its descriptor is used. Raises: ConfigError, HostError.
     """
     workspace = Workspace.open(str(record.workspace), keeper=keeper, name=name)
     try:
@@ -223,9 +223,9 @@ def require_digest(text: str) -> str:
 
 
 def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tuple[str, ...]:
-    """Erase contents and their salts, and put it on record; those that were there.
+    """Erase contents and their salts, and record it; return the digests of those that existed.
 
-    Sequence: the entry is durable, then the contents go: after a kill, erase them again.
+    Sequence: the entry is durable → the contents are erased. After a kill, erase them again.
     """
     with closing(open_blobs(project)) as blobs:
         there = tuple(digest for digest in dict.fromkeys(digests) if blobs.has(digest))
@@ -256,14 +256,14 @@ def named_contents(entry: events.Entry, seq: int) -> list[NamedContent]:
         for name, value in cast("dict[str, Json]", rows if isinstance(rows, dict) else {}).items():
             kept = cast("dict[str, Json]", value if isinstance(value, dict) else {})
             digest, size = kept.get(of_digest), kept.get("bytes")
-            # One with its salt in the entry was never kept.
+            # A content whose salt stands in the entry was never kept.
             if isinstance(digest, str) and type(size) is int and "salt" not in kept:
                 text, is_output = digest.removeprefix(events.DIGEST_PREFIX), member == "output_kept"
                 found.append(NamedContent(entry.call_id, seq, name, text, size, is_output))
     return found
 
 
-# The inbox of a plane, whose questions keep contents in its history.
+# The inbox of a plane; its questions pin contents in the store.
 
 _ANSWERS: Final = (events.APPROVAL_ANSWERED, events.ROLLBACK_ACCEPTED)
 
@@ -287,11 +287,11 @@ def open_inbox(project: Project) -> "Inbox":
 
 
 _DETACHED: Final = ("sh", "-c", 'exec 3<&0; "$@" <&3 3<&- &', "sh")
-"""Runs a program and does not wait; an asynchronous list reads nothing unless told (POSIX)."""
+"""Run a program and do not wait; POSIX gives `&` no stdin, so descriptor 3 passes it on."""
 
 
 def _notify(command: tuple[str, ...], parked: "Parked") -> None:
-    """Start what the user wants to be told by. The call does not wait for it, nor fail with it."""
+    """Start the user's notification command. The call neither waits for it nor fails with it."""
     if not command:
         return
     import subprocess  # noqa: PLC0415 - slow to load, and few are told so
@@ -305,14 +305,14 @@ def _notify(command: tuple[str, ...], parked: "Parked") -> None:
         subprocess.run(line, stdin=told, stdout=quiet, stderr=quiet, check=False)
 
 
-# Threat: a use that was edited, cut off or restored away makes a used grant a new one. So
-# each answer comes from the lines themselves, never from the index; only where the
-# whole ledger is what was signed, by the key's last checkpoint and the anchor, which stand
-# outside the plane; and only since somebody accepted that the ledger went back.
+# Threat: a record of use that is edited, cut off or restored away makes a used grant new again.
+# So answers are read from the lines, never from the index, and only where the whole ledger is
+# what was signed, by the key's last checkpoint and the anchor, which stand outside the plane.
+# Answers from before a person accepted that the ledger went back do not count.
 
 
 def read_answers(project: Project, requests: Collection[str]) -> "Answers":
-    """What was answered to these. Raises: LedgerDamagedError; HostError, ConfigError."""
+    """Read what was answered to these. Raises: LedgerDamagedError; HostError, ConfigError."""
     from paddock.assembly.auditing import audit_ledger  # noqa: PLC0415 - for a question alone
     from paddock.runtime.inbox import Answers  # noqa: PLC0415 - for a question alone
 
@@ -320,11 +320,11 @@ def read_answers(project: Project, requests: Collection[str]) -> "Answers":
     if not path.exists():
         return Answers(())
     if not audit_ledger(project.layout, project.environment, LedgerName.GOVERNANCE).is_whole:
-        raise _unknown(path)
+        raise _unverified(path)
     found: list[Mapping[str, Json]] = []
     for row in find_decided(str(path), _ANSWERS, Filter()):
         if isinstance(row, BadRow):
-            raise _unknown(path)
+            raise _unverified(path)
         metadata = row.entry.metadata
         if row.entry.event_type == events.APPROVAL_ANSWERED:
             found += [metadata] if metadata.get("request") in requests else []
@@ -333,7 +333,7 @@ def read_answers(project: Project, requests: Collection[str]) -> "Answers":
     return Answers(found)
 
 
-def _unknown(path: Path) -> LedgerDamagedError:
+def _unverified(path: Path) -> LedgerDamagedError:
     return LedgerDamagedError(
         "the governance ledger does not verify: nobody can tell which grants were used",
         where=str(path),

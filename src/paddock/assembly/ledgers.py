@@ -1,4 +1,4 @@
-"""The ledgers of a plane, each made with its own key on first use."""
+"""Open the ledgers of a plane, each made on first use with a key of its own or a signer's."""
 
 import hashlib
 import math
@@ -79,10 +79,10 @@ def checkpoint_entry(ledger: LedgerName, signed: SignedCheckpoint) -> Entry:
 
 
 def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> Anchor:
-    """The anchor of this user's configuration; without one, a directory beside the planes.
+    """Return the anchor that the user's policy names; without one, a directory beside the planes.
 
-    Threat: a repository or a command that a project could name would run on the host, and whoever
-    names a place of their own has the proof there. The user's own file alone counts.
+    Threat: a project that could name it would run a command on the host, or keep the proof where
+    it can change it. So only the user's own file counts.
     """
     settings = ledger_settings(environment).anchor
     title = plane_title(layout)
@@ -128,7 +128,7 @@ def _place(text: str, environment: Environment) -> Path:
 
 
 _KEY_NAME_CHARS_MAX: Final = 219
-"""Of a directory's name in a key's: `paddock/NAME-ID/governance` has 255 then, as it may."""
+"""The longest directory name in a key's name: `paddock/NAME-ID/governance` has 255 then."""
 LEDGER_TIERS: Final = {
     LedgerName.GOVERNANCE: "HOT",
     LedgerName.PACKAGES: "HOT",
@@ -137,11 +137,11 @@ LEDGER_TIERS: Final = {
 }
 
 HOOK_PACE: Final = Pace(limits.checkpoint_entries_max // 2, math.inf, at_close=False)
-"""Of a process that answers one event: a checkpoint by count, and at once for what matters.
+"""For a process that answers one event: a checkpoint by count, and at once for what matters.
 
-Half the usual count, as only every so many entries come through here."""
+Half the usual count, since not every entry of the hook is written by such a process."""
 HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False)
-"""Of a process that records what is over already: it looks at the time as well."""
+"""For one that records what is over already, so nobody waits: by time as well."""
 
 
 def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> LedgerFile:
@@ -190,17 +190,17 @@ def signer_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -
 
 
 def _origin(layout: PlaneLayout, name: LedgerName) -> str:
-    # Threat: a signer remembers by this name: of two planes that share one, each would be the
-    # other one gone back. The directory of a project's plane has the id in its name.
+    # Threat: a signer program remembers a history by this name: two planes that share it would
+    # each look like a rollback of the other. A project's plane has the id in its directory's name.
     own = f"-{path_id(layout.root)}" if layout.kind is PlaneKind.BARE else ""
     return f"paddock/{_key_name(layout.root.name)}{own}/{name}"
 
 
 def _key_name(directory: str) -> str:
-    """What a key is called after a directory of any name, in `_KEY_NAME_CHARS_MAX` characters.
+    """Make any directory's name fit a key's name, in at most `_KEY_NAME_CHARS_MAX` characters.
 
-    A name that can stand in a key text is taken as it is. Of any other one, bytes are written as
-    `%20` and the like; what is too long then ends with a digest of the whole name.
+    One that a key's name may hold is taken as it is; of others, bytes are percent-encoded. What
+    is too long then is cut, and ends with a digest of the whole name.
     """
     raw = os.fsencode(directory)
     if is_key_name(directory):
@@ -220,7 +220,7 @@ def above_of(layout: PlaneLayout, environment: Environment, name: LedgerName) ->
     above = LEDGER_ABOVE.get(name)
     if above is None:
         return Outside(layout, environment)
-    # It is sealed by whoever opens it.
+    # No checkpoint at close: `take` makes it.
     return TierAbove(name, partial(open_plane_ledger, layout, environment, above, HOOK_PACE))
 
 
@@ -229,7 +229,7 @@ def _genesis(layout: PlaneLayout, environment: Environment, name: LedgerName) ->
     if not ledger_settings(environment).signer:
         _make_key(ledger_key_path(layout, environment, name), origin)
     verifier = signer_of(layout, environment, name).verifier
-    # The key's own name: one that stood here before signs nothing of another.
+    # Named as the key is: a key that is left from an earlier plane keeps its own name.
     return Genesis(verifier.name, LEDGER_TIERS[name], str(verifier), _parent_note(layout, name))
 
 
@@ -239,7 +239,7 @@ def _make_key(file: Path, origin: str) -> None:
         try:
             create_key(str(file), origin, os.urandom)
         except HostError:
-            # Another process made it just now, or it cannot be made: loading tells.
+            # Another process made it just now; else it cannot be made.
             if not file.exists():
                 raise
 

@@ -1,4 +1,4 @@
-"""Opening a project, and making one; what is new is put on record in governance."""
+"""Open a project, or make one, and record in governance what changed since it was opened last."""
 
 import os
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def open_project(start: Path, environment: Environment, override: Path | None = 
 
 
 def open_root(root: ProjectRoot, environment: Environment) -> Project:
-    """As `open_project`, of exactly this root: neither climbed for nor named by a variable."""
+    """As `open_project`, of exactly this root: no search upwards, no `PADDOCK_PLANE`."""
     return _opened(read_project(root, environment))
 
 
@@ -71,7 +71,7 @@ def _opened(found: Project) -> Project:
     settle_left_packages(found)
     if not record_news(found):
         return replace(found, notices=_gate_notices(found))
-    # A policy that has just come into force: this is the one time to say it.
+    # Say it only now, when what is new was recorded, and not at every opening.
     return replace(found, notices=policy_notices(found))
 
 
@@ -88,9 +88,9 @@ def init_project(
 
 
 def record_news(project: Project) -> bool:
-    """Put on record what is new, and say whether anything was.
+    """Record plane, policy, configuration and trust where governance lacks them as they are now.
 
-    Of several that open a project at the same moment one records it.
+    Return whether anything was. Of processes that open a project at once, one records it.
     """
     if not _news(project):
         return False
@@ -135,7 +135,7 @@ def _news(project: Project) -> list[events.Entry]:
 
 
 def _plane_news(project: Project) -> list[events.Entry]:
-    """Return plane and first agent where governance lacks them, as after a killed `init`."""
+    """Return entries for plane and first agent where they are missing, as after a killed `init`."""
     if (
         _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], events.PLANE_CREATED)
         is not None
@@ -148,7 +148,7 @@ def _plane_news(project: Project) -> list[events.Entry]:
 
 
 def _trust_news(project: Project, governance: Path) -> list[events.Entry]:
-    """Return the trust in a project's policy where it holds and its entry is missing."""
+    """Return an entry for the trust in a project's policy where that holds unrecorded."""
     own = project.files.project
     if own is None or not own.trusted or project.layout.kind is PlaneKind.BARE:
         return []
@@ -176,8 +176,8 @@ def _config_news(project: Project, governance: Path) -> list[events.Entry]:
     if project.root.accepted:
         files |= contract_digests(project.layout.ho1 / "contracts", root)
         read = _LOADED | {name for name in before if is_contract(name)}
-    # What packages brought besides is told when a gate first looks at it; and the prompt
-    # contracts of a plane that nobody has accepted are not read.
+    # Keep the rest as recorded: a gate records other packages' configuration when it looks, and
+    # the prompt contracts of a plane that nobody has accepted are not read.
     files = {**{name: each for name, each in before.items() if name not in read}, **files}
     return [] if before == files else [records.config_changed(before, files, config)]
 

@@ -1,6 +1,6 @@
-"""The packages of a bare plane, opened to be changed, and told to whoever asks.
+"""Open the packages of a bare plane to change or list them, and run gates on the plane.
 
-Gates look at them again: for an operator, and for a model that asks by a tool.
+Gates run for an operator, and for a model that asks by a tool.
 """
 
 import os
@@ -53,11 +53,11 @@ from paddock.values.entries import PACKAGE_INSTALLED, Entry, digest_of
 from paddock.workspace import Workspace
 
 ACCEPTANCE_AGENT: Final = "acceptance"
-"""Whose commands these are: one that may read what the plane's policy shows to anybody."""
+"""The agent as which acceptance commands run: the admin's profile, without its permissions."""
 
 
 class ShellAcceptance:
-    """See `AcceptanceRunner`. Nothing of the sandbox is loaded before a command comes."""
+    """See `AcceptanceRunner`. The sandbox is loaded with the first command."""
 
     def __init__(self, project: Project, workspace: Workspace, history: History) -> None:
         chain = (Agent(ACCEPTANCE_AGENT, ADMIN_PROFILE),)
@@ -110,9 +110,10 @@ def _end_of(stream: Stream) -> str:
 
 @contextmanager
 def open_depot(project: Project) -> Generator[change.Depot]:
-    """The plane, opened for a change of its packages, or for a look at what stands there.
+    """Open the plane to change its packages, or to look at them.
 
-    What a killed step left is removed first. Raises: UsageError, ConfigError, HostError.
+    Sets of changes that a killed process left are completed or undone first; an interrupted
+    change of packages is for `settle_packages`. Raises: UsageError, ConfigError, HostError.
     """
     _require_own_plane(project)
     settle_sets(project)
@@ -131,7 +132,7 @@ def open_depot(project: Project) -> Generator[change.Depot]:
             ledger=replace(package_ledger(project), verify=partial(_verify_ledger, project)),
             clock=time.time,
             acceptance=runner,
-            load=partial(_load, project),
+            load=partial(_require_loadable, project),
         )
 
 
@@ -160,10 +161,9 @@ def package_ledger(project: Project) -> PackageLedger:
 def is_development_plane(project: Project) -> bool:
     """Whether the plane was made with `--dev`: how its first package was installed, on record.
 
-    Threat: whoever may edit the configuration would switch off approvals with it, and before
-    it is first put on record too, where `init` was killed. The packages ledger tells of the
-    founding before there is a configuration, and is chained; so that no later entry passes
-    for the first, no index is asked.
+    Threat: whoever may edit the configuration could switch approvals off by it, even before it
+    is first recorded, where `init` was killed. The packages ledger records the founding earlier.
+    Its lines are read, not the index, so that no later entry passes for the first.
     """
     path = project.layout.ledger_paths()[LEDGER]
     if not path.exists():
@@ -171,13 +171,13 @@ def is_development_plane(project: Project) -> bool:
     try:
         rows = query_lines(str(path), Filter(PACKAGE_INSTALLED))
     except errors.HostError:
-        return False  # Nobody can tell: then approvals are asked for, and G6 says why.
+        return False  # Unknown: then approvals are asked for, and the gate G6 says why.
     first = None if rows.bad or not rows.entries else rows.entries[0].entry
     return first is not None and first.metadata.get("dev") is True
 
 
 def _verify_ledger(project: Project, path: Path) -> Verification | None:
-    """With its key's last checkpoint, and those that governance holds."""
+    """Verify the packages ledger against its key's last checkpoint and those in governance."""
     witness = PlaneWitness(project)
     if path.exists():
         return witness.verify(LEDGER, path)
@@ -186,7 +186,7 @@ def _verify_ledger(project: Project, path: Path) -> Verification | None:
     return verify_alone(path)
 
 
-def _load(project: Project, path: str, content: bytes) -> None:
+def _require_loadable(project: Project, path: str, content: bytes) -> None:
     file = project.layout.root / path
     if file == project.layout.admin_config:
         require_registered(parse_admin_config(content, file))
@@ -252,11 +252,11 @@ def _contract_notes(archive: Archive) -> Iterator[str]:
             )
 
 
-# What they said goes to governance, an entry each. Where governance itself is what is wrong,
-# the answer is given all the same; only a pass that cannot be recorded is none.
+# Each gate's result is an entry in governance. A failure that cannot be recorded is answered all
+# the same, as governance may be what is wrong; a pass that cannot be recorded does not count.
 
 OPERATOR: Final = "operator"
-"""Who asked, in a record, where it was no agent."""
+"""Who asked for the gates, in a record, where no agent did."""
 
 
 class GateRun(Struct, frozen=True):
@@ -288,14 +288,14 @@ def check_gates_for_model(project: Project, names: Sequence[str], agent: str) ->
         ground = _ground(project, workspace, change.NoAcceptance(), NOBODY)
         with change.PendingChange(project.layout).try_at_rest() as is_at_rest:
             if not is_at_rest:
-                # Half of a change is no plane that a gate could say anything true of.
+                # A result about half of a change would be wrong.
                 raise errors.LedgerBusyError(
                     "packages of this plane are being changed right now; no gate looked",
                     hint="ask again when that is over",
                 )
             _record_config(project, ground)
             results = run_gates(names, CHECKS_FOR_MODELS, ground)
-        # What G4 tells is on record already: it is how that run was found.
+        # `_recorded` leaves the gate G4 out for a model: it only repeats a run on record.
         return _recorded(project, results, ground, agent)
 
 
@@ -317,7 +317,7 @@ def _ground(
 def _recorded(
     project: Project, results: tuple[GateResult, ...], ground: GatesGround, by: str
 ) -> GateRun:
-    """Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError: all passed in vain."""
+    """Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError: a pass not recorded."""
     run = GateRun(results)
     kept = results if by == OPERATOR else [each for each in results if each.gate != G4]
     try:
@@ -355,7 +355,7 @@ def _record_config(project: Project, ground: GatesGround) -> None:
             _record(project, records.config_changed(before, files, config))
             ground.forget_config()
     except errors.IntegrityError:
-        return  # a damaged ledger: G6 says which, and G0B finds no digest there
+        return  # a damaged ledger: the gate G6 says which, and G0B finds no digest there
 
 
 def _package_config(ground: GatesGround) -> Mapping[str, Json]:

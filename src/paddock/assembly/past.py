@@ -1,6 +1,6 @@
-"""What a person asks of the history: what was changed, by whom, and to undo it.
+"""Look back for a person: what was changed, by whom, and undo it.
 
-Undo and the commit of kept changes are calls of a person with a tool that no agent has.
+Undo and the commit of kept changes are dispatched calls of a person, of tools that no agent has.
 """
 
 import os
@@ -48,7 +48,7 @@ from paddock.workspace import Workspace
 
 class OperatorDoor(Struct, frozen=True):
     shown: prepared.PolicyJudge
-    """What the workspace's agent may see; the operator sees no more of it."""
+    """What the workspace's agent may see: the operator is shown no more."""
     workspace: Workspace
     ledger: Ledger
     history: History
@@ -90,8 +90,8 @@ class PastWorkspaces(Struct, frozen=True):
         if not earlier:
             return ""
         then, last = earlier[-1], rows[-1]
-        # What was recorded is compared with what was recorded: a plane can be moved. What
-        # was edited by hand is on record only once the agent has been at work again.
+        # Compare records with records, since a plane can be moved; but a declaration edited by
+        # hand is on record only once its agent has been at work again.
         is_recorded = last.entry.metadata.get("digest") == now.digest
         present = _workspace(last) if is_recorded else str(now.workspace)
         return "" if _workspace(then) in {"", present} else _workspace(then)
@@ -165,7 +165,7 @@ class Past(Struct):
         return UndoStanding.UNDOABLE if obstacle is None else obstacle.standing
 
     def is_shown(self, call: PastCall, change: Change) -> bool:
-        # Threat: a content's digest tells those who guess it that they are right.
+        # Threat: a digest confirms a guess of the content.
         names = {change.path, change.to or change.path}
         return all(self._is_path_shown(call, name) for name in names)
 
@@ -221,13 +221,13 @@ class Past(Struct):
     def workspace(self, agent: str) -> Workspace:
         if agent not in self._opened:
             record, policy, chain = self.project.acting(self._declared(agent))
-            # An operator's undo keeps everything: also what policy says is generated.
+            # Keep every content that an undo replaces, also of paths that policy calls generated.
             workspace = self._held.enter_context(workspace_with_git(record, self.history.keeper()))
             self._opened[agent] = _Opened(workspace, record, prepared.PolicyJudge(policy, chain))
         return self._opened[agent].workspace
 
     def _declared(self, agent: str) -> str:
-        """Return the agent whose eyes are lent: of a program's, which is declared nowhere, ours."""
+        """Return the agent whose policy decides what is shown: of a program's, the default one."""
         rows = self.then.declared.get(agent, ())
         is_given = {row.entry.event_type for row in rows} == {AGENT_CHANGED}
         is_here = is_given and _workspace(rows[-1]) == str(self.project.root.path)
@@ -256,7 +256,7 @@ class Past(Struct):
 
 @contextmanager
 def open_past(project: Project, rows: Sequence[StoredEntry] | None = None) -> Generator[Past]:
-    """What was changed; by the calls of these entries alone where they are given."""
+    """Open all past changes, or those by the calls of these entries."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     with ExitStack() as held:
         seen = held.enter_context(look_at_history(project))

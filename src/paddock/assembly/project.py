@@ -1,4 +1,4 @@
-"""A root with what governs it: found, read, and nothing made."""
+"""Find and read a root with its plane, policy and agents; make nothing."""
 
 import os
 from pathlib import Path
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from paddock.plane.records import WhereReport
 
 
-# Which tools it has is decided here, when the plane is opened: `core` always,
-# `development` where the gate is open, `package` where the configuration names tools of
-# packages. Nothing else gives these toolsets to anybody.
+# The admin agent's toolsets are decided here, when the plane is opened: `core` always,
+# `development` where the dual gate is open, `package` where the configuration names tools of
+# packages. No other agent can have these toolsets.
 
 ADMIN_AGENT: Final = "admin"
 ADMIN_PROFILE: Final = "admin"
 CORE: Final = "core"
 DEVELOPMENT: Final = "development"
 PACKAGE: Final = "package"
+"""Of tools that packages bring; see `AdminConfig.package_tools`."""
 SHELL: Final = "shell"
-"""Of tools that packages bring; see `package_tools`."""
 MCP: Final = "mcp"
 
 
@@ -66,7 +66,7 @@ class Project(Struct, frozen=True):
     name: Path | None = None
     """The root by the name that it was reached by, where that is another one."""
     notices: tuple[str, ...] = ()
-    """What a person should be told, once: what an untrusted policy did not get."""
+    """What a person should be told once, such as what is not trusted and so does not count."""
     admin: "AdminConfig | None" = None
     gate: DualGate = field(default_factory=DualGate)
     """What the dual gate found; on a project it is closed."""
@@ -80,10 +80,10 @@ class Project(Struct, frozen=True):
         return where_report(self.root, self.layout, self.files, self.environment, gate)
 
     def policy_for(self, record: AgentRecord) -> Policy:
-        """The policy as an agent meets it: paths are relative to its own workspace.
+        """Return the policy for an agent, with paths relative to its own workspace.
 
-        Elsewhere than on a bare plane's root there is no `HOT/config` below: the file holds as a
-        project's would.
+        A workspace other than a bare plane's root has no `HOT/config` below it, so the plane's
+        file holds there as a project's would.
         """
         files = self.files
         if record.workspace != self.root.path:
@@ -95,7 +95,7 @@ class Project(Struct, frozen=True):
         return self.policy if files is self.files else policy_of(files)
 
     def acting(self, name: str | None) -> tuple[AgentRecord, Policy, AgentChain]:
-        """An agent, the policy as it meets it, and whom it acts for, itself first."""
+        """Return an agent, the policy for it, and its chain: itself, then its ancestors."""
         lineage = self.agents.lineage(self.agent_named(name))
         chain = tuple(record.agent for record in lineage)
         return lineage[0], self.policy_for(lineage[0]), chain
@@ -110,10 +110,10 @@ class Project(Struct, frozen=True):
         return default_agent_of(self.layout.kind)
 
     def agent_named(self, name: str | None) -> str:
-        """The agent that a caller means: the default where it named none.
+        """Return the agent that a caller means: the default where it gave no name.
 
-        Threat: `--agent "$AGENT"` where the variable is not set. An empty name is one that
-        no agent has, and not none.
+        Threat: `--agent "$AGENT"` where the variable is not set. An empty name is a name that
+        no agent has, and does not mean the default.
         """
         return self.default_agent if name is None else name
 
@@ -197,15 +197,15 @@ def policy_of(files: PolicyFiles) -> Policy:
 def policy_with(given: PolicyFile, files: PolicyFiles, workspace: Path) -> Policy:
     """Return the policy with one that a program gives beside it: the stricter answer counts.
 
-    Where nobody but it has a policy, it holds over what is built in; a file that is not trusted
-    tightens it too.
+    Where neither project nor user has one, only the built-in policy is below it; a project's file
+    that is not trusted tightens it too.
     """
     cloned = None if files.project is None or files.project.trusted else files.project
     policy = policy_of(replace(files, project=cloned, user=given))
     if files.user is not None or files.project is not cloned:
         policy = beside(policy_of(files), policy)
     place = real_path(given.path)
-    # A text that was never a file has a name alone.
+    # A policy that was made of text has a name, and no path.
     if not given.path.is_absolute() or not place.is_relative_to(workspace):
         return policy
     # Threat: an agent rewrites what would govern it when the program is started again.
@@ -242,8 +242,8 @@ def _source(file: PolicyFile | None) -> PolicySource | None:
     return None if file is None else PolicySource(file.path.name, file.content, file.trusted)
 
 
-# Who audits has to get at the ledgers just when a policy file, or an admin's configuration,
-# was spoilt: what was recorded does not depend on either.
+# An auditor needs the ledgers most when a policy file or the admin configuration does not load;
+# so a site is found without reading either.
 
 
 class PlaneSite(Struct, frozen=True):
@@ -293,9 +293,9 @@ def new_call_id() -> str:
     return f"CALL-{os.urandom(8).hex()}"
 
 
-# Nothing here asks a policy. A chain is what the plane declares, the same under every policy;
-# what `[agents]` gives to a name the policy that judges holds besides. So every question about
-# such an agent, of the hook or of a person, is put for one and the same chain.
+# Chains are made without a policy: a chain is what the plane declares, the same under every
+# policy, and what `[agents]` gives to a name is applied by the policy that judges. So the hook
+# and a person's questions judge such an agent by one and the same chain.
 
 
 def default_chain(agents: AgentStore) -> AgentChain:
@@ -335,10 +335,10 @@ def declared_for(agents: AgentStore, name: str) -> str:
 
 
 def chain_of_type(agents: AgentStore, default: AgentChain, name: str) -> AgentChain:
-    """The chain of a client's agent of type `name`; `default` is that of its own thread.
+    """Return the chain of a client's agent of type `name`; `default` is its main thread's.
 
-    One that this plane does not declare is a child of the default agent, and never exceeds it,
-    whatever profile `[agents]` gives to its name. Raises: UsageError, ConfigError.
+    A type that this plane does not declare is a child of the default agent, and never exceeds
+    it, whatever profile `[agents]` gives to its name. Raises: UsageError, ConfigError.
     """
     if name == default[0].name:
         return default

@@ -1,6 +1,6 @@
-"""What a question needs to be asked: a policy that is not in force, an agent that is no more.
+"""Answer "what if" and "why": candidate policies, agents that were removed, recorded decisions.
 
-Nothing is put in force, and nothing is recorded.
+Nothing comes into force by it, and nothing is recorded.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ _TRIED_MAX: Final = 1000
 """Recorded calls, the newest, that `compare` tries besides those that it makes."""
 
 _Place = tuple[PlaneKind, tuple[str, ...]]
-"""What a workspace is, and the planes below it: by that one file makes several policies."""
+"""A workspace's kind, and the planes below it: one file is another policy for each."""
 
 
 class Candidate(Struct, frozen=True):
@@ -74,9 +74,9 @@ class PlanePolicies(Struct, frozen=True):
         return self._met[agent]
 
     def is_whole(self, past: record.PastDecision) -> bool:
-        """Whether a client's kind of agent is on record with the default agent, its parent.
+        """Whether an entry holds the whole chain: a client's kind of agent with its parent.
 
-        Of older entries, what would be decided now cannot be told.
+        Older entries lack the parent, and what would be decided now cannot be told of them.
         """
         if past.door is not record.RecordedDoor.HOOK:
             return True
@@ -124,7 +124,7 @@ def own_candidate(files: PolicyFiles) -> Candidate:
 
 
 def built_in_candidate(files: PolicyFiles) -> Candidate:
-    # A file that says nothing is no file, for all that decides.
+    # An empty file decides as no file does.
     return Candidate(BUILT_IN, b"", files)
 
 
@@ -170,7 +170,7 @@ def _has_acted(agent: str, ledgers: Iterable[Path]) -> bool:
 
 
 def judged(project: Project, name: str | None) -> tuple[Policy, AgentChain]:
-    """Policy and chain of an agent, also of a client's, as the hook judges it."""
+    """Return policy and chain of an agent; of a client's kind of agent, as the hook judges it."""
     wanted, agents = project.agent_named(name), project.agents
     if wanted != project.default_agent:
         if is_bound(project, wanted) and declared_for(agents, wanted) != wanted:
@@ -182,11 +182,11 @@ def judged(project: Project, name: str | None) -> tuple[Policy, AgentChain]:
 
 
 def compare(old: Candidate, new: Candidate, find: Callable[[], AgentStore], ledger: Path) -> "Diff":
-    """Find calls that two files decide differently, recorded ones among them."""
+    """Find calls that two policy files decide differently, recorded ones among them."""
     from paddock.policy.questions.compare import diff  # noqa: PLC0415 - one question's
 
     def chain_of(name: str) -> AgentChain:
-        # Read only where it is asked for: an agent that does not load stops no other question.
+        # Read late: an agent file that does not load must not stop questions without it.
         agents = find()
         return chain_of_type(agents, planned_default_chain(agents), name)
 
@@ -208,7 +208,7 @@ def past_decisions(path: Path, wanted: Filter) -> Iterator[record.PastDecision |
             yield record.Lost(place, record.Why.UNREADABLE, row.fault.value)
             continue
         entry = row.entry
-        # Of a call that was held back for a question, the answer counts, where there is one.
+        # Rows come newest first: skip a staged call whose decision after the answer was seen.
         if entry.event_type == TOOL_STAGED and (entry.session_id, entry.call_id) in answered:
             continue
         if entry.metadata.get("outcome") in ("confine", "ask"):
@@ -221,9 +221,9 @@ def past_decisions(path: Path, wanted: Filter) -> Iterator[record.PastDecision |
 def told_calls(
     path: Path, call_id: str, governance: Path | None, session_id: str | None = None
 ) -> tuple[tuple[record.RecordedCall, ...], int]:
-    """The calls of this id, newest first, and how many lines hold no entry.
+    """Return the calls of this id, newest first, and how many lines hold no entry.
 
-    `governance` has what was asked about them; None where that is not there.
+    `governance` is the ledger with the questions about them; None: without these.
     """
     if not stands(path):
         return (), 0
@@ -254,7 +254,7 @@ def decided_now(find: Callable[[], Project], call: record.RecordedCall) -> Now:
         if isinstance(past, record.PastDecision) and not policies.is_whole(past):
             past = record.Lost(past.where, record.Why.INCOMPLETE)
     except PaddockError as error:
-        # The record is told whatever has become of the project since.
+        # Show the record even where the project does not load any more.
         return Now(f"no policy is in force now: {error.message}")
     now = explain_now(past, policy)
     return now.unasked() if call.is_denied_unasked else now

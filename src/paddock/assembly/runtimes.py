@@ -1,6 +1,6 @@
-"""One agent's tools on its workspace, behind the one door.
+"""Open one agent's tools on its workspace, behind the dispatcher; `paddock.open` and `check`.
 
-Its shell is made when its first command comes, and let go with it.
+The shell is made at the first command, and closed with the runtime.
 """
 
 import os
@@ -128,8 +128,8 @@ def _not_opened() -> "McpGateway":
 def _registry(
     project: Project, policy: Policy, chain: AgentChain, gateway: "Callable[[], McpGateway]"
 ) -> tuple[Registry, tuple[str, ...]]:
-    """Return the tools of an agent, and what a person is to be told of those that it lacks."""
-    tools, notices = _existing(project, chain[0].toolsets)
+    """Return the tools of an agent, and notices of those that were not loaded or offered."""
+    tools, notices = _all_tools(project, chain[0].toolsets)
     kept = None
     if (
         project.admin is not None
@@ -144,7 +144,7 @@ def _registry(
         if tool.toolset in toolsets and (kept is None or tool.toolset != CORE or tool.name in kept)
     ]
     gated = [tool.name for tool in held if tool.toolset == DEVELOPMENT]
-    registry = Registry(held, partial(may_ever, policy, chain), gated, partial(_holds, project))
+    registry = Registry(held, partial(may_ever, policy, chain), gated, partial(_is_open, project))
     if policy.settings.mcp.servers and may_ever(policy, chain, "mcp", "call"):
         from paddock.assembly.extensions import add_others  # noqa: PLC0415 - few have one
 
@@ -152,10 +152,10 @@ def _registry(
     return registry, notices
 
 
-def _holds(project: Project) -> bool:
-    """Whether the gate's half in the configuration holds still; what does not load holds nothing.
+def _is_open(project: Project) -> bool:
+    """Whether the configuration still opens its half of the dual gate; not if it does not load.
 
-    The environment's half is this process's own.
+    The environment's half is as it was when this process opened the plane.
     """
     from paddock.plane.admin import read_admin_config  # noqa: PLC0415 - bare planes only
 
@@ -173,7 +173,7 @@ def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
     )
 
 
-def _existing(
+def _all_tools(
     project: Project, toolsets: tuple[str, ...]
 ) -> tuple[Sequence[Tool[Any] | ListedTool], tuple[str, ...]]:
     if PACKAGE not in toolsets:
@@ -203,8 +203,8 @@ def open_runtime(
 
     `session_id` is that of the session whose calls these are; else they get one of their own,
     and that the dual gate is open for it is on record before the first. Where `approver` cannot
-    be asked, what was asked is kept in the inbox. `progress` hears of commands while they run,
-    `on_directory` where their shell ended, `of_commands` looks what to say of them besides.
+    be asked, the question is kept in the inbox. `progress` hears of commands while they run,
+    `on_directory` in which directory they ended, `of_commands` adds notices at the first one.
     Raises: UsageError, ConfigError, HostError.
     """
     said = (*project.notices, *settle_sets(project))
@@ -224,7 +224,7 @@ def open_runtime(
         # Last in, first out: commands end before what they work on is let go.
         blobs = held.enter_context(closing(open_blobs(project)))
         history = held.enter_context(closing(open_history(project)))
-        # What commands fill by the thousand and can make again: replaced contents are not kept.
+        # Of generated paths, which commands can make again, replaced contents are not kept.
         keeper = history.keeper(policy.guards.is_below_generated)
         workspace = held.enter_context(
             open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
@@ -268,9 +268,9 @@ def open_runtime(
 
 
 def _approvers(project: Project, approver: Approver) -> tuple[Approver, Approver]:
-    """Return who is asked, and who keeps what a command changed until somebody answers."""
+    """Return the approver that is asked, and the one that keeps a command's changes unasked."""
     if project.given is not None or project.agents.given is not None:
-        # What a program says itself is known to nobody who would answer later.
+        # Who answers later, in another process, cannot know a program's own policy or agent.
         return approver, NoApprover()
     inbox = partial(open_inbox, project)
     return InboxApprover(approver, inbox), InboxApprover(NoApprover(), inbox)
@@ -285,7 +285,7 @@ def _open_servers(
 
 
 def _open_memory(project: Project, agent: str, held: ExitStack) -> Workspace:
-    """What an agent remembers, in the plane: a directory of its own, made at its first use."""
+    """Open an agent's own directory of memories in the plane, made at its first use."""
     directory = project.layout.agent_memories(agent)
     make_directories(directory)
     return held.enter_context(Workspace.open(str(directory)))
@@ -298,21 +298,21 @@ def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
         replace(record.agent, source=record.file.relative_to(root).as_posix()) for record in lineage
     )
     for member in chain:
-        compile_permissions(member)  # What cannot be used is said now, and not at each call.
+        compile_permissions(member)  # Fail now, and not at each call.
     return chain
 
 
 def _after_write(
     project: Project, policy: Policy, root: str, shell: LazyShell, servers: "Late[McpGateway]"
 ) -> Callable[[Sequence[str], str], None]:
-    """In a bare plane nothing is made: its files belong to packages."""
+    """Tell commands and servers of changes; on a project, also have git ignore `agent_sandbox/`."""
     is_wanted = project.layout.kind is PlaneKind.PROJECT and policy.settings.hook.sandbox_ignored
     ignore_scratch = ignore_new_folder(Path(root)) if is_wanted else None
 
     def after_write(paths: Sequence[str], toolset: str) -> None:
         if ignore_scratch is not None:
             ignore_scratch()
-        # Shell and gateway know what their own have changed.
+        # Shell and gateway know already what they changed themselves.
         if paths and toolset != SHELL:
             shell.changed(paths)
         if paths and toolset != MCP and servers.made is not None:
@@ -329,7 +329,7 @@ def _undo(
     with open_past(project) as past:
         result = past.undo(past.find(call_id)).result
     named = [row.get(each) for row in result.details.get("changes", ()) for each in ("path", "to")]
-    # What runs in the background sees it, as it sees what a tool has changed.
+    # Commands in the background are told of it, as of a tool's change.
     after_write([path for path in named if path], "operator")
     return result
 
@@ -353,7 +353,7 @@ def _ports(
     )
 
 
-# What a program opens and asks, by a policy and an agent of its own.
+# The public functions, for programs that may bring a policy and an agent of their own.
 
 AnyPath = str | os.PathLike[str]
 Asked = Approver | Callable[[ApprovalRequest], bool] | None

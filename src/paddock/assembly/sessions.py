@@ -1,6 +1,6 @@
-"""Opening a session: an agent with its tools, a model, budgets, and the two ledgers.
+"""Open a session: an agent with its tools, a model, budgets, and the two ledgers.
 
-Files can stand in a model's place: exchanges that were recorded, and scripts.
+Files can replace a model: recorded exchanges (cassettes), and scripts.
 """
 
 import itertools
@@ -129,7 +129,7 @@ class SessionWish(Struct, frozen=True):
 
 
 def open_session(project: Project, wish: SessionWish) -> Session:
-    """A session, its start on record.
+    """Open a session, and record its start.
 
     Raises:
         UsageError: no such agent or session, or it is open elsewhere.
@@ -157,7 +157,7 @@ def require_session(project: Project, session_id: str) -> RecordedSession:
 
 
 class _Opening:
-    """What a session is made of; with it are opened the agents that it hands work on to."""
+    """Open the parts of a session, and later the agents that it delegates to."""
 
     def __init__(self, project: Project, wish: SessionWish, held: ExitStack) -> None:
         self._project = project
@@ -169,12 +169,12 @@ class _Opening:
         self._table = BudgetTable() if project.admin is None else project.admin.budget
         self._listener = events.OneAtATime(wish.listener)
         self._session_id = wish.resume or new_session_id()
-        # Threat: whoever unpacked a plane brings prompts that speak for the operator.
-        is_ours = project.layout.kind is PlaneKind.PROJECT or project.root.accepted
-        self._contracts = load_contracts(project.layout.ho1 / "contracts" if is_ours else None)
+        # Threat: a plane from somebody else brings prompts that speak for the operator.
+        is_accepted = project.layout.kind is PlaneKind.PROJECT or project.root.accepted
+        self._contracts = load_contracts(project.layout.ho1 / "contracts" if is_accepted else None)
         held.enter_context(session_lock(project.layout, project.environment, self._session_id))
         if self._before is not None:
-            # Whoever had it open until now has added to it.
+            # Read again under the lock: another process may have added turns.
             self._before = require_session(project, self._session_id)
         self._router = self._open_router()
         self._ho1m = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
@@ -198,7 +198,7 @@ class _Opening:
         supervisor = Supervisor(charter, child.executor, office, conversation, turns)
         facts = self._facts(charter, office.budget)
         if project.admin is not None:
-            # It belongs to the system as a whole too.
+            # In governance as well: the gate concerns the whole plane.
             record_gate(project, self._session_id, self._agent)
         return SessionParts(
             charter=charter,
@@ -230,7 +230,7 @@ class _Opening:
         if before is None:
             return Conversation(), ()
         for turn in before.unfinished:
-            # The process that answered it was ended: now it is on record as well.
+            # The process was killed during this turn: record its end.
             said = "the process ended before the turn did"
             ended = events.TurnEnd("", events.TurnOutcome.ERROR, reason=said)
             office.append(office.scribe.turn_recorded(turn.number, turn.user_message, ended))
@@ -271,7 +271,7 @@ class _Opening:
 
     @contextmanager
     def _open_descendant(self, agent: str) -> Generator[ChildAgent]:
-        # Threat: an agent beside or above this one decides by another chain, and would do
+        # Threat: an agent beside or above this one is judged by another chain, and could do
         # for this one what this one may not.
         names = [record.agent.name for record in self._project.agents.lineage(agent)]
         if self._agent not in names[1:]:
@@ -383,7 +383,7 @@ def open_session_at(
 # Python's own errors name a function so: by what was called, `paddock.open_session`.
 open_session_at.__qualname__ = "open_session"
 
-# Both are strict: what is left over when the work is done is an error.
+# Cassettes and scripts are strict: answers left over when the work is done are an error.
 
 _ON_A_WIRE = frozenset({"anthropic", "openai"})
 
@@ -391,7 +391,7 @@ _ON_A_WIRE = frozenset({"anthropic", "openai"})
 class PreparedCassette(Struct, frozen=True):
     provider: Provider
     answers: "ScriptedModel | PlayingTransport"
-    """What says whether every request was the one that an answer is for, and none is left over."""
+    """It checks that each request is the one its answer was made for, and that none is left."""
 
 
 def open_recorded(
@@ -406,7 +406,7 @@ def open_recorded(
     tape = _new_tape(file)
 
     def write(line: str) -> None:
-        # Whole: a shorter write is gone on with.
+        # Go on after a short write: the file is not buffered.
         left = line.encode("utf-8", "surrogatepass")
         while left:
             left = left[tape.write(left) :]

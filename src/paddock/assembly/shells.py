@@ -1,4 +1,4 @@
-"""An agent's shell, made at its first use: most calls need none."""
+"""Make an agent's shell at its first use: most calls need none."""
 
 import os
 import threading
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from paddock.storage.journal import Journal
 
 
-# Nothing of the sandbox is loaded before: most calls are no commands, and a cold start
-# shows it.
+# The sandbox is imported no earlier than the shell is made: loading it slows every start.
 
 STAGING: Final = "staging"
 
@@ -50,10 +49,10 @@ class ShellGround(Struct, frozen=True):
     on_shell: Callable[[], None] = lambda: None
     """Called before the first command."""
     server: McpServer | None = None
-    """Whose process is all that runs in it, if it is no agent's shell."""
+    """The MCP server that alone runs in it, where it is not an agent's shell."""
 
     def governed_by(self, policy: Policy) -> Policy:
-        """Return what of a policy holds in it."""
+        """Return the policy for what runs here: of a server, only what its table allows."""
         if self.server is None:
             return policy
         from paddock.gateway.confine import server_policy  # noqa: PLC0415 - few have one
@@ -69,7 +68,7 @@ class LazyShell:
         self._shell: SandboxShell | None = None
         self._journal: Journal | None = None
         self._is_closed = False
-        self._call: Callable[[str, Mapping[str, Json]], object] = _nobody
+        self._call: Callable[[str, Mapping[str, Json]], object] = _no_runtime
 
     def close(self) -> None:
         with self._lock:
@@ -78,7 +77,7 @@ class LazyShell:
         self._held.close()
 
     def changed(self, paths: Iterable[str]) -> None:
-        """Tell running commands what a tool has changed; nothing is made for it."""
+        """Tell running commands what a tool has changed; make no shell for it."""
         if self._shell is not None:
             self._shell.sessions.changed(paths)
 
@@ -91,7 +90,7 @@ class LazyShell:
                 process.join()
 
     def on_end(self, call: Callable[[str, Mapping[str, Json]], object]) -> None:
-        """Have what ends by itself concluded by a call."""
+        """Have each process that ends by itself concluded by a call, so that it is recorded."""
         self._call = call
 
     def open(self) -> "SandboxShell":
@@ -144,7 +143,7 @@ class LazyShell:
         if shell is None or shell.sessions.process(process).outcome is not None:
             return
         with suppress(UsageError, IntegrityError):
-            # The runtime was closed, or its ledger is damaged: the next call says so.
+            # Closed, or its ledger damaged: the next call says so.
             self._call("shell_stop", {"process": process})
 
     def _look_at_host(self) -> "HostFacts":
@@ -166,8 +165,8 @@ class LazyShell:
             return self._journal
 
 
-def _nobody(tool: str, arguments: Mapping[str, Json]) -> None:
-    """Until a runtime is there that could be called."""
+def _no_runtime(tool: str, arguments: Mapping[str, Json]) -> None:
+    """Stand in until `on_end` names a runtime to call."""
 
 
 def _indexes(project: Project) -> dict[str, str]:
@@ -200,9 +199,9 @@ class PolicyNow:
         self._policy: Policy | None = ground.policy
 
     def read(self) -> Policy | None:
-        """Return the very policy that was read before where no file has changed.
+        """Return the policy in force now: the same object where no file has changed.
 
-        None where it cannot be read: nobody knows what it allows.
+        None where it cannot be read: what it allows is unknown.
         """
         project = self._ground.project
         try:

@@ -1,4 +1,4 @@
-"""Looking at what a project or bare plane brings, and trusting exactly what was shown."""
+"""Show what a project, a bare plane or an MCP server brings, and trust exactly what was shown."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ class TrustReview(Struct, frozen=True):
     is_trusted: bool
     admin: AdminConfig | None = None
     agents: AgentPlan = field(default_factory=AgentPlan)
-    """Of a project: what its policy file declares, and is not so yet."""
+    """What a project's policy file declares and its plane does not have so yet."""
 
 
 def review_trust(
@@ -71,10 +71,10 @@ def _review_plane(path: Path, environment: Environment) -> TrustReview:
 
 
 def trust_policy(review: TrustReview, environment: Environment, *, by: str) -> trust.TrustRecord:
-    """Trust exactly what was reviewed, and record who said so; then its agents are as it says.
+    """Trust exactly what was reviewed, record who said so, then make the agents that it declares.
 
-    Of a bare plane it is the place that is trusted: from now on it counts whole without being
-    named. Sequence: on record → trusted. Where the entry cannot be written nothing is trusted.
+    Of a bare plane the place is trusted: from now on it counts whole without being named.
+    Sequence: on record → trusted → agents. Where the entry cannot be written nothing is trusted.
     """
     record = _plan(review, datetime.now(UTC))
     project = open_root(review.root, environment)
@@ -83,7 +83,7 @@ def trust_policy(review: TrustReview, environment: Environment, *, by: str) -> t
         discover.register_bare_plane(review.root.path, environment)
     else:
         trust.write_trust(record, environment)
-    # What came into force by that is put on record now, and not at the next call.
+    # Open it again, which records what came into force, rather than leave that to the next call.
     project = open_root(replace(review.root, accepted=review.admin is not None), environment)
     apply_agents(project, review.agents)
     return record
@@ -127,7 +127,7 @@ class ServerReview(Struct, frozen=True):
 def review_servers(
     project: Project, agent: str | None, names: Sequence[str]
 ) -> tuple[ServerReview, ...]:
-    """Start servers in their sandboxes, and return all that they describe.
+    """Start these servers in their sandboxes, and return what they say of themselves.
 
     Raises: UsageError: policy names no such server; SandboxUnavailableError: it does not answer.
     """
