@@ -1,12 +1,12 @@
 """What context a turn is given, from the plane itself: facts of the tier, newest entries.
 
     stages      tier   → where the agent works and as what
-                ledger → the newest entries of one type, but those of this very session,
-                         whose turns stand in the conversation already
-    budget      later stages and older entries give way, and that is said
-    reach       so are entries that stand too far behind the session's own
+                ledger → the newest entries, of one type or all, except this session's own,
+                         whose turns are in the conversation already
+    budget      what is over it is left out, later stages and older entries first
+    reach       only the newest `limits.attention_reach_max` entries are searched for others'
 
-Everything is data for the model: one JSON object a line, between marks.
+Report what is left out. All of it is data for the model: a JSON object a line, in `<context>`.
 """
 
 import json
@@ -41,7 +41,7 @@ def attend(
         try:
             rows = _rows(stage, ledgers, facts, session_id, left_out)
         except (HostError, OSError) as error:
-            _give_up(attention, stage, error, left_out)
+            _skip_or_raise(attention, stage, error, left_out)
             continue
         kept = _newest(rows, room)
         room -= sum(len(row) + 1 for row in kept)
@@ -53,7 +53,7 @@ def attend(
     return (f"<context>\n{body}\n</context>\n" if parts else ""), left_out
 
 
-def _give_up(
+def _skip_or_raise(
     attention: Attention, stage: Stage, error: HostError | OSError, left_out: list[str]
 ) -> None:
     said = error.message if isinstance(error, PaddockError) else type(error).__name__
@@ -100,7 +100,7 @@ def _rows(
         is_all = len(found) < reach
         if len(others) >= wanted or is_all or reach >= limits.attention_reach_max:
             break
-        # A session of many turns has the newest entries itself: those of others stand behind.
+        # The newest entries may all be this session's: look further back for others'.
         reach = min(2 * reach, limits.attention_reach_max)
     if len(others) < wanted and not is_all:
         said = f"{wanted - len(others)} of {wanted} rows of the stage {_name(stage)}"
@@ -126,9 +126,9 @@ def _row(value: Mapping[str, Json]) -> str:
 
 
 def without_marks(text: str) -> str:
-    """The text with nothing in it that opens or closes a place of a prompt."""
+    """Escape what could open or close a tag of the prompt, such as `<context>`."""
     # Threat: an entry, or why an answer was not accepted, repeats what a model or a file
-    # said; a mark in it would end the place that holds it and speak for the user.
+    # said; a tag in it would end the section that holds it and speak for the user.
     return text.replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -142,7 +142,7 @@ class Conversation:
         self._turns.append(messages)
 
     def fit(self, tokens_max: int) -> tuple[tuple[Message, ...], int]:
-        """Return those of the newest turns that fit, and how many older turns do not."""
+        """Return the messages of the newest turns that fit, and how many older turns do not."""
         kept: list[tuple[Message, ...]] = []
         left = tokens_max
         for turn in reversed(self._turns):

@@ -10,8 +10,8 @@
     }
 
 `{{name}}` stands for a member of the input; any other use of two braces is a mistake,
-and so is a name that the input schema does not have. Values are put in once, as they
-are: two braces in a value are text. Pure.
+and so is a name that the input schema does not have. Values are inserted once, as they
+are: two braces in a value are text. Pure but for `load_contracts`, which reads files.
 """
 
 import json
@@ -40,25 +40,25 @@ _VARIABLE: Final = lazy_pattern(r"\{\{([a-z][a-z0-9_]{0,63})\}\}")
 
 
 class Boundary(Strict, frozen=True):
-    """What an answer may be. `temperature` None: the provider decides."""
+    """Limits and form of an answer. `temperature` None: the provider decides."""
 
     max_tokens: Annotated[int, Meta(ge=1, le=limits.json_integer_max)] = (
         limits.model_output_tokens_default
     )
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     structured_output: bool = False
-    """The answer is the object of the output schema; without, it is text."""
+    """True: the answer is an object of the output schema. False: it is text."""
 
 
 class Template(Struct, frozen=True):
-    parts: tuple[str, ...]
+    parts: tuple[str, ...]  # literal text and variables' names, in turn
 
     @property
     def variables(self) -> tuple[str, ...]:
         return self.parts[1::2]
 
     def render(self, values: Mapping[str, str]) -> str:
-        # Threat: a value with two braces would name another value if it were looked at again.
+        # Threat: a value that holds {{name}} would pull in another value if rendered again.
         return "".join(values[part] if place % 2 else part for place, part in enumerate(self.parts))
 
 
@@ -72,7 +72,7 @@ def parse_template(text: str) -> Template:
 
 
 class PromptContract(Struct, frozen=True):
-    """One contract. `digest` is that of its file, or `built-in`."""
+    """How one kind of order asks the model. `digest` is its file's, or `built-in`."""
 
     contract_id: str
     input_schema: Mapping[str, Json]
@@ -210,7 +210,7 @@ def default_contracts() -> tuple[PromptContract, ...]:
         },
         boundary=Boundary(max_tokens=2_048, structured_output=True),
     )
-    # The user's own words stand last, and marked: nothing before them speaks for the user.
+    # The user's own words come last, in a tag: nothing before them speaks for the user.
     synthesize = PromptContract(
         contract_id=SYNTHESIZE,
         input_schema=_input("user_message", optional=("context", "correction")),
@@ -227,7 +227,7 @@ def default_contracts() -> tuple[PromptContract, ...]:
 
 
 def load_contracts(directory: Path | None) -> Contracts:
-    """What Paddock brings, and in its place what `directory` holds as `PRC-….json`."""
+    """The built-in contracts, and those of `directory`, which replace built-in ones by id."""
     own = () if directory is None else _read_all(directory)
     return {contract.contract_id: contract for contract in (*default_contracts(), *own)}
 

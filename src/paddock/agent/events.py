@@ -1,9 +1,9 @@
-"""What can be heard of a turn: one listener, one method, typed events; and what it came to.
+"""Report a turn to a listener as typed events; and what the turn came to.
 
-Events come one at a time (a lock sees to it), from whichever thread they happen in;
-a listener does not call back into the session. Ledgers hold what is kept: events are
-for showing, so a listener that fails takes nothing back: it hears no more, and what it
-was to be shown is stopped.
+Events come one at a time (under a lock), from whichever thread they happen in;
+a listener must not call back into the session. Events are for showing, and ledgers for
+keeping: a listener that raises undoes nothing. It hears no more, and the turn is
+cancelled. Each `Heard…` class adapts a port of another layer to the listener.
 """
 
 import threading
@@ -22,24 +22,24 @@ from paddock.sandbox.streams import LastLine
 from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.values.orders import OrderCost, WorkOrder
 
-_PRINTED_S: Final = 0.25  # between two lines of a command that are told
+_PRINTED_S: Final = 0.25  # at least, between two `CallPrinted`
 
 
 class TextPiece(Struct, frozen=True):
     """The next piece of what the model says, as it arrives.
 
-    There is none where the contract has an output schema: that answer comes with the result.
+    Not sent for a delegated order, nor where the contract has an output schema.
     """
 
     text: str
 
 
 class TextVoid(Struct, frozen=True):
-    """What came of this model turn is void: the request is sent again."""
+    """Discard the text of this model turn so far: the request is sent again."""
 
 
 class CallDecided(Struct, frozen=True):
-    """A call may run. `outcome` is policy's word (`allow`, `ask`), `by` who approved an ask."""
+    """A call may run. `outcome`: `allow`, `confine` or `ask`; `by`: who approved an ask."""
 
     call_id: str
     tool: str
@@ -55,13 +55,13 @@ class CallStarted(Struct, frozen=True):
 
 
 class CallPrinted(Struct, frozen=True):
-    """The last line that a command of a call printed so far, safe to show; not every line is."""
+    """The newest line that a command printed, made safe to show. Lines are skipped."""
 
     line: str
 
 
 class CallFinished(Struct, frozen=True):
-    """A call is over. `ran` is false where it was refused, and was never decided for."""
+    """A call is over. `ran`: `CallDecided` came before, though it may be stopped or fail yet."""
 
     call_id: str
     tool: str
@@ -77,7 +77,7 @@ class OrderMoved(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """What an order has cost so far, and what every scope above it leaves (None: no limit)."""
+    """What an order has cost so far, and the least that its scopes have left (None: no limit)."""
 
     wo_id: str
     cost: OrderCost
@@ -114,19 +114,19 @@ Event = (
 
 class TurnListener(Protocol):
     def heard(self, event: Event) -> None:
-        """What this raises ends the turn, once what has begun is on record, and is handed on."""
+        """Raise to cancel the turn: the session records it, then raises the same error."""
         ...
 
 
 class SilentListener:
     def heard(self, event: Event) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 class OneAtATime:
-    """A listener that hears one event after another, whatever thread they come from.
+    """Pass events to a listener one at a time, whatever thread they come from.
 
-    Once it failed it hears nothing, and `failed` is cancelled: what nobody sees is stopped.
+    Once it has raised, pass nothing more and cancel `failed`: no turn goes on unseen.
     """
 
     def __init__(self, listener: TurnListener) -> None:
@@ -142,13 +142,13 @@ class OneAtATime:
             try:
                 self._listener.heard(event)
             except Exception as error:
-                # A door: raised in the midst of a turn it would take a call that ran for one
-                # that did not, and the model would make it again.
+                # Raised from inside a call, it would make one that ran look as if it had
+                # not, and the model would make it again: `raise_fault` raises it later.
                 self._fault = error
                 self.failed.cancel()
 
     def raise_fault(self) -> None:
-        """Hand on what the listener raised, if it did."""
+        """Raise what the listener raised, if it did."""
         with self._lock:
             if self._fault is not None:
                 raise self._fault
@@ -193,7 +193,7 @@ class HeardCalls(CallWatcher):
 
 
 class HeardOutput:
-    """What commands of a turn print, as events: a line now and then. See `OnOutput`."""
+    """Report what an order's commands print, a line now and then. An `OnOutput`."""
 
     def __init__(self, listener: TurnListener) -> None:
         self._listener = listener
@@ -232,7 +232,7 @@ class TurnOutcome(StrEnum):
 class TurnEnd(Struct, frozen=True):
     response: str
     outcome: TurnOutcome
-    passed: bool = False  # the quality gate
+    passed: bool = False  # whether the quality gate accepted the answer
     reason: str = ""
     answered_by: str = ""  # the order whose result was accepted
 
@@ -252,13 +252,13 @@ class TurnResult(Struct, frozen=True):
     turn: int = 0
     was_cancelled: bool = False
     is_unreachable: bool = False
-    """There is no answer, as the provider could not be reached: no order failed otherwise."""
+    """There is no answer, and every order that failed could not reach the provider."""
     tools_withheld: str = ""
     """Why the model was offered no tools, though its agent has some."""
 
     @property
     def note(self) -> str:
-        """What to say of a turn in which no tool ran; "" where one did."""
+        """What to tell a person where no tool ran; "" where one did."""
         if self.cost.tool_calls:
             return ""
         return ": ".join(filter(None, ("no tool ran in this turn", self.tools_withheld)))
@@ -276,7 +276,7 @@ class TurnResult(Struct, frozen=True):
 
 
 def order_json(order: WorkOrder) -> dict[str, Json]:
-    """A work order for the caller, whole; the ledger holds its input as a digest."""
+    """All of a work order, for the caller; the ledger has only a digest of its input."""
     shown: dict[str, Json] = to_builtins(order, enc_hook=dict)
     bounds = shown["constraints"]
     bounds["tools_allowed"] = list(bounds["tools_allowed"])

@@ -1,8 +1,8 @@
-"""Carries out one work order with a model and the tools that the order allows.
+"""Carry out one work order with a model and the tools that the order allows.
 
-Stateless: everything about an order is in its `Assignment`, and what comes back is the
-order in a final state. An order can only narrow: its tools are bounds that the
-runtime's one door holds, its tokens a scope below the turn's, its time a deadline.
+`Executor` keeps no state: all of an order is in its `Assignment`, and it comes back completed
+or failed. An order can only narrow: the runtime enforces its tools as bounds, its tokens are a
+scope below the turn's (if it was delegated: the session's), its time is a deadline.
 """
 
 import json
@@ -55,7 +55,7 @@ from paddock.values.models import (
 from paddock.values.orders import OrderCost, OrderError, OrderFailure, WorkOrder
 
 Timer = Callable[[float, Callable[[], None]], Callable[[], None]]
-"""Calls back once, so many seconds later, from some thread; returns the undoing."""
+"""Call back once, so many seconds later, from any thread; return what cancels it."""
 
 
 def real_timer(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
@@ -67,10 +67,10 @@ def real_timer(seconds: float, callback: Callable[[], None]) -> Callable[[], Non
 
 class _Deadline(Struct):
     token: CancelToken
-    is_over: bool = False
+    has_passed: bool = False  # before anybody cancelled
 
     def run_out(self) -> None:
-        self.is_over = self.is_over or not self.token.is_cancelled
+        self.has_passed = self.has_passed or not self.token.is_cancelled
         self.token.cancel()
 
 
@@ -91,7 +91,7 @@ class Assignment(Struct, frozen=True):
     streams: bool = True
 
 
-_TOKENS_MAX: Final = 10**12  # of one exchange; a server that claims more is not believed
+_TOKENS_MAX: Final = 10**12  # of one exchange: a server's higher count is not believed
 
 
 class _OrderStoppedError(Exception):
@@ -103,8 +103,8 @@ class _OrderStoppedError(Exception):
 class _OrderRun:
     """One order being carried out. Not shared between threads.
 
-    `added` are the messages of this order, `cost` what it took so far, `partial` the
-    last text of the model, for an order that fails.
+    `added`: the messages of this order. `cost`: so far. `partial`: the model's newest
+    text, kept for an order that fails.
     """
 
     def __init__(self, executor: "Executor", assignment: Assignment, deadline: _Deadline) -> None:
@@ -119,7 +119,7 @@ class _OrderRun:
         self._has = executor.calls.tools.has
         self._schemas = tuple(executor.schemas[each] for each in tools if each in executor.schemas)
         self._progress, self.cost = OrderProgress(), OrderCost()
-        self._told = 0  # so many of `added` stood in the last request
+        self._sent = 0  # how many of `added` the last request had
         self.added: list[Message] = []
         self.partial: Mapping[str, Json] | None = None
         self.is_unreachable = False
@@ -130,7 +130,7 @@ class _OrderRun:
             ended = self._attempt()
         except errors.IntegrityError:
             raise
-        except Exception as error:  # A defect of ours fails the order; it is told with an id.
+        except Exception as error:  # A defect of ours fails the order, with an id to report.
             ended = self._defect(error)
         elapsed_ms = (self._executor.model.monotonic_ns() - started) // 1_000_000
         self.cost = self.cost.plus(OrderCost(elapsed_ms=elapsed_ms))
@@ -177,7 +177,7 @@ class _OrderRun:
         order, has_schema = self._assignment.order, contract.output is not None
         self.added.append(UserMessage(contract.render(order.input_context)))
         allowed = Allowed(self._tools, order.constraints.turn_limit, has_schema=has_schema)
-        # The text of an object is for us, and nobody knows yet whether it will be accepted.
+        # Show no structured answer as it streams: nobody has checked it against its schema.
         is_shown = self._assignment.streams and not has_schema
         on_text = HeardText(self._executor.listener) if is_shown else None
         while True:
@@ -216,8 +216,8 @@ class _OrderRun:
             max_output_tokens=boundary.max_tokens,
             temperature=boundary.temperature,
         )
-        new = tuple(self.added[self._told :])
-        self._told = len(self.added)
+        new = tuple(self.added[self._sent :])
+        self._sent = len(self.added)
         number = self.cost.llm_calls + 1
         self.cost = self.cost.plus(OrderCost(llm_calls=1))
         turn = self._executor.model.ask(
@@ -314,16 +314,16 @@ class _OrderRun:
             return
         if turn is not None:
             self._refuse(turn.tool_calls, OrderFailure.CANCELLED)
-        if self._deadline.is_over:
+        if self._deadline.has_passed:
             limit = self._assignment.order.constraints.timeout_s or 0
             raise _OrderStoppedError(OrderFailure.TIMEOUT, f"it took longer than {limit:g} s")
         raise _OrderStoppedError(OrderFailure.CANCELLED, "it was cancelled")
 
 
 def _undone(calls: tuple[ToolUse, ...], tools: frozenset[str]) -> str:
-    """Which calls were not done, for the end of a sentence."""
-    # Threat: a name is whatever the model wrote, and this sentence stands where the user
-    # speaks. Only names that we gave are repeated.
+    """Say which tools' calls did not run, as the end of a sentence."""
+    # Threat: a name is whatever the model wrote, and this sentence goes into a user
+    # message. Repeat only names that we gave.
     names = dict.fromkeys(call.name for call in calls)
     known = ", ".join(name for name in names if name in tools)
     others = sum(name not in tools for name in names)
@@ -333,7 +333,7 @@ def _undone(calls: tuple[ToolUse, ...], tools: frozenset[str]) -> str:
 
 
 def _answer_message(turn: ModelTurn, answer: Answer) -> AssistantMessage:
-    """The turn as the conversation keeps it: calls that did not run need no answer there."""
+    """The answer for the conversation, without calls: they did not run and have no results."""
     if not turn.tool_calls and turn.text.strip():
         return turn.message
     text = turn.text.strip() or json.dumps(dict(answer.result), ensure_ascii=False)
@@ -351,7 +351,7 @@ class Execution(Struct, frozen=True):
 
 
 class Executor(Struct, frozen=True):
-    """`randomness(n)` returns n unpredictable bytes."""
+    """Carry out one agent's orders. `calls` is the runtime: every tool call goes there."""
 
     calls: Runtime
     schemas: Mapping[str, ToolSchema]
@@ -382,7 +382,7 @@ class Executor(Struct, frozen=True):
         except errors.IntegrityError:
             raise
         except errors.PaddockError as error:
-            # What is not on record is not released.
+            # Release no result that is not on record.
             said = f"the end of the order could not be recorded: {error.message}"
             return order.failed(OrderError(OrderFailure.EXECUTION_ERROR, said), cost)
         return final

@@ -1,8 +1,8 @@
-"""Sessions as the ledgers have them: listed, read, and their conversations restored.
+"""Read sessions back from the ledgers: list them, and restore their conversations.
 
-A turn's two ends, message and response, stand in its `TURN_RECORDED`. The calls and
-results between them, of every order that it took, are restored where the configuration
-keeps contents; where it does not, the conversation goes on without them, and that is said.
+A turn's message and response are in its `TURN_RECORDED`. The tool calls and results
+between them, of every order to answer, are in `LLM_CALL` where the configuration kept
+contents; where it did not, restore the turn without them and say so in a notice.
 """
 
 import json
@@ -36,7 +36,7 @@ class RecordedTurn(Struct, frozen=True):
     user_message_cut_chars: int = 0
     response_cut_chars: int = 0
     orders: tuple[str, ...] = ()
-    """Those that were to answer, in order; all but the last were not accepted."""
+    """The orders to answer, in order. None but the last can have been accepted."""
 
     @property
     def cut_chars(self) -> int:
@@ -62,7 +62,7 @@ class RecordedSession(Struct, frozen=True):
     model: str
     turns: tuple[RecordedTurn, ...]
     unfinished: tuple[RecordedTurn, ...] = ()
-    """Turns that were begun and have no record: the process was killed, or they run now."""
+    """Turns that began and have no record: the process was killed, or they still run."""
     orders_used: int = 0
 
     @property
@@ -89,7 +89,7 @@ class RecordedSession(Struct, frozen=True):
 
 def list_sessions(ledgers: Ledgers, agent: str | None = None) -> tuple[RecordedSession, ...]:
     by_session: dict[str, list[StoredEntry]] = {}
-    # One pass: a session has at least a start, and its other entries stand anywhere behind.
+    # One pass over the ledger: a session's entries may be anywhere behind its start.
     for stored in _rows(ledgers, LedgerName.HO2M, Filter()):
         by_session.setdefault(stored.entry.session_id, []).append(stored)
     found = (_session(session_id, rows) for session_id, rows in by_session.items())
@@ -105,7 +105,7 @@ def find_session(ledgers: Ledgers, session_id: str) -> RecordedSession | None:
 def _rows(ledgers: Ledgers, name: LedgerName, wanted: Filter) -> Sequence[StoredEntry]:
     found = ledgers.query(name, wanted, None)
     if found.bad:
-        # Threat: a line that was made unreadable would take a turn out of the session.
+        # Threat: whoever makes a line unreadable would take a turn out of the session.
         raise LedgerDamagedError(
             f"{len(found.bad) + found.bad_omitted} lines of the ledger {name} hold no entry",
             where=name,
@@ -122,7 +122,7 @@ class _Exchange(Struct, frozen=True):
     """Of an LLM_CALL."""
 
     charged_tokens: int | None = None
-    """None in entries that were made before a charge stood in them."""
+    """None in old entries, which do not have it."""
     usage: dict[str, int] = {}
     contents: str | None = None
 
@@ -152,8 +152,8 @@ def _session(session_id: str, rows: Sequence[StoredEntry]) -> RecordedSession | 
     starts, plans = of(entries.SESSION_START), of(entries.WO_PLANNED)
     if not session_id or not starts:
         return None
-    last_mark = of(entries.SESSION_START, entries.SESSION_END)[-1]
-    is_over = last_mark.entry.event_type == entries.SESSION_END
+    last_start_or_end = of(entries.SESSION_START, entries.SESSION_END)[-1]
+    is_over = last_start_or_end.entry.event_type == entries.SESSION_END
     orders = _orders_by_turn(plans)
     turns = tuple(_turn(row, orders) for row in of(entries.TURN_RECORDED))
     model = _read(starts[-1], _Start).model
@@ -162,7 +162,7 @@ def _session(session_id: str, rows: Sequence[StoredEntry]) -> RecordedSession | 
         session_id=session_id,
         agent=starts[-1].entry.agent,
         started=starts[0].timestamp,
-        ended=last_mark.timestamp if is_over else "",
+        ended=last_start_or_end.timestamp if is_over else "",
         model=f"{model.get('provider', '')}:{model.get('name', '')}",
         turns=turns,
         unfinished=_unfinished(plans, {turn.number for turn in turns}, orders),
@@ -199,7 +199,7 @@ def _unfinished(
 
 
 def restore(ledgers: Ledgers, session: RecordedSession) -> tuple[Conversation, tuple[str, ...]]:
-    """Return its conversation, and what is not as it was."""
+    """Return its conversation, and notices of what could not be restored."""
     kept: dict[str, list[StoredEntry]] = {}
     for row in _exchanges(ledgers, session.session_id):
         kept.setdefault(row.entry.submission_id, []).append(row)
@@ -249,7 +249,7 @@ def _exchanges(ledgers: Ledgers, session_id: str) -> Sequence[StoredEntry]:
 class _Between(Struct):
     messages: list[Message] = field(default_factory=list[Message])
     is_cut_short: bool = False
-    """Calls of its last exchange may have run, and what came of them is not kept."""
+    """Calls of the last exchange may have run; no later request has their results."""
 
 
 def _between(turn: RecordedTurn, kept: Mapping[str, list[StoredEntry]]) -> _Between | None:
@@ -260,32 +260,32 @@ def _between(turn: RecordedTurn, kept: Mapping[str, list[StoredEntry]]) -> _Betw
         said_there = _said_in(rows, turn.response if is_accepted else None)
         if said_there is None or (is_accepted and not rows):
             return None
-        # The user's own words stand at the turn's start; a correction stays.
+        # Leave out the first order's prompt: `restore` puts the user's message there.
         found.messages += said_there.messages[1 if order == turn.orders[0] else 0 :]
         found.is_cut_short = found.is_cut_short or said_there.is_cut_short
     return found
 
 
-def _said_in(calls: Sequence[StoredEntry], accepted: str | None) -> _Between | None:
+def _said_in(exchanges: Sequence[StoredEntry], accepted: str | None) -> _Between | None:
     found = _Between()
     answer: AssistantMessage | None = None
-    for row in calls:
+    for row in exchanges:
         try:
             kept = convert(read_json(_read(row, _Exchange).contents or ""), _Contents)
         except (BrokenJsonError, ValidationError, UnicodeEncodeError):
             return None
         found.messages += kept.messages
-        # Every earlier turn of the model stands among the next request's messages.
+        # Only the last: every earlier turn is among the next request's messages.
         answer = kept.turn
     if answer is None:
-        return None if accepted is not None and calls else found
+        return None if accepted is not None and exchanges else found
     found.is_cut_short = accepted is None and bool(answer.tool_calls)
     text = answer.text.strip() and answer.text
     if accepted is not None:
         is_whole = bool(text) and not answer.tool_calls
         found.messages.append(answer if is_whole else AssistantMessage(text or accepted))
     elif text:
-        # Without its calls: none of them has an answer here.
+        # Without its calls: their results are not here, and a provider would refuse them.
         found.messages.append(AssistantMessage(text))
     return found
 

@@ -1,4 +1,4 @@
-"""A session: opened once, a turn for each message, its start and its end on record."""
+"""A session: one turn for each message, orders to other agents, start and end on record."""
 
 import threading
 from collections.abc import Callable, Generator, Mapping
@@ -27,9 +27,9 @@ class ChildAgent(Struct, frozen=True):
 
 
 class SessionParts(Struct, frozen=True):
-    """What a session is made of. `close` lets everything go; it is called once.
+    """What a session is made of. `close` releases all of it, and is called once.
 
-    `open_child` opens a descendant, closed when the block is left. Raises: UsageError.
+    `open_child` opens a descendant agent for a `with` block. Raises: UsageError: there is none.
     """
 
     charter: Charter
@@ -43,7 +43,7 @@ class SessionParts(Struct, frozen=True):
 
 
 class Session:
-    """May be used from several threads. `notices` are what a person should be told once."""
+    """Safe to use from several threads. Show a person `notices` once."""
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
@@ -81,11 +81,11 @@ class Session:
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
         """Answer a message; see `Supervisor.handle_turn`.
 
-        Where the session was closed meanwhile this closes it, and raises as `close`. Where
-        its listener failed, the turn is stopped and on record, and this and every later turn
-        raise what the listener raised.
+        If `close` came meanwhile, the last turn out ends the session, and raises as `close`.
+        If the listener raised, the turn is cancelled and recorded, and this and every later
+        turn raise the same error.
 
-        Raises: UsageError: the message is no text.
+        Raises: UsageError: the message is no text, or the session was closed.
         """
         message = text_of("the message", user_message)
         with self._at_work(cancel) as stop:
@@ -94,11 +94,11 @@ class Session:
     def delegate(
         self, agent: str, task: str, budget: int | None = None, cancel: Cancel = NEVER
     ) -> WorkOrder:
-        """Have another agent do something; its order, completed or failed.
+        """Have a descendant agent carry out `task`; return its order, completed or failed.
 
         The child's authority is the intersection: every decision is the strictest of its
-        own and of this agent's, its tools are those that both have, and its tokens, at
-        most `budget`, are taken from this session's. May be called from several threads.
+        own and of this agent's, its tools are those that both have. Its tokens are taken
+        from the session's, not from a turn's: at most `budget`, else what an order may take.
 
         Raises: UsageError: no descendant, or `budget` is no number of tokens. Otherwise as
         `handle_turn`.
@@ -107,7 +107,7 @@ class Session:
             raise UsageError(f"budget is {budget!r}", hint="give a number of tokens, 1 or more")
         office, own = self._parts.office, self._parts.charter
         with self._at_work(cancel) as stop, self._parts.open_child(agent) as child:
-            # Threat: a declaration that gives a child a tool its parent was not offered.
+            # Threat: a declaration may give a child a tool that its parent does not have.
             tools = tuple(name for name in child.charter.tools_allowed if name in own.tools_allowed)
             constraints = Constraints(
                 prompt_contract_id=EXECUTE,
@@ -131,12 +131,12 @@ class Session:
             return done
 
     def close(self) -> None:
-        """Record the end and let everything go. Twice is harmless.
+        """Record the end and release everything. Twice is harmless.
 
-        What runs in other threads comes to its end first, and the last of it closes; what is
-        new is refused.
+        Refuse new turns at once and do not wait for those that run in other threads: the last
+        of them to finish ends the session.
 
-        Raises: PaddockError where the end cannot be recorded; all is closed then too.
+        Raises: PaddockError where the end cannot be recorded; all is released even so.
         """
         with self._lock:
             is_last = not self._is_closed and self._running == 0
@@ -173,7 +173,7 @@ class Session:
                 yield stop
             listener.raise_fault()
         finally:
-            # A ledger that is closed under a turn would lose it: the last one out closes.
+            # Closing the ledger under a running turn would lose its record: the last one ends.
             with self._lock:
                 self._running -= 1
                 is_last = self._is_closed and self._running == 0

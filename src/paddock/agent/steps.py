@@ -1,7 +1,7 @@
-"""What a model's turn leads to: one total function, pure.
+"""Decide what a model's turn leads to (`next_step`, pure), and ask the model (`ModelDoor`).
 
-Every `Stop` maps to exactly one step here, and what is not known is never a reason
-to go on.
+Every `Stop` leads to exactly one step; an unknown one fails the order. `ModelDoor.ask` reserves
+tokens before anything is sent, and records the exchange before its turn is used.
 """
 
 import json
@@ -30,34 +30,34 @@ RESPONSE_TEXT: Final = "response_text"  # the one field of an answer whose contr
 
 
 class RunCalls(Struct, frozen=True):
-    """All calls of the turn go to the door, which answers each; then ask the model again.
+    """Hand all calls of the turn to the runtime, which answers each; then ask the model again.
 
-    Which of them run is the door's to say: the order's tools are its bounds there.
+    The runtime decides which of them run; the order's tools are its bounds there.
     """
 
 
 class Answer(Struct, frozen=True):
-    """The order's result. `not_allowed` are calls that were asked for and are only recorded."""
+    """The order's result. `not_allowed`: calls of the turn, refused and recorded, never run."""
 
     result: Mapping[str, Json]
     not_allowed: tuple[ToolUse, ...] = ()
 
 
 class AskAgain(Struct, frozen=True):
-    """The turn was cut, perhaps inside a call: nothing of it runs, and the model is told, once."""
+    """The turn was cut, perhaps inside a call: run none of its calls and tell the model, once."""
 
 
 class Resend(Struct, frozen=True):
-    """The provider paused: the same conversation again, with this turn.
+    """The provider paused: send the conversation again, with this turn added.
 
-    `not_run` are calls that stand beside the pause: they are answered, and do not run.
+    `not_run` are calls in the paused turn: refused and recorded, never run.
     """
 
     not_run: tuple[ToolUse, ...] = ()
 
 
 class Fail(Struct, frozen=True):
-    """The order failed; `partial` is what there was. Every call of the turn is only recorded."""
+    """Fail the order; `partial` is what it has so far. No call of the turn runs."""
 
     error: OrderError
     partial: Mapping[str, Json] | None = None
@@ -67,17 +67,17 @@ Step = RunCalls | Answer | AskAgain | Resend | Fail
 
 
 class OrderProgress(Struct, frozen=True):
-    turns: int = 0  # turns that came back, this one included; pauses do not count
+    turns: int = 0  # of the model so far; paused ones do not count
     pauses: int = 0
     was_truncated: bool = False
-    last_call: str = ""  # the last call, as text that is equal exactly for equal calls
-    repeats: int = 0  # how often that call came in a row
+    last_call: str = ""  # name and arguments of the newest call, as text to compare
+    repeats: int = 0  # of that call in a row, or of any that reached the limit
     refusals: int = 0  # calls refused in a row, for any reason
 
     def after_results(self, refused: tuple[bool, ...]) -> "OrderProgress":
-        """With the results of one turn's calls, in order: true where one was refused.
+        """Count one turn's results, in order: true where a call was refused.
 
-        A row that was too long stays so, whatever came behind it in the same turn.
+        Once a row has reached the limit, a later success in the same turn does not reset it.
         """
         count, longest = self.refusals, 0
         for was_refused in refused:
@@ -95,7 +95,7 @@ class Allowed(Struct, frozen=True):
 def next_step(
     turn: ModelTurn, progress: OrderProgress, allowed: Allowed
 ) -> tuple[Step, OrderProgress]:
-    """What to do now, and what to remember. Pure and total."""
+    """Return what to do now, and the progress to pass in next time. Pure and total."""
 
     def failed(code: OrderFailure, said: str) -> tuple[Step, OrderProgress]:
         return _fail(code, said, turn, allowed), progress
@@ -107,8 +107,8 @@ def next_step(
                 return _after_calls(turn, progress, allowed)
             return _answer(turn, allowed), progress
         case Stop.MAX_TOKENS:
-            # Cut by the output limit: asked again once, also where it was the order's only turn.
-            # An order without tools has one turn and no other way to an answer that fits.
+            # Ask again once, even past the turn limit: an order without tools has one turn,
+            # and no other way to an answer that fits.
             progress = replace(progress, turns=progress.turns + 1)
             if progress.was_truncated:
                 return failed(OrderFailure.TRUNCATED, "the answer was cut at the output limit")
@@ -135,7 +135,7 @@ def _after_calls(
     turn: ModelTurn, progress: OrderProgress, allowed: Allowed
 ) -> tuple[Step, OrderProgress]:
     if not allowed.tools:
-        # Nothing that was asked for can run: it is recorded, and the rest is the answer.
+        # No call can run: take what else the turn has for the answer.
         if turn.structured is None and not turn.text.strip():
             said = "the model called tools and none is allowed"
             return Fail(OrderError(OrderFailure.EXECUTION_ERROR, said)), progress
@@ -193,7 +193,7 @@ _NOTHING_CHARGED: Final = frozenset(
         FailureKind.SCRIPT,
     }
 )
-"""Refused before a model saw it. Of every other failure nobody knows what it cost."""
+"""Refused before a model saw it. What any other failure cost is unknown."""
 _SILENCE: Final = SilentListener()
 
 
@@ -204,7 +204,7 @@ class ModelDoor(Struct, frozen=True):
     monotonic_ns: Callable[[], int]
     keeps_contents: bool = False
     listener: TurnListener = _SILENCE
-    """Who is told that a budget which only warns is short, once of each scope."""
+    """Told once for each scope that runs short under a budget that only warns."""
 
     def ask(
         self,
@@ -216,16 +216,16 @@ class ModelDoor(Struct, frozen=True):
         cancel: Cancel,
         new: tuple[Message, ...],
     ) -> ModelTurn:
-        """The turn, paid for and on record. `new` are the messages since the last exchange.
+        """Return the turn, paid for and on record. `new`: the messages since the last exchange.
 
-        Its usage is known where that of every attempt is.
+        Its usage is known only if that of every attempt is.
 
         Raises: BudgetExhaustedError: nothing was sent. ProviderError. PaddockError: it could not
-        be recorded; what came back is not used.
+        be recorded, and the turn is dropped.
         """
         reservation, request = _reserve(request, budget)
         started = self.monotonic_ns()
-        till = _Till(budget, reservation, self.listener)
+        payment = _Payment(budget, reservation, self.listener)
 
         def exchange(turn: ModelTurn | None) -> RecordedExchange:
             return RecordedExchange(
@@ -235,22 +235,22 @@ class ModelDoor(Struct, frozen=True):
                 self.router.name,
                 self.router.model,
                 latency_ms=(self.monotonic_ns() - started) // 1_000_000,
-                shortage=till.shortage,
-                charged_tokens=till.charged,
+                shortage=payment.shortage,
+                charged_tokens=payment.charged,
                 contents=self._contents(request, number, new, turn),
             )
 
         try:
-            turn = self.router.route(request, on_text=on_text, cancel=cancel, pay=till.pay)
+            turn = self.router.route(request, on_text=on_text, cancel=cancel, pay=payment.pay)
         except BaseException as error:
-            # Whatever became of the answer: what was sent is on record, and what it cost.
-            if till.is_begun:
+            # Record every request that may have been sent, and what it cost.
+            if payment.is_begun:
                 self.ledger.append([self.scribe.unanswered(exchange(None), error)])
             raise
         finally:
-            # Settled already, but where no attempt was begun.
+            # No attempt was begun, or this is settled already and nothing happens.
             reservation.release()
-        turn = replace(turn, usage_is_known=turn.usage_is_known and till.is_known)
+        turn = replace(turn, usage_is_known=turn.usage_is_known and payment.is_known)
         self.ledger.append([self.scribe.answered(exchange(turn), turn)])
         return turn
 
@@ -264,15 +264,15 @@ class ModelDoor(Struct, frozen=True):
             kept["system"] = request.system
         if turn is not None:
             kept["turn"] = message_as_json(turn.message)
-        # ASCII text in the entry: whatever a model wrote is fit for a line so.
+        # ASCII, so that whatever a model wrote fits a ledger's line.
         return json.dumps(kept, ensure_ascii=True)
 
 
-class _Till:
-    """Pays for the attempts of one exchange, each with a reservation as large as the first.
+class _Payment:
+    """Pay for each attempt of one exchange, with a reservation as large as the first.
 
-    `is_begun` says whether anything was sent, `charged` what it came to, `is_known` whether all
-    attempts said what they cost, `shortage` what a budget that only warns lacked first.
+    `is_begun`: an attempt was begun. `charged`: tokens, of all attempts. `is_known`: all of them
+    said what they cost. `shortage`: the first that a budget which only warns had.
     """
 
     def __init__(self, budget: Budget, first: TokenReservation, listener: TurnListener) -> None:
@@ -288,11 +288,11 @@ class _Till:
         reservation = self._budget.reserve(self._first.granted) if self.is_begun else self._first
         self.is_begun = True
         self.shortage = self.shortage or reservation.shortage
-        # Whoever does not say what it cost may have cost all that it was granted.
+        # An attempt whose cost is unknown is charged all that it was granted.
         charged: int | None = None
         try:
             if reservation.is_news:
-                # Before it is sent: whoever is told can still cancel.
+                # Before it is sent, so that whoever hears it can still cancel.
                 said = f"{reservation.shortage}; the budget only warns"
                 self._listener.heard(Noticed(said))
             turn = send()
@@ -303,7 +303,7 @@ class _Till:
                 charged = 0
             raise
         except ConfigError:
-            # Found before anything is sent: a key, an SDK or a schema that cannot be used.
+            # Raised before anything is sent: a key, an SDK or a schema that cannot be used.
             charged = 0
             raise
         else:

@@ -1,11 +1,11 @@
-"""Owns the session: a user's message becomes work orders, and what comes back is judged.
+"""Turn a user's message into work orders, and judge what comes back.
 
     message → attention → classify → synthesize → quality gate → response
-                                        ▲               │ not accepted: at most
+              (context)   (optional)    ▲               │ not accepted: at most
                                         └───────────────┘ `limits.order_retries_max` times
 
-Whatever happens on the way, the turn is recorded: `TURN_RECORDED` is written when the
-work is over, also where it ended in an exception that goes on from here.
+`TURN_RECORDED` is written however the work ended; where it cannot be, the answer is withheld.
+An order is not retried if refused, cancelled, stuck, out of budget or its provider unreachable.
 """
 
 import itertools
@@ -46,26 +46,30 @@ from paddock.values.orders import (
 
 
 class Charter(Struct, frozen=True):
+    """What one agent is and may spend in this session."""
+
     agent: str
     system_prompt: str
     tools_allowed: tuple[str, ...]
     classify: bool = False
     attention: Attention | None = None
     facts: Mapping[str, Json] = field(default_factory=dict[str, Json])
-    """Of the tier, for the context of a turn."""
+    """What the context's tier stage tells the model."""
     turn_tokens: int = 200_000
     order_tokens: int = 100_000
     order_timeout_s: float = limits.order_timeout_s
 
 
 class Office(Struct, frozen=True):
+    """What the session's turns and delegations share."""
+
     scribe: Scribe
     ledger: Ledger
     ledgers: Ledgers
     contracts: Contracts
     budget: Budget
     listener: TurnListener
-    numbers: "itertools.count[int]"  # those that no order of the session has; drawn from any thread
+    numbers: "itertools.count[int]"  # of orders to come; `next` is safe in any thread
 
     def append(self, *entries: Entry) -> None:
         self.ledger.append(entries)
@@ -91,9 +95,6 @@ class Office(Struct, frozen=True):
         self.append(planned, self.scribe.dispatched(order, turn))
         self.listener.heard(OrderMoved(order, self.scribe.agent))
         return order
-
-
-# Deterministic and pure.
 
 
 def find_problem(order: WorkOrder, contract: PromptContract | None) -> str:
@@ -128,7 +129,7 @@ _WITHOUT: Final = {
     "conversation": "this turn goes on without the oldest messages: {}",
 }
 _CANCELLED: Final = "The turn was cancelled."
-_CORRECTION_CHARS_MAX: Final = 600  # of why an answer was not accepted, as the model is told it
+_CORRECTION_CHARS_MAX: Final = 600  # of the reason that a correction gives the model
 
 
 class _Turn(Struct):
@@ -138,10 +139,10 @@ class _Turn(Struct):
     cancel: Cancel
     orders: list[WorkOrder] = field(default_factory=list[WorkOrder])
     messages: list[Message] = field(default_factory=list[Message])
-    """What the turn adds to the conversation, behind the user's own words."""
+    """What the turn adds to the conversation after the user's message."""
     tools_withheld: str = ""
     unreached: list[bool] = field(default_factory=list[bool])
-    """Of each order that failed: whether it could not reach its provider."""
+    """For each failed order: whether its provider was unreachable."""
 
     def cost(self) -> OrderCost:
         total = OrderCost()
@@ -161,7 +162,7 @@ class Supervisor:
         conversation: Conversation,
         turns: int = 0,
     ) -> None:
-        """`turns` were recorded before, in a session that is resumed."""
+        """`turns`: how many a resumed session had before."""
         self._charter = charter
         self._executor = executor
         self._office = office
@@ -181,9 +182,9 @@ class Supervisor:
             self._cost = self._cost.plus(cost)
 
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
-        """Answer a message. The turn is on record when this returns, and when it raises.
+        """Answer a message. The turn is on record, unless recording it is what raised.
 
-        Raises: IntegrityError: the session must end. PaddockError: the answer is not released.
+        Raises: IntegrityError: the session must end. PaddockError: not recorded, so not answered.
         """
         with self._lock:
             self.turns += 1
@@ -206,7 +207,6 @@ class Supervisor:
                 ended = replace(ended, reason=f"the turn ended by {type(error).__name__}")
                 raise
             finally:
-                # Recorded on the way out, whichever way that is.
                 self._record(turn, ended)
             return self._result(turn, ended)
 
@@ -267,7 +267,7 @@ class Supervisor:
             error = execution.order.error
             self._go_on_without(turn, "classify", "" if error is None else error.message)
             return allowed
-        # Advisory: it is asked what may be left out, and can give nothing.
+        # The classifier is advisory: it may take the tools away, and can add none.
         speech_act = result.get("speech_act")
         if result.get("ambiguity") != "low" or speech_act not in NO_TOOLS_FOR:
             return allowed
@@ -289,8 +289,8 @@ class Supervisor:
                 given["context"] = context
             execution = self._carry_out(turn, OrderType.SYNTHESIZE, SYNTHESIZE, given, tools)
             order = execution.order
-            first = execution.messages[1:] if attempt == 1 else execution.messages
-            turn.messages += first
+            # `_record` puts the user's message in the place of the first prompt.
+            turn.messages += execution.messages[1 if attempt == 1 else 0 :]
             problem = find_problem(order, contract)
             self._office.append(self._office.scribe.judged(order, turn.number, attempt, problem))
             is_last = attempt > limits.order_retries_max or execution.is_unreachable
@@ -322,10 +322,10 @@ class Supervisor:
             executor=charter.agent,
             message=message,
         )
-        streams = wo_type is not OrderType.CLASSIFY
-        conversation = self._conversation_for(turn) if streams else ()
+        is_to_answer = wo_type is not OrderType.CLASSIFY
+        conversation = self._conversation_for(turn) if is_to_answer else ()
         scope = turn.budget.child(order.wo_id, constraints.token_budget)
-        assignment = Assignment(order, scope, charter.system_prompt, conversation, streams)
+        assignment = Assignment(order, scope, charter.system_prompt, conversation, is_to_answer)
         place = len(turn.orders)
         turn.orders.append(order)
         execution = self._executor.carry_out(assignment, turn.cancel)
@@ -358,7 +358,7 @@ class Supervisor:
         try:
             self._office.append(record)
         except PaddockError as error:
-            # Whoever asks again has it done twice.
+            # Say that calls ran: who asks again has them run twice.
             error.hint = "; ".join(filter(None, (_done_hint(cost), error.hint)))
             raise
         messages = [UserMessage(turn.user_message), *turn.messages]
@@ -396,7 +396,7 @@ def _done_hint(cost: OrderCost) -> str:
 
 def _correction(problem: str) -> str:
     # Threat: a problem repeats what the model wrote, and this stands in front of the user's
-    # own words: without marks and line ends it is a reason, and speaks for nobody.
+    # message: without tags and line ends it can only read as a reason.
     why = without_marks(show_name(cut(problem, _CORRECTION_CHARS_MAX)))
     return (
         f"Your last answer was not accepted: {why}. What was done stays done: do not repeat "

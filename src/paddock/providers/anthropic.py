@@ -147,7 +147,7 @@ class MessageAssembly:
             piece = delta.get("partial_json")
             block.inputs.append("" if piece is None else piece)
         elif block.content.get("type") == "tool_use":
-            # Threat: a call whose arguments came in words that nobody knows would run
+            # Threat: a call whose arguments came in a delta of an unknown kind would run
             # without them.
             block.inputs.append(dict(delta))
             self._is_exact = False
@@ -289,17 +289,17 @@ class AnthropicWire(Struct, frozen=True):
     def connect(self, key: Key) -> Client:
         import anthropic
 
-        # What is said goes to the provider and into the ledger, and to no collector.
+        # Keep the SDK from sending the conversation to a telemetry collector as well.
         make = partial(anthropic.AsyncAnthropic, open_telemetry=False)
         credential = {"x-api-key": key.reveal()}
         made = self.server.connect(make, anthropic, ADDRESS, key, credential)
         return Client(anthropic, made, made.messages)
 
     def prepare(self, request: ModelRequest) -> PreparedRequest:
-        """The request's body.
+        """Make the request's body.
 
-        Structured output is native, which closes every object; where that would change
-        what the schema allows, the answer comes as a call.
+        The API's structured output closes every object; where that would change what the
+        schema allows, ask for the answer as a call.
         """
         output = request.output
         issued = "" if output is None or is_closed(output.schema) else self.issue()
@@ -346,7 +346,7 @@ class AnthropicWire(Struct, frozen=True):
 def _kept_call(block: Mapping[str, Json], reader: CallReader) -> Json:
     given = block.get(RAW_INPUT)
     if given is None:
-        # On this wire an object is what is expected; as text it is read like any other.
+        # This API gives an object; make it text, to be read as strictly as on any other.
         whole = block.get("input")
         given = "null" if whole is None else raw_text(whole)
     call = reader.read(as_text(block.get("id")), as_text(block.get("name")), given)

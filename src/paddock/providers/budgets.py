@@ -1,7 +1,7 @@
-"""The budgets of a running session, shared by its threads.
+"""The token budgets of a running session, shared by its threads.
 
-One lock for the whole tree: a reservation looks at every scope from the call up to
-the session and takes from all of them, or from none.
+One lock for the whole tree: a reservation checks every scope from its own up to the
+session, and takes from all of them or from none.
 """
 
 import threading
@@ -20,15 +20,15 @@ class _Scope(Struct):
     account: Account
 
 
-class _Session(Struct):
+class _Shared(Struct):
     mode: BudgetMode
     lock: threading.Lock = field(default_factory=threading.Lock)
     told: set[str] = field(default_factory=set[str])
-    """Scopes of which it was said that they are short."""
+    """Names of scopes that a reservation has already reported as short."""
 
 
 class Budget:
-    def __init__(self, session: _Session, chain: tuple[_Scope, ...]) -> None:
+    def __init__(self, session: _Shared, chain: tuple[_Scope, ...]) -> None:
         self._session = session
         self._chain = chain
         """Its own scope, then those above it."""
@@ -53,7 +53,7 @@ class Budget:
     def reserve(self, tokens: int, *, at_least: int | None = None) -> "TokenReservation":
         """Take `tokens` out of this scope and all above, to be settled after the call.
 
-        With `at_least`, whatever is free between the two is granted: `TokenReservation.granted`.
+        With `at_least`, mode `enforce` grants what is free, from that up to `tokens`.
 
         Raises: BudgetExhaustedError: in mode `enforce`, where a scope has too little. ValueError.
         """
@@ -96,18 +96,18 @@ class Budget:
         return found
 
     def _take(self, *, reserved: int, spent: int) -> None:
-        # What is reserved anywhere below counts as taken everywhere above, so that calls side
-        # by side cannot spend the same tokens twice.
+        # Reserve in every scope above too, so that parallel requests cannot spend the same
+        # tokens twice.
         for scope in self._chain:
             own = scope.account
             scope.account = replace(own, reserved=own.reserved + reserved, spent=own.spent + spent)
 
 
 class TokenReservation:
-    """Tokens taken for one call. Settled once; a context manager.
+    """Tokens reserved for one request. Settled once; a context manager.
 
-    Left without being settled, all of it counts as spent: a call of which nobody
-    knows what it cost may have cost everything it was granted.
+    Leaving its block unsettled spends all of it: a request of unknown cost may have
+    cost all that was granted.
     """
 
     def __init__(
@@ -122,14 +122,14 @@ class TokenReservation:
         self.shortage = shortage
         """In mode `warn`: what `enforce` would have refused it for."""
         self.is_news = is_news
-        """Whether nobody was told before that this scope is short."""
+        """Whether this is the first reservation to find that scope short."""
         self._budget = budget
         self._lock = threading.Lock()
         self._is_settled = False
 
     def settle(self, used: Usage) -> None:
-        """Spend what the call used, also where that is more than was granted. Counts once."""
-        # An embedding program's provider says what it likes; tokens are never given back.
+        """Spend what the request used, even more than was granted. Only the first time counts."""
+        # An embedding program's provider may claim a negative count: give no tokens back.
         self._settle(max(0, used.total))
 
     def release(self) -> None:
@@ -150,14 +150,14 @@ class TokenReservation:
 
 
 def session_budget(limit: int | None, mode: BudgetMode = BudgetMode.ENFORCE) -> Budget:
-    return Budget(_Session(mode), (_Scope(Account("session", limit)),))
+    return Budget(_Shared(mode), (_Scope(Account("session", limit)),))
 
 
-# For reservations: it should rather be too high. Tokenizers differ; none of those in
-# use makes more than one token of two bytes of ordinary text, and most make one of four.
+# An estimate for reservations, above most tokenizers' counts: those in use need two bytes of
+# ordinary text or more for a token, most of them four, and we count three.
 
 MESSAGE_TOKENS: Final = 8
-"""What a wire adds around each message."""
+"""What an API adds around each message."""
 
 
 def estimate_input_tokens(request: ModelRequest) -> int:

@@ -295,7 +295,7 @@ class BuiltinModel:
         return finish(request, Parts(text, stop, self.model, Usage(), stop.value), reader)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 def _asked(request: ModelRequest) -> tuple[str, list[AssistantMessage | ToolAnswers]]:
@@ -319,7 +319,7 @@ def _next(
     plans = [_plan(request, step) for step in steps]
     unknown = [step for step, wishes in zip(steps, plans, strict=True) if not wishes]
     if unknown or not steps:
-        # Of several steps, none is done before all are understood.
+        # Do none of several steps before all of them are understood.
         said = quote(unknown[0] if unknown else sentence)
         return f"I do not understand {said}.\n{help_text(tools)}"
     came = [answer for each in since if isinstance(each, ToolAnswers) for answer in each.answers]

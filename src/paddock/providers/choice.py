@@ -1,4 +1,4 @@
-"""Which provider answers: from configuration to something that can be asked."""
+"""Choose the provider that a configuration names, find its key, and open it."""
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +50,7 @@ def choose_settings(
         api=api or table.api,
     )
     if base_url and base_url != table.base_url:
-        # Threat: a plane's configuration names an address of its own, and would be sent
+        # Threat: a plane's configuration may name an address of its own, which would be sent
         # the key that the user keeps for another.
         chosen = replace(chosen, api_key_env="", api_key_command=())
     _require_known(chosen)
@@ -81,8 +81,8 @@ def open_provider(
 
     `variables` are those of the process: the keys, and `ANTHROPIC_BASE_URL` and
     `OPENAI_BASE_URL` where the settings name no address. The model of `scripted` is the path of
-    its script. What `transport_for` makes for the key takes the place of the network; the first
-    two kinds need none.
+    its script. What `transport_for` makes for the key takes the place of the network; `builtin`
+    and `scripted` use neither.
     """
     _require_known(settings)
     kind = settings.provider
@@ -93,7 +93,7 @@ def open_provider(
     key = read_key(settings, variables)
     transport = None if transport_for is None else transport_for(key)
     address = settings.base_url or variables.get(f"{kind.upper()}_BASE_URL", "")
-    # What else the environment holds was put there for the address it names.
+    # Other variables of the SDK (headers, organization) were set for the environment's address.
     takes_ambient = not settings.base_url
     if find_spec(kind) is None:
         raise missing_sdk(kind)
@@ -118,7 +118,7 @@ def _scripted(path: str, read_script: ReadScript | None) -> ScriptedModel:
     return ScriptedModel(parse_script(read_script(path), path), model=path)
 
 
-# The key to a provider: found when it is needed, shown nowhere.
+# The key to a provider: read when it is opened, shown nowhere.
 
 USUAL_VARIABLES: Final = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 """Where each SDK looks when nobody says otherwise."""
@@ -142,7 +142,7 @@ class Key:
         messages, ledgers and the conversation.
         """
         if self._text == NO_KEY:
-            return text  # No secret: a text that says so is kept as it is.
+            return text  # No secret: keep a text that happens to hold it.
         return text.replace(self._text, "[key]") if self._text else text
 
     def __repr__(self) -> str:

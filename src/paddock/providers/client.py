@@ -1,4 +1,4 @@
-"""A provider behind an SDK: one request, one stream, one turn, whatever the wire."""
+"""A provider behind an SDK: send one request, read one stream, whichever wire (HTTP API)."""
 
 import asyncio
 import json
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_END_S: Final = 10.0
+_END_S: Final = 10.0  # for the last work of a loop that is closed
 
 
 class LoopThread:
-    """An event loop in a thread of its own, begun with the first work; it outlives no fork."""
+    """An event loop in its own thread, started by the first work; unusable after a fork."""
 
     def __init__(self, name: str, closed: Callable[[], PaddockError]) -> None:
         self._name, self._closed = name, closed
@@ -46,7 +46,7 @@ class LoopThread:
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Raises: what it was made with, where it was closed."""
+        """Raises: what `closed` of the constructor makes, where it was closed or forked."""
         with self._lock:
             if self._is_closed or (self._loop is not None and self._owner != os.getpid()):
                 work.close()
@@ -135,7 +135,7 @@ def failure_of(
 ) -> ProviderError:
     said = as_map(as_map(body).get("error")) or as_map(body)
     words = (as_text(said.get("code")), as_text(said.get("type")))
-    # An error without a word we know, in the middle of an answer: the server's fault.
+    # Without a status or a word we know, in the middle of an answer: the server's fault.
     kind = kind_of(status or 500, *words)
     how = f"answers {status}" if status else f"reports {next(filter(None, words), 'an error')}"
     message = as_text(said.get("message")) or text or "no reason given"
@@ -184,7 +184,7 @@ def _number(text: str) -> float | None:
 class Server(Struct, frozen=True):
     """Where a wire goes: to its vendor, or to a server of one's own.
 
-    `takes_ambient` sends there too what the SDK finds in the environment besides the key.
+    With `takes_ambient`, also send what the SDK finds in the environment besides the key.
     """
 
     address: str = ""
@@ -246,7 +246,7 @@ class Assembly(Protocol):
 class PreparedRequest(Struct, frozen=True):
     request: ModelRequest
     body: Mapping[str, Json]
-    issued: str = ""
+    issued: str = ""  # the tool whose call is the answer, if any
 
 
 class Wire(Protocol):
@@ -264,9 +264,9 @@ class Wire(Protocol):
 
 
 class SdkProvider:
-    """An exchange runs in a loop's thread, where to stop it closes its connection at once.
+    """Run each exchange on an event loop, where cancelling it closes its connection at once.
 
-    A thread that blocks in a read could not be interrupted. The caller's waits for pieces of text.
+    A thread blocked in a read could not be interrupted; the caller's only waits for text.
     """
 
     def __init__(self, name: str, model: str, wire: Wire, key: Key) -> None:
@@ -353,7 +353,7 @@ class SdkProvider:
     ) -> Mapping[str, Json]:
         assembly = self._wire.assembly()
         async for event in events:
-            # In the server's own words: a turn goes back as it came, also what no type knows.
+            # As plain members: a turn goes back as it came, unknown ones included.
             written = getattr(event, "to_dict", None)
             said = event if written is None else written(warnings=False)
             say(assembly.feed(self._members(said)))

@@ -1,4 +1,4 @@
-"""The one error family of every provider, whatever its SDK raises."""
+"""The one family of errors of every provider, whatever its SDK raises; and cancellation."""
 
 import threading
 from collections.abc import Callable, Generator
@@ -39,7 +39,7 @@ TRANSIENT: Final = frozenset(
         FailureKind.SERVER,
     }
 )
-"""Failures of the way there and back: no tool ran, so asking again repeats no effect."""
+"""Failures that may pass. No tool ran, so asking again repeats no effect."""
 
 
 class ProviderError(ModelFailedError):
@@ -158,7 +158,7 @@ class CancelToken:
             callback()
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` when cancelled, or now if that has happened; returns the undoing."""
+        """Call `callback` when cancelled, or now if it is already; return what unregisters it."""
         with self._lock:
             is_late = self._event.is_set()
             key = self._next

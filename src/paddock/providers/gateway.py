@@ -1,7 +1,7 @@
-"""The way to a model: what a provider is, and its failures retried within a budget.
+"""The `Provider` protocol, and a gateway that retries a provider's failures.
 
 Only the request is ever sent again. No tool has run because of a reply that did
-not arrive, so no effect is repeated.
+not arrive, so no effect is repeated. Waits are bounded in number and in time.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class TextSink(Protocol):
         ...
 
     def restarted(self) -> None:
-        """What came so far is void: the request is sent again from the start."""
+        """Discard what came so far: the request is to be sent again from the start."""
         ...
 
 
@@ -60,7 +60,7 @@ class Provider(Protocol):
         ...
 
 
-# For sessions that are resumed, for digests and scripts.
+# For the ledger, for digests, scripts and estimates.
 
 
 def message_as_json(message: Message) -> dict[str, Json]:
@@ -89,7 +89,7 @@ def plan_wait(
 
     `draw` is a random number from 0 up to 1: many clients that failed together must
     not come back together. A server that asks for a longer wait than we allow is not
-    asked again, as its answer before that time is known.
+    asked again: before that time it would refuse again.
     """
     if not failure.is_transient or attempt >= allowed.attempts:
         return None
@@ -150,7 +150,7 @@ class Gateway:
         `Stop.CANCELLED`.
 
         Raises: ProviderError, the last one, its message saying how often it was tried, and what
-            the budget lacked; BudgetExhaustedError; ConfigError: the output schema is none.
+            the budget lacked; BudgetExhaustedError; ConfigError: as the provider raises it.
         """
 
         def send() -> ModelTurn:

@@ -1,6 +1,6 @@
 """OpenAI's models, and any server that speaks one of OpenAI's APIs, by the official SDK.
 
-Chat Completions is the wire that most servers of one's own speak. They differ in small
+Chat Completions is the API that most servers of one's own have. They differ in small
 ways: calls that all have number 0, ids left out, a reason that does not fit, usage
 missing, no stream although one was asked for. What can be read one way only is read; the
 rest ends the turn.
@@ -80,7 +80,7 @@ def _usage(given: Json, read: str, written: str) -> Usage | None:
     details = as_map(counts.get(f"{read}_details"))
     cached = as_count(details.get("cached_tokens"))
     cache_written = as_count(details.get("cache_write_tokens"))
-    # These APIs count what the cache gave and took within what was read.
+    # These APIs count cached tokens, read and written, as part of the input.
     plain = max(0, as_count(counts.get(read)) - cached - cache_written)
     return Usage(plain, as_count(counts.get(written)), cached, cache_written)
 
@@ -117,7 +117,7 @@ def _response_body(request: ModelRequest, model: str) -> dict[str, Json]:
     if request.system:
         body["instructions"] = request.system
     if request.tools:
-        # Strict would want every argument required; ours may be left out.
+        # Not strict, which would require every argument: ours may be left out.
         body["tools"] = [
             {"type": "function", **_described(tool), "strict": False} for tool in request.tools
         ]
@@ -294,7 +294,7 @@ STOPS: Final = {
 class ChatForm(Struct, frozen=True):
     limit_member: str
     answers_beside_tools: bool
-    """Whether a schema for the answer and tools go together in one request."""
+    """Whether one request may have both tools and a schema for the answer."""
 
 
 OFFICIAL: Final = ChatForm("max_completion_tokens", answers_beside_tools=True)
@@ -451,7 +451,7 @@ class ChatWire(Struct, frozen=True):
             for part in as_maps(said.get("tool_calls"))
             if (call := _kept_call(part, reader)) is not None
         ]
-        # An answer that came as a call stands in the conversation as text, and not as the call.
+        # Keep an answer that came as a call as text: that call never gets a result.
         first = reader.answers[0] if reader.answers else None
         answered = json.dumps(dict(first)) if isinstance(first, Mapping) else ""
         raw = as_text(choices[0].get("finish_reason"))

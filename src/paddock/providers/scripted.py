@@ -1,8 +1,8 @@
 """A model that says what a script says: for tests, demonstrations and replays.
 
 Strict: steps go out in order, a request beyond the last one is an error, and so
-are steps left over. An expectation that does not hold fails its step, and is told
-again at the end: whoever asks for turns may ask once more where one failed.
+are steps left over. An expectation that does not hold fails its step, and raises
+again at the end, as the caller may have retried the failed step.
 A step may be any turn that a real model could send: calls side by side, arguments
 that were cut, a refusal, an unknown reason, no answer at all.
 """
@@ -115,7 +115,7 @@ class ScriptedModel:
         return self._turn(step, text, request, number)
 
     def close(self) -> None:
-        """Nothing to let go of; `require_finished` is asked for by name."""
+        """Do nothing: call `require_finished` to check for steps left over."""
 
     def require_met(self) -> None:
         with self._lock:
@@ -124,7 +124,7 @@ class ScriptedModel:
             raise ConfigError(unmet.message, hint=unmet.hint)
 
     def require_finished(self) -> None:
-        # First: a step that failed shifts those behind it, so that their number says little.
+        # First: after a step that failed, the number of those left over says little.
         self.require_met()
         left = self.steps_left
         if left:

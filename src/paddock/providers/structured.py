@@ -1,8 +1,8 @@
-"""From a reply to a turn: its calls, and the object that an answer has to be.
+"""Turn a reply into a `ModelTurn`: read its calls strictly, check its structured answer.
 
-A provider may promise that its answer fits; the promise proves less than the
-schema says, as wires demote or drop what they cannot enforce. So every object is
-checked here, whatever was promised.
+A provider may promise an answer that fits the schema, and enforce only part of it:
+APIs drop the keywords that they cannot enforce. So every answer is checked here,
+whatever was promised.
 """
 
 import json
@@ -31,9 +31,9 @@ from paddock.values.models import (
     Usage,
 )
 
-# A schema that is well-formed may still refer to nothing, to an address, or to itself
-# without end. An answer would be asked for, paid for and then could not be checked; so this
-# is looked at before.
+# A well-formed schema may still refer to nothing, to an address, or to itself without end.
+# Look for that before a request is sent: else an answer would be paid for that nobody can
+# check.
 
 _REFERENCES: Final = ("$ref", "$dynamicRef")
 _LISTS_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
@@ -49,8 +49,8 @@ def schema_defect(schema: Mapping[str, Json]) -> str:
     from referencing.jsonschema import DRAFT202012
 
     check: Any = cast("Any", jsonschema.Draft202012Validator).check_schema
-    # Threat: a schema that refers to an address must not make us fetch it; an empty registry
-    # knows no address.
+    # Threat: a schema that refers to an address would make us fetch it; an empty registry
+    # resolves none.
     registry, whole = cast("Any", referencing).Registry(), dict(schema)
     waiting: list[Any] = [(whole, registry.resolver_with_root(DRAFT202012.create_resource(whole)))]
     # Of each schema that was met, those that are applied to the same value as it is.
@@ -169,7 +169,7 @@ def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
     import referencing
     from jsonschema import exceptions
 
-    # Threat: as above: nothing is fetched.
+    # Threat: as in `schema_defect`: nothing is fetched.
     kind = cast("Any", jsonschema.Draft202012Validator)
     checker = kind(output.schema, registry=cast("Any", referencing).Registry())
     found = cast("Any", exceptions).best_match(checker.iter_errors(dict(value)))
@@ -180,8 +180,8 @@ def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
     return f"{said} at {quote(place)}" if place else said
 
 
-# The adapter adds a tool that does not exist, recognises its own name in the reply
-# and hands the arguments on as the answer. Nobody above it sees the tool.
+# Where a provider cannot take a schema, its adapter offers a tool that does not exist, under
+# a random name, and takes the arguments of its call for the answer. Callers never see it.
 
 Issue = Callable[[], str]
 
@@ -232,16 +232,16 @@ def _schemas(part: Json) -> Iterator[Mapping[str, Json]]:
 
 # --- from the parts of a reply to a turn, the same way for every wire --------------------
 #
-# A server of one's own may write anything anywhere. What is not of the kind that is looked
-# for counts as missing; the arguments of a call are read strictly.
+# A server of one's own may write anything anywhere. A value of the wrong type counts as
+# missing; the arguments of a call are read strictly.
 
 
 class CallReader:
     """The calls of one reply, in order: real ones, and those that are the answer.
 
     Every call gets an id that no other call of the conversation has: small servers
-    number the calls of each reply anew, or leave ids out, and a result is told
-    apart by nothing else.
+    number the calls of each reply from 0, or leave ids out, and a result is matched
+    to its call by nothing else.
     """
 
     def __init__(self, request: ModelRequest, issued: str = "") -> None:
@@ -326,7 +326,7 @@ def _read(raw: str, subject: str) -> Mapping[str, Json] | Refusal:
     found = read_object(raw if raw.strip() else "{}", subject)
     if isinstance(found, Refusal) or not has_half_character(found):
         return found
-    # As an object it could not go back to the model; as the text that came, it can.
+    # It cannot go back to the model as an object; `raw`, the text that came, can.
     said = f"{subject} text with half of a surrogate pair"
     return Refusal(InvalidArgumentsError.code, said, "write whole characters")
 

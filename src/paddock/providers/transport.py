@@ -1,6 +1,6 @@
-"""Between an SDK and the network: what goes out, how much is read, and what a cassette holds.
+"""Between an SDK and the network: headers sent, sizes read, exchanges kept on a cassette.
 
-Loaded with an SDK: httpx takes its time.
+Import this only with an SDK: httpx is slow to load.
 
 A cassette keeps real exchanges in a file, to be played again without a network. What is
 kept is the wire itself, so that playing goes through the same SDK and the same adapter as
@@ -62,7 +62,7 @@ async def limit_body(response: httpx2.Response) -> None:
     """A response hook of httpx: an error's body ends at its limit, a longer answer is refused.
 
     Threat: the SDKs read all of an error before they raise it, and keep all of an answer; a
-    server, or whoever stands in its place, would fill the memory; packed, by very few bytes.
+    server, or whoever stands in its place, would fill the memory; compressed, by a few bytes.
     """
     whole = httpx2.Response(
         response.status_code,
@@ -80,8 +80,8 @@ class _Limited(httpx2.AsyncByteStream):
         self._chunks = self._read()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        # Always the same: an SDK that has read enough comes again for the rest, so that the
-        # connection can be used once more.
+        # Always the same iterator: an SDK that has read enough comes back for the rest, so that
+        # the connection can be used again.
         return self._chunks
 
     async def _read(self) -> AsyncGenerator[bytes]:
@@ -260,7 +260,7 @@ class PlayingTransport(httpx2.AsyncBaseTransport):
         )
 
     def require_met(self) -> None:
-        """Nothing: a request is only answered with what it got when recorded."""
+        """Do nothing: no request is answered that differs from what was recorded."""
 
     def require_finished(self) -> None:
         if self._left:
