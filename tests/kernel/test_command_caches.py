@@ -57,7 +57,7 @@ def test_who_wants_none_has_none(tmp_path: Path):
     with a_terminal(tmp_path, OPEN + "[shell]\ncaches = false\n") as terminal:
         said = terminal.run("ls -A ~; echo $XDG_CACHE_HOME$CARGO_HOME")
 
-        assert said["stdout"] == ".gitconfig\n\n"
+        assert said["stdout"] == ".config\n.gitconfig\n\n"
         assert not caches_of(terminal).folder.exists()
 
 

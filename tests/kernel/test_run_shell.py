@@ -198,7 +198,7 @@ def test_a_debugger_that_cannot_work_is_told_as_the_sandboxs_doing(terminal: Ter
 def test_standard_input_is_empty_and_home_is_private(terminal: Terminal):
     said = terminal.run("cat; echo $HOME; ls -A ~; echo $SECRET; touch ~/x && echo wrote")
 
-    assert said["stdout"] == "/run/home\n.cache\n.gitconfig\n\nwrote\n"
+    assert said["stdout"] == "/run/home\n.cache\n.config\n.gitconfig\n\nwrote\n"
 
 
 # Output

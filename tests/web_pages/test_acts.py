@@ -389,7 +389,7 @@ def test_a_change_that_a_person_approved_leads_back_to_the_call_that_asked(page:
     tab = page.open("/inbox")
     tab.click("main wants to run", ".row")
     tab.sees("nothing of it is in the project yet", ".detail")
-    tab.sees("only files.example.org, mail.example.org (somebody is asked)", ".detail")
+    tab.sees("reach files.example.org, mail.example.org (somebody is asked)", ".detail")
     tab.click("Approve these changes")
     tab.sees("They are in the project.", ".detail")
     tab = page.open("/files?path=notes.md")
