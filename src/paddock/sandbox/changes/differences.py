@@ -260,9 +260,9 @@ class _Finding(Struct):
                 self._delete(raw.path, lower, is_replaced=False)
         elif lower is None:
             above = raw.path.rpartition("/")[0]
-            is_orphan = self.layers.is_copy(raw.path) and (
-                self.layers.directory_changed_ns(above) >= self.ground.started_ns
-            )
+            # The attribute last: of a file that is closed to its owner it cannot be read.
+            is_changed = self.layers.directory_changed_ns(above) >= self.ground.started_ns
+            is_orphan = is_changed and self.layers.is_copy(raw.path)
             self._create(raw, upper, None, is_replaced=False, is_orphan=is_orphan)
         elif lower.kind is not upper.kind:
             self._replace(raw, lower, upper)
