@@ -17,13 +17,8 @@ LOOKS = "git status --short; [ ! -e go ] || { echo snap > snap; echo done; }"
 
 @pytest.fixture
 def terminal(tmp_path: Path):
-    yard = Yard(tmp_path).make()
-    (yard.home / ".gitconfig").write_text("[user]\n\tname = U\n\temail = u@example.org\n")
-    yard.git("init", "-q", "-b", "main", ".")
-    yard.write({"a": "a\n", ".gitignore": "flags\npaddock.toml\n"})
-    yard.git("add", ".")
-    yard.git("commit", "-qm", "first")
-    with yard.opened() as made:
+    files = {"a": "a\n", ".gitignore": "flags\npaddock.toml\n"}
+    with Yard(tmp_path).make().committed(files).opened() as made:
         yield made
 
 

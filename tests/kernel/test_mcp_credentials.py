@@ -3,10 +3,7 @@
 import http.server
 import json
 import os
-import ssl
-import threading
 from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 from msgspec import Struct
 
 from tests.kernel.test_network_clients import certify
+from tests.kernel.test_network_requests import an_api
 from tests.support.gateways import OPEN, Gates, gates, table
 from tests.support.networks import a_proxy, a_server
 
@@ -74,18 +72,6 @@ class Far(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@contextmanager
-def far(certificate: Path) -> Generator[http.server.ThreadingHTTPServer]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Far) as server:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        server.seen = []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
-
-
 class Place(Struct):
     """A project, a user with a credential, and the host that it is for."""
 
@@ -114,7 +100,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Place]:
     base = tmp_path / "yard"
     base.mkdir()
     with (
-        far(certificate) as server,
+        an_api(certificate, Far) as server,
         a_server(a_proxy({"api.example.org:443": server.server_address[1]})) as proxy,
     ):
         variables = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy}", "REAL_TOKEN": VALUE}

@@ -64,8 +64,10 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def an_api(certificate: Path) -> Generator[http.server.ThreadingHTTPServer]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+def an_api(
+    certificate: Path, answers: type[http.server.BaseHTTPRequestHandler] = Answers
+) -> Generator[http.server.ThreadingHTTPServer]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), answers) as server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct, field
 
@@ -65,6 +65,15 @@ class Yard(Struct, dict=True):
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def committed(self, files: Mapping[str, str | bytes]) -> Self:
+        """The same, as a repository of the user's with these files in its first commit."""
+        (self.home / ".gitconfig").write_text("[user]\n\tname = U\n\temail = u@example.org\n")
+        self.git("init", "-q", "-b", "main", ".")
+        self.write(files)
+        self.git("add", ".")
+        self.git("commit", "-qm", "first")
+        return self
 
     def git(self, *arguments: str, where: str = ".") -> str:
         """The user's own git, outside of any sandbox."""

@@ -267,7 +267,7 @@ class Wall:
             why = await asyncio.shield(listening)
             if not why:
                 return address
-            if self._listening.get(name) is listening:  # Who has its ports may give them back.
+            if self._listening.get(name) is listening:  # Whatever holds its ports may end.
                 del self._listening[name]
         self.note(name, 0, why)
         return False

@@ -181,4 +181,9 @@ class Late(Generic[T]):
             return self.made
 
 
-os.register_at_fork(after_in_child=lambda: [anew(each) for each, anew in list(_anew.items())])
+def _in_child() -> None:
+    for thing, anew in list(_anew.items()):
+        anew(thing)
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -65,3 +65,11 @@ def dev() -> Iterator[Operator]:
 def place() -> Iterator[Place]:
     with new_place() as made:
         yield made
+
+
+@pytest.fixture
+def lived(user):
+    """A project in which something happened."""
+    assert user.call("create_file", path="f", content="x").status == 0
+    assert user.run("run", "hello").status == 0
+    return user

@@ -21,14 +21,6 @@ WITHOUT_A_TRACE = ("history", "undo", "session list")
 """Those that ask the ledger above as well."""
 
 
-@pytest.fixture
-def lived(user):
-    """A project in which something happened."""
-    assert user.call("create_file", path="f", content="x").status == 0
-    assert user.run("run", "hello").status == 0
-    return user
-
-
 def ledger(user, name: str) -> Path:
     return Path(user.run("where", "--json").json["ledgers"][name])
 

@@ -16,14 +16,6 @@ from paddock.runtime.approvals import NoApprover
 LEDGERS = ("governance", "ho2m", "ho1m")
 
 
-@pytest.fixture
-def lived(user):
-    """A project in which something happened."""
-    assert user.call("create_file", path="f", content="x").status == 0
-    assert user.run("run", "hello").status == 0
-    return user
-
-
 def ledger(user, name: str) -> Path:
     return Path(user.run("where", "--json").json["ledgers"][name])
 
