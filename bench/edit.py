@@ -21,7 +21,7 @@ from paddock.storage.history import History
 from paddock.storage.notes import CallMark
 from paddock.workspace import Workspace
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import edit_file
+from paddock.workspace.single_change import edit_file
 
 SIZES = {"10 kB": 10_000, "1 MB": 1_000_000, "100 MB": 100_000_000}
 ROUNDS = {"10 kB": 600, "1 MB": 120, "100 MB": 9}

@@ -27,7 +27,7 @@ from msgspec import Struct
 from peers.installing import printed_by
 
 from paddock.apps.hook.settings.claude import Program
-from paddock.apps.hook.settings.installing import own_program
+from paddock.apps.hook.settings.install import own_program
 
 MUST, MUST_INSTRUCTIONS = 2.5, 1.6
 

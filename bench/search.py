@@ -37,8 +37,8 @@ from paddock.tools.spec import Ports, ToolOutput
 from paddock.values.decisions import Agent
 from paddock.workspace import Workspace
 from paddock.workspace.paths import ROOT
-from paddock.workspace.search.asked import Regex, Wanted
 from paddock.workspace.search.grep import search_content
+from paddock.workspace.search.request import Regex, Wanted
 from paddock.workspace.search.ripgrep import ripgrep
 
 BIG_FILES = 60_000

@@ -28,8 +28,8 @@ from python_reference import python_page
 from paddock import __version__, errors, limits
 from paddock.apps.cli import main as command_line
 from paddock.apps.console import Console
-from paddock.apps.hook.lean import asked
-from paddock.apps.hook.lean.asked import read_patch
+from paddock.apps.hook.lean import request
+from paddock.apps.hook.lean.request import read_patch
 from paddock.plane.create import POLICY_TEMPLATE
 from paddock.policy import settings
 from paddock.policy.decide import decide
@@ -285,14 +285,14 @@ def _tools_for(head: str) -> tuple[list[str], list[str]]:
     """The tools, Paddock's and a client's, whose calls are judged as the action `head`."""
     _, category, operation = head.split(":")
     ours = [tool for tool, heads in HEADS.items() if [category, operation] in heads]
-    theirs = [tool for tool, (each, _) in asked.FILE_TOOLS.items() if head == f"tool:file:{each}"]
+    theirs = [tool for tool, (each, _) in request.FILE_TOOLS.items() if head == f"tool:file:{each}"]
     patch = "*** Add File: a\n*** Update File: b\n*** Delete File: c\n*** Move to: d\n"
     if category == "file" and operation in {each for each, _ in read_patch(patch)}:
-        theirs.append(asked.PATCH_TOOL)
+        theirs.append(request.PATCH_TOOL)
     if category == "shell":
-        theirs.append(asked.SHELL_TOOL)
+        theirs.append(request.SHELL_TOOL)
     if head == "tool:mcp:call":
-        theirs.append(f"{asked.MCP_PREFIX}*")
+        theirs.append(f"{request.MCP_PREFIX}*")
     return ours, theirs
 
 

@@ -63,7 +63,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/policy/test_policy_decide.py",
                 "tests/unit/policy/test_policy_patterns.py",
                 "tests/unit/runtime/test_dispatch.py",
-                "tests/unit/apps/hook/test_lines.py",
+                "tests/unit/apps/hook/test_unconfined.py",
             ),
             mutants=(
                 "letter-case-opens.toml",
@@ -110,7 +110,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         "G8": Guarantee(
             tests=(
                 "tests/unit/policy/test_policy_document.py",
-                "tests/unit/apps/mcp/test_served.py",
+                "tests/unit/apps/mcp/test_agents.py",
             ),
             mutants=("served-policy-stays.toml", "unknown-keys-load.toml"),
         ),
@@ -354,7 +354,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=(
                 "tests/unit/apps/test_history.py",
                 "tests/unit/runtime/test_undo.py",
-                "tests/unit/runtime/test_past.py",
+                "tests/unit/runtime/test_changes.py",
             ),
             mutants=(
                 "undo-ignores-changes.toml",
@@ -383,7 +383,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/kernel/test_layers.py",
                 "tests/kernel/test_launcher.py",
                 "tests/kernel/test_left_behind.py",
-                "tests/unit/sandbox/test_area.py",
+                "tests/unit/sandbox/test_staging_area.py",
                 "tests/unit/sandbox/host/test_toolchains.py",
             ),
             mutants=(
@@ -654,7 +654,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G44": Guarantee(
             tests=(
-                "tests/unit/policy/commands/test_persons.py",
+                "tests/unit/policy/commands/test_operator_commands.py",
                 "tests/unit/apps/hook/test_persons_acts.py",
                 "tests/kernel/test_persons_acts.py",
             ),
@@ -769,7 +769,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
         ),
         "G52": Guarantee(
-            tests=("tests/unit/apps/web/test_door.py", "tests/unit/apps/web/test_acts.py"),
+            tests=("tests/unit/apps/web/test_access.py", "tests/unit/apps/web/test_acts.py"),
             mutants=(
                 "codes-count-twice.toml",
                 "any-origin-is-let-in.toml",

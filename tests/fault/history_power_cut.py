@@ -27,7 +27,7 @@ from paddock.storage.notes import CallMark, read_notes
 from paddock.storage.objects import StoreReader
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
-from paddock.workspace.single import Expected, write_file
+from paddock.workspace.single_change import Expected, write_file
 from tests.support.disks import temporaries
 from tests.support.programs import run_rounds
 

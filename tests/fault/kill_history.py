@@ -21,9 +21,9 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
-from paddock.assembly.opening import open_project
-from paddock.assembly.past import open_past
+from paddock.assembly.project_open import open_project
 from paddock.assembly.runtimes import open_runtime
+from paddock.assembly.undo import open_past
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import NoApprover
 from tests.support.children import kill_after, start

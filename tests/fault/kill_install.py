@@ -30,7 +30,7 @@ from msgspec import Struct, field
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from paddock.gates.checks import CHECKS, run_gates
-from paddock.gates.ground import GatesGround
+from paddock.gates.evidence import GatesGround
 from paddock.gates.results import G3, G6, Status
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis

@@ -24,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).paren
 
 from paddock.workspace import Workspace
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
+from paddock.workspace.single_change import delete_entry, edit_file, move_entry, write_file
 from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.children import kill_after, start
 from tests.support.disks import DISKS, temporaries, tree

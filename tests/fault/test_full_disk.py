@@ -10,7 +10,7 @@ import pytest
 from paddock.errors import ReadOnlyPathError, StorageFullError
 from paddock.storage.disk import Disk
 from paddock.workspace import Workspace
-from paddock.workspace.single import write_file
+from paddock.workspace.single_change import write_file
 from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.disks import NamedOnlyDisk, mounted_tmpfs, tree
 

@@ -9,7 +9,7 @@ from paddock.storage.history import History
 from paddock.storage.notes import CallMark, read_notes
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
-from paddock.workspace.single import delete_entry, write_file
+from paddock.workspace.single_change import delete_entry, write_file
 from tests.support.disks import mounted_tmpfs, tree
 
 OLD = os.urandom(200_000)

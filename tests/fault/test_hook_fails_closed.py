@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.apps.hook.lean import door, start
+from paddock.apps.hook.lean import handler, start
 from tests.support.hooks import LAUNCHER, Client
 from tests.support.places import new_place
 from tests.support.users import give_to_plain_user
@@ -299,7 +299,7 @@ def copied_package(client: Client, directory: Path) -> Path:
     [
         ("lean/start.py", "raise RuntimeError\n"),
         ("lean/start.py", "def main(:\n"),
-        ("lean/door.py", "import nothing_of_that_name\n"),
+        ("lean/handler.py", "import nothing_of_that_name\n"),
         ("lean/judging.py", ""),
         ("full.py", "raise SystemExit(0)\n"),
     ],
@@ -319,8 +319,8 @@ def test_a_defect_before_anything_is_recorded_is_decided_by_the_full_path(
     client: Client, tmp_path: Path
 ):
     launcher = copied_package(client, tmp_path)
-    door = launcher.parent / "lean" / "door.py"
-    door.write_text(door.read_text().replace("start, today_here())", "start, nothing())", 1))
+    handler = launcher.parent / "lean" / "handler.py"
+    handler.write_text(handler.read_text().replace("start, today_here())", "start, nothing())", 1))
     client.start(allowed(client), program=launcher)
 
     done = client.start(
@@ -376,7 +376,7 @@ def test_the_lean_path_knows_the_same_limits():
         limits.hook_answer_timeout_s,
     ) == (
         start.INPUT_BYTES_MAX,
-        door.INPUT_BYTES_MAX,
+        handler.INPUT_BYTES_MAX,
         start.ANSWER_TIMEOUT_S,
     )
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.records import LeanRecord, encode_record
+from paddock.apps.hook.lean.request import Asked
 from paddock.ledger import tail
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import read_head

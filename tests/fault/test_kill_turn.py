@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.agent.recorded import find_session, list_sessions
-from paddock.assembly.opening import open_project
+from paddock.agent.session_log import find_session, list_sessions
+from paddock.assembly.project_open import open_project
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
 from paddock.ledger.query import Filter
 from paddock.ledger.verify import verify

@@ -8,7 +8,7 @@ import pytest
 from paddock.workspace import Workspace
 from paddock.workspace.listing import list_directory
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import edit_file, write_file
+from paddock.workspace.single_change import edit_file, write_file
 from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.children import start
 from tests.support.disks import temporaries

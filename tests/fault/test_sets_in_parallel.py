@@ -15,7 +15,7 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.single import move_entry, write_file
+from paddock.workspace.single_change import move_entry, write_file
 from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.changes import (
     Bench,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly.auditing import ORDER, Audit, audit_ledger
+from paddock.assembly.audit import ORDER, Audit, audit_ledger
 from paddock.assembly.bootstrap import init_bare_plane
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import find_project
@@ -17,7 +17,7 @@ from paddock.packages.bootstrap import load_packages
 from paddock.packages.installed import read_installed
 from paddock.packages.ledger import PackageLedger, find_deviations, replay
 from paddock.packages.signing import read_keys
-from paddock.packages.vouching import find_key_problems, read_vouched
+from paddock.packages.statements import find_key_problems, read_vouched
 from paddock.plane.discover import is_bare_plane, is_registered_bare_plane
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout

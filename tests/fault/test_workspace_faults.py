@@ -13,7 +13,7 @@ from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.tools.replace import Patch
 from paddock.workspace import Workspace
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
+from paddock.workspace.single_change import delete_entry, edit_file, move_entry, write_file
 from tests.support.children import end_of
 from tests.support.disks import FaultyNamedOnlyDisk, temporaries, tree
 

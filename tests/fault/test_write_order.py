@@ -8,7 +8,7 @@ from paddock.errors import FileChangedError
 from paddock.storage.disk import Disk
 from paddock.testing.faulty_disk import FaultyDisk
 from paddock.workspace import Workspace
-from paddock.workspace.single import write_file
+from paddock.workspace.single_change import write_file
 from tests.support.disks import FaultyNamedOnlyDisk, temporaries, tree
 
 NAMING = {"link_open", "move_new", "exchange", "replace"}

@@ -10,7 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.ledger.append import LedgerFile
 from paddock.plane.environment import read_environment

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.plane.environment import read_environment
 from paddock.policy.decide import decide
 from paddock.policy.engine import Writer

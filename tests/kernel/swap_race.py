@@ -31,7 +31,7 @@ from paddock.errors import PaddockError
 from paddock.kernel.files import RENAME_EXCHANGE, renameat2
 from paddock.workspace import Workspace
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
+from paddock.workspace.single_change import delete_entry, edit_file, move_entry, write_file
 from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.users import become_plain_user, give_to_plain_user
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.sandbox.area import Caches
 from paddock.sandbox.inside.protocol import HOST_IDS_FIRST
+from paddock.sandbox.staging_area import Caches
 from tests.support.shells import OPEN, Terminal, Yard, a_terminal, hide
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]

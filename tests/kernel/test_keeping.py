@@ -278,7 +278,7 @@ def test_the_canary_finds_that_it_works():
 
 def test_a_keeper_loads_nothing_slow():
     program = (
-        Path(sys.modules["paddock.sandbox.landlock"].__file__).with_name("inside") / "keeper.py"
+        Path(sys.modules["paddock.sandbox.landlock"].__file__).with_name("inside") / "supervisor.py"
     )
     # Without arguments it ends as soon as everything is loaded.
     done = subprocess.run(

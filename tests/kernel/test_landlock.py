@@ -14,7 +14,7 @@ import pytest
 from paddock.errors import SandboxUnavailableError
 from paddock.kernel.landlock import landlock_abi
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.sandbox.inside.keeper import hold
+from paddock.sandbox.inside.supervisor import hold
 from paddock.sandbox.landlock import gaps, identity_for
 from paddock.values.decisions import Agent, Permissions
 from tests.support.landlocked import Held, plan_for

@@ -12,10 +12,10 @@ import pytest
 
 from paddock.errors import HostError
 from paddock.kernel import mounts, syscalls
-from paddock.sandbox.area import StagingArea
 from paddock.sandbox.backends import examine_host
 from paddock.sandbox.canary import CanaryGround, gaps_over, try_stage, try_workspace
 from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.staging_area import StagingArea
 from paddock.sandbox.values import BackendVerdict, ConfinementError, Ending, Enforcement
 from tests.support.disks import mounted_tmpfs
 from tests.support.repository import ROOT

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.plane.environment import read_environment
 from paddock.sandbox.facts import collect_facts
 from paddock.sandbox.hidden import NameIndex

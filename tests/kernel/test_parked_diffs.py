@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.sandbox.changes.parking import unpark_set
+from paddock.sandbox.changes.pending import unpark_set
 from tests.support.forked import CONSOLE
 from tests.support.mcp_servers import McpPlace, make_place
 

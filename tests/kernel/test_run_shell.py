@@ -17,7 +17,7 @@ import pytest
 from paddock.apps.hook import wrapped
 from paddock.assembly.history import open_history, open_journal
 from paddock.assembly.ledgers import record_in_governance
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.plane.environment import RISKY_TOOLS_VARIABLE, read_environment
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paddock.apps.cli.main import COMMANDS
-from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import TOOL_ERRORS, ConfigError, PaddockError
 from paddock.ledger.query import Filter, query

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from paddock import limits
 from paddock.apps.hook.full import entry_of
-from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.records import LeanRecord, encode_record
+from paddock.apps.hook.lean.request import Asked, DeclinedError
 from paddock.ledger.format import line as lines
 from paddock.ledger.format.line import chain_line, format_id, format_timestamp
 from paddock.ledger.format.lines import EntryRefusedError, StoredEntry, encode_body, inspect_line

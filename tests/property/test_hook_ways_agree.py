@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from paddock.apps.hook.lean.asked import DeclinedError, ShapeError
+from paddock.apps.hook.lean.request import DeclinedError, ShapeError
 from paddock.errors import ConfigError
 from paddock.policy.engine import PolicySource, load_policy
 from tests.support.hooks import BothWays, Client

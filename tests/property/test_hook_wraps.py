@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.flow import Holding, changed_input
+from paddock.apps.hook.lean.request import Asked
 
 FIXTURES = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None

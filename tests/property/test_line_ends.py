@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.workspace.paths import ROOT
-from paddock.workspace.search.asked import Regex, Wanted
 from paddock.workspace.search.grep import search_content
+from paddock.workspace.search.request import Regex, Wanted
 from tests.property.test_search_agrees_with_ripgrep import Tree
 from tests.support.shown import Shows
 

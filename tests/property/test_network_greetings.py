@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.network.greeting import Greeting, read_greeting
+from paddock.network.sniff import Greeting, read_greeting
 from tests.support.greetings import client_hello, openssl_server_names, python_server_hosts
 from tests.support.hostile_bytes import lines_run, spoilt
 

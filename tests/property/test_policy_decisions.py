@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paddock.errors import ConfigError
 from paddock.policy.decide import decide, shell_for
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 from paddock.policy.profiles import rule_matches
 from paddock.policy.questions.explain import explain
 from paddock.policy.questions.flip import exact_pattern

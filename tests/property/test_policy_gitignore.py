@@ -13,7 +13,7 @@ from paddock.policy.compiled import matches_path
 from paddock.policy.globs import parse_glob, regex_of
 from paddock.policy.load import PathsTable
 from paddock.policy.pathset import Comparison, PathList, code_path, compile_pattern
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 from paddock.policy.questions.lint import idle_exceptions
 
 NAMES = ["a", "b", "ab", "abc", "c.md", "ab.md", "x]y", "b-c", "a*"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paddock.errors import UsageError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.network import NetworkJudge, canonical_host
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 from paddock.policy.rules import compile_rule, parse_action
 from paddock.values.decisions import Agent, AgentChain, Outcome
 

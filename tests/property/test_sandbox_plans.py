@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import COMMITS, ENFORCEMENTS, NETWORKS, Git
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange
-from paddock.sandbox.changes.judging import Bench, judge_changes
+from paddock.sandbox.changes.judgement import Bench, judge_changes
 from paddock.sandbox.git.rules import SPECIAL_KINDS, GitChange, GitDirectory, NodeKind, judge_git
 from paddock.sandbox.host.host_facts import (
     Closed,

@@ -13,9 +13,9 @@ from paddock import limits
 from paddock.errors import InvalidPatternError
 from paddock.workspace import Workspace
 from paddock.workspace.paths import ROOT
-from paddock.workspace.search.asked import NamesFound, Regex, Until, Wanted
 from paddock.workspace.search.globs import EVERYTHING, compile_glob
 from paddock.workspace.search.grep import search_content
+from paddock.workspace.search.request import NamesFound, Regex, Until, Wanted
 from paddock.workspace.search.ripgrep import ripgrep
 from paddock.workspace.search.walk import Walk, WalkTerms, search_names
 from tests.support.shown import Shows

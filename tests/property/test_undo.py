@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from paddock.assembly.opening import open_project
-from paddock.assembly.past import open_past
+from paddock.assembly.project_open import open_project
 from paddock.assembly.runtimes import open_runtime
+from paddock.assembly.undo import open_past
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import YesApprover
 from tests.support.disks import temporaries, tree

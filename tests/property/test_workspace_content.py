@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paddock import limits
 from paddock.workspace import WindowLimits, Workspace
 from paddock.workspace.listing import list_directory
-from paddock.workspace.single import delete_entry, write_file
+from paddock.workspace.single_change import delete_entry, write_file
 from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 
 NAMES = st.text(

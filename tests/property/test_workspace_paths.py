@@ -11,7 +11,7 @@ from paddock.errors import PaddockError
 from paddock.workspace import Workspace
 from paddock.workspace.listing import list_directory
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
+from paddock.workspace.single_change import delete_entry, edit_file, move_entry, write_file
 from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.disks import tree
 

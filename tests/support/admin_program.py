@@ -11,13 +11,13 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.apps.admin.command import COMMAND
-from paddock.apps.admin.desk import Setting
+from paddock.apps.admin.session import Setting
 from paddock.apps.admin.shell import ShellStreams, run_admin, run_json, run_plain
 from paddock.apps.admin.show import Sandboxed
 from paddock.apps.command import parse
 from paddock.apps.console import Console
-from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
+from paddock.assembly.project_open import open_project
 from paddock.errors import PaddockError
 from paddock.plane.environment import read_environment
 from paddock.sandbox.values import Enforcement

@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from paddock.apps.admin.desk import Setting
+from paddock.apps.admin.session import Setting
 from paddock.apps.admin.shell import ShellStreams, run_plain
 from paddock.assembly.bootstrap import init_bare_plane
-from paddock.assembly.opening import init_project, open_project
+from paddock.assembly.project_open import init_project, open_project
 from paddock.assembly.trust import review_trust, trust_policy
 from paddock.ledger.query import Filter, query
 from paddock.plane.environment import Environment, read_environment

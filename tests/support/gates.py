@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gate
-from paddock.gates.ground import GatesGround, LedgerWitness
+from paddock.gates.evidence import GatesGround, LedgerWitness
 from paddock.gates.results import GateResult, Status, gate_entry
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
@@ -30,7 +30,7 @@ from paddock.packages.signing import (
     sign_digest,
     write_approval,
 )
-from paddock.packages.vouching import approve, sign_installed_set
+from paddock.packages.statements import approve, sign_installed_set
 from paddock.plane import records
 from paddock.plane.admin import parse_admin_config
 from paddock.plane.layout import PlaneLayout

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.trust import review_servers
 from paddock.gateway.definitions import Pins, configured
 from paddock.plane.environment import read_environment

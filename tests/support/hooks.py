@@ -13,14 +13,14 @@ from unittest.mock import patch
 
 from msgspec import Struct, field
 
+from paddock.apps.hook.context import HookGround, find_ground
 from paddock.apps.hook.full import Given, answer
-from paddock.apps.hook.ground import HookGround, find_ground
 from paddock.apps.hook.images import make_image
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.asked import Asked, parse_asked
-from paddock.apps.hook.lean.door import Attempt
 from paddock.apps.hook.lean.engine import Ground
+from paddock.apps.hook.lean.handler import Attempt
 from paddock.apps.hook.lean.records import LeanRecord
+from paddock.apps.hook.lean.request import Asked, parse_asked
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from tests.support.places import Place

@@ -16,7 +16,7 @@ from paddock.kernel.syscalls import adopt_orphans
 from paddock.policy.engine import Policy, load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.inside.keeper import end_descendants, hold
+from paddock.sandbox.inside.supervisor import end_descendants, hold
 from paddock.sandbox.landlock import LandlockConfinement, confine
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import SandboxPlan

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from msgspec import Struct, field
 
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.runtimes import open_runtime
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import Approver, NoApprover

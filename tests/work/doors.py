@@ -13,9 +13,9 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from msgspec import Struct
 
-from paddock.apps.hook.ground import command_program
+from paddock.apps.hook.context import command_program
 from paddock.apps.hook.lean.flow import quote
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.runtimes import open_runtime
 from paddock.runtime.approvals import NoApprover
 from tests.support import forked

@@ -7,7 +7,7 @@
     context            choose what a turn is given, and which earlier turns fit
     sessions           one turn for each message; delegation to other agents
     events             report a turn to a listener; what the turn came to
-    records, recorded  make ledger entries (pure); read sessions back from them
+    records, session_log  make ledger entries (pure); read sessions back from them
 
 An order only narrows: every tool call goes through `Runtime.call_all`, with the order's tools as
 bounds. `steps.next_step` covers every way a turn can end; an unknown one fails the order.

@@ -7,7 +7,7 @@
     web/     the console, a page in the browser
     command  for all of them: a command as a row of a table, and how its answer is printed
     console  for all of them: what a command talks to, its exit codes, a person's yes
-    serving  for those that serve over HTTP
+    listener for those that serve over HTTP
 
 Each knows the runtime; none knows another. Only these print and exit.
 """

@@ -274,7 +274,7 @@ def find_site(options: Options, console: Console) -> "PlaneSite":
 
 def use_project(options: Options, console: Console) -> "Project":
     """The project with its plane, made on first use; what is new is said once."""
-    from paddock.assembly.opening import open_project
+    from paddock.assembly.project_open import open_project
 
     project = open_project(*where(options, console))
     for notice in project.notices:

@@ -9,11 +9,11 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
-from paddock.assembly.auditing import ORDER, accept_rollback, find_gone_back
+from paddock.assembly.audit import ORDER, accept_rollback, find_gone_back
 from paddock.assembly.ledgers import open_plane_ledger
-from paddock.assembly.opening import open_project, record_news
 from paddock.assembly.packages import is_development_plane, open_depot
 from paddock.assembly.project import Project, find_project
+from paddock.assembly.project_open import open_project, record_news
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import stands
@@ -26,7 +26,7 @@ from paddock.packages.installed import read_installed, row_of
 from paddock.packages.ledger import LEDGER, PackageLedger
 from paddock.packages.manifest import INSTALLED, PLANE_MARKER, manifest_path
 from paddock.packages.signing import make_operator_key
-from paddock.packages.vouching import approve, read_vouched, sign_installed_set
+from paddock.packages.statements import approve, read_vouched, sign_installed_set
 from paddock.plane.create import Blueprint, MadePlane, make_bare_plane
 from paddock.plane.discover import is_bare_plane
 from paddock.plane.environment import Environment, ToolProfile, real_path

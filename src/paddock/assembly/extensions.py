@@ -46,10 +46,10 @@ from paddock.pattern import lazy_pattern
 from paddock.plane.admin import PackageTool
 from paddock.policy.engine import Policy
 from paddock.policy.settings import McpServer
-from paddock.runtime.asking import CallNetwork
 from paddock.runtime.dispatch import Context
 from paddock.runtime.own_tools import registered_tool
 from paddock.runtime.prepared import FREE, Judged, Prepared, Registry
+from paddock.runtime.question import CallNetwork
 from paddock.runtime.records import Recorder
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType

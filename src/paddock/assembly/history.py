@@ -105,7 +105,7 @@ class PlaneEarlier(Struct, frozen=True):
         agent. An agent that knows the digest of a file it may not view would name it as the
         version of a file of its own, and read the content in the diff.
         """
-        from paddock.runtime.past import past_calls  # noqa: PLC0415 - few edits fail so
+        from paddock.runtime.changes import past_calls  # noqa: PLC0415 - few edits fail so
 
         paths = self.project.layout.ledger_paths()
         wanted = Filter(event_type=events.TOOL_RESULT, path=path)
@@ -313,7 +313,7 @@ def _notify(command: tuple[str, ...], parked: "Parked") -> None:
 
 def read_answers(project: Project, requests: Collection[str]) -> "Answers":
     """Read what was answered to these. Raises: LedgerDamagedError; HostError, ConfigError."""
-    from paddock.assembly.auditing import audit_ledger  # noqa: PLC0415 - for a question alone
+    from paddock.assembly.audit import audit_ledger  # noqa: PLC0415 - for a question alone
     from paddock.runtime.inbox import Answers  # noqa: PLC0415 - for a question alone
 
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from paddock import errors, limits
 from paddock.agent.contracts import parse_contract_file
-from paddock.assembly.auditing import PlaneWitness
+from paddock.assembly.audit import PlaneWitness
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger, record_in_governance
 from paddock.assembly.project import (
@@ -28,7 +28,7 @@ from paddock.assembly.project import (
 )
 from paddock.assembly.shells import LazyShell, ShellGround
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
-from paddock.gates.ground import NOBODY, GatesGround, Watcher
+from paddock.gates.evidence import NOBODY, GatesGround, Watcher
 from paddock.gates.results import G4, GateResult, Status, gate_entry
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import gone_error

@@ -31,7 +31,7 @@ from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.places import BUILT_IN
+from paddock.policy.positions import BUILT_IN
 from paddock.policy.questions import record
 from paddock.policy.questions.explain import Now, explain_now
 from paddock.storage.atomic import read_file_through_links

@@ -23,7 +23,6 @@ from paddock.assembly.history import (
     settle_sets,
 )
 from paddock.assembly.ledgers import open_ledger, record_in_governance
-from paddock.assembly.opening import open_given, policy_notices, record_given, start_of
 from paddock.assembly.project import (
     ADMIN_AGENT,
     CORE,
@@ -38,6 +37,7 @@ from paddock.assembly.project import (
     planned_lineage,
     with_given,
 )
+from paddock.assembly.project_open import open_given, policy_notices, record_given, start_of
 from paddock.assembly.shells import STAGING, LazyShell, ShellGround
 from paddock.errors import PaddockError, SandboxUnavailableError, UsageError
 from paddock.ledger.query import Ledgers
@@ -57,9 +57,9 @@ from paddock.runtime.approvals import (
     Limited,
     NoApprover,
 )
-from paddock.runtime.asking import InboxApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.prepared import Caller, PolicyJudge, Registry
+from paddock.runtime.question import InboxApprover
 from paddock.runtime.records import KeptContents
 from paddock.runtime.runtime import Notices, Runtime
 from paddock.storage.atomic import make_directories
@@ -324,7 +324,7 @@ def _after_write(
 def _undo(
     project: Project, after_write: Callable[[Sequence[str], str], None], call_id: str
 ) -> ToolResult:
-    from paddock.assembly.past import open_past  # noqa: PLC0415 - few programs undo
+    from paddock.assembly.undo import open_past  # noqa: PLC0415 - few programs undo
 
     with open_past(project) as past:
         result = past.undo(past.find(call_id)).result

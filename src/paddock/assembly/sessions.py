@@ -21,16 +21,16 @@ from paddock.agent import events
 from paddock.agent.context import Conversation
 from paddock.agent.contracts import load_contracts
 from paddock.agent.executor import Executor, Timer, real_timer
-from paddock.agent.recorded import RecordedSession, find_session, restore, tokens_charged
 from paddock.agent.records import Scribe
+from paddock.agent.session_log import RecordedSession, find_session, restore, tokens_charged
 from paddock.agent.sessions import ChildAgent, Session, SessionParts
 from paddock.agent.steps import ModelDoor
 from paddock.agent.supervisor import Charter, Office, Supervisor
-from paddock.assembly.auditing import verify_not_gone
+from paddock.assembly.audit import verify_not_gone
 from paddock.assembly.extensions import skill_facts
 from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.opening import open_given
 from paddock.assembly.project import ADMIN_AGENT, Project, new_session_id
+from paddock.assembly.project_open import open_given
 from paddock.assembly.runtimes import approver_of, open_runtime, record_gate, tools_allowed
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.query import Ledgers

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from paddock.assembly.agents import AgentPlan, apply_agents, plan_agents
 from paddock.assembly.ledgers import record_in_governance
-from paddock.assembly.opening import open_root
 from paddock.assembly.project import Project, policy_of, read_agents, require_registered
+from paddock.assembly.project_open import open_root
 from paddock.errors import ConfigError, UsageError
 from paddock.gateway.definitions import Pinned, Pins, Redefinition, compare, configured
 from paddock.plane import discover, records, trust

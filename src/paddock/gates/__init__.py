@@ -1,8 +1,8 @@
 """Gates: what has to be true of a plane, each one looked at and none of it believed.
 
     results    which gates there are; what one answers, counts and writes to the ledger
-    ground     what the gates look at, read once; who vouches for a package
-    owned      G0B: what really stands under a plane, and whose it is
+    evidence   what the gates look at, read once; who vouches for a package
+    ownership  G0B: what really stands under a plane, and whose it is
     checks     every other gate, each with what it proves; running them
 
 Rules: a gate that looked at nothing says `not applicable`, which is no pass. What cannot be

@@ -13,8 +13,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from paddock import errors
-from paddock.gates import owned
-from paddock.gates.ground import (
+from paddock.gates import ownership
+from paddock.gates.evidence import (
     MADE_WITH_DEV,
     NOTHING_INSTALLED,
     GatesGround,
@@ -59,7 +59,7 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure
 from paddock.packages.signing import Keys, signature_problem, verify_signature
-from paddock.packages.vouching import find_key_problems
+from paddock.packages.statements import find_key_problems
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
@@ -532,7 +532,7 @@ Check = Callable[[GatesGround], GateResult]
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
         G0A: lambda _: not_applicable(G0A, NO_ARCHIVE),
-        G0B: owned.check_owned,
+        G0B: ownership.check_owned,
         G1: check_specs,
         G1_COMPLETE: check_frameworks,
         G2: check_approvals,

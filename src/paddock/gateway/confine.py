@@ -29,10 +29,10 @@ from paddock.policy.settings import (
     credential_uses,
     net_action,
 )
-from paddock.sandbox.area import Caches
 from paddock.sandbox.host.host_facts import Closed, HostFacts
 from paddock.sandbox.sessions.process import Process
 from paddock.sandbox.shell import SandboxShell
+from paddock.sandbox.staging_area import Caches
 from paddock.sandbox.values import CommandWatch, ShellLine, ShellOutcome
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import DIRECTORY

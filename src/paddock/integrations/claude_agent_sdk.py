@@ -20,11 +20,11 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
+from paddock.apps.hook.context import HookGround, find_ground
 from paddock.apps.hook.full import FullPorts, Given, guarded
-from paddock.apps.hook.ground import HookGround, find_ground
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.asked import PROJECT_VARIABLE, Asked
 from paddock.apps.hook.lean.records import decision_record
+from paddock.apps.hook.lean.request import PROJECT_VARIABLE, Asked
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.integrations import Opened

@@ -28,7 +28,7 @@ from inspect_ai.util import (
 from pydantic import BaseModel, model_validator
 
 from paddock import errors, limits
-from paddock.assembly.opening import init_project, open_given
+from paddock.assembly.project_open import init_project, open_given
 from paddock.assembly.runtimes import open_workspace
 from paddock.errors import ToolError
 from paddock.integrations import REFUSED, raising, text_of

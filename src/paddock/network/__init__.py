@@ -2,7 +2,7 @@
 
     packages    hosts of the user's own package clients, asked of them and their registries
     names       DNS questions and answers, synthetic addresses, the name server
-    greeting    the first bytes of a client: a TLS hello, the head of an HTTP request, neither
+    sniff       the first bytes of a client: a TLS hello, the head of an HTTP request, neither
     egress      the way out: names resolved, addresses judged, connections made, bytes relayed
     decisions   what is decided and asked about while a command runs
     wall        one command's network, served from outside it

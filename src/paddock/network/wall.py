@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any, Final
 from paddock.errors import PaddockError
 from paddock.network.decisions import Decisions, NetworkTerms, rule_of
 from paddock.network.egress import Egress, NoWayError, Relay, reset, until_ready
-from paddock.network.greeting import greeting_of
 from paddock.network.names import NameServer, SyntheticNames
+from paddock.network.sniff import greeting_of
 from paddock.policy.network import Reach
 from paddock.text.show import show_name
 from paddock.values.calls import (

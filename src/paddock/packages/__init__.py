@@ -7,7 +7,7 @@
     installed       receipts and registries, read; who owns a file; whether configuration loads
     ledger          what the packages ledger says, and where the plane says something else
     change          one set of changes: planned, committed, completed after a crash; its lock
-    vouching        approving a package, signing the set; G5 and G2 before an install
+    statements      approving a package, signing the set; G5 and G2 before an install
     install         install, upgrade, uninstall, list
     bootstrap       the packages that a plane is made from; founding one, of all at once
 

@@ -56,7 +56,7 @@ from paddock.packages.manifest import (
     path_problem,
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
-from paddock.packages.vouching import ABOUT_PACKAGES, sign_now
+from paddock.packages.statements import ABOUT_PACKAGES, sign_now
 from paddock.plane.json_files import load_file, write_object
 from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.storage.atomic import host_errors, read_file

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from paddock.errors import UsageError
-from paddock.packages import signing, vouching
+from paddock.packages import signing, statements
 from paddock.packages.archive import Archive
 from paddock.packages.change import (
     AcceptanceResult,
@@ -187,7 +187,7 @@ class _Installing(Struct, frozen=True):
         if problems:
             raise GateRefusedError("G3", problems)
         acts = plan_ownership(manifest, self.old, installed)
-        vouching.require_no_rollback(manifest, self.old, self.state.log)
+        statements.require_no_rollback(manifest, self.old, self.state.log)
         is_free = self.wish.asks_nothing
         approval = None if is_free else self._approval(acts)
         signature = None if is_free else self.wish.signature
@@ -203,13 +203,13 @@ class _Installing(Struct, frozen=True):
 
     def _approval(self, acts: tuple[Act, ...]) -> signing.PackageApproval:
         depot, manifest = self.depot, self.manifest
-        vouching.require_signature(manifest, self.wish.signature, signing.read_keys(depot.layout))
+        statements.require_signature(manifest, self.wish.signature, signing.read_keys(depot.layout))
         receipts = (each.receipt.wo_id for each in self.state.installed.packages.values())
         used = self.state.log.used_approvals.union(wo_id for wo_id in receipts if wo_id)
         claim = signing.ApprovalClaim(
             manifest.digest, tuple(act.path for act in acts), depot.clock()
         )
-        return vouching.require_approval(depot, manifest.package_id, claim, used)
+        return statements.require_approval(depot, manifest.package_id, claim, used)
 
     def _require_loading(self, swap: Swap) -> None:
         after = {change.path: change.after for change in swap.paths}

@@ -33,7 +33,7 @@ from paddock.plane.environment import Environment, operator_key_path
 from paddock.plane.json_files import load_file, names_in, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.pathset import Comparison, PathList, compile_target
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 from paddock.storage import atomic
 from paddock.text.json import Strict, compact_json
 from paddock.text.show import quote

@@ -15,7 +15,7 @@ from msgspec.structs import fields
 from paddock.plane.trust import PolicyFile
 from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
 from paddock.policy.pathset import Comparison, PathList, PathPattern
-from paddock.policy.places import Place
+from paddock.policy.positions import Place
 from paddock.policy.presets import LOCKED, built_in_paths, presets
 from paddock.policy.questions.lint import idle_exceptions, path_samples
 from paddock.policy.rules import ANY, HeadPattern, Otherwise, Profile, Rule

@@ -1,7 +1,7 @@
 """Pure: rules and an action → a decision. Text in, values out; no disk, no clock.
 
     rules                    rules, profiles and actions as text, each with its place
-    load, places             a policy file read strictly, or what is wrong
+    load, positions          a policy file read strictly, or what is wrong
     settings, presets        the tables without rules; what holds without any file
     arguments                what a rule wants of the arguments of a call
     engine                   files → `Policy`, and what an agent may never do

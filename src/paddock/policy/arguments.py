@@ -30,7 +30,7 @@ from paddock.policy.compiled import (
     kind_of,
 )
 from paddock.policy.pathset import PathPattern, build_index, comparison_of, compile_target
-from paddock.policy.places import NonEmpty, PatternError, Table, quote_toml
+from paddock.policy.positions import NonEmpty, PatternError, Table, quote_toml
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome
 

@@ -20,7 +20,7 @@ from paddock.errors import PermissionDeniedError
 from paddock.limits import agent_chain_max
 from paddock.policy.engine import PATH_LISTS, Policy, Writer
 from paddock.policy.pathset import AgentPermissions, compile_permissions
-from paddock.policy.places import BUILT_IN, quote_toml
+from paddock.policy.positions import BUILT_IN, quote_toml
 from paddock.policy.profiles import (
     CompiledProfile,
     Finding,

@@ -52,7 +52,7 @@ from paddock.policy.pathset import (
     PathPattern,
     compile_lists,
 )
-from paddock.policy.places import quote_toml
+from paddock.policy.positions import quote_toml
 from paddock.policy.presets import (
     BUILT_IN_VERSION,
     CLIENT_SETTINGS,

@@ -23,7 +23,7 @@ from paddock.limits import path_bytes_max
 from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import ONE, fold
 from paddock.policy.compiled import RUN as STAR
-from paddock.policy.places import PatternError, quote_toml
+from paddock.policy.positions import PatternError, quote_toml
 
 Ranges = tuple[tuple[str, str], ...]
 CharClass = tuple[bool, Ranges]

@@ -20,7 +20,7 @@ from paddock import limits as hard
 from paddock.limits import policy_rules_max
 from paddock.pattern import lazy_pattern
 from paddock.policy.pathset import PathPattern, compile_pattern
-from paddock.policy.places import (
+from paddock.policy.positions import (
     Document,
     NonEmpty,
     PatternError,

@@ -35,7 +35,7 @@ from paddock.policy.commands import compile_command_pattern, parse_line
 from paddock.policy.compiled import ONE, OTHERWISE, RUN, conclude, find_rules, matches_path
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
-from paddock.policy.places import PatternError, Table, quote_toml
+from paddock.policy.positions import PatternError, Table, quote_toml
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict, strictness
 from paddock.policy.rules import ANY, Rule, compile_rule, parse_pattern
 from paddock.values.calls import Json

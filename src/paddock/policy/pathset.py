@@ -31,7 +31,7 @@ from paddock.policy.globs import (
     parse_glob,
     split_lead,
 )
-from paddock.policy.places import BUILT_IN_PLACE, PatternError, Place, quote_toml
+from paddock.policy.positions import BUILT_IN_PLACE, PatternError, Place, quote_toml
 from paddock.text.json import find_lines
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch

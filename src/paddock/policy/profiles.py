@@ -16,7 +16,7 @@ from msgspec import Struct
 from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import conclude, find_rules, means
 from paddock.policy.pathset import build_index, comparison_of
-from paddock.policy.places import BUILT_IN, quote_toml
+from paddock.policy.positions import BUILT_IN, quote_toml
 from paddock.policy.rules import ANY, HeadPattern, Profile, Rule, TargetKind, read_arguments
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Outcome, RuleMatch
@@ -248,7 +248,7 @@ class LineJudge:
     def __init__(self, action: Action) -> None:
         # The command parser is loaded only when a command is judged.
         from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
-        from paddock.policy.commands.persons import find_persons_act  # noqa: PLC0415 - as above
+        from paddock.policy.commands.operator_commands import find_persons_act  # noqa: PLC0415 - as above
 
         line = parse_line(action.target)
         self._action = action

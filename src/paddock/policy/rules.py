@@ -21,7 +21,7 @@ from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import matches_wild
 from paddock.policy.pathset import PathPattern, compile_target
-from paddock.policy.places import (
+from paddock.policy.positions import (
     BUILT_IN_PLACE,
     NonEmpty,
     PatternError,

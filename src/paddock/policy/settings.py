@@ -14,7 +14,7 @@ from msgspec.structs import fields, replace
 from paddock import limits as hard
 from paddock.pattern import lazy_pattern
 from paddock.policy.compiled import matches_wild
-from paddock.policy.places import NonEmpty, PatternError, Table, Text, quote_toml
+from paddock.policy.positions import NonEmpty, PatternError, Table, Text, quote_toml
 from paddock.text.json import Strict
 from paddock.values.decisions import Permissions
 

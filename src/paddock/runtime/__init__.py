@@ -4,10 +4,10 @@
     own_tools            functions of a program as tools: signature, docstring, call
     dispatch, prepared   the steps of one call; its state between them, registry and judge
     messages, native     a provider's messages and schemas; its own tool types
-    approvals, asking    an answer, bound to what will run; putting the question
+    approvals, question  an answer, bound to what will run; putting the question
     inbox                questions that wait for an answer; which grants count
     records              what a call leaves in the ledger; digests in place of contents
-    past, undo           what calls changed, shown; undone, or committed after a yes
+    changes, undo        what calls changed, shown; undone, or committed after a yes
 
 Nothing reaches a tool but through `Dispatcher.prepare`, then `run`. Dangers that
 this folder answers for: a short cut round a step, a decision on one value and an act

@@ -27,17 +27,6 @@ from paddock.errors import (
     UnknownToolError,
 )
 from paddock.ledger.append import Reservation
-from paddock.runtime.asking import (
-    STOPPED,
-    Withheld,
-    ask,
-    keep_waiting,
-    not_recorded,
-    ports_for,
-    refusal_of,
-    with_question,
-    with_warnings,
-)
 from paddock.runtime.messages import Asked, Malformed
 from paddock.runtime.prepared import (
     FREE,
@@ -49,6 +38,17 @@ from paddock.runtime.prepared import (
     Judged,
     Prepared,
     Ran,
+)
+from paddock.runtime.question import (
+    STOPPED,
+    Withheld,
+    ask,
+    keep_waiting,
+    not_recorded,
+    ports_for,
+    refusal_of,
+    with_question,
+    with_warnings,
 )
 from paddock.runtime.records import DigestsAlone, Recorder, kept_arguments, kept_name
 from paddock.storage.history import History

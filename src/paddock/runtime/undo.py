@@ -30,9 +30,9 @@ from paddock.errors import (
     ToolError,
 )
 from paddock.policy.settings import Git
-from paddock.runtime.past import PastCall, state_at
+from paddock.runtime.changes import PastCall, state_at
 from paddock.sandbox.changes.commit import Footing
-from paddock.sandbox.changes.parking import ParkedSet, digests_of
+from paddock.sandbox.changes.pending import ParkedSet, digests_of
 from paddock.storage.history import History, current_call
 from paddock.storage.journal import Journal
 from paddock.storage.notes import DoingEntry
@@ -72,7 +72,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import escapes_root, join_parts, parse_asked
-from paddock.workspace.single import DIRECTORY_VERSION, move_entry
+from paddock.workspace.single_change import DIRECTORY_VERSION, move_entry
 
 # A path is taken back only if what the call left still stands there, which the set checks
 # again under its locks: each change says at which version the path must be.

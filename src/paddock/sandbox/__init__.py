@@ -6,7 +6,7 @@
     git_config git_layer      what a command has of git on the host; tracked closed files
     backends canary           what works here, by trying, and what to do where it does not
     launcher                  the backend that stages, with overlays
-    area                      directories that go away with whoever made them; caches, that stay
+    staging_area              directories that go away with whoever made them; caches, that stay
     landlock                  the backend for hosts without user namespaces
     inside/                   what runs in the sandbox, alone with kernel/
     conversation streams      a command from its start to its end, and its output

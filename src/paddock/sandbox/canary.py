@@ -20,7 +20,6 @@ from paddock.errors import HostError, PaddockError, SandboxUnavailableError
 from paddock.kernel.landlock import landlock_abi
 from paddock.policy.engine import load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
-from paddock.sandbox.area import claimed, has_command_users
 from paddock.sandbox.changes.upper import host_owner, read_changes
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import NameIndex
@@ -28,6 +27,7 @@ from paddock.sandbox.host.host_facts import Resolver, is_covered, topmost
 from paddock.sandbox.landlock import LANDLOCK, enforced_by_landlock, run_in_place
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import ReadJudge, WriteJudge
+from paddock.sandbox.staging_area import claimed, has_command_users
 from paddock.sandbox.values import (
     BackendVerdict,
     CommandEnd,

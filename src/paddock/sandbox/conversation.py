@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct
 
 from paddock.errors import HostError
-from paddock.sandbox.area import cache_variables
 from paddock.sandbox.inside import protocol
 from paddock.sandbox.inside.protocol import CommandReport, Start
+from paddock.sandbox.staging_area import cache_variables
 from paddock.sandbox.streams import Capture, Spool
 from paddock.sandbox.values import (
     CommandEnd,

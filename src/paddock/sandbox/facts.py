@@ -8,7 +8,6 @@ from typing import Final
 from paddock.plane.agents import AgentStore
 from paddock.plane.environment import real_path
 from paddock.policy.engine import Policy
-from paddock.sandbox.area import DOWNLOADS, FOLDER, Caches
 from paddock.sandbox.host.git import GitLook, find_git_outside
 from paddock.sandbox.host.host_facts import (
     Closed,
@@ -21,6 +20,7 @@ from paddock.sandbox.host.host_facts import (
 )
 from paddock.sandbox.host.toolchains import find_toolchains
 from paddock.sandbox.plan import SECRET_PLACES, at_home
+from paddock.sandbox.staging_area import DOWNLOADS, FOLDER, Caches
 from paddock.sandbox.values import shells_of
 
 _LISTED_MAX: Final = 2_000

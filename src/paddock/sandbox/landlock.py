@@ -1,4 +1,4 @@
-"""The backend for hosts without user namespaces: Landlock, a seccomp filter, a keeper.
+"""The backend for hosts without user namespaces: Landlock, a seccomp filter, a supervisor.
 
 The command works on the workspace itself. Rules only allow, downwards: a directory that holds a
 name which may not be written gets no right at all, and what is open in it gets its own. So
@@ -24,7 +24,6 @@ from msgspec import Struct
 from paddock.errors import SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
-from paddock.sandbox.area import claimed
 from paddock.sandbox.conversation import (
     NOBODY,
     CommandConversation,
@@ -37,6 +36,7 @@ from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.inside.protocol import UNHELD
 from paddock.sandbox.plan import Closing
+from paddock.sandbox.staging_area import claimed
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
 from paddock.storage.atomic import held_open, host_error
 from paddock.workspace.workspace import PASS, READ_DIRECTORY, detect_resolution
@@ -233,7 +233,7 @@ def _entries(root_fd: int, directory: str) -> list[tuple[str, bool]]:
         ]
 
 
-# A keeper costs an interpreter's start (some 20 ms), which a host that closes user
+# A supervisor costs an interpreter's start (some 20 ms), which a host that closes user
 # namespaces pays. It is a program of its own, because only a process that does nothing
 # else may adopt orphans and may take all that it adopts for one command's.
 
@@ -251,7 +251,7 @@ def run_in_place(
     `closed`: to reading and to writing, for Landlock to hold it to. Without them nothing holds it,
     which only the operator's policy allows: it is still not root, gains no privileges, has its
     limits, and nothing of it is left. Raises: SandboxUnavailableError: no Landlock, or it would
-    have to be root; HostError: the keeper failed; ValueError: a NUL in an argument.
+    have to be root; HostError: the supervisor failed; ValueError: a NUL in an argument.
     """
     owner = os.fstat(workspace_fd)
     identity = identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
@@ -279,7 +279,9 @@ def _keep(
         limits = most.processes, most.memory_mb, most.file_mb, most.cpu_s
         numbers = [str(fd) for fd in fds] + ([UNHELD, UNHELD] if held is None else [])
         terms = [str(number) for number in (*(identity or (-1, -1)), *limits)]
-        keeper = start_inside("keeper", [*numbers, *terms, scratch], fds, subprocess.DEVNULL)
+        supervisor = start_inside(
+            "supervisor", [*numbers, *terms, scratch], fds, subprocess.DEVNULL
+        )
         theirs.close()
         try:
             talk = CommandConversation(control, request, observed, identity)
@@ -287,7 +289,7 @@ def _keep(
                 return talk.hold()
         finally:
             control.close()
-            await_end(keeper)
+            await_end(supervisor)
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import HostError, SandboxUnavailableError
-from paddock.sandbox.area import StagingArea
 from paddock.sandbox.conversation import (
     HOME,
     NOBODY,
@@ -41,7 +40,8 @@ from paddock.sandbox.inside.protocol import (
     WORKSPACE,
     Base,
 )
-from paddock.sandbox.sessions.space import SharedSpace, open_space
+from paddock.sandbox.sessions.shared_state import SharedSpace, open_space
+from paddock.sandbox.staging_area import StagingArea
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import held_open, host_error
 from paddock.storage.disk import DIRECTORY

@@ -24,13 +24,12 @@ from paddock.errors import (
 )
 from paddock.policy.decide import names_line, shell_for
 from paddock.policy.settings import covers
-from paddock.sandbox.area import Caches, lay_over
 from paddock.sandbox.backends import Attempt, Backends, attempt_here
 from paddock.sandbox.canary import STAGE, gaps_over
 from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.differences import CommandGround
-from paddock.sandbox.changes.judging import Bench
-from paddock.sandbox.changes.settling import Settled
+from paddock.sandbox.changes.judgement import Bench
+from paddock.sandbox.changes.selection import Settled
 from paddock.sandbox.connections import NetworkGround
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git.tracked import find_known_indexes
@@ -52,7 +51,7 @@ from paddock.sandbox.plan import (
 )
 from paddock.sandbox.sessions.process import LiveView, Process
 from paddock.sandbox.sessions.sessions import PROGRAM, Means, Sessions
-from paddock.sandbox.sessions.space import PREAMBLE_CHARS_MAX, SharedSpace
+from paddock.sandbox.sessions.shared_state import PREAMBLE_CHARS_MAX, SharedSpace
 from paddock.sandbox.staged import (
     FenceWords,
     HeldCommand,
@@ -63,6 +62,7 @@ from paddock.sandbox.staged import (
     tell,
     with_kept,
 )
+from paddock.sandbox.staging_area import Caches, lay_over
 from paddock.sandbox.streams import Spooling, Streams
 from paddock.sandbox.values import (
     RUNNING,

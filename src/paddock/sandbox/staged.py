@@ -17,7 +17,7 @@ from paddock import limits
 from paddock.errors import ApprovalUnavailableError, HostError, SandboxUnavailableError
 from paddock.pattern import lazy_pattern
 from paddock.policy.engine import Policy
-from paddock.policy.places import BUILT_IN
+from paddock.policy.positions import BUILT_IN
 from paddock.policy.profiles import written_path
 from paddock.policy.settings import ConfineMax, ShellLimits
 from paddock.sandbox.changes.commit import (
@@ -35,9 +35,9 @@ from paddock.sandbox.changes.differences import (
     OpenLayers,
     find_differences,
 )
-from paddock.sandbox.changes.judging import Bench
-from paddock.sandbox.changes.parking import ShownDiff, park_set, show_settled
-from paddock.sandbox.changes.settling import (
+from paddock.sandbox.changes.judgement import Bench
+from paddock.sandbox.changes.pending import ShownDiff, park_set, show_settled
+from paddock.sandbox.changes.selection import (
     Settled,
     find_excess,
     refusals_of,

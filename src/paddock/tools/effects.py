@@ -19,7 +19,7 @@ from paddock.workspace import EntryVersion, WorkspacePath, WritePath
 from paddock.workspace.changes import ChangedPath, doing_of_path
 
 if TYPE_CHECKING:
-    from paddock.workspace.single import SingleReceipt
+    from paddock.workspace.single_change import SingleReceipt
 
 _MODES: Final = ("mode", "mode_after")
 

@@ -40,7 +40,8 @@ from paddock.tools.spec import (
 from paddock.tools.view import shown_for, viewing_actions
 from paddock.values.calls import Json, LeftEffect
 from paddock.workspace import ReadPath
-from paddock.workspace.search.asked import (
+from paddock.workspace.search.globs import EVERYTHING, SearchGlob, compile_glob
+from paddock.workspace.search.request import (
     ContentFound,
     FileLines,
     Line,
@@ -49,7 +50,6 @@ from paddock.workspace.search.asked import (
     Until,
     Wanted,
 )
-from paddock.workspace.search.globs import EVERYTHING, SearchGlob, compile_glob
 
 if TYPE_CHECKING:
     from paddock.workspace.search.grep import Skipped

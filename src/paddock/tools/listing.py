@@ -52,7 +52,7 @@ from paddock.workspace.listing import (
     first_entries,
     list_directory,
 )
-from paddock.workspace.search.asked import Until
+from paddock.workspace.search.request import Until
 
 _TO_HIDDEN: Final = "(link to what is not shown)"
 _OF_KIND: Final = {

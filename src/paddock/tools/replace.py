@@ -54,7 +54,7 @@ from paddock.tools.spec import (
 from paddock.values.decisions import Action
 from paddock.workspace import WritePath
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import SingleReceipt, edit_file
+from paddock.workspace.single_change import SingleReceipt, edit_file
 
 _WITHOUT_CR = (
     "it stands there with other line ends: write newlines without CR, which match any line end"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from paddock import errors, limits
 from paddock.pattern import lazy_pattern
 from paddock.policy.profiles import written_path
-from paddock.sandbox.sessions.space import NEW
+from paddock.sandbox.sessions.shared_state import NEW
 from paddock.sandbox.values import (
     CommandWatch,
     Ending,

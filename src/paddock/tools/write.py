@@ -45,7 +45,7 @@ from paddock.tools.spec import (
 )
 from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, EntryVersion, Workspace, WritePath, version_of
-from paddock.workspace.single import (
+from paddock.workspace.single_change import (
     Expected,
     SingleReceipt,
     delete_entry,

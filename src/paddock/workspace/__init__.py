@@ -2,9 +2,9 @@
 
     paths, workspace, read      names; one root, and opening without passing a link; one open file
     listing, metadata           walking directories; what stands there, and what survives a write
-    places                      what is about to change: its locks, and names that outlive nobody
-    single                      a set of one: create, replace, edit, move, delete
-    changes, build, exchange    a set that happens as a whole: its nouns and plan, drafts, steps
+    targets                     what is about to change: its locks, and names that outlive nobody
+    single_change               a set of one: create, replace, edit, move, delete
+    changes, draft, exchange    a set that happens as a whole: its nouns and plan, drafts, steps
     apply                       commit it with the journal, and settle it after a crash
     search, failures            contents and names, by ripgrep; OSError → paddock.errors
 

@@ -41,13 +41,13 @@ from paddock.storage.journal import (
 from paddock.storage.locks import identity_of
 from paddock.storage.objects import ObjectStore
 from paddock.workspace import changes, paths
-from paddock.workspace.build import Drafts
 from paddock.workspace.changes import ChangedPath, ChangeReceipt, EntryState, Phases
+from paddock.workspace.draft import Drafts
 from paddock.workspace.exchange import BoundStep, Marked, bind, marked, reading, remove_any
 from paddock.workspace.failures import changed, conflict, converting
 from paddock.workspace.metadata import NINE_BITS, FileStatus, require_writable, status_at
 from paddock.workspace.paths import WorkspacePath
-from paddock.workspace.places import OpenAt, is_still_there, locked
+from paddock.workspace.targets import OpenAt, is_still_there, locked
 from paddock.workspace.workspace import (
     PASS_DIRECTORY,
     Beside,

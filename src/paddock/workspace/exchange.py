@@ -26,7 +26,7 @@ from paddock.storage.locks import unlock
 from paddock.workspace.failures import changed, too_deep
 from paddock.workspace.metadata import FileStatus, kind_of, status_at, status_of
 from paddock.workspace.paths import EntryKind, WorkspacePath, child_of, set_name
-from paddock.workspace.places import lock_directory
+from paddock.workspace.targets import lock_directory
 from paddock.workspace.workspace import PASS, PASS_DIRECTORY, READ_DIRECTORY
 
 Marked: TypeAlias = tuple[EntryMark, str]

@@ -346,7 +346,7 @@ class Workspace:
             except PermissionError:
                 return
             if left:
-                from paddock.workspace.places import sweep  # noqa: PLC0415 - a writer was killed
+                from paddock.workspace.targets import sweep  # noqa: PLC0415 - a writer was killed
 
                 sweep(self, left)
 

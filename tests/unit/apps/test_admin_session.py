@@ -7,7 +7,7 @@ import pytest
 
 from paddock.agent.contracts import SYNTHESIZE
 from paddock.agent.events import CallFinished, TurnOutcome
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from tests.support.agents import Heard
 from tests.support.models import provider_for

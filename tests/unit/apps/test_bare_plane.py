@@ -9,8 +9,8 @@ import pytest
 
 import paddock
 from paddock.assembly.bootstrap import bare_plane_blueprint, init_bare_plane
-from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.ledger.verify import verify
 from paddock.packages.bootstrap import load_packages

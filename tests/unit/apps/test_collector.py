@@ -152,7 +152,7 @@ def test_the_record_stands_in_the_collectors_own_ledger(operator, web1):
 
 @needs_server
 def test_what_was_accepted_and_not_recorded_is_recorded_by_the_next_run(operator, web1):
-    from paddock.assembly.collecting import open_collector
+    from paddock.assembly.push import open_collector
     from paddock.collector.accept import accept_offers
 
     web1.collector("push", "web1")

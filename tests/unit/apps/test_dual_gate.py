@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paddock.assembly.ledgers import record_in_governance
-from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.runtimes import approver_of, open_runtime, tools_allowed
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.errors import ConfigError

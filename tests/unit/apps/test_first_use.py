@@ -4,7 +4,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.plane.environment import read_environment
 
 

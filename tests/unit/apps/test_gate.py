@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly.opening import open_project
 from paddock.assembly.packages import check_gates, check_gates_for_model
+from paddock.assembly.project_open import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.gates.checks import NOTHING_OUTSIDE
 from paddock.gates.results import PLANE_GATES

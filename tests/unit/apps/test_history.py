@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.opening import open_project
-from paddock.assembly.past import open_past
+from paddock.assembly.project_open import open_project
 from paddock.assembly.runtimes import open_runtime
+from paddock.assembly.undo import open_past
 from paddock.errors import HostError
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import NoApprover

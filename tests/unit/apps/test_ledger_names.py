@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly.auditing import Audit, audit_ledger
+from paddock.assembly.audit import Audit, audit_ledger
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.ledger.read import find_genesis
 from paddock.plane.environment import Environment, read_environment

@@ -21,7 +21,7 @@ CALLS = ("paddock.tools.spec", "paddock.tools.toolsets", "paddock.runtime.runtim
 FILES = ("paddock.workspace.workspace", "paddock.storage.history")
 WRITING = ("paddock.assembly.ledgers", "cryptography")
 """What writes to a ledger, and signs it."""
-CHANGING = ("paddock.storage.objects", "paddock.storage.journal", "paddock.runtime.past")
+CHANGING = ("paddock.storage.objects", "paddock.storage.journal", "paddock.runtime.changes")
 """What a call that changes something needs, or who looks back at such calls."""
 
 SCHEMAS = ("msgspec.inspect", "textwrap")

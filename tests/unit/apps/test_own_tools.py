@@ -18,9 +18,9 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 import paddock
-from paddock.apps.mcp.served import Agents
+from paddock.apps.mcp.agents import Agents
 from paddock.apps.mcp.server import make_server
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.ledger.query import Filter, query
 from paddock.values.calls import Json
 from tests.support.places import Place, program_place

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from paddock.apps.mcp.served import Agents
+from paddock.apps.mcp.agents import Agents
 from paddock.assembly.extensions import EFFECTS
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.runtime.approvals import NoApprover
 from tests.support.packages import archive_bytes

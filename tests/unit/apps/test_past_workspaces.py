@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly.past import PastWorkspaces, past_workspaces
+from paddock.assembly.undo import PastWorkspaces, past_workspaces
 from paddock.ledger.format.lines import StoredEntry
 from paddock.plane.agents import AgentRecord
-from paddock.runtime.past import PastCall
+from paddock.runtime.changes import PastCall
 from paddock.values.decisions import Agent
 from paddock.values.entries import Entry
 

@@ -18,11 +18,11 @@ from paddock.agent.events import (
     TextPiece,
     TurnOutcome,
 )
-from paddock.agent.recorded import export_session, find_session, list_sessions
+from paddock.agent.session_log import export_session, find_session, list_sessions
 from paddock.agent.sessions import Session
 from paddock.assembly.agents import create_agent
-from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.plane.admin import BudgetTable

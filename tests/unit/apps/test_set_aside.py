@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import LedgerDamagedError
 from paddock.plane.environment import read_environment

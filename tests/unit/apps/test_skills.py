@@ -5,7 +5,7 @@ import pytest
 from paddock import limits
 from paddock.agent.context import attend
 from paddock.assembly.extensions import installed_skills, skill_facts
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.ledger.query import Ledgers
 from paddock.plane.admin import Attention, TierStage

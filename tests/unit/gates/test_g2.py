@@ -8,7 +8,7 @@ import pytest
 from paddock.gates.results import Status
 from paddock.packages.install import InstallWish
 from paddock.packages.signing import exact_scope, make_approval, write_approval
-from paddock.packages.vouching import approve
+from paddock.packages.statements import approve
 from tests.support.gates import REGISTRIES, failed_files, install_approved
 from tests.support.packages import KEY, NOW, manifest_of
 

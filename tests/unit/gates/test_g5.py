@@ -12,7 +12,7 @@ from paddock.errors import ConfigError, IntegrityError
 from paddock.gates.results import Status
 from paddock.ledger.signing import make_key
 from paddock.packages.signing import enrol_key, public_half, sign_bytes
-from paddock.packages.vouching import SignedSet, sign_installed_set
+from paddock.packages.statements import SignedSet, sign_installed_set
 from tests.support.gates import THIEF, failed_files, install_approved
 from tests.support.packages import KEY
 

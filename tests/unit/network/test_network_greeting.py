@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from paddock.network.greeting import Greeting, read_greeting
+from paddock.network.sniff import Greeting, read_greeting
 from tests.support.greetings import client_hello, openssl_server_names
 
 HELLO = client_hello("example.org")

@@ -9,8 +9,8 @@ import pytest
 
 from paddock import limits
 from paddock.assembly.bootstrap import bare_plane_blueprint, init_bare_plane
-from paddock.assembly.opening import open_project
 from paddock.assembly.packages import is_development_plane
+from paddock.assembly.project_open import open_project
 from paddock.errors import ConfigError, UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.signing import make_key

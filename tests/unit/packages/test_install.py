@@ -24,7 +24,7 @@ from paddock.packages.ledger import replay
 from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import enrol_key, public_half, sign_digest
-from paddock.packages.vouching import approve
+from paddock.packages.statements import approve
 from paddock.storage.disk import Disk
 from paddock.values.entries import digest_of
 from tests.support.changes import memory_directory

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from paddock.apps.hook.lean import asked
-from paddock.apps.hook.lean.asked import parse_asked
+from paddock.apps.hook.lean import request
+from paddock.apps.hook.lean.request import parse_asked
 from paddock.errors import UsageError
 from paddock.gates.results import ALL_GATES
 from paddock.policy.compiled import matches_wild
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 from paddock.policy.profiles import rule_matches
 from paddock.policy.rules import (
     CLOSED_TARGETS,
@@ -249,9 +249,9 @@ PATCH = "*** Add File: a\n*** Update File: b\n*** Delete File: c\n"
 def judged_by_the_hook(tool: str) -> set[str]:
     """The heads of what the hook makes of a call of this tool."""
     given: dict[str, Json] = {"file_path": "a", "notebook_path": "a", "path": "a"}
-    given["command"] = PATCH if tool == asked.PATCH_TOOL else "true"
+    given["command"] = PATCH if tool == request.PATCH_TOOL else "true"
     call = json.dumps({"tool_name": tool, "tool_input": given}).encode()
-    found = asked.find_wanted(parse_asked(call, "claude"))
+    found = request.find_wanted(parse_asked(call, "claude"))
     heads = {f"tool:file:{operation}" for operation, _ in found.paths}
     if found.line is not None:
         heads.add("tool:shell:run")
@@ -261,12 +261,12 @@ def judged_by_the_hook(tool: str) -> set[str]:
 
 
 def test_what_the_hook_judges_by_what_it_does_is_known_here() -> None:
-    theirs = {*asked.FILE_TOOLS, asked.SHELL_TOOL, asked.PATCH_TOOL}
+    theirs = {*request.FILE_TOOLS, request.SHELL_TOOL, request.PATCH_TOOL}
     assert set(JUDGED_AS) == theirs
     assert {tool: judged_by_the_hook(tool) for tool in theirs} == {
         tool: set(heads) for tool, heads in JUDGED_AS.items()
     }
-    assert asked.MCP_PREFIX == MCP_PREFIX
+    assert request.MCP_PREFIX == MCP_PREFIX
     assert judged_by_the_hook("mcp__a__b") == {"tool:mcp:call"}
     assert find_judged_as("mcp__a__b") == ("tool:mcp:call mcp__a__b",)
 

@@ -10,7 +10,7 @@ from paddock.policy.pathset import (
     compile_pattern,
     compile_target,
 )
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 
 
 def guarding(*texts: str) -> PathList:

@@ -4,7 +4,7 @@ import pytest
 
 from paddock.errors import ConfigError
 from paddock.limits import policy_bytes_max
-from paddock.policy.places import parse_document
+from paddock.policy.positions import parse_document
 
 TOML = b"""a.b = 1
 [paths]

@@ -8,8 +8,8 @@ from msgspec import Struct, field
 
 from paddock.errors import SandboxUnavailableError, StorageFullError
 from paddock.runtime.approvals import Approval, NoApprover
-from paddock.runtime.asking import STOPPED
 from paddock.runtime.prepared import FREE, Bounds
+from paddock.runtime.question import STOPPED
 from paddock.tools.arguments import ArgumentType, flag
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import ToolCall

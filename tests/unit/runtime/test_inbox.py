@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.assembly.granting import (
+from paddock.assembly.inbox_answers import (
     ACTIONS_CHANGED,
     AGENT_CHANGED,
     POLICY_CHANGED,
@@ -33,8 +33,8 @@ from paddock.runtime.approvals import (
     NoApprover,
     YesApprover,
 )
-from paddock.runtime.asking import CANCELLED, InboxApprover
 from paddock.runtime.inbox import Inbox, Parked
+from paddock.runtime.question import CANCELLED, InboxApprover
 from paddock.values.entries import Entry
 from tests.support.books import Book
 

@@ -15,7 +15,7 @@ from paddock.errors import (
     PathTraversalError,
     ReadOnlyPathError,
 )
-from paddock.runtime.past import PastCall
+from paddock.runtime.changes import PastCall
 from paddock.runtime.undo import Undo, UndoArguments
 from paddock.storage.disk import Disk
 from paddock.storage.history import History

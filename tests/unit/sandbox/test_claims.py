@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.area import claim, sweep
+from paddock.sandbox.staging_area import claim, sweep
 
 pytestmark = pytest.mark.needs("linux")
 
 HOLD = """
 import os, sys, time
-from paddock.sandbox.area import claim
+from paddock.sandbox.staging_area import claim
 held = claim(os.open(sys.argv[1], os.O_RDONLY), "held-")
 os.mkdir("below", dir_fd=held.fd)
 print(held.name, flush=True)

@@ -4,7 +4,7 @@ import pytest
 
 from paddock.policy.engine import load_policy
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange
-from paddock.sandbox.changes.judging import Bench, judge_changes
+from paddock.sandbox.changes.judgement import Bench, judge_changes
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.plan import Closing, ReadJudge, WriteJudge
 from paddock.values.decisions import Agent, PlaneKind

@@ -8,7 +8,7 @@ from paddock.storage.notes import CallMark, read_notes
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.listing import list_directory
-from paddock.workspace.single import Expected, delete_entry, write_file
+from paddock.workspace.single_change import Expected, delete_entry, write_file
 from tests.support.stores import NoSyncDisk, objects_in
 
 MARK = CallMark("CALL-1", "create_file", "main", "SES-1")

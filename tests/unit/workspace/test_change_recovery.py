@@ -15,7 +15,7 @@ from paddock.workspace.apply import Recovered, RecoveredSet, recover
 from paddock.workspace.changes import Absent, RemoveFile, WriteFile
 from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.places import locked
+from paddock.workspace.targets import locked
 from tests.support.changes import (
     File,
     Folder,

@@ -37,7 +37,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.paths import ROOT, EntryKind
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.places import locked
+from paddock.workspace.targets import locked
 from paddock.workspace.workspace import Openat2Resolution, WalkResolution
 from tests.support.changes import (
     MODIFIED_NS,

@@ -8,7 +8,7 @@ from paddock import limits
 from paddock.errors import TextTooLargeError
 from paddock.workspace import WindowLimits
 from paddock.workspace.changes import entry_state
-from paddock.workspace.single import delete_entry, move_entry, write_file
+from paddock.workspace.single_change import delete_entry, move_entry, write_file
 
 SHOWN = WindowLimits(1_000, 1_000)
 

@@ -11,7 +11,13 @@ from paddock.errors import FileChangedError, HostError, PaddockError, StorageFul
 from paddock.storage.notes import Doing
 from paddock.workspace import Workspace
 from paddock.workspace.read import Pieces, version_of
-from paddock.workspace.single import Expected, delete_entry, edit_file, move_entry, write_file
+from paddock.workspace.single_change import (
+    Expected,
+    delete_entry,
+    edit_file,
+    move_entry,
+    write_file,
+)
 from tests.support.disks import DISKS, temporaries, tree
 
 OLD = b"old content\n"

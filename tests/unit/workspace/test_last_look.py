@@ -18,7 +18,7 @@ from paddock.workspace import Workspace
 from paddock.workspace.apply import Recovered, RecoveredSet, commit_changes, recover
 from paddock.workspace.changes import Absent, MakeDirectory, RemoveDirectory, RemoveFile, WriteFile
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.single import Expected, delete_entry, write_file
+from paddock.workspace.single_change import Expected, delete_entry, write_file
 from paddock.workspace.workspace import detect_resolution
 from tests.support.changes import (
     File,

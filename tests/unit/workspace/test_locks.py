@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct, field
 
 from paddock.errors import PathError, StorageFullError
-from paddock.workspace import places
+from paddock.workspace import targets
 from paddock.workspace.paths import unchecked_path
 from paddock.workspace.workspace import READ_DIRECTORY, Resolution
 
@@ -19,7 +19,7 @@ p = unchecked_path
 
 
 def locked(root_fd, resolution, *paths, **wait):
-    return places.locked(
+    return targets.locked(
         lambda path, flags: resolution.open(root_fd, path.relative, flags), *paths, **wait
     )
 

@@ -9,7 +9,7 @@ import pytest
 from paddock.errors import ReadOnlyPathError
 from paddock.workspace import Workspace
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import edit_file, write_file
+from paddock.workspace.single_change import edit_file, write_file
 from tests.support.disks import DISKS
 from tests.support.users import give_to_plain_user, plain_ids, run_as_plain_user
 

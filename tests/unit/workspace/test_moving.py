@@ -20,7 +20,7 @@ from paddock.errors import (
 from paddock.storage.notes import Doing
 from paddock.workspace import EntryKind, EntryVersion, Workspace
 from paddock.workspace.paths import unchecked_path
-from paddock.workspace.single import SingleReceipt, delete_entry, entry_version, move_entry
+from paddock.workspace.single_change import SingleReceipt, delete_entry, entry_version, move_entry
 from tests.support.disks import DISKS, tree
 from tests.support.users import give_to_plain_user, run_as_plain_user
 

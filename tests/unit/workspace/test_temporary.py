@@ -6,9 +6,9 @@ import os
 import pytest
 
 from paddock.workspace import Workspace
-from paddock.workspace import places as module
+from paddock.workspace import targets as module
 from paddock.workspace.paths import ROOT, is_temporary_name, unchecked_path
-from paddock.workspace.places import temporary_name
+from paddock.workspace.targets import temporary_name
 from tests.support.disks import tree
 
 TOKEN = "0123456789abcdef" * 2

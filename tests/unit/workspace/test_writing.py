@@ -22,7 +22,7 @@ from paddock.storage.notes import Doing
 from paddock.workspace import Workspace
 from paddock.workspace.paths import unchecked_path
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import Expected, SingleReceipt, edit_file, write_file
+from paddock.workspace.single_change import Expected, SingleReceipt, edit_file, write_file
 from tests.support.disks import DISKS, tree
 
 p = unchecked_path

@@ -2,7 +2,7 @@
 
     command, shell      `paddock admin`; the loop: read, do, show, with a terminal or without
     commands            `/help` and all the others
-    desk                what shell and commands work with; what this host can enforce
+    session             what shell and commands work with; what this host can enforce
     plain               Screen and Keyboard; both for pipes, screen readers and programs
     terminal            both for a real terminal: prompt_toolkit edits the line, rich draws
     history             what was typed before

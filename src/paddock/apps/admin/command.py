@@ -2,12 +2,12 @@
 
 from paddock.apps.command import Command, Options, flag, opt, where
 from paddock.apps.console import Console
-from paddock.assembly.opening import open_project
+from paddock.assembly.project_open import open_project
 
 
 def _admin(options: Options, console: Console) -> int:
     from paddock.apps.admin import shell
-    from paddock.apps.admin.desk import Setting, find_sandbox
+    from paddock.apps.admin.session import Setting, find_sandbox
 
     project = open_project(*where(options, console))
     setting = Setting(project, options.agent, options.model, console.variables, find_sandbox)

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from paddock.agent.recorded import list_sessions
-from paddock.apps.admin.desk import Desk, examine
+from paddock.agent.session_log import list_sessions
 from paddock.apps.admin.plain import Vocabulary
+from paddock.apps.admin.session import Desk, examine
 from paddock.apps.admin.show import (
     Row,
     ShownTable,
@@ -23,7 +23,7 @@ from paddock.apps.admin.show import (
     row,
     spoken,
 )
-from paddock.assembly.auditing import audit_ledger
+from paddock.assembly.audit import audit_ledger
 from paddock.assembly.project import report_of
 from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import UnknownToolError, UsageError

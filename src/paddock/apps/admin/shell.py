@@ -13,9 +13,9 @@ from paddock.agent.events import TurnOutcome
 from paddock.agent.sessions import Session
 from paddock.apps.admin import plain
 from paddock.apps.admin.commands import find_command, parse_command, vocabulary
-from paddock.apps.admin.desk import Desk, Setting
 from paddock.apps.admin.history import HistoryFile
 from paddock.apps.admin.question import TerminalApprover, preview_of
+from paddock.apps.admin.session import Desk, Setting
 from paddock.apps.admin.show import ShownText, TextLook, TextSpan, dim, line, note, row
 from paddock.errors import IntegrityError, PaddockError, UsageError
 from paddock.text.show import quote

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from paddock.apps.command import Command, Options, Part, Reply, flag, operator, opt, use_project
 from paddock.apps.console import EXIT_CONFIG, EXIT_NO, Console
-from paddock.assembly import granting
+from paddock.assembly import inbox_answers
 from paddock.assembly.history import open_inbox, read_answers
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
@@ -24,7 +24,7 @@ def _list(options: Options, console: Console) -> Reply:
     # Whichever form was asked for: the calls of these are refused until somebody acts.
     for each in broken:
         console.report(each.as_error())
-    outdated = [granting.find_outdated(project, parked, answers) for parked in waiting]
+    outdated = [inbox_answers.find_outdated(project, parked, answers) for parked in waiting]
     rows = [*map(_summary, waiting, outdated), *(each.summary() for each in broken)]
     text = [] if waiting or broken else ["nothing waits for an approval"]
     text += map(_row, waiting, outdated)
@@ -32,7 +32,7 @@ def _list(options: Options, console: Console) -> Reply:
     return Reply(rows, text, EXIT_CONFIG if broken else 0)
 
 
-def _row(parked: Parked, outdated: granting.Outdated | None) -> str:
+def _row(parked: Parked, outdated: inbox_answers.Outdated | None) -> str:
     request = parked.request
     shown = show_unseen(request.actions[0] if request.actions else request.tool)[0]
     more = f" and {len(request.actions) - 1} more" if len(request.actions) > 1 else ""
@@ -43,7 +43,7 @@ def _row(parked: Parked, outdated: granting.Outdated | None) -> str:
 def _show(options: Options, console: Console) -> Reply:
     project = use_project(options, console)
     parked = open_inbox(project).find(options.id)
-    outdated = granting.find_outdated(project, parked)
+    outdated = inbox_answers.find_outdated(project, parked)
     value = {**parked.as_json(), **_summary(parked, outdated)}
     return Reply(value, _tell(parked, outdated))
 
@@ -54,14 +54,14 @@ def _grant(options: Options, console: Console) -> Reply:
         return _always(project, options, console)
     # What a command left is committed at once: it does not run again.
     if options.resume or open_inbox(project).find(options.id).changes is not None:
-        granted = granting.grant_here(project, options.id, operator())
+        granted = inbox_answers.grant_here(project, options.id, operator())
         if not options.json:
             is_call = granted.changes is None
             does = "the call is made now" if is_call else "what the command left is brought in now"
             for row in (*_tell(granted), f"granted: {does}"):
                 console.say(row)
-        return _result(granting.resume(project, granted))
-    granted = granting.grant(project, options.id, operator())
+        return _result(inbox_answers.resume(project, granted))
+    granted = inbox_answers.grant(project, options.id, operator())
     until = f"granted: the very same call runs once, until {_time(granted.expires_at)}"
     return Reply({"status": "ok", **granted.summary()}, (*_tell(granted), until))
 
@@ -74,10 +74,10 @@ def _always(project: Project, options: Options, console: Console) -> Reply:
     parked = open_inbox(project).find(options.id)
     # A rule is made from the policy in force: for an outdated request too, if it is asked yet.
     # Not where changes wait, for nobody can bring them in any more.
-    outdated = granting.find_outdated(project, parked)
+    outdated = inbox_answers.find_outdated(project, parked)
     if outdated is not None and (outdated.bars_rule or parked.changes is not None):
-        raise granting.expired_by(parked, outdated)
-    review = granting.review_always(project, parked)
+        raise inbox_answers.expired_by(parked, outdated)
+    review = inbox_answers.review_always(project, parked)
     # Whoever is asked sees the whole call and the whole rule, whatever the answer's form.
     say = console.warn if options.json else console.say
     for row in _tell(parked, outdated):
@@ -87,7 +87,7 @@ def _always(project: Project, options: Options, console: Console) -> Reply:
         return Reply({"status": "error", "saved": False}, "not saved", EXIT_NO)
     if parked.changes is not None:
         return _commit_and_save(project, review, options, console)
-    granting.save_always(project, review, operator())
+    inbox_answers.save_always(project, review, operator())
     if options.resume:
         request = review.parked.request
         renewed = use_project(options, console)
@@ -97,9 +97,9 @@ def _always(project: Project, options: Options, console: Console) -> Reply:
 
 
 def _commit_and_save(
-    project: Project, review: granting.AlwaysReview, options: Options, console: Console
+    project: Project, review: inbox_answers.AlwaysReview, options: Options, console: Console
 ) -> Reply:
-    result = granting.commit_and_save(project, review, operator())
+    result = inbox_answers.commit_and_save(project, review, operator())
     (console.warn if options.json else console.say)(result.content)
     is_saved = result.refusal is None
     said = "saved and trusted" if is_saved else "not saved"
@@ -117,20 +117,20 @@ def _refuse(options: Options, console: Console) -> Reply:
             "nothing was answered: its call is asked about again",
         )
     refused = inbox.refuse(options.id, operator(), options.note)
-    outdated = granting.find_outdated(project, refused)
+    outdated = inbox_answers.find_outdated(project, refused)
     # Whatever its file shows: what it is for is in its digest, and that is refused.
-    if outdated is None or outdated.why == granting.KEPT_CHANGED:
+    if outdated is None or outdated.why == inbox_answers.KEPT_CHANGED:
         said = "the same call is refused until it expires"
     else:
         said = f"it counts for no call: {outdated.why}"
     return Reply({"status": "ok", **refused.summary()}, f"refused {refused.id}: {said}")
 
 
-def _summary(parked: Parked, outdated: granting.Outdated | None) -> dict[str, Json]:
+def _summary(parked: Parked, outdated: inbox_answers.Outdated | None) -> dict[str, Json]:
     return {**parked.summary(), "outdated": "" if outdated is None else outdated.why}
 
 
-def _tell(parked: Parked, outdated: granting.Outdated | None = None) -> Iterator[str]:
+def _tell(parked: Parked, outdated: inbox_answers.Outdated | None = None) -> Iterator[str]:
     """Everything about it, arguments whole, on lines that nothing in it can forge."""
     request = parked.request
     yield f"{parked.id} ({parked.state}, until {_time(parked.expires_at)})"

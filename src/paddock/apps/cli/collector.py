@@ -6,7 +6,7 @@ from typing import Final
 
 from paddock.apps import command
 from paddock.apps.console import EXIT_DONE, EXIT_HOST, EXIT_INTEGRITY, EXIT_NO, Console
-from paddock.assembly import collecting
+from paddock.assembly import push
 from paddock.collector.accept import Left, OfferAnswer, accept_offers, verify_store
 from paddock.collector.chains import (
     Accepted,
@@ -40,7 +40,7 @@ def _stored(
                 where="HOST",
                 hint="lower-case letters, digits, dots, _ and -, at most 63",
             )
-        with collecting.open_collector(_dsn(options, console)) as store:
+        with push.open_collector(_dsn(options, console)) as store:
             return do(store, options, console)
 
     return work
@@ -51,7 +51,7 @@ def _dsn(options: command.Options, console: Console) -> str:
 
 
 def _init(options: command.Options, console: Console) -> command.Reply:
-    with collecting.open_collector(_dsn(options, console)) as store:
+    with push.open_collector(_dsn(options, console)) as store:
         store.prepare(options.let_push)
     return command.Reply({"status": "ok"}, "the tables are there")
 
@@ -59,14 +59,14 @@ def _init(options: command.Options, console: Console) -> command.Reply:
 def _keys(options: command.Options, console: Console) -> command.Reply:
     keys = {
         name: str(key)
-        for name, key in collecting.ledger_keys(command.find_project(options, console)).items()
+        for name, key in push.ledger_keys(command.find_project(options, console)).items()
     }
     return command.Reply(dict[str, Json](keys), keys.values())
 
 
 def _enroll(store: Store, options: command.Options, console: Console) -> command.Reply:
     del console
-    chains = [collecting.chain_of(options.host, _parse_key(each)) for each in options.key]
+    chains = [push.chain_of(options.host, _parse_key(each)) for each in options.key]
     enrolled: list[Json] = []
     text: list[str] = []
     for chain in chains:
@@ -90,12 +90,12 @@ def _push(store: Store, options: command.Options, console: Console) -> command.R
     def told(ledger: str, done: int, total: int) -> None:
         console.warn(f"{ledger}: {done} of {total} entries")
 
-    push = collecting.push_plane(command.find_project(options, console), store, options.host, told)
-    for name in push.unenrolled:
+    outcome = push.push_plane(command.find_project(options, console), store, options.host, told)
+    for name in outcome.unenrolled:
         console.warn(f"note: the ledger {name} is not enrolled for this host, and not sent")
     rows: list[Json] = []
     text: list[str] = []
-    for each in push.pushed:
+    for each in outcome.pushed:
         before = each.progress
         row: dict[str, Json] = {"ledger": each.ledger, "sent": each.sent, "size": each.size}
         rows.append({**row, "accepted": before.accepted, "refused": before.refused or None})
@@ -108,7 +108,7 @@ def _push(store: Store, options: command.Options, console: Console) -> command.R
             f"{each.ledger}: {each.sent} sent, up to {each.size}; "
             f"{before.accepted} were taken in before"
         )
-    is_refused = any(each.progress.refused for each in push.pushed)
+    is_refused = any(each.progress.refused for each in outcome.pushed)
     return command.Reply({"ledgers": rows}, text, EXIT_NO if is_refused else EXIT_DONE)
 
 
@@ -121,7 +121,7 @@ def _accept(store: Store, options: command.Options, console: Console) -> command
     # Recorded after so many, and not first when there are no more: senders can go on for ever.
     while True:
         answers = list(accept_offers(store, after))
-        recorded += collecting.record_accepted(project, store)
+        recorded += push.record_accepted(project, store)
         for answer in answers:
             after = answer.offer.number
             if isinstance(answer.result, OfferRefusal):
@@ -208,8 +208,8 @@ def _chain_json(
 
 def _verify(store: Store, options: command.Options, console: Console) -> command.Reply:
     project = command.find_project(options, console)
-    wrong = collecting.audit_record(project)
-    recorded = collecting.recorded_checkpoints(project)
+    wrong = push.audit_record(project)
+    recorded = push.recorded_checkpoints(project)
     reports = list(verify_store(store, recorded))
     chains: list[Json] = []
     text = ["the record in this plane, its ledger governance: DAMAGED"] if wrong else []

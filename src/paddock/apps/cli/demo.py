@@ -22,12 +22,12 @@ from paddock.agent.sessions import Session
 from paddock.apps.command import Command, Options, flag, opt
 from paddock.apps.console import Console
 from paddock.assembly.history import open_inbox
-from paddock.assembly.opening import init_project, open_project
-from paddock.assembly.past import open_past
 from paddock.assembly.project import Project
+from paddock.assembly.project_open import init_project, open_project
 from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
 from paddock.assembly.trust import review_trust, trust_policy
+from paddock.assembly.undo import open_past
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.plane.environment import read_environment

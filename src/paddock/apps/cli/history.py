@@ -8,9 +8,9 @@ from typing import Final
 
 from paddock.apps import command
 from paddock.apps.console import EXIT_INTEGRITY, Console, exit_of_call
-from paddock.assembly.past import Past, open_past
+from paddock.assembly.undo import Past, open_past
 from paddock.errors import UsageError
-from paddock.runtime.past import Diffs, PastCall, told_changes, undos_that_stand
+from paddock.runtime.changes import Diffs, PastCall, told_changes, undos_that_stand
 from paddock.runtime.undo import UndoStanding
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json

@@ -21,11 +21,11 @@ from paddock.policy.decide import shell_for
 from paddock.policy.questions.lint import TRACKED_HINT, describe_tracked, find_tracked_secrets
 from paddock.policy.settings import EnforcementMode, ShellSettings
 from paddock.sandbox import backends
-from paddock.sandbox.area import FOLDER, Caches
 from paddock.sandbox.facts import collect_facts
 from paddock.sandbox.git.tracked import list_tracked
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.plan import CompiledPlan, ReadJudge, compile_plan, plan_digest, plan_json
+from paddock.sandbox.staging_area import FOLDER, Caches
 from paddock.sandbox.values import BackendVerdict, Enforcement, GitConfig
 from paddock.text.show import quote
 from paddock.values.calls import Json

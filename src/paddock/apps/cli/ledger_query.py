@@ -248,7 +248,7 @@ def _write(lines: Iterable[bytes], options: Options, console: Console) -> None:
 
 
 def _export_page(path: Path, wanted: Filter | None, options: Options, console: Console) -> int:
-    from paddock.assembly.auditing import ledger_page
+    from paddock.assembly.audit import ledger_page
 
     others = _given_notes(options.checkpoint, console)
     made = ledger_page(path, options.ledger, wanted, options.last or None, others)

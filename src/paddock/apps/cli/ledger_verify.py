@@ -9,7 +9,7 @@ from paddock.apps.cli.ledger import NAMES
 from paddock.apps.cli.ledger_query import require_ledger
 from paddock.apps.command import Options, Reply, fields, find_site, write_new_file
 from paddock.apps.console import EXIT_INTEGRITY, EXIT_NO, Console
-from paddock.assembly import auditing
+from paddock.assembly import audit
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import PlaneSite
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError, UsageError
@@ -28,7 +28,7 @@ from paddock.values.calls import Json
 def run_verify(options: Options, console: Console) -> int:
     site = find_site(options, console)
     paths = site.layout.ledger_paths()
-    known = auditing.ledgers_known(site.layout, site.environment, NAMES)
+    known = audit.ledgers_known(site.layout, site.environment, NAMES)
     names = [LedgerName(options.ledger)] if options.ledger else known
     # Threat: a ledger that was removed whole has no line left to complain of.
     gone = [name for name in names if name in known and not paths[name].exists()]
@@ -73,12 +73,12 @@ def _reply(
     *,
     is_any: bool,
 ) -> Reply:
-    found = {name: auditing.report_json(report) for name, report in reports.items()}
+    found = {name: audit.report_json(report) for name, report in reports.items()}
     unread = {
         name: {"whole": False, "error": fault.message, **fields(fault, "code", "where")}
         for name, fault in faults.items()
     }
-    text = [row for name, report in reports.items() for row in auditing.report_rows(name, report)]
+    text = [row for name, report in reports.items() for row in audit.report_rows(name, report)]
     text += [
         f"{name}: goes on from {each.source}, which has {each.size} entries"
         for name, report in reports.items()
@@ -130,8 +130,8 @@ def _audited(
     require_ledger(site, name)
     origin = _origin(site, name)
     mine = [each.held for each in given if each not in unplaced and each.origin == origin]
-    asked = auditing.Audit(mine, full=full, parsed=full)
-    return auditing.audit_ledger(site.layout, site.environment, name, asked)
+    asked = audit.Audit(mine, full=full, parsed=full)
+    return audit.audit_ledger(site.layout, site.environment, name, asked)
 
 
 def _wrong_index(path: Path) -> list[PaddockError]:
@@ -226,8 +226,8 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
 def run_accept_rollback(options: Options, console: Console) -> Reply:
     site = find_site(options, console)
     layout, environment = site.layout, site.environment
-    names = (LedgerName(options.ledger),) if options.ledger else auditing.ORDER
-    gone = auditing.find_gone_back(layout, environment, names)
+    names = (LedgerName(options.ledger),) if options.ledger else audit.ORDER
+    gone = audit.find_gone_back(layout, environment, names)
     for each in gone:
         for problem in each.problems:
             (console.warn if options.json else console.say)(f"{each.name}: {problem.detail}")
@@ -235,19 +235,19 @@ def run_accept_rollback(options: Options, console: Console) -> Reply:
     if gone and not options.yes and not console.agrees(_GO_ON):
         return Reply({"status": "error", "ledgers": ledgers}, "not accepted", EXIT_NO)
     for each in gone:
-        auditing.accept_rollback(layout, environment, each, "--yes" if options.yes else "person")
+        audit.accept_rollback(layout, environment, each, "--yes" if options.yes else "person")
     said = "accepted, and on record" if gone else "no ledger went back"
     return Reply({"status": "ok", "ledgers": ledgers}, said)
 
 
 def run_set_aside(options: Options, console: Console) -> Reply:
     site, name = find_site(options, console), LedgerName(options.ledger)
-    for each in auditing.find_damage(site.layout, site.environment, name):
+    for each in audit.find_damage(site.layout, site.environment, name):
         (console.warn if options.json else console.say)(f"{name}: {each}")
     if not options.yes and not console.agrees(_BEGIN_ANEW):
         return Reply({"status": "error", "ledger": name, "kept": None}, "not set aside", EXIT_NO)
     by = "--yes" if options.yes else "person"
-    kept = str(auditing.set_aside(site.layout, site.environment, name, by))
+    kept = str(audit.set_aside(site.layout, site.environment, name, by))
     said = f"{name} is kept in {kept}; a new one goes on, and that is on record"
     return Reply({"status": "ok", "ledger": name, "kept": kept}, said)
 

@@ -239,7 +239,7 @@ def _require_person(arguments: list[str], console: terminal.Console) -> None:
         return  # No plane can be found, nor anything changed: the command says why.
     if not descends_from_client(environment):
         return
-    from paddock.policy.commands.persons import CLIENT_RUN, is_persons_act, place_of
+    from paddock.policy.commands.operator_commands import CLIENT_RUN, is_persons_act, place_of
     from paddock.text.show import quote
 
     place = place_of(arguments)

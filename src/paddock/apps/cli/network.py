@@ -14,7 +14,7 @@ from msgspec import Struct, to_builtins
 
 from paddock.apps import command
 from paddock.apps.console import EXIT_NO, Console
-from paddock.assembly.granting import review_rule, save_rule
+from paddock.assembly.inbox_answers import review_rule, save_rule
 from paddock.assembly.project import Project
 from paddock.errors import HostError, UsageError
 from paddock.network.packages import FoundPackages, find_packages, open_inquiry, package_rules
@@ -23,7 +23,7 @@ from paddock.plane.environment import real_path
 from paddock.plane.json_files import JsonFile
 from paddock.policy.decide import judge_for
 from paddock.policy.network import NetTarget
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 from paddock.policy.rules import Rule, compile_rule
 from paddock.policy.settings import Network
 from paddock.sandbox.values import line_network

@@ -34,7 +34,7 @@ from paddock.packages.install import (
     install,
     uninstall,
 )
-from paddock.packages.vouching import Approved, approve, sign_installed_set
+from paddock.packages.statements import Approved, approve, sign_installed_set
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind

@@ -27,7 +27,7 @@ from paddock.plane.discover import find_root
 from paddock.plane.layout import LedgerName
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
-from paddock.policy.places import BUILT_IN
+from paddock.policy.positions import BUILT_IN
 from paddock.policy.questions import explain as explained
 from paddock.policy.questions import record as recorded
 from paddock.policy.questions.compare import replay

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Final
 
 from paddock.agent.events import CallFinished, Event, Noticed, TurnOutcome
-from paddock.agent.recorded import RecordedSession, RecordedTurn, export_session, list_sessions
+from paddock.agent.session_log import RecordedSession, RecordedTurn, export_session, list_sessions
 from paddock.apps import command
 from paddock.apps.console import EXIT_DONE, EXIT_HOST, EXIT_NO, EXIT_SIGNAL, Console
 from paddock.assembly import sessions

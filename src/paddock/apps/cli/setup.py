@@ -31,7 +31,7 @@ _DIRECTORY = command.opt("directory", "DIR", "default: here", nargs="?")
 
 
 def _init(options: command.Options, console: Console) -> command.Reply:
-    from paddock.assembly.opening import init_project
+    from paddock.assembly.project_open import init_project
     from paddock.policy.questions.lint import describe_tracked, find_tracked_secrets
     from paddock.sandbox.git.tracked import list_tracked
 
@@ -80,7 +80,7 @@ def _init(options: command.Options, console: Console) -> command.Reply:
 def _open_network(root: ProjectRoot, console: Console) -> list[str]:
     """Ask the package clients; what they reach, if policy allows it."""
     from paddock.apps.cli.network import refresh_packages
-    from paddock.assembly.opening import open_root
+    from paddock.assembly.project_open import open_root
 
     environment = command.environment_of(console)
     kept = refresh_packages(read_project(root, environment))

@@ -21,9 +21,9 @@ from paddock.apps.command import (
 )
 from paddock.apps.console import EXIT_NO, Console
 from paddock.apps.hook.confinement import keep_trial, try_in_codex
-from paddock.apps.hook.ground import command_program, why_read
-from paddock.apps.hook.settings import codex, installing
-from paddock.apps.hook.settings.installing import (
+from paddock.apps.hook.context import command_program, why_read
+from paddock.apps.hook.settings import codex, install
+from paddock.apps.hook.settings.install import (
     CLIENTS,
     SCOPES,
     SCOPES_OF,
@@ -33,8 +33,8 @@ from paddock.apps.hook.settings.installing import (
     Scope,
     standing_in,
 )
-from paddock.assembly.opening import policy_notices
 from paddock.assembly.project import Project
+from paddock.assembly.project_open import policy_notices
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, find_decided
 from paddock.ledger.read import stands
@@ -67,7 +67,7 @@ def _answer(options: Options, console: Console) -> int:
     if options.plane is not None:
         variables["PADDOCK_PLANE"] = str(console.directory / options.plane)
     try:
-        program = installing.own_program()
+        program = install.own_program()
         done = subprocess.run(
             (program.python, *program.arguments(options.client or "")),
             input=console.stdin.buffer.read(limits.hook_input_bytes_max + 1),
@@ -90,7 +90,7 @@ def _answer(options: Options, console: Console) -> int:
 def _install(options: Options, console: Console) -> Reply:
     asked = _Asked(options, console)
     client, scope, project = asked.client, asked.scope, asked.project
-    edit = installing.plan_install(asked.path, client, scope)
+    edit = install.plan_install(asked.path, client, scope)
     if not _apply(edit, options, console):
         return _ended(edit, "nothing was changed", done=False)
     hook = project.policy.settings.hook
@@ -117,7 +117,7 @@ def _install(options: Options, console: Console) -> Reply:
 def _uninstall(options: Options, console: Console) -> Reply:
     asked = _Asked(options, console)
     client, scope, places = asked.client, asked.scope, asked.places
-    edit = installing.plan_uninstall(asked.path, client, scope)
+    edit = install.plan_uninstall(asked.path, client, scope)
     if not _apply(edit, options, console):
         return _ended(edit, "nothing was changed", done=False, elsewhere=[])
     found = [standing_in(places, client, each) for each in SCOPES_OF[client] if each != scope]

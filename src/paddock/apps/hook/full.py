@@ -11,10 +11,12 @@ from typing import Final, TypeVar, cast
 from msgspec import Struct
 
 from paddock import limits
-from paddock.apps.hook.ground import HookGround, find_ground
+from paddock.apps.hook.context import HookGround, find_ground
 from paddock.apps.hook.images import keep_image
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.asked import (
+from paddock.apps.hook.lean.judge import LeanFinding, LeanVerdict
+from paddock.apps.hook.lean.records import LeanRecord, decision_record, today_here
+from paddock.apps.hook.lean.request import (
     IGNORED_EVENTS,
     PERMISSION_REQUEST,
     PRE_TOOL_USE,
@@ -27,8 +29,6 @@ from paddock.apps.hook.lean.asked import (
     parse_json,
     start_of,
 )
-from paddock.apps.hook.lean.judging import LeanFinding, LeanVerdict
-from paddock.apps.hook.lean.records import LeanRecord, decision_record, today_here
 from paddock.apps.hook.tickets import CommandAsked, Tickets
 from paddock.assembly.ledgers import (
     HOOK_EVENT_PACE,

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.apps.hook.confinement import BOOT, kept_files
-from paddock.apps.hook.ground import HookGround, line_tables, make_tables
-from paddock.apps.hook.lean.asked import Asked, DeclinedError
+from paddock.apps.hook.context import HookGround, line_tables, make_tables
 from paddock.apps.hook.lean.image import (
     CONTENT,
     FOLLOWED,
@@ -28,6 +27,7 @@ from paddock.apps.hook.lean.image import (
     read_private,
     seal,
 )
+from paddock.apps.hook.lean.request import Asked, DeclinedError
 from paddock.apps.hook.settings.claude import settings_files
 from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError

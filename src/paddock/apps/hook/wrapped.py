@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from paddock.apps.hook.confinement import forget_host
 from paddock.apps.hook.tickets import CommandAsked, TicketApprover, Tickets
-from paddock.assembly.opening import open_given
 from paddock.assembly.project import Project
+from paddock.assembly.project_open import open_given
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import CallCancelledError, PaddockError, SandboxUnavailableError
 from paddock.limits import shell_timeout_raised_s

@@ -1,8 +1,8 @@
 """The MCP server: an agent's tools for other people's clients, over stdio and HTTP.
 
-    server, served     the two answers, tools/list and tools/call; the agents behind them
+    server, agents     the two answers, tools/list and tools/call; the agents behind them
     stdio, http        one client by streams, from bytes to messages; many by HTTP, with a token
-    asking             a client's person is asked; what a client has of other people's servers
+    elicitation        a client's person is asked; what a client has of other people's servers
     review             those servers, looked at before
     command, install   `paddock mcp`; a client's own configuration, its servers moved and back
 

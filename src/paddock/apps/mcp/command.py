@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from paddock.apps import command
 from paddock.apps.console import EXIT_NO, Console
-from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
+from paddock.assembly.project_open import open_project
 from paddock.errors import UsageError
 from paddock.plane.clients import ClientFileEdit, ClientScope, servers_file
 from paddock.plane.tokens import make_token, read_token, token_path
@@ -16,14 +16,14 @@ from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
 if TYPE_CHECKING:
+    from paddock.apps.mcp.agents import Agents
     from paddock.apps.mcp.install import Moving
-    from paddock.apps.mcp.served import Agents
 
 
 def _serve(options: command.Options, console: Console) -> int:
     if options.http is None and (options.allow_remote or options.name):
         raise UsageError("--allow-remote and --name are for --http")
-    from paddock.apps.mcp.served import Agents
+    from paddock.apps.mcp.agents import Agents
 
     opened = partial(open_project, *command.where(options, console))
     agents = Agents(opened, is_structured=options.structured)

@@ -31,10 +31,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddock import limits
-from paddock.apps.mcp.served import Agents, Served
+from paddock.apps.listener import listen, serve
+from paddock.apps.mcp.agents import Agents, Served
 from paddock.apps.mcp.server import make_server
 from paddock.apps.mcp.stdio import read_content, request_id_of, still_runs
-from paddock.apps.serving import listen, serve
 from paddock.assembly.project import Project
 from paddock.errors import PaddockError, PermissionDeniedError, UsageError
 from paddock.plane import tokens

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from paddock.apps.command import Options, Reply, use_project
 from paddock.apps.console import EXIT_NO, Console
 from paddock.apps.mcp.install import toml_lines
-from paddock.assembly.granting import review_table, save_rule
+from paddock.assembly.inbox_answers import review_table, save_rule
 from paddock.assembly.project import Project
 from paddock.assembly.trust import ServerReview, review_servers
 from paddock.errors import UsageError

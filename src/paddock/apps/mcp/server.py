@@ -23,12 +23,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock import __version__, errors, limits
-from paddock.apps.mcp import asking
-from paddock.apps.mcp.served import Agents, Served, settle_changes
+from paddock.apps.mcp import elicitation
+from paddock.apps.mcp.agents import Agents, Served, settle_changes
 from paddock.gateway.gateway import ASKER
 from paddock.providers.failures import CancelToken
-from paddock.runtime.asking import InboxApprover
 from paddock.runtime.prepared import Bounds
+from paddock.runtime.question import InboxApprover
 from paddock.sandbox.streams import LastLine
 from paddock.text.json import json_name
 from paddock.text.show import quote, show_name
@@ -190,15 +190,15 @@ class Handlers(Struct, frozen=True):
         await self._tell_of_changes(context.session, called.tools)
         return call_result(called.result, is_structured=self.is_structured)
 
-    async def ask_others(self, context: Context, params: asking.Asking) -> HandlerResult:
+    async def ask_others(self, context: Context, params: elicitation.Asking) -> HandlerResult:
         """Read a resource, or get a prompt, of a server that stands behind. Raises: MCPError."""
         called = await self._call(context, params)
-        return called.question or asking.answer_to(params, called.result)
+        return called.question or elicitation.answer_to(params, called.result)
 
-    async def _call(self, context: Context, params: asking.Asking) -> "Called":
+    async def _call(self, context: Context, params: elicitation.Asking) -> "Called":
         cancel, printed, loop = CancelToken(), LastLine(), asyncio.get_running_loop()
         bounds = Bounds(cancel=cancel, client_call=_client_call(context.params), on_output=printed)
-        call = asking.ClientCall(context.session, context.request_id, loop, cancel)
+        call = elicitation.ClientCall(context.session, context.request_id, loop, cancel)
         work = partial(_call_served, context, params, bounds, call)
         return await self._run(work, cancel, context.session, printed)
 
@@ -267,10 +267,10 @@ def make_server(door: Door, agents: Agents) -> Server[Any]:
     settings = agents.project.policy.settings.mcp
     handlers = Handlers(door, Calls(settings.calls_max), agents.is_structured)
     others: dict[str, Any] = {
-        "on_list_resources": partial(handlers.list_others, asking.list_resources),
-        "on_list_resource_templates": partial(handlers.list_others, asking.list_templates),
+        "on_list_resources": partial(handlers.list_others, elicitation.list_resources),
+        "on_list_resource_templates": partial(handlers.list_others, elicitation.list_templates),
         "on_read_resource": handlers.ask_others,
-        "on_list_prompts": partial(handlers.list_others, asking.list_prompts),
+        "on_list_prompts": partial(handlers.list_others, elicitation.list_prompts),
         "on_get_prompt": handlers.ask_others,
     }
     server: Server[Any] = Server(
@@ -298,20 +298,20 @@ class Called(Struct, frozen=True):
 
 
 def _asker_for(
-    context: Context, params: asking.Asking, call: asking.ClientCall, served: Served
-) -> asking.Unasked | asking.WaitingAsker | asking.ReturningAsker:
+    context: Context, params: elicitation.Asking, call: elicitation.ClientCall, served: Served
+) -> elicitation.Unasked | elicitation.WaitingAsker | elicitation.ReturningAsker:
     session = context.session
-    if not asking.can_be_asked(session.client_capabilities):
-        return asking.Unasked()
+    if not elicitation.can_be_asked(session.client_capabilities):
+        return elicitation.Unasked()
     client = session.client_params
     called = "" if client is None else client.client_info.name[:_NAME_CHARS_MAX]
     # What the client calls itself, which is a claim.
     name = f"client {show_name(called)}".rstrip()
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-        return asking.WaitingAsker(call, name, served.seen)
-    said = (params.input_responses or {}).get(asking.KEY)
-    returned = asking.Returned.of(params.request_state, said)
-    return asking.ReturningAsker(served.inbox, returned, name)
+        return elicitation.WaitingAsker(call, name, served.seen)
+    said = (params.input_responses or {}).get(elicitation.KEY)
+    returned = elicitation.Returned.of(params.request_state, said)
+    return elicitation.ReturningAsker(served.inbox, returned, name)
 
 
 def _answered(door: Door, work: Callable[[Served], T]) -> T | MCPError:
@@ -336,12 +336,12 @@ def _answered(door: Door, work: Callable[[Served], T]) -> T | MCPError:
 
 def _call_served(
     context: Context,
-    params: asking.Asking,
+    params: elicitation.Asking,
     bounds: Bounds,
-    call: asking.ClientCall,
+    call: elicitation.ClientCall,
     served: Served,
 ) -> Called:
-    server, tool, arguments = asking.call_of(params)
+    server, tool, arguments = elicitation.call_of(params)
     if tool not in served.tools:
         # Also what an agent tries in vain is on record.
         refusal = Refusal(errors.UnknownToolError.code, f"unknown tool {quote(tool)}", _TOOLS_HINT)
@@ -350,17 +350,17 @@ def _call_served(
             code=types.INVALID_PARAMS, message=f"unknown tool {quote(tool)}; {_TOOLS_HINT}"
         )
     asker = _asker_for(context, params, call, served)
-    more = asking.more_of(context.protocol_version, params)
-    ASKER.set(asking.ClientOrigin(call, more))
+    more = elicitation.more_of(context.protocol_version, params)
+    ASKER.set(elicitation.ClientOrigin(call, more))
     bounds = replace(bounds, approver=InboxApprover(asker, lambda: served.inbox))
     result, question = None, None
-    if isinstance(asker, asking.ReturningAsker):
+    if isinstance(asker, elicitation.ReturningAsker):
         result = settle_changes(served, asker, tool, arguments, bounds)
     if result is None:
         result = served.runtime.call(tool, arguments, bounds=bounds)
-    if isinstance(asker, asking.ReturningAsker):
+    if isinstance(asker, elicitation.ReturningAsker):
         question = asker.question(result, more)
-    question = question or asking.input_required(server, result)
+    question = question or elicitation.input_required(server, result)
     return Called(result, question, frozenset(served.tools))
 
 

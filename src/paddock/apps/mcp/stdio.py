@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from paddock import limits
-from paddock.apps.mcp.served import Agents
+from paddock.apps.mcp.agents import Agents
 from paddock.apps.mcp.server import make_server
 from paddock.errors import HostError
 from paddock.pattern import lazy_pattern

@@ -21,11 +21,11 @@ _NAME = lazy_pattern(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
 
 
 def _serve(options: Options, console: Console) -> int:
-    from paddock.apps.serving import serve
+    from paddock.apps.listener import serve
     from paddock.apps.web import server
-    from paddock.apps.web.desk import PlaneDesk
-    from paddock.apps.web.door import Codes
+    from paddock.apps.web.access import Codes
     from paddock.apps.web.stream import Hub
+    from paddock.apps.web.view import PlaneDesk
 
     project = use_project(options, console)
     remote = options.allow_remote
@@ -87,7 +87,7 @@ def _open(address: str, file: Path) -> None:
 
 
 def _token(options: Options, console: Console) -> Reply:
-    from paddock.apps.web.door import ACTING, FOLDER, READING
+    from paddock.apps.web.access import ACTING, FOLDER, READING
 
     project = use_project(options, console)
     at = (project.layout, project.environment, READING if options.read_only else ACTING, FOLDER)

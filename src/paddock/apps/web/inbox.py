@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from paddock.apps.web.desk import WEB, HttpRefusal, PlaneDesk
 from paddock.apps.web.policy import reach, replayed
-from paddock.assembly import granting
+from paddock.apps.web.view import WEB, HttpRefusal, PlaneDesk
+from paddock.assembly import inbox_answers
 from paddock.assembly.history import open_inbox, read_answers
 from paddock.assembly.project import Project
 from paddock.assembly.questions import Candidate
@@ -19,7 +19,7 @@ def requests_json(project: Project) -> Iterator[dict[str, Json]]:
     found = open_inbox(project).list_all()
     answers = read_answers(project, [each.id for each in found]) if found else None
     for each in found:
-        outdated = granting.find_outdated(project, each, answers)
+        outdated = inbox_answers.find_outdated(project, each, answers)
         told = {**each.as_json(), "outdated": "" if outdated is None else outdated.why}
         if any(action.startswith("tool:shell:") for action in each.request.actions):
             with suppress(PaddockError):  # its agent is none any more, and the request outdated
@@ -41,10 +41,10 @@ def grant(desk: PlaneDesk, *, id_: str, digest: str, resume: bool = False) -> di
     parked = _require_waiting(open_inbox(project), id_, digest)
     # What a command left is committed at once: it does not run again.
     if not resume and parked.changes is None:
-        granted = granting.grant(project, id_, desk.by, parked)
+        granted = inbox_answers.grant(project, id_, desk.by, parked)
         return {"status": "ok", "request": granted.as_json(), "result": None}
-    granted = granting.grant_here(project, id_, desk.by, parked)
-    result = granting.resume(project, granted, WEB)
+    granted = inbox_answers.grant_here(project, id_, desk.by, parked)
+    result = inbox_answers.resume(project, granted, WEB)
     return {"status": "ok", "request": granted.as_json(), "result": result.as_json()}
 
 
@@ -68,10 +68,10 @@ def allow_always(desk: PlaneDesk, *, id_: str, digest: str, confirm: str = "") -
     """
     project = desk.opened()
     parked = _require_waiting(open_inbox(project), id_, digest)
-    outdated = granting.find_outdated(project, parked)
+    outdated = inbox_answers.find_outdated(project, parked)
     if outdated is not None and (outdated.bars_rule or parked.changes is not None):
-        raise granting.expired_by(parked, outdated)
-    review = granting.review_always(project, parked)
+        raise inbox_answers.expired_by(parked, outdated)
+    review = inbox_answers.review_always(project, parked)
     content, shown = review.always.content, digest_of(review.always.content)
     if not confirm:
         replay = replayed(project, Candidate(review.file.name, content, project.files))
@@ -80,9 +80,9 @@ def allow_always(desk: PlaneDesk, *, id_: str, digest: str, confirm: str = "") -
     if confirm != shown:
         raise HttpRefusal(409, "web.changed", "the policy has changed since the rule was shown")
     if parked.changes is None:
-        granting.save_always(project, review, desk.by)
+        inbox_answers.save_always(project, review, desk.by)
         return {"status": "ok", "saved": True, "result": None}
-    result = granting.commit_and_save(project, review, desk.by, WEB)
+    result = inbox_answers.commit_and_save(project, review, desk.by, WEB)
     return {"status": "ok", "saved": result.refusal is None, "result": result.as_json()}
 
 

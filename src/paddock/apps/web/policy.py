@@ -11,9 +11,9 @@ from typing import Final
 
 from paddock import limits
 from paddock.apps.command import fields
-from paddock.apps.web.desk import HttpRefusal, PlaneDesk, error_json
+from paddock.apps.web.view import HttpRefusal, PlaneDesk, error_json
 from paddock.assembly.agents import apply_agents, plan_agents
-from paddock.assembly.granting import RuleReview, save_rule
+from paddock.assembly.inbox_answers import RuleReview, save_rule
 from paddock.assembly.project import Project, read_agents
 from paddock.assembly.questions import (
     Candidate,

@@ -12,9 +12,11 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
-from paddock.agent.recorded import list_sessions
+from paddock.agent.session_log import list_sessions
 from paddock.apps.command import seconds_of
-from paddock.apps.web.desk import (
+from paddock.apps.web.inbox import requests_json
+from paddock.apps.web.policy import reach
+from paddock.apps.web.view import (
     UNANSWERED,
     HttpRefusal,
     PlaneDesk,
@@ -24,17 +26,15 @@ from paddock.apps.web.desk import (
     row_json,
     state_of,
 )
-from paddock.apps.web.inbox import requests_json
-from paddock.apps.web.policy import reach
-from paddock.assembly.auditing import audit_ledger, ledger_page, report_json, report_rows
+from paddock.assembly.audit import audit_ledger, ledger_page, report_json, report_rows
 from paddock.assembly.history import named_contents, read_output
 from paddock.assembly.ledgers import open_plane_ledger
-from paddock.assembly.opening import policy_notices
-from paddock.assembly.past import open_past
 from paddock.assembly.project import Project
+from paddock.assembly.project_open import policy_notices
 from paddock.assembly.questions import decided_now, told_calls
 from paddock.assembly.sessions import sessions_of
 from paddock.assembly.shells import STAGING
+from paddock.assembly.undo import open_past
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.export import ExportedLines
 from paddock.ledger.format.lines import StoredEntry

@@ -23,11 +23,11 @@ from starlette.routing import Route
 import paddock.ledger
 from paddock import limits
 from paddock.apps.console import keep_defect
-from paddock.apps.serving import listen
-from paddock.apps.web import inbox, policy, record, work
-from paddock.apps.web.desk import HttpRefusal, PlaneDesk, json_response, refused
-from paddock.apps.web.door import Codes, OriginGate, require_bearer
+from paddock.apps.listener import listen
+from paddock.apps.web import changes, inbox, policy, record
+from paddock.apps.web.access import Codes, OriginGate, require_bearer
 from paddock.apps.web.stream import Hub
+from paddock.apps.web.view import HttpRefusal, PlaneDesk, json_response, refused
 from paddock.errors import HostError, PaddockError
 from paddock.text.json import BrokenJsonError, Strict, read_json
 from paddock.values.calls import Json
@@ -60,12 +60,12 @@ ENDPOINTS: Final[Mapping[str, Endpoint]] = {
     "/api/inbox/grant": Endpoint("POST", inbox.grant, acts=True),
     "/api/inbox/refuse": Endpoint("POST", inbox.refuse, acts=True),
     "/api/inbox/always": Endpoint("POST", inbox.allow_always, acts=True),
-    "/api/files": Endpoint("GET", work.list_files),
-    "/api/diff": Endpoint("GET", work.show_diff),
-    "/api/undo": Endpoint("POST", work.undo, acts=True),
-    "/api/sessions": Endpoint("GET", work.list_recorded),
-    "/api/session": Endpoint("GET", work.show_session),
-    "/api/session/resume": Endpoint("POST", work.resume, acts=True),
+    "/api/files": Endpoint("GET", changes.list_files),
+    "/api/diff": Endpoint("GET", changes.show_diff),
+    "/api/undo": Endpoint("POST", changes.undo, acts=True),
+    "/api/sessions": Endpoint("GET", changes.list_recorded),
+    "/api/session": Endpoint("GET", changes.show_session),
+    "/api/session/resume": Endpoint("POST", changes.resume, acts=True),
     "/api/policy": Endpoint("GET", policy.show),
     "/api/policy/lint": Endpoint("POST", policy.lint_text),
     "/api/policy/rules": Endpoint("POST", policy.list_rules),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from paddock import limits
-from paddock.apps.web.desk import PlaneDesk, damage_of, error_json, row_json
 from paddock.apps.web.record import examined
+from paddock.apps.web.view import PlaneDesk, damage_of, error_json, row_json
 from paddock.assembly.history import open_inbox
 from paddock.errors import PaddockError
 from paddock.ledger.format.lines import StoredEntry

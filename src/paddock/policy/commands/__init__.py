@@ -2,10 +2,10 @@
 
     parse              a line → its simple commands, and what is doubtful about it
     walk, words        the syntax tree, and what its parts mean
-    seeing             what a command, or a line that does not parse, would start
+    unwrap             what a command, or a line that does not parse, would start
     pattern            the target of a rule, and what its wildcards never cover
     programs           tables of what programs start, write and run
-    persons            what of Paddock's own command line is a person's act
+    operator_commands  what of Paddock's own command line is a person's act
     writes             which files known programs write, remove and read
 
 Deny and ask match every reading of a command, allow only the exact one: in doubt a reading is

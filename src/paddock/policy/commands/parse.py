@@ -18,7 +18,7 @@ from paddock.limits import (
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands.pattern import find_directory, is_neutral
 from paddock.policy.commands.programs import HARMLESS, change_by
-from paddock.policy.commands.seeing import (
+from paddock.policy.commands.unwrap import (
     STARTING_ENVIRONMENT,
     SeenCommand,
     rough_commands,

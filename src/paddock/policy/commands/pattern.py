@@ -40,7 +40,7 @@ from paddock.policy.commands.programs import (
 )
 from paddock.policy.commands.words import Reading, SimpleCommand, Word, exact_program, program_name
 from paddock.policy.compiled import ONE, RUN, matches_name, matches_text
-from paddock.policy.places import PatternError, quote_toml
+from paddock.policy.positions import PatternError, quote_toml
 
 _GLOB: Final = lazy_pattern(r"[*?\[]")
 _SEEN_THROUGH: Final = lazy_pattern(

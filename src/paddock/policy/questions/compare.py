@@ -20,7 +20,7 @@ from msgspec.structs import asdict
 
 from paddock.policy.decide import ChainJudge, decide, judge_for, writer_of
 from paddock.policy.engine import Policy
-from paddock.policy.places import BUILT_IN, Place
+from paddock.policy.positions import BUILT_IN, Place
 from paddock.policy.questions.differences import (
     CLOSES,
     ENDS,

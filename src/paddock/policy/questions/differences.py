@@ -16,7 +16,7 @@ from paddock.policy.compiled import OWN, source_of
 from paddock.policy.engine import PATH_LISTS, Policy
 from paddock.policy.globs import split_lead
 from paddock.policy.pathset import PathList, PathPattern
-from paddock.policy.places import Place
+from paddock.policy.positions import Place
 from paddock.policy.questions.lint import path_samples
 from paddock.policy.rules import (
     ANY,

@@ -15,7 +15,7 @@ from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH
 from paddock.policy.pathset import PathPattern
-from paddock.policy.places import Text
+from paddock.policy.positions import Text
 from paddock.policy.profiles import CompiledProfile, judge_line, rule_matches
 from paddock.policy.questions.compare import decide_each, lacks_arguments
 from paddock.policy.questions.flip import ProposedChange, propose_changes

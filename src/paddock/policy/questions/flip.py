@@ -21,7 +21,7 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import GUARDING_LISTS, Policy, PolicySource, load_policy
 from paddock.policy.pathset import PathList, PathPattern
-from paddock.policy.places import BUILT_IN, PatternError, Place, quote_toml
+from paddock.policy.positions import BUILT_IN, PatternError, Place, quote_toml
 from paddock.policy.profiles import UNREADABLE_REMEDY, CompiledProfile, Finding, Verdict, judge_line
 from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete
 from paddock.values.decisions import Action, AgentChain, Outcome

@@ -26,7 +26,7 @@ from paddock.policy.pathset import (
     compile_pattern,
     has_class,
 )
-from paddock.policy.places import BUILT_IN, PatternError, Place, quote_toml
+from paddock.policy.positions import BUILT_IN, PatternError, Place, quote_toml
 from paddock.policy.presets import RARELY_CONFINED, built_in_paths, presets
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import (

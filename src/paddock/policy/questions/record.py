@@ -8,7 +8,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple, replace
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.places import BUILT_IN, place_text, quote_toml
+from paddock.policy.positions import BUILT_IN, place_text, quote_toml
 from paddock.policy.profiles import MAY_START, judge_line
 from paddock.policy.rules import NAMES_BY_OPERATION, OUTCOME_WORDS, is_normal_path
 from paddock.text.json import canonical_json

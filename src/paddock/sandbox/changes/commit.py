@@ -23,7 +23,7 @@ from paddock.sandbox.changes.differences import (
     Difference,
     OpenLayers,
 )
-from paddock.sandbox.changes.settling import Settled
+from paddock.sandbox.changes.selection import Settled
 from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.rules import (

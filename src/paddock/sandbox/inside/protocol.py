@@ -143,7 +143,7 @@ TERMINATE = b"terminate"
 """To a running sandbox: send SIGTERM to all processes."""
 
 UNHELD = "unheld"
-"""To a keeper, in place of a rule set's and a filter's descriptor: nothing holds the command."""
+"""Sent to a supervisor instead of a rule set's and a filter's descriptor: no confinement."""
 
 
 NAME_FILES = (

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
 from paddock.sandbox.conversation import Observed, variables_of
 from paddock.sandbox.sessions.process import LAID_MAX, LiveView, Process
-from paddock.sandbox.sessions.space import NEW, SharedSpace, Snapshot, read_snapshot
+from paddock.sandbox.sessions.shared_state import NEW, SharedSpace, Snapshot, read_snapshot
 from paddock.sandbox.staged import StagedCommand, host_failures
 from paddock.sandbox.streams import Spooling, Streams
 from paddock.sandbox.values import (

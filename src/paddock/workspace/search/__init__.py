@@ -1,6 +1,6 @@
 """Searching contents and names. ripgrep proposes, the workspace disposes.
 
-    asked       what a search is asked for, what it answers, how long it may go on
+    request     what a search is asked for, what it answers, how long it may go on
     grep        the first lines that match, the same ones every time; and with an account
     ripgrep     which program that is, how it is asked, one run of it, its output taken apart
     confirm     reading again what it proposed

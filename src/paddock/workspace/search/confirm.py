@@ -22,7 +22,7 @@ from paddock import limits
 from paddock.storage.disk import read_bytes
 from paddock.text.show import BOM
 from paddock.workspace.read import OpenFile
-from paddock.workspace.search.asked import BinarySign, FileLines, Until
+from paddock.workspace.search.request import BinarySign, FileLines, Until
 
 _SPLIT_BYTES: Final = 1_048_576
 _WHOLE_BYTES: Final = 8_388_608

@@ -22,7 +22,7 @@ from paddock import limits
 from paddock.errors import InvalidPatternError
 from paddock.pattern import lazy_pattern
 from paddock.policy.globs import DEPTH, Glob, parse_glob, regex_of
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 from paddock.text.show import quote
 
 Matches = Callable[[str], re.Match[str] | None]

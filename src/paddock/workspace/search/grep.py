@@ -37,7 +37,9 @@ from paddock.storage.atomic import held_open
 from paddock.text.show import quote, show_name
 from paddock.workspace.failures import converting
 from paddock.workspace.paths import WorkspacePath, is_temporary_name, unchecked_path
-from paddock.workspace.search.asked import (
+from paddock.workspace.search.confirm import Content, binary_sign, confirmed
+from paddock.workspace.search.globs import EVERYTHING, SearchGlob
+from paddock.workspace.search.request import (
     BinarySign,
     ContentFound,
     FileLines,
@@ -45,8 +47,6 @@ from paddock.workspace.search.asked import (
     Until,
     Wanted,
 )
-from paddock.workspace.search.confirm import Content, binary_sign, confirmed
-from paddock.workspace.search.globs import EVERYTHING, SearchGlob
 from paddock.workspace.search.ripgrep import (
     Child,
     check_command,

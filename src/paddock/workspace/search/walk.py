@@ -22,7 +22,6 @@ from msgspec import Struct
 from paddock import limits
 from paddock.workspace.failures import converting
 from paddock.workspace.paths import WorkspacePath, is_temporary_name
-from paddock.workspace.search.asked import NamesFound, ShownPaths, Until
 from paddock.workspace.search.globs import SearchGlob
 from paddock.workspace.search.ignore import (
     IGNORE_FILE,
@@ -31,6 +30,7 @@ from paddock.workspace.search.ignore import (
     read_rules_of,
     scope_above,
 )
+from paddock.workspace.search.request import NamesFound, ShownPaths, Until
 from paddock.workspace.workspace import READ_DIRECTORY, Workspace
 
 NEVER: Final = frozenset({".git", "node_modules"})

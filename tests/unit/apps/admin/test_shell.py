@@ -11,13 +11,13 @@ import threading
 
 import pytest
 
-from paddock.apps.admin.desk import Setting
 from paddock.apps.admin.plain import PlainKeyboard, PlainScreen, Vocabulary
+from paddock.apps.admin.session import Setting
 from paddock.apps.admin.shell import run_shell
 from paddock.apps.admin.show import Sandboxed
 from paddock.assembly.agents import create_agent
-from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
+from paddock.assembly.project_open import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.errors import HostError
 from paddock.plane.agents import AgentSpec

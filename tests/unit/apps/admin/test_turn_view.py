@@ -17,7 +17,7 @@ from paddock.agent.events import (
     TurnOutcome,
     TurnResult,
 )
-from paddock.apps.admin.desk import WORKING, TurnView
+from paddock.apps.admin.session import WORKING, TurnView
 from paddock.apps.admin.show import KEPT_MAX, LastCalls, plain_lines
 from paddock.errors import CallCancelledError
 from paddock.values.calls import Refusal, ToolResult

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from paddock.apps.hook.lean.asked import IGNORED_EVENTS
+from paddock.apps.hook.lean.request import IGNORED_EVENTS
 from tests.support.hooks import Client, Said
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "hook"

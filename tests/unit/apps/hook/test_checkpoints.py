@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.apps.hook.lean import door
-from paddock.apps.hook.lean.asked import DeclinedError
-from paddock.apps.hook.lean.door import is_checkpoint_due
+from paddock.apps.hook.lean import handler
+from paddock.apps.hook.lean.handler import is_checkpoint_due
+from paddock.apps.hook.lean.request import DeclinedError
 from paddock.ledger.tree import checkpoints_folder, read_notes
 from tests.support.hooks import Client
 
@@ -101,4 +101,4 @@ def test_a_client_that_waits_is_held_up_once_a_minute_at_most(
 
 
 def test_the_lean_path_knows_the_same_pause():
-    assert limits.checkpoint_interval_s == door.CHECKPOINT_S
+    assert limits.checkpoint_interval_s == handler.CHECKPOINT_S

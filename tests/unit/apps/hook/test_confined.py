@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from paddock.apps.hook.confinement import keep_trial, kept_files, why_host_cannot
-from paddock.apps.hook.lean.asked import DeclinedError
 from paddock.apps.hook.lean.flow import CONFINED, STILL_HELD, WANTS_OUT
+from paddock.apps.hook.lean.request import DeclinedError
 from tests.support.hooks import Client, Said
 
 pytestmark = pytest.mark.needs("stage")
@@ -368,7 +368,7 @@ def test_the_lean_path_leaves_questions_and_old_knowledge_to_the_full_one(
         with pytest.raises(DeclinedError):
             lean(client, command)
     assert lean(client, "npm test").word == "allow"
-    monkeypatch.setattr("paddock.apps.hook.lean.door.HELD_S", 0)
+    monkeypatch.setattr("paddock.apps.hook.lean.handler.HELD_S", 0)
     with pytest.raises(DeclinedError):
         lean(client, "npm test")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from paddock.apps.hook.lean.asked import ShapeError
-from paddock.apps.hook.lean.judging import STOOD_MAX, find_stands
+from paddock.apps.hook.lean.judge import STOOD_MAX, find_stands
+from paddock.apps.hook.lean.request import ShapeError
 from tests.support.hooks import Client
 
 PATCH = "*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.apps.hook import lines
-from paddock.apps.hook.lines import read_targets
+from paddock.apps.hook import unconfined
+from paddock.apps.hook.unconfined import read_targets
 from paddock.policy.commands import parse_line
 
 
@@ -57,7 +57,7 @@ def test_what_a_quoted_hat_or_a_shells_own_class_would_stand_for(place):
 
 
 def test_steps_are_counted_over_all_patterns(place, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lines, "STEPS_MAX", 12)
+    monkeypatch.setattr(unconfined, "STEPS_MAX", 12)
     assert read_targets(parse_line("touch a/*"), place).unsure == {}
     assert read_targets(parse_line("touch */* a/*"), place).unsure
 
@@ -66,7 +66,7 @@ def test_steps_are_counted_over_all_patterns(place, monkeypatch: pytest.MonkeyPa
 def test_a_pattern_that_looks_into_the_same_directories_again_and_again_ends(pattern, place):
     for number in range(30):
         os.mkdir(os.path.join(place, f"d{number}"))
-    assert len(found(pattern, place)) <= lines.EXPANDED_MAX
+    assert len(found(pattern, place)) <= unconfined.EXPANDED_MAX
 
 
 def test_one_that_stands_for_too_many_names_is_asked_about(place):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.apps.hook.lean.asked import DeclinedError
 from paddock.apps.hook.lean.image import FORMAT, KEY_BYTES, seal
+from paddock.apps.hook.lean.request import DeclinedError
 from paddock.plane.discover import register_bare_plane
 from tests.support.hooks import Client
 from tests.support.users import plain_ids

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.apps.hook.lean.asked import FILES_MAX, ShapeError, read_patch
+from paddock.apps.hook.lean.request import FILES_MAX, ShapeError, read_patch
 
 
 def test_each_file_of_a_patch_is_an_operation():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from paddock.apps.hook.lean.asked import DeclinedError
+from paddock.apps.hook.lean.request import DeclinedError
 from tests.support.hooks import BothWays, Client
 
 DENIES = '[profiles.standard]\ndeny = ["tool:mcp:*"]\n'

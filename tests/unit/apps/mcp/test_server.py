@@ -6,7 +6,7 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from paddock.apps.mcp.served import Served
+from paddock.apps.mcp.agents import Served
 from paddock.apps.mcp.server import Calls, Handlers
 from paddock.errors import PermissionDeniedError
 

@@ -5,9 +5,9 @@ import pytest
 from paddock.providers.failures import CancelToken
 from paddock.workspace import Workspace
 from paddock.workspace.paths import unchecked_path
-from paddock.workspace.search.asked import Regex, Until, Wanted
 from paddock.workspace.search.confirm import Content
 from paddock.workspace.search.grep import Search
+from paddock.workspace.search.request import Regex, Until, Wanted
 from tests.support.shown import Shows
 
 LONG = b"x" * 3_000_000

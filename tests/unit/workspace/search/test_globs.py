@@ -2,7 +2,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import InvalidPatternError
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 from paddock.workspace.paths import ROOT
 from paddock.workspace.search.globs import compile_glob, expand_braces
 from paddock.workspace.search.walk import SearchReach

@@ -9,10 +9,10 @@ from paddock.errors import HostError
 from paddock.providers.failures import CancelToken
 from paddock.workspace.paths import ROOT, unchecked_path
 from paddock.workspace.search import ripgrep
-from paddock.workspace.search.asked import Line, Regex, Until, Wanted
 from paddock.workspace.search.confirm import Content, confirmed
 from paddock.workspace.search.globs import compile_glob
 from paddock.workspace.search.grep import Search, search_content
+from paddock.workspace.search.request import Line, Regex, Until, Wanted
 from paddock.workspace.search.ripgrep import Child
 from paddock.workspace.search.walk import search_names
 from tests.support.shown import Shows

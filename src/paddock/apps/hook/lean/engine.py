@@ -10,9 +10,9 @@ property test holds both against each other.
 
 import posix
 
-from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import look_at
-from paddock.apps.hook.lean.judging import ALSO, GUARD, LeanFinding, LeanLine, Rule
+from paddock.apps.hook.lean.judge import ALSO, GUARD, LeanFinding, LeanLine, Rule
+from paddock.apps.hook.lean.request import Asked, DeclinedError
 from paddock.policy import compiled
 
 TYPE_CHECKING = False

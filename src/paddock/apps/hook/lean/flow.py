@@ -15,7 +15,9 @@ from _json import encode_basestring_ascii as text
 from _json import make_encoder
 
 from paddock.apps.hook.lean import records
-from paddock.apps.hook.lean.asked import (
+from paddock.apps.hook.lean.engine import Ground, Holding
+from paddock.apps.hook.lean.judge import LeanVerdict, find_places, judge, relative
+from paddock.apps.hook.lean.request import (
     PERMISSION_REQUEST,
     PRE_TOOL_USE,
     SHELL_TOOL,
@@ -23,8 +25,6 @@ from paddock.apps.hook.lean.asked import (
     LeanWanted,
     find_wanted,
 )
-from paddock.apps.hook.lean.engine import Ground, Holding
-from paddock.apps.hook.lean.judging import LeanVerdict, find_places, judge, relative
 from paddock.policy.compiled import ASK, CONFINE, DENY, OTHERWISE
 
 TYPE_CHECKING = False

@@ -11,8 +11,8 @@ import marshal  # noqa: TID251 - nothing is read that our key did not seal
 import posix
 import sys
 
-from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.judging import folded
+from paddock.apps.hook.lean.judge import folded
+from paddock.apps.hook.lean.request import Asked, DeclinedError
 from paddock.ledger.format.line import sha256
 
 TYPE_CHECKING = False

@@ -3,8 +3,8 @@
 import posix
 import time
 
-from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.judging import LeanVerdict, Rule
+from paddock.apps.hook.lean.judge import LeanVerdict, Rule
+from paddock.apps.hook.lean.request import Asked, DeclinedError
 from paddock.ledger.format.line import encode_fields, format_id, format_timestamp, sha256
 from paddock.policy.compiled import WORDS
 

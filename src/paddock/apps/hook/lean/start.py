@@ -82,8 +82,8 @@ def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes
     # Past its face, which brings others.
     package = sys.modules["paddock"] = type(sys)("paddock")
     package.__path__ = [_PACKAGE]
-    from paddock.apps.hook.lean.asked import DeclinedError, ShapeError
-    from paddock.apps.hook.lean.door import Attempt
+    from paddock.apps.hook.lean.handler import Attempt
+    from paddock.apps.hook.lean.request import DeclinedError, ShapeError
 
     attempt = Attempt(data, client, variables)
     try:

@@ -1,7 +1,7 @@
 """A client's own settings, with our entries in them.
 
     claude, codex  our entries in each client's own form. Pure
-    installing     what is planned, shown, and written then
+    install        what is planned, shown, and written then
 
 Our entries are put in and taken out, every other byte is left alone.
 """

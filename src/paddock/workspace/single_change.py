@@ -33,8 +33,8 @@ from paddock.workspace.exchange import BoundSwap, mark_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, changed, converting
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.paths import EntryKind, EntryPath, EntryVersion, WorkspacePath, WritePath
-from paddock.workspace.places import locked, temporary_name
 from paddock.workspace.read import Pieces, require_regular, require_versionable, version_of
+from paddock.workspace.targets import locked, temporary_name
 from paddock.workspace.workspace import PASS_DIRECTORY, READ_DIRECTORY, Workspace
 
 _PARENT_ROUNDS_MAX: Final = 16

@@ -31,7 +31,7 @@ from paddock.sandbox.changes.differences import (
     OpenLayers,
     paths_of,
 )
-from paddock.sandbox.changes.judging import (
+from paddock.sandbox.changes.judgement import (
     Bench,
     StagedJudgement,
     Units,

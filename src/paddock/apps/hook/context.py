@@ -8,9 +8,8 @@ from string import ascii_letters, digits
 from typing import Final
 
 from paddock.apps.hook.confinement import why_client_cannot, why_host_cannot
-from paddock.apps.hook.lean.asked import Asked, start_of
 from paddock.apps.hook.lean.engine import Ground
-from paddock.apps.hook.lean.judging import (
+from paddock.apps.hook.lean.judge import (
     GUARD,
     PARANOID,
     SERVED,
@@ -19,9 +18,9 @@ from paddock.apps.hook.lean.judging import (
     Rule,
     relative,
 )
-from paddock.apps.hook.lines import read_targets
+from paddock.apps.hook.lean.request import Asked, start_of
+from paddock.apps.hook.unconfined import read_targets
 from paddock.assembly.agents import note_agents
-from paddock.assembly.opening import open_project
 from paddock.assembly.project import (
     Project,
     chain_of_type,
@@ -29,6 +28,7 @@ from paddock.assembly.project import (
     default_chain,
     planned_default_chain,
 )
+from paddock.assembly.project_open import open_project
 from paddock.plane.clients import CLAUDE, CODEX, find_served
 from paddock.plane.environment import read_environment, real_path
 from paddock.policy.commands import parse_line
@@ -53,7 +53,7 @@ from paddock.policy.pathset import (
     compile_pattern,
     compile_permissions,
 )
-from paddock.policy.places import BUILT_IN
+from paddock.policy.positions import BUILT_IN
 from paddock.policy.presets import LOCKED
 from paddock.policy.profiles import (
     UNREADABLE_REMEDY,

@@ -4,14 +4,14 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from paddock.agent.recorded import list_sessions, tokens_charged
-from paddock.apps.web.desk import WEB, PlaneDesk, row_json
-from paddock.assembly.past import Past, open_past
+from paddock.agent.session_log import list_sessions, tokens_charged
+from paddock.apps.web.view import WEB, PlaneDesk, row_json
 from paddock.assembly.questions import require_past_agent
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
+from paddock.assembly.undo import Past, open_past
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
-from paddock.runtime.past import PastCall, undos_that_stand
+from paddock.runtime.changes import PastCall, undos_that_stand
 from paddock.values.calls import Json
 
 _CALLS_MAX: Final = 200

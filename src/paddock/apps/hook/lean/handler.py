@@ -7,13 +7,6 @@ import posix
 import time
 
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.asked import (
-    IGNORED_EVENTS,
-    SHELL_TOOL,
-    DeclinedError,
-    parse_asked,
-    start_of,
-)
 from paddock.apps.hook.lean.engine import Ground
 from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image
 from paddock.apps.hook.lean.records import (
@@ -21,6 +14,13 @@ from paddock.apps.hook.lean.records import (
     LeanRecord,
     encode_record,
     today_here,
+)
+from paddock.apps.hook.lean.request import (
+    IGNORED_EVENTS,
+    SHELL_TOOL,
+    DeclinedError,
+    parse_asked,
+    start_of,
 )
 from paddock.ledger.format.line import ID_BYTES
 from paddock.ledger.tail import AppendFailedError, NotPlainError, append_plain

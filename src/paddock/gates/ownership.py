@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.gates.ground import NOTHING_INSTALLED, GatesGround
+from paddock.gates.evidence import NOTHING_INSTALLED, GatesGround
 from paddock.gates.results import G0B, GateResult, Tally
 from paddock.ledger.checkpoint import Detail, find_detail
 from paddock.packages.installed import InstalledPackage, file_problem, load_alone, load_governed

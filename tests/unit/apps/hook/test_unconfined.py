@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from paddock.apps.hook import lines
-from paddock.apps.hook.lean.asked import DeclinedError
+from paddock.apps.hook import unconfined
+from paddock.apps.hook.lean.request import DeclinedError
 from tests.support.hooks import BothWays, Client
 
 
@@ -416,7 +416,7 @@ def test_an_ordinary_copy_goes_its_usual_way(client: Client):
 def test_where_a_directory_holds_more_than_is_looked_at_it_is_asked(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(lines, "BELOW_MAX", 3)
+    monkeypatch.setattr(unconfined, "BELOW_MAX", 3)
     for number in range(4):
         path = client.place.project / "big" / str(number)
         path.parent.mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ import pytest
 
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange
-from paddock.sandbox.changes.judging import (
+from paddock.sandbox.changes.judgement import (
     Bench,
     StagedJudgement,
     judge_changes,

@@ -7,16 +7,16 @@ import pytest
 from mcp_types import ElicitResult
 from msgspec.structs import asdict, replace
 
-from paddock.apps.mcp.asking import Returned, ReturningAsker
-from paddock.apps.mcp.served import Agents, Served, settle_changes
-from paddock.assembly.granting import grant
-from paddock.assembly.opening import open_project
+from paddock.apps.mcp.agents import Agents, Served, settle_changes
+from paddock.apps.mcp.elicitation import Returned, ReturningAsker
+from paddock.assembly.inbox_answers import grant
+from paddock.assembly.project_open import open_project
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.discover import register_bare_plane
 from paddock.plane.environment import read_environment
-from paddock.runtime.asking import InboxApprover
 from paddock.runtime.inbox import Inbox, Parked
 from paddock.runtime.prepared import FREE, Bounds
+from paddock.runtime.question import InboxApprover
 from tests.support.mcp_servers import McpPlace, make_place
 
 TIGHTER = '[profiles.standard]\ndeny = ["tool:file:*"]\n'

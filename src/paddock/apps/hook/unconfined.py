@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from paddock.apps.hook.lean.asked import ShapeError, read_patch
 from paddock.apps.hook.lean.engine import is_bare_below
-from paddock.apps.hook.lean.judging import find_stands
+from paddock.apps.hook.lean.judge import find_stands
+from paddock.apps.hook.lean.request import ShapeError, read_patch
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands import CommandLine, SimpleCommand, parse_line
 from paddock.policy.commands.walk import RESERVED

@@ -31,7 +31,7 @@ from paddock.runtime.inbox import Inbox
 from paddock.values.calls import Cancel, Json, ToolResult
 
 if TYPE_CHECKING:
-    from paddock.apps.mcp.served import SeenGovernance, Served
+    from paddock.apps.mcp.agents import SeenGovernance, Served
 
 T = TypeVar("T")
 R = TypeVar("R", bound=types.Result)

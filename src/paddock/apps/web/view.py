@@ -9,8 +9,8 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from paddock.apps.command import fields, operator
-from paddock.assembly.opening import open_root
 from paddock.assembly.project import PlaneSite, Project, read_project
+from paddock.assembly.project_open import open_root
 from paddock.errors import (
     ApprovalExpiredError,
     ApprovalUnavailableError,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.agent.recorded import RecordedSession, RecordedTurn, tokens_charged
+from paddock.agent.session_log import RecordedSession, RecordedTurn, tokens_charged
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.values.entries import Entry
 from tests.support.agents import SESSION, MemoryLedgers

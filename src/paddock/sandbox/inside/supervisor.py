@@ -1,4 +1,4 @@
-"""The keeper of one command without namespaces: a program, one for each command.
+"""The supervisor of one command without namespaces: a program, one for each command.
 
 It starts the command held to a Landlock rule set, keeps its time and memory, adopts its orphans
 (never restricted itself), and kills what is left. It speaks what `init` speaks. Started by its

@@ -17,7 +17,7 @@ from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.ledger.format.line import encode_json
 from paddock.sandbox.changes.differences import ChangeKind, CommandChange, OpenLayers
-from paddock.sandbox.changes.settling import Settled
+from paddock.sandbox.changes.selection import Settled
 from paddock.sandbox.changes.upper import Look
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.host.host_facts import find_content

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.apps.web.desk import HttpRefusal
-from paddock.apps.web.door import Codes
+from paddock.apps.web.access import Codes
+from paddock.apps.web.view import HttpRefusal
 from tests.support.consoles import ConsoleServer, serving
 from tests.support.mcp_servers import McpPlace
 
@@ -291,7 +291,7 @@ def test_a_name_of_a_proxy_that_is_none_is_refused(place: McpPlace):
 
 
 def test_the_console_is_a_persons_act():
-    from paddock.policy.commands.persons import is_persons_act
+    from paddock.policy.commands.operator_commands import is_persons_act
 
     assert is_persons_act(["web"])
     assert is_persons_act(["web", "token"])

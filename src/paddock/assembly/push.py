@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from paddock import limits
-from paddock.assembly.auditing import Audit, audit_ledger, verify_not_gone
+from paddock.assembly.audit import Audit, audit_ledger, verify_not_gone
 from paddock.assembly.ledgers import LEDGER_TIERS, record_in_governance
 from paddock.assembly.project import Project
 from paddock.collector.accept import Pushed, RecordedCheckpoint, push_ledger, read_key

@@ -7,7 +7,7 @@ import pytest
 from paddock.apps.cli.main import COMMANDS
 from paddock.apps.command import make_parser
 from paddock.policy.commands import parse_line
-from paddock.policy.commands.persons import (
+from paddock.policy.commands.operator_commands import (
     CLIENT_RUN,
     READING,
     find_persons_act,

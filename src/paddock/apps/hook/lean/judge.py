@@ -17,7 +17,7 @@ from where it stands. A look, not a hold: a file swapped after the answer is the
 
 import posix
 
-from paddock.apps.hook.lean.asked import Asked, DeclinedError, LeanWanted, ShapeError
+from paddock.apps.hook.lean.request import Asked, DeclinedError, LeanWanted, ShapeError
 from paddock.policy.compiled import ALLOW, DENY, NOTHING, matches_text
 
 TYPE_CHECKING = False

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddock import limits
-from paddock.apps.web.desk import HttpRefusal, PlaneDesk, refused
+from paddock.apps.web.view import HttpRefusal, PlaneDesk, refused
 from paddock.plane import tokens
 
 FOLDER: Final = "web"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from paddock.assembly.auditing import verify_not_gone
+from paddock.assembly.audit import verify_not_gone
 from paddock.assembly.history import look_at_history, open_history, open_journal, workspace_with_git
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project, new_call_id, new_session_id
@@ -31,8 +31,8 @@ from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.runtime import prepared
 from paddock.runtime.approvals import NoApprover
+from paddock.runtime.changes import Differ, Diffs, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.dispatch import Dispatcher
-from paddock.runtime.past import Differ, Diffs, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.undo import UndoStanding, undo_tool, why_no_undo
 from paddock.storage.history import History
 from paddock.storage.notes import Note, read_notes

@@ -5,7 +5,7 @@ import pytest
 from paddock.errors import UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import FoundEffects
-from paddock.runtime.past import PastCall, ended_notes, find_call, past_calls, undos_that_stand
+from paddock.runtime.changes import PastCall, ended_notes, find_call, past_calls, undos_that_stand
 from paddock.storage.notes import CallMark, Doing, Note
 from paddock.tools.effects import change_json
 from paddock.tools.spec import Change

@@ -26,17 +26,17 @@ from paddock.assembly.history import (
     workspace_with_git,
 )
 from paddock.assembly.ledgers import open_ledger, record_in_governance
-from paddock.assembly.opening import open_root
-from paddock.assembly.past import OperatorDoor
 from paddock.assembly.project import DEVELOPMENT, Project, policy_of
+from paddock.assembly.project_open import open_root
 from paddock.assembly.runtimes import open_runtime, tools_of
+from paddock.assembly.undo import OperatorDoor
 from paddock.plane import records
 from paddock.plane.agents import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFile, own_policy_path, plan_trust, write_trust
 from paddock.policy.decide import decide, judge_for, shell_for
 from paddock.policy.engine import Policy, PolicySource
-from paddock.policy.places import PatternError
+from paddock.policy.positions import PatternError
 from paddock.policy.questions.flip import Always, plan_always
 from paddock.policy.rules import compile_rule, parse_concrete
 from paddock.runtime.approvals import Approval, ApprovalRequest, approval_digest
@@ -44,7 +44,7 @@ from paddock.runtime.inbox import Answers, Inbox, Parked
 from paddock.runtime.prepared import FREE, Bounds, Caller, PolicyJudge
 from paddock.runtime.records import ALWAYS, answered_later
 from paddock.runtime.undo import commit_tool
-from paddock.sandbox.changes.parking import unpark_set
+from paddock.sandbox.changes.pending import unpark_set
 from paddock.storage.atomic import create_file, read_file, replace_file
 from paddock.storage.locks import locked
 from paddock.text.show import quote, show_name

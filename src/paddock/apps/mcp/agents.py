@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import errors
-from paddock.apps.mcp import asking
-from paddock.assembly.granting import grant_here, resume
+from paddock.apps.mcp import elicitation
 from paddock.assembly.history import open_inbox
+from paddock.assembly.inbox_answers import grant_here, resume
 from paddock.assembly.project import Project, new_session_id
 from paddock.assembly.runtimes import open_runtime
 from paddock.gateway.definitions import pins_path
@@ -20,9 +20,9 @@ from paddock.plane.discover import registry_directory
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PROJECT_POLICY, PROJECT_POLICY_JSON
 from paddock.runtime.approvals import Approval, NoApprover
-from paddock.runtime.asking import refusal_without, with_question
 from paddock.runtime.inbox import Inbox, Parked
 from paddock.runtime.prepared import Bounds
+from paddock.runtime.question import refusal_without, with_question
 from paddock.runtime.records import REFUSED, answered_later
 from paddock.runtime.runtime import Runtime
 from paddock.values.calls import Json, ToolResult
@@ -170,7 +170,7 @@ def _stamp(path: Path) -> _Stamp:
 
 def settle_changes(
     served: Served,
-    asker: asking.ReturningAsker,
+    asker: elicitation.ReturningAsker,
     tool: str,
     arguments: Mapping[str, Json],
     bounds: Bounds,
@@ -188,7 +188,7 @@ def settle_changes(
     request = parked.request
     if (request.agent, request.tool, request.arguments) != (served.agent, tool, arguments):
         return None
-    approval = asking.approval_of(returned.said, asker.name)
+    approval = elicitation.approval_of(returned.said, asker.name)
     if approval.is_granted:
         return _bring_in(served, parked, approval, bounds)
     if approval.code == errors.ApprovalRefusedError.code:
@@ -204,7 +204,7 @@ def settle_changes(
     return with_question(_refused(served, parked, kept, bounds), kept)
 
 
-def _find(served: Served, returned: asking.Returned) -> Parked | None:
+def _find(served: Served, returned: elicitation.Returned) -> Parked | None:
     try:
         parked = served.inbox.find(returned.identity)
     except (errors.UsageError, errors.ConfigError):
@@ -220,7 +220,7 @@ def _bring_in(served: Served, parked: Parked, approval: Approval, bounds: Bounds
     except errors.ApprovalExpiredError as error:
         note, hint = error.message, error.hint
     except errors.UsageError:
-        note, hint = asking.ANSWERED_BEFORE, asking.ASK_ANEW
+        note, hint = elicitation.ANSWERED_BEFORE, elicitation.ASK_ANEW
     # Nobody can say yes to it any more: the call is asked about anew.
     served.inbox.forget_waiting(parked.request)
     late = Approval(False, approval.by, errors.ApprovalExpiredError.code, note, hint=hint)

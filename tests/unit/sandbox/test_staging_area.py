@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import HostError
-from paddock.sandbox.area import StagingArea
 from paddock.sandbox.changes.upper import host_owner
 from paddock.sandbox.inside.protocol import HOST_IDS_COUNT, HOST_IDS_FIRST, make_stage, remove_tree
+from paddock.sandbox.staging_area import StagingArea
 
 pytestmark = pytest.mark.needs("linux")
 

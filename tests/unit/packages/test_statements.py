@@ -4,7 +4,7 @@ import pytest
 
 from paddock.packages.ledger import enrolled_entry
 from paddock.packages.signing import public_half, read_keys
-from paddock.packages.vouching import approve, read_vouched, sign_installed_set
+from paddock.packages.statements import approve, read_vouched, sign_installed_set
 from tests.support.changes import memory_directory
 from tests.support.packages import KEY, Runner, manifest_of, open_bench
 

@@ -29,7 +29,7 @@ from paddock.packages.ledger import (
     replay,
 )
 from paddock.packages.rows import Failure
-from paddock.packages.vouching import Vouched, read_vouched
+from paddock.packages.statements import Vouched, read_vouched
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.values.calls import Json
 from paddock.values.entries import CONFIG_CHANGED
