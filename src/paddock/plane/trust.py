@@ -257,7 +257,14 @@ def _stands(path: Path) -> bool:
 
 
 def summarise_admin(config: "AdminConfig") -> str:
-    from paddock.plane.admin import DEFAULT_PERMISSIONS, DEFAULT_SYSTEM_PROMPT, ModelChoice  # noqa: PLC0415 - bare planes only
+    from paddock.plane.admin import (  # noqa: PLC0415 - bare planes only
+        DEFAULT_PERMISSIONS,
+        DEFAULT_SYSTEM_PROMPT,
+        Attention,
+        BudgetTable,
+        ModelChoice,
+    )
+    from paddock.values.models import BudgetMode  # noqa: PLC0415 - likewise
 
     found: list[str] = []
     if config.tool_profile == "development":
@@ -267,7 +274,16 @@ def summarise_admin(config: "AdminConfig") -> str:
         said = [model.provider, model.name or "", model.base_url or ""]
         found.append(f"the model that answers: {show_name(' '.join(filter(None, said)))}")
     if config.system_prompt != DEFAULT_SYSTEM_PROMPT:
-        found.append(f"a system prompt of its own ({len(config.system_prompt)} characters)")
+        found.append(f"its own system prompt ({len(config.system_prompt)} characters)")
+    if config.attention != Attention():
+        found.append("its own context for each turn (attention)")
+    if config.budget.mode is not BudgetMode.ENFORCE:
+        found.append(f"token budgets that are not enforced: mode {config.budget.mode.value}")
+    found += [
+        f"{name} of {getattr(config.budget, name):,} tokens"
+        for name in ("session_tokens", "turn_tokens", "order_tokens")
+        if getattr(config.budget, name) > getattr(BudgetTable(), name)
+    ]
     found += [
         f"permissions: {show_name(pattern)} is not forbidden"
         for pattern in DEFAULT_PERMISSIONS.forbidden
