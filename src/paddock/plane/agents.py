@@ -414,6 +414,7 @@ class AgentStore(Struct, frozen=True):
         if not os.path.lexists(file):
             raise UsageError(f"there is no agent {quote(name)}", hint="see: paddock agent list")
         with locked(self.layout.agents):
+            self._require_private(name)
             children = [other for other in self.names() if self._has_parent(other, name)]
             if children:
                 raise UsageError(

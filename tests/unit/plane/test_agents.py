@@ -513,9 +513,11 @@ def test_a_directory_that_is_a_link_declares_nobody(store, project):
         lambda: store.read("evil"),
         store.read_all,
         lambda: store.create(AgentSpec("evil")),
+        lambda: store.remove("evil"),
     ):
         with pytest.raises(ConfigError, match="is not a directory"):
             act()
+    assert [path.name for path in evil.iterdir()] == ["agent.json"]
 
 
 def test_agents_that_is_a_link_declares_nobody_and_a_real_one_does(store, project):
