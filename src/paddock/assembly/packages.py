@@ -28,7 +28,7 @@ from paddock.assembly.project import (
 )
 from paddock.assembly.shells import LazyShell, ShellGround
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
-from paddock.gates.evidence import NOBODY, GatesGround, Watcher
+from paddock.gates.evidence import NOBODY, GateEvidence, Watcher
 from paddock.gates.results import G4, GateResult, Status, gate_entry
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import gone_error
@@ -301,8 +301,8 @@ def check_gates_for_model(project: Project, names: Sequence[str], agent: str) ->
 
 def _ground(
     project: Project, workspace: Workspace, acceptance: change.AcceptanceRunner, watcher: Watcher
-) -> GatesGround:
-    return GatesGround(
+) -> GateEvidence:
+    return GateEvidence(
         layout=project.layout,
         workspace=workspace,
         ledger=package_ledger(project),
@@ -315,7 +315,7 @@ def _ground(
 
 
 def _recorded(
-    project: Project, results: tuple[GateResult, ...], ground: GatesGround, by: str
+    project: Project, results: tuple[GateResult, ...], ground: GateEvidence, by: str
 ) -> GateRun:
     """Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError: a pass not recorded."""
     run = GateRun(results)
@@ -344,7 +344,7 @@ def is_governance_gone(project: Project) -> bool:
     return project.layout.kind is PlaneKind.BARE and not path.exists()
 
 
-def _record_config(project: Project, ground: GatesGround) -> None:
+def _record_config(project: Project, ground: GateEvidence) -> None:
     config = project.admin
     if config is None:
         return
@@ -358,7 +358,7 @@ def _record_config(project: Project, ground: GatesGround) -> None:
         return  # a damaged ledger: the gate G6 says which, and G0B finds no digest there
 
 
-def _package_config(ground: GatesGround) -> Mapping[str, Json]:
+def _package_config(ground: GateEvidence) -> Mapping[str, Json]:
     found: dict[str, Json] = {}
     for package in ground.installed.packages.values():
         for asset in package.manifest.assets:
