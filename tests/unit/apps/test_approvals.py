@@ -391,7 +391,7 @@ def test_a_grant_that_was_given_before_is_marked_as_well(asking):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda file: file.unlink(), "the call cannot be made any more: there is no agent 'other'"),
+        (lambda file: file.unlink(), "the call cannot be made any more: no agent is named 'other'"),
         (
             lambda file: file.write_text(file.read_text().replace('"standard"', '"readonly"')),
             AGENT_CHANGED,

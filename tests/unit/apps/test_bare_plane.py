@@ -91,7 +91,7 @@ def test_a_directory_that_holds_something_else_is_refused_and_left_alone(tmp_pat
     operator.write("notes.txt", b"precious")
     ran = operator.run("init", "--bare", str(operator.plane))
     assert (ran.status, ran.out) == (2, "")
-    assert "is neither empty nor a bare plane: it holds 'notes.txt'" in ran.err
+    assert "is neither empty nor a bare plane: it contains 'notes.txt'" in ran.err
     assert [p.name for p in operator.plane.rglob("*")] == ["notes.txt"]
 
 

@@ -121,7 +121,7 @@ def test_an_unknown_tool_is_a_refusal_that_names_the_tools(user):
 def test_an_agent_that_does_not_exist_is_a_usage_error_and_prints_no_object(user):
     ran = user.call("view", "--agent", "nobody", path="README.md")
     assert (ran.status, ran.out) == (2, "")
-    assert ran.err.startswith("error[usage]: there is no agent")
+    assert ran.err.startswith("error[usage]: no agent is named")
 
 
 ASKING = '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete **"]\n'

@@ -182,7 +182,7 @@ def test_no_command_is_a_usage_error_that_shows_the_help(user):
         (["ledger", "query", "--since", "yesterday"], "'yesterday' is no time"),
         (["tools", "--provider", "acme"], "invalid choice"),
         (["agent", "create", "Bad Name"], "Bad Name"),
-        (["agent", "show", "nobody"], "there is no agent"),
+        (["agent", "show", "nobody"], "no agent is named"),
         (["policy", "explain", "file:view x"], "error[usage]"),
         (["--plane", "/no/such/dir", "where"], "/no/such/dir"),
         (["--plane", "", "where"], "--plane is empty"),
@@ -320,7 +320,7 @@ def test_trust_lists_what_is_no_looser_under_a_heading_of_its_own(user):
         "  - profile standard allows tool:mcp:* (line 2)",
         "as strict as the defaults, or stricter:",
         (
-            "  - profile standard replaces the built-in one whole: "
+            "  - profile standard replaces the built-in one: "
             "what it does not name is denied (line 1)"
         ),
         "  - profile standard asks about tool:file:delete ** (line 3)",
@@ -923,7 +923,7 @@ def test_no_stream_that_is_closed_or_full_ends_in_a_traceback(user, line, status
 def test_a_directory_that_was_removed_is_a_usage_error(user):
     ran = in_bash(user, f"mkdir gone; cd gone; rmdir ../gone; {PADDOCK} where")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("error[usage]: there is no directory")
+    assert ran.stderr.startswith("error[usage]: directory ")
 
 
 def test_a_tail_shows_the_newest_entries_until_nobody_waits_any_more(user):

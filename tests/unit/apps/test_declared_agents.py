@@ -143,7 +143,7 @@ def test_a_workspace_outside_is_asked_about_by_name(user: User, place: str) -> N
             "it is its own ancestor",
         ),
         ('[agents.main]\nprofile = "open"\nworkspace = "lib"\n', "the agent of the project"),
-        ('[agents.a]\nprofile = "open"\nworkspace = "/nowhere/x"\n', "there is no directory"),
+        ('[agents.a]\nprofile = "open"\nworkspace = "/nowhere/x"\n', "does not exist"),
         ('[agents.a]\nprofile = "open"\nparent = "main"\nmode = 1\n', 'unknown key "mode"'),
         (
             '[agents.a]\nprofile = "open"\npermissions = { read = ["a"] }\n',

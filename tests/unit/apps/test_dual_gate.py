@@ -311,8 +311,8 @@ def test_a_plane_that_was_neither_named_nor_registered_stays_closed(operator, tm
     assert [row["name"] for row in rows] == CORE
     project = find_project(brought, operator.environment(RISKY), None)
     assert not project.gate.is_open
-    assert project.gate.missing == ("this is no bare plane that you named or registered",)
-    told = "no development tools: this is no bare plane that you named or registered"
+    assert project.gate.missing == ("this is not a bare plane that you named or registered",)
+    told = "no development tools: this is not a bare plane that you named or registered"
     assert told in operator.run("tools", variables=RISKY, here=brought).err
     assert told not in operator.run("tools", here=brought).err
     opened = open_project(brought, operator.environment(RISKY))
@@ -437,7 +437,7 @@ def test_what_the_gate_found_is_shown_where_things_are(operator):
     }
 
 
-NO_APPROVALS = "made with --dev: nobody approves what changes this plane"
+NO_APPROVALS = "made with --dev: changes of this plane need no approval"
 
 
 @pytest.mark.parametrize("options", [("--dev",), ()])

@@ -248,8 +248,8 @@ def test_a_key_that_is_not_there_is_told_with_its_place_and_how_to_bring_it(oper
     told = (
         "error[host]: the key cannot be read: No such file or directory\n"
         f"  where: '{keys}/{title}.governance.key'\n"
-        "  hint:  keys are kept by the plane's path: put the plane back where it was, or if it"
-        f" was moved, rename what is kept of it in '{keys}', .key and .signed, to '{title}.*'\n"
+        "  hint:  keys are stored by the plane's path: move the plane back, or if it was moved on"
+        f" purpose, rename its files in '{keys}', .key and .signed, to '{title}.*'\n"
     )
     assert (ran.status, ran.err[-len(told) :]) == (5, told)
 

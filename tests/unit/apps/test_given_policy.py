@@ -228,7 +228,7 @@ def test_an_agent_of_the_program_works_in_the_project_and_is_declared_nowhere(pl
         with pytest.raises(PermissionDeniedError):
             opened.create_file("a.md", "x")
         assert "create_file" not in [tool.name for tool in opened.tools.list_all()]
-    with pytest.raises(paddock.UsageError, match="there is no agent 'bot'"):
+    with pytest.raises(paddock.UsageError, match="no agent is named 'bot'"):
         paddock.open(place.project, agent="bot")
     (row,) = governance(place, "AGENT_CHANGED")
     assert (row["profile"], row["workspace"]) == ("locked", str(place.project))
@@ -272,10 +272,10 @@ def test_an_agent_of_the_program_has_its_own_permissions_and_never_exceeds_its_p
 @pytest.mark.parametrize(
     ("spec", "error", "said"),
     [
-        (paddock.AgentSpec("main"), paddock.UsageError, "there is an agent 'main' already"),
+        (paddock.AgentSpec("main"), paddock.UsageError, "an agent named 'main' exists already"),
         (paddock.AgentSpec("No Name"), paddock.UsageError, "not an agent's name"),
         (paddock.AgentSpec("a", ""), paddock.UsageError, "not a profile's name"),
-        (paddock.AgentSpec("a", parent="b"), paddock.UsageError, "there is no agent 'b'"),
+        (paddock.AgentSpec("a", parent="b"), paddock.UsageError, "no agent is named 'b'"),
         (paddock.AgentSpec("a", toolsets=("core",)), paddock.UsageError, "never declared"),
         (paddock.AgentSpec("a", workspace=Path("/nowhere")), paddock.UsageError, "nowhere"),
     ],
@@ -309,7 +309,7 @@ def test_check_decides_as_the_call_would_be_decided_and_makes_nothing(place):
     assert tree(place.base) == before
     with pytest.raises(paddock.UsageError, match="there is none"):
         paddock.check("tool:file:craete a", place.project)
-    with pytest.raises(paddock.UsageError, match="there is no agent 'x'"):
+    with pytest.raises(paddock.UsageError, match="no agent is named 'x'"):
         paddock.check("tool:file:view a", place.project, agent="x")
 
 

@@ -157,7 +157,7 @@ def test_trust_names_what_packages_open(person):
     policy = person.project / "paddock.toml"
     policy.write_bytes(policy.read_bytes() + PACKAGES.encode())
 
-    assert "[network] packages is true: commands reach what your package clients do" in (
+    assert "[network] packages is true: commands reach the hosts of your package clients" in (
         person.run("trust").out
     )
 

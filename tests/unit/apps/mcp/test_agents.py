@@ -125,7 +125,7 @@ def test_a_plane_that_was_moved_is_looked_at_again(agents, place):
     root = agents.project.layout.root
     os.rename(root, place.project / "plane")
 
-    with pytest.raises(UsageError, match="there is no agent"):
+    with pytest.raises(UsageError, match="no agent is named"):
         agents.get()
 
 
