@@ -305,5 +305,5 @@ def test_force_by_somebody_whose_key_is_not_the_planes_is_refused(operator, shar
     (operator.home / ".config/paddock/keys/operator.key").unlink()
     before = plane_tree(operator.plane)
     ran = install(operator, shared, "--root", "plane", "--force")
-    assert (ran.status, "none of this plane's" in ran.err) == (1, True)
+    assert (ran.status, "is not enrolled in this plane" in ran.err) == (1, True)
     assert plane_tree(operator.plane) == before

@@ -445,7 +445,7 @@ def test_an_upgrade_leaves_edited_configuration_and_renews_the_rest(bench):
 
     assert (bench.root / "HOT/config/x.json").read_bytes() == b"edited\n"
     assert (bench.root / "HOT/config/y").read_bytes() == b"2\n"
-    assert report.notes == ("HOT/config/x.json is configuration and stays as it is",)
+    assert report.notes == ("HOT/config/x.json is configuration, and was kept",)
 
 
 def test_configuration_goes_with_its_package_and_stays_in_the_history(bench):
