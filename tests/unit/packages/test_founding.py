@@ -194,7 +194,7 @@ def test_an_approval_that_a_founding_used_installs_nothing_again(environment, pl
     content = removed.read_bytes()
     removed.unlink()
     before = whole_tree(plane)
-    with pytest.raises(ConfigError, match=r"'HO2/kernel/README.md' is not as in the set"):
+    with pytest.raises(ConfigError, match=r"'HO2/kernel/README.md' differs from the recorded set"):
         init_bare_plane(plane, environment, "production")
     assert whole_tree(plane) == before
     removed.write_bytes(content)
@@ -224,7 +224,7 @@ def test_a_stopped_init_goes_on_under_the_word_that_it_began_with(
 ):
     layout = stop(plane, environment, stopped)
     before = whole_tree(plane)
-    with pytest.raises(ConfigError, match=f"an init {how} --dev was stopped here") as refused:
+    with pytest.raises(ConfigError, match=f"an init {how} --dev was interrupted here") as refused:
         init_bare_plane(plane, environment, other)
     assert "nothing was changed" in refused.value.hint
     assert whole_tree(plane) == before
