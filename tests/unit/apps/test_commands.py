@@ -265,7 +265,9 @@ def test_a_directory_draws_no_row_of_its_own_by_its_name(user, tmp_path):
     assert (made.status, where.status) == (0, 0)
     rows = [row for row in where.out.splitlines() if row.startswith("policy")]
     assert rows == [f"policy   {tmp_path}/here\\npolicy   mine.toml/paddock.toml"]
-    assert made.out.splitlines()[0] == (f"created {tmp_path}/here\\npolicy   mine.toml/paddock.toml")
+    assert made.out.splitlines()[0] == (
+        f"created {tmp_path}/here\\npolicy   mine.toml/paddock.toml"
+    )
 
 
 GREEDY = '[paths]\nprotected = []\nsecret = []\n[profiles.standard]\nallow = ["tool:*"]\n'
@@ -637,7 +639,7 @@ def test_doctor_says_which_backend_holds_commands_and_what_it_does_not_hold(user
 
 
 CALLS_RUN = [
-    {"name": "this project", "ok": True, "found": "its policy and its agents load", "remedy": ""},
+    {"name": "this project", "ok": True, "found": "its policy and agents load", "remedy": ""},
     {"name": "its records", "ok": True, "found": "can be written", "remedy": ""},
 ]
 
@@ -686,7 +688,7 @@ def test_doctor_says_why_no_call_runs_where_the_policy_does_not_load(user):
         {**row, "remedy": "paddock.toml:1: correct the syntax"},
         CALLS_RUN[1],
     ]
-    verdict = "no call runs here before this is mended: this project"
+    verdict = "no call can run here until this is fixed: this project"
     assert found.json["commands"] == f"refused; {verdict}"
     assert (found.status, shown.status) == (0, 0)
     assert why in shown.out
@@ -702,7 +704,7 @@ def test_doctor_says_why_no_call_runs_where_an_agent_does_not_load(user):
     said = user.run("doctor", "--json").json
 
     assert [row["ok"] for row in said["here"]] == [False, True]
-    assert said["commands"] == "refused; no call runs here before this is mended: this project"
+    assert said["commands"] == "refused; no call can run here until this is fixed: this project"
 
 
 def test_doctor_says_why_no_call_runs_where_nothing_can_be_recorded(user):
@@ -716,11 +718,11 @@ def test_doctor_says_why_no_call_runs_where_nothing_can_be_recorded(user):
         {
             "name": "its records",
             "ok": False,
-            "found": f"nothing can be written in {user.home}/.local: Not a directory",
-            "remedy": "make it writable for this user, or name another place: PADDOCK_HOME=DIR",
+            "found": f"cannot write in {user.home}/.local: Not a directory",
+            "remedy": "make it writable for this user, or choose another place: PADDOCK_HOME=DIR",
         },
     ]
-    assert said["commands"] == "refused; no call runs here before this is mended: its records"
+    assert said["commands"] == "refused; no call can run here until this is fixed: its records"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -789,14 +791,14 @@ def test_the_demo_ends_as_it_should_and_touches_neither_project_nor_plane(user):
 @pytest.mark.needs("stage")
 def test_the_demo_has_a_command_judged_one_held_one_only_shown_and_the_first_undone(user):
     scenes = {scene["title"]: scene for scene in user.run("demo", "--json").json}
-    command = scenes["It runs a command; each change is judged like a tool's"]
+    command = scenes["It runs a command; each change it makes is judged like a tool call"]
     assert command["outcome"] == "allowed"
     assert "  overwritten paddock-demo-list.md\nchanges refused: 1\n" in command["detail"]
-    out = scenes["A command tries to get out, and the kernel holds it"]
+    out = scenes["A command tries to leave the sandbox, and the kernel stops it"]
     assert (out["outcome"], "not for agents" in out["detail"]) == ("held", False)
-    shown = scenes["Or it only shows what a command would change"]
+    shown = scenes["A dry run only shows what a command would change"]
     assert (shown["outcome"], "-two\n+2\n" in shown["detail"]) == ("allowed", True)
-    assert scenes["What the first command did is taken back"]["outcome"] == "undone"
+    assert scenes["The changes of the first command are undone"]["outcome"] == "undone"
 
 
 HELD = [

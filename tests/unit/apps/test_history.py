@@ -345,7 +345,10 @@ def test_history_says_where_somebody_else_brought_everything_back(person):
     call = person.call("delete_file", path="README.md")
     (person.root / "README.md").write_bytes(before)
     (line,) = person.place.run("history").out.splitlines()
-    assert (call in line, "[nothing to undo: all files are as before the call]" in line) == (True, True)
+    assert (call in line, "[nothing to undo: all files are as before the call]" in line) == (
+        True,
+        True,
+    )
 
 
 def test_an_undo_is_on_record_like_a_call(person):
@@ -486,7 +489,7 @@ def test_a_call_that_was_killed_before_its_result_can_be_found_and_undone(person
     readme.write_bytes(b"new")
     row = person.calls()[-1]
     assert (row["call"], row["outcome"], row["standing"]) == ("CALL-killed", "unknown", "yes")
-    assert "killed, or at work" in person.place.run("history").out
+    assert "killed, or still running" in person.place.run("history").out
     assert person.undo("CALL-killed").status == 0
     assert readme.read_bytes() == old
 
@@ -547,7 +550,7 @@ def test_an_agent_that_never_was_is_an_error_and_one_that_changed_nothing_is_non
         said = f"no call has changed anything in the workspace of agent '{name}'\n"
         assert (ran.status, ran.out, ran.err) == (0, "", said)
         ran = person.place.run("history", "a", "--agent", name)
-        assert f"has changed 'a' in the workspace of agent '{name}'; what" in ran.err
+        assert f"has changed 'a' in the workspace of agent '{name}'; for" in ran.err
     assert len(person.calls("--agent", "main")) == 1
 
 

@@ -141,7 +141,7 @@ def test_an_empty_id_is_no_call_and_not_all_of_them(used, nothing):
     ran = used.run("ledger", "proof", nothing)
 
     assert (ran.status, ran.out) == (2, "")
-    assert "it is empty" in ran.err
+    assert "empty; give" in ran.err
     assert used.run("policy", "explain", nothing).status == 2
 
 

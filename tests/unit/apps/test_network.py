@@ -258,7 +258,7 @@ def test_a_registry_that_says_nothing_is_told(person, registry, path):
     person.uses(f"{registry}/{path}")
     shown = person.run("network", "show", "--refresh")
 
-    assert (shown.status, shown.out.count("it does not say which hosts it uses")) == (0, 1)
+    assert (shown.status, shown.out.count("its hosts are unknown")) == (0, 1)
 
 
 # A rule by a person

@@ -124,7 +124,7 @@ def test_replay_reads_a_ledger_from_elsewhere(user, tmp_path):
     other = ("policy", "replay", "--ledger", str(tmp_path / "other.jsonl"), "--agent")
     assert (user.run(*other, "theirs").status, user.run(*other, "nobody").status) == (0, 2)
     ran = user.run("policy", "replay", "--ledger", "none.jsonl")
-    assert (ran.status, "no ledger named" in ran.err) == (2, True)
+    assert (ran.status, "ledger 'none.jsonl' not found" in ran.err) == (2, True)
     assert user.run("policy", "replay", "--ledger", "nonsense").status == 2
 
 
