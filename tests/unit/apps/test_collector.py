@@ -373,7 +373,7 @@ def test_a_plane_without_a_record_says_what_it_cannot_see(operator, web1):
     ran = web1.collector("verify")
 
     assert ran.status == 0
-    assert "no accepted checkpoint is on record in this plane" in ran.err
+    assert "this plane has recorded no accepted checkpoint" in ran.err
 
 
 @needs_server

@@ -368,5 +368,5 @@ def test_a_bare_plane_is_told_how_it_is_done_there(tmp_path):
     person = Person(tmp_path)
     ran = person.run("init", "--bare", "plane", "--network", "packages")
 
-    assert (ran.status, "write [network] packages = true" in ran.err) == (2, True)
+    assert (ran.status, "set packages = true under [network]" in ran.err) == (2, True)
     assert list(person.project.iterdir()) == []
