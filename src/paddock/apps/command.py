@@ -123,9 +123,7 @@ def require_named(what: str, directory: str | None) -> None:
     Threat: `--plane "$PLANE"` with the variable unset. Raises: UsageError.
     """
     if directory == "":
-        raise UsageError(
-            f"{what} is empty: expected a directory", hint="for the current directory, write ."
-        )
+        raise UsageError(f"{what} is empty: expected a directory", hint="for here, write .")
 
 
 def nearest(given: str, known: Sequence[str]) -> str:
@@ -153,8 +151,6 @@ def fields(thing: object, *names: str) -> dict[str, Json]:
 
 
 class Reply(Struct, frozen=True):
-    """The result of a command: a JSON value, text, and the exit status."""
-
     value: Json
     text: str | Iterable[str]
     """Its lines; an iterator is consumed only when the text is printed."""

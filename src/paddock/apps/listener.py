@@ -21,9 +21,7 @@ _PORT_MAX = 65_535
 def listen(host: str, port: int) -> socket.socket:
     """Raises: UsageError; HostError: the address cannot be used, its cause says why."""
     if not 0 <= port <= _PORT_MAX:
-        raise UsageError(
-            f"invalid port {port}", where="--port", hint=f"0 (any free port) to {_PORT_MAX}"
-        )
+        raise UsageError(f"invalid port {port}", where="--port", hint="0 means any free port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)

@@ -74,8 +74,6 @@ _STYLE: Final = Style.from_dict(
 
 
 class Mode(Enum):
-    """The meaning of the keys."""
-
     READING = auto()
     """The user edits a line; Enter sends it."""
     BUSY = auto()
@@ -551,7 +549,6 @@ class RichDrawing:
         return "\n".join(each.plain.rstrip() for each in rows[-rows_max:])
 
     def _row(self, text: Text, width: int) -> list[str]:
-        """Indent the continuation of a line as far as its beginning."""
         indent = min(len(text.plain) - len(text.plain.lstrip(" ")), width // 2)
         drawn = self._printed(text[indent:], width - indent, overflow="fold")
         return [f"{' ' * indent}{each}".rstrip(" ") for each in drawn]

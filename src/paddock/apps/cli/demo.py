@@ -120,7 +120,6 @@ def _variables(directory: Path, console: Console) -> dict[str, str]:
 
 
 def _show_page(directory: Path, options: Options, console: Console) -> int:
-    """Serve the console on the copy, with a running agent, until the user stops it."""
     from paddock.apps.cli.main import load_command
     from paddock.apps.command import parse
 
@@ -230,9 +229,7 @@ class DemoLine(Struct, frozen=True):
 
 _ACTS: Final = (
     DemoAct(
-        "It creates a file",
-        f"create_file {_NOTE}",
-        {"path": _NOTE, "content": "one\ntwo\nthree\n"},
+        "It creates a file", f"create_file {_NOTE}", {"path": _NOTE, "content": "one\ntwo\nthree\n"}
     ),
     DemoAct(
         "It changes one word",

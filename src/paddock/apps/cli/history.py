@@ -171,24 +171,16 @@ HISTORY = command.Command(
     "List the calls that changed files, newest last: time, call, agent, tool and paths,\n"
     "and whether the call can still be undone.",
     "  paddock history\n  paddock history src/app.py --last 5\n  paddock history --json",
-    command.opt(
-        "path",
-        "PATH",
-        "only calls that changed this file or directory, relative to the agent's workspace",
-        nargs="?",
-    ),
+    command.opt("path", "PATH", "a file or directory, relative to the workspace", nargs="?"),
     command.opt("--agent", "NAME", "only calls in this agent's workspace"),
-    command.opt("--last", "N", f"the newest N (default: {_LAST}; 0: all)", type=int, default=_LAST),
+    command.opt("--last", "N", f"default: {_LAST}; 0: all", type=int, default=_LAST),
     do=_history,
 )
 DIFF = command.Command(
     "Show what a call changed, as a unified diff of each path.",
     "  paddock diff CALL-1f2e3d4c5b6a7988",
     command.opt(
-        "call",
-        "CALL",
-        "id of the call or of its ledger entry; without it, the newest calls are listed",
-        nargs="?",
+        "call", "CALL", "id of a call or of its entry; without it, calls are offered", nargs="?"
     ),
     do=_diff,
 )
@@ -197,11 +189,7 @@ UNDO = command.Command(
     "file has changed since. The undo is recorded as a call and can itself be undone.",
     "  paddock undo CALL-1f2e3d4c5b6a7988",
     command.opt(
-        "call",
-        "CALL",
-        "id of the call or of its ledger entry; without it nothing is undone, and the"
-        " newest calls that can be undone are listed",
-        nargs="?",
+        "call", "CALL", "id of a call or of its entry; without it, calls are offered", nargs="?"
     ),
     do=_undo,
 )

@@ -370,5 +370,5 @@ COMMAND = command.Command(
         command.opt("--reason", "TEXT", "reason to record", default=""),
         _YES,
     ),
-    metavar="QUESTION",
+    metavar="COMMAND",
 )

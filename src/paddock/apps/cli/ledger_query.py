@@ -8,14 +8,7 @@ from typing import Final, cast
 
 from paddock import limits
 from paddock.apps.cli.ledger import QUERY_LAST
-from paddock.apps.command import (
-    Options,
-    fields,
-    find_site,
-    nearest,
-    seconds_of,
-    write_new_file,
-)
+from paddock.apps.command import Options, fields, find_site, nearest, seconds_of, write_new_file
 from paddock.apps.console import EXIT_INTEGRITY, Console
 from paddock.assembly.project import PlaneSite
 from paddock.assembly.questions import require_agent_of_site
@@ -186,7 +179,6 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
 
 
 def _ended(entry: Entry) -> str:
-    """Describe how a command ended, and the accesses that the sandbox refused."""
     code, refused = entry.metadata.get("exit"), entry.metadata.get("fence", [])
     said = [] if code is None else [f"exit {code}"]
     said += [f"refused {show_name(str(each))}" for each in cast("list[object]", refused)]

@@ -89,16 +89,12 @@ COMMANDS: Final = {
     ),
     "web": Listed("open the console in the browser", "web.command", ("token",)),
     "hook": Listed(
-        "judge the calls of a client's own tools",
-        "hook.command",
-        ("install", "uninstall", "status"),
+        "judge a client's own tools", "hook.command", ("install", "uninstall", "status")
     ),
     "plane": Listed("list and remove planes of projects", "planes:PLANE", ("list", "remove")),
     "scratch": Listed("create and clean scratch folders", "hook.scratch_command", ("new", "clean")),
     "network": Listed("show and allow the hosts commands can reach", "network", ("show", "allow")),
-    "sandbox": Listed(
-        "show what commands may read, write and reach", "host:SANDBOX", ("plan", "caches")
-    ),
+    "sandbox": Listed("show the limits of commands", "host:SANDBOX", ("plan", "caches")),
     "doctor": Listed("show what this host can enforce", "host:DOCTOR"),
     "completion": Listed("print a completion script for a shell", "setup:COMPLETION"),
 }
@@ -130,12 +126,10 @@ examples:
   paddock ledger verify
 
 exit status:
-  0   done              4   integrity check failed
-  1   the answer is no  5   a failure of the host (files, network, sandbox)
-  2   wrong usage       70  a defect of Paddock
-  3   configuration or policy invalid
-  130 interrupted       141 the reader of the output closed it early
-  129, 143              ended by SIGHUP or SIGTERM; a turn that ran is recorded
+  0 done   1 the answer is no   2 wrong usage   3 configuration or policy invalid
+  4 integrity check failed   5 error of the host   70 a defect of Paddock
+  130 interrupted   141 the reader closed the output early
+  129, 143   ended by SIGHUP or SIGTERM; a turn that ran is recorded
 """
 
 
@@ -290,7 +284,6 @@ def console(end: Callable[[int], NoReturn] = sys.exit) -> None:
 
 
 def report_defect(error: Exception, console: terminal.Console) -> None:
-    """Report a defect of Paddock with an id, and save the traceback."""
     identity = os.urandom(6).hex()
     from paddock.plane.environment import read_environment
 

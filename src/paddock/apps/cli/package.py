@@ -40,11 +40,7 @@ from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_REFUSALS: Final = (
-    shown.GateRefusedError,
-    shown.OwnershipRefusedError,
-    shown.ArchiveRefusedError,
-)
+_REFUSALS: Final = (shown.GateRefusedError, shown.OwnershipRefusedError, shown.ArchiveRefusedError)
 _SHOWN_MAX: Final = 20
 """Rows to print; `--json` has all."""
 _FAILURES_MAX: Final = 50
@@ -337,13 +333,7 @@ PACKAGE = Command(
         _SOURCE,
         flag("--check", "compare only, and write nothing"),
     ),
-    Part(
-        "pack",
-        "pack a directory into an archive",
-        _pack,
-        _SOURCE,
-        opt("destination", "DEST", "a file or a directory"),
-    ),
+    Part("pack", "make an archive", _pack, _SOURCE, opt("destination", "DEST", "file or folder")),
     Part(
         "sign",
         "sign an archive (writes ARCHIVE.sig), or the set of installed packages",
@@ -376,12 +366,7 @@ PACKAGE = Command(
         flag("--dev", "install without an approval"),
     ),
     Part("uninstall", "remove a package", _uninstall, opt("package", "PKG-ID")),
-    Part(
-        "why",
-        "show which package owns a file",
-        _why,
-        opt("file", "FILE", "relative to the plane, or absolute"),
-    ),
+    Part("why", "show which package owns a file", _why, opt("file", "FILE", "a file of the plane")),
     Part("list", "list the installed packages", _list),
     do=_do,
 )

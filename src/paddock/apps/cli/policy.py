@@ -299,10 +299,7 @@ _LEDGER = opt("--ledger", "NAME|FILE", "a ledger of the plane, or a .jsonl file 
 _ACTION_HELP: Final = "tool:<category>:<op> <target>"
 _FOR_WHOM: Final = "the agent that acts (default: main)"
 _FILE = opt(
-    "file",
-    "FILE",
-    "a policy file, read as if trusted (default: the policy in force)",
-    nargs="?",
+    "file", "FILE", "a policy file, read as if trusted (default: the policy in force)", nargs="?"
 )
 _COMPARED: Final = "a policy file, or built-in: the policy without one (default: {})"
 
@@ -332,12 +329,7 @@ COMMAND = Command(
         "show why an action is decided as it is, and what would change that; or why a recorded"
         " call was",
         _explain,
-        opt(
-            "action",
-            "ACTION|CALL-ID",
-            f"{_ACTION_HELP}, or the id of a recorded call",
-            nargs="?",
-        ),
+        opt("action", "ACTION|CALL-ID", f"{_ACTION_HELP}, or the id of a recorded call", nargs="?"),
         opt("--agent", "NAME", f"{_FOR_WHOM}; not for a recorded call"),
         _LEDGER,
     ),
@@ -371,5 +363,5 @@ COMMAND = Command(
         " alone, the project's file is compared with it. Without either, it is compared with"
         " the built-in policy: what does this project's file change?",
     ),
-    metavar="QUESTION",
+    metavar="COMMAND",
 )

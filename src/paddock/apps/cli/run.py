@@ -202,6 +202,7 @@ def _row(session: RecordedSession) -> str:
 
 
 _ID = command.opt("session", "ID")
+_TASK = command.opt("task", "TASK", "the message to the agent")
 
 SESSION = command.Command(
     "List sessions, show their turns, continue one, or export everything recorded of it.",
@@ -210,20 +211,10 @@ SESSION = command.Command(
     '  paddock session resume SES-0123456789abcdef "and now the tests"\n'
     "  paddock session export SES-0123456789abcdef --out session.json",
     command.Part(
-        "list",
-        "list all sessions",
-        _list,
-        command.opt("--agent", "NAME", "only sessions of this agent"),
+        "list", "list all sessions", _list, command.opt("--agent", "NAME", "only of this agent")
     ),
     command.Part("show", "show the turns of a session", _show, _ID),
-    command.Part(
-        "resume",
-        "continue a session with one more message",
-        _resume,
-        _ID,
-        command.opt("task", "TASK", "the message to the agent"),
-        _MODEL,
-    ),
+    command.Part("resume", "continue a session with a message", _resume, _ID, _TASK, _MODEL),
     command.Part(
         "export",
         "export a session as JSON",

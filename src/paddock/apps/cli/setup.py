@@ -75,7 +75,6 @@ def _init(options: command.Options, console: Console) -> command.Reply:
 
 
 def _open_network(root: ProjectRoot, console: Console) -> list[str]:
-    """Ask the package clients for their hosts; return those that policy allows."""
     from paddock.apps.cli.network import refresh_packages
     from paddock.assembly.project_open import open_root
 
@@ -129,7 +128,7 @@ def _make_bare(directory: Path, options: command.Options, console: Console) -> c
         console.warn("note: made with --dev: changes to this plane need no approval or signature")
     if not options.json and not made.registered:
         console.warn(
-            f"note: this plane was not created by this user; name it with --plane {root},"
+            f"note: you did not create this plane; name it with --plane {root},"
             f" or review and accept it: paddock trust {root}"
         )
     return command.Reply(value, text)
@@ -143,16 +142,8 @@ INIT = command.Command(
     "  paddock init\n  paddock init path/to/project\n  paddock init --bare path/to/plane --dev",
     _DIRECTORY,
     command.flag("--bare", "create a bare plane"),
-    command.flag(
-        "--dev",
-        "for a bare plane: set its tool_profile to development (one half of the dual gate that"
-        " opens development tools); changes need no approval",
-    ),
-    command.opt(
-        "--network",
-        about="allow commands to reach the indexes of your package clients",
-        choices=["packages"],
-    ),
+    command.flag("--dev", "with --bare: tool_profile = development, and changes without approval"),
+    command.opt("--network", about="allow the hosts of your package clients", choices=["packages"]),
     do=_init,
 )
 
@@ -369,7 +360,6 @@ def _complete(options: command.Options, console: Console) -> command.Reply:
 
 
 def _next_words(before: list[str], word: str) -> Iterable[str]:
-    """Return the completions after these words; empty where any file name is valid."""
     from paddock.apps.cli.main import COMMANDS, load_command
     from paddock.tools.toolsets import TOOLS
 

@@ -15,13 +15,7 @@ from paddock.apps.web.view import HttpRefusal, ServedPlane, error_json
 from paddock.assembly.agents import apply_agents, plan_agents
 from paddock.assembly.inbox_answers import RuleReview, save_rule
 from paddock.assembly.project import Project, read_agents
-from paddock.assembly.questions import (
-    Candidate,
-    PlanePolicies,
-    compare,
-    judged,
-    past_decisions,
-)
+from paddock.assembly.questions import Candidate, PlanePolicies, compare, judged, past_decisions
 from paddock.errors import ConfigError, PaddockError
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
@@ -142,7 +136,6 @@ def diff_text(plane: ServedPlane, candidate: Candidate) -> dict[str, Json]:
 
 
 def replayed(project: Project, candidate: Candidate) -> dict[str, Json]:
-    """Compare the file's decisions with the newest recorded ones."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     past = islice(past_decisions(path, Filter()), limits.web_replayed_max)
     report = replay(past, PlanePolicies(project, candidate))

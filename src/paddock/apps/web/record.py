@@ -170,7 +170,6 @@ def examined(paddock_home: Path) -> BackendVerdict:
 
 
 def _walls(project: Project) -> list[Json]:
-    """Describe each barrier between agents and the host in one sentence."""
     shell, own = project.policy.settings.shell, project.files.project
     best = examined(project.environment.paddock_home)
     held = {"full": "on", "partial": "partly"}.get(best.enforcement.value, "off")

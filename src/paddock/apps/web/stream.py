@@ -57,7 +57,6 @@ class Hub:
         self._post(None, "")
 
     async def events(self) -> AsyncGenerator[bytes]:
-        """Yield one page's events until either side ends the stream."""
         if self.is_full:
             return  # other streams began after the response's head was sent
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(limits.web_stream_events_max)

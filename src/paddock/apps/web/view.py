@@ -120,8 +120,6 @@ def state_of(entry: entries.Entry) -> str:
 
 
 class HttpRefusal(Exception):
-    """A refused request: its HTTP status and the error in the response."""
-
     def __init__(self, status: int, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.status, self.code, self.where = status, code, ""
