@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # argparse translates its messages through gettext: searching for catalogs that do not exist
 # takes as long as parsing. All messages here are English.
-argparse._ = str  # type: ignore[attr-defined] - a private name of its module
+argparse._ = str  # type: ignore[attr-defined] - private to argparse
 
 Options = argparse.Namespace
 AS_VALUE: Final = "print one JSON value"
@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
 
     _is_again = False
 
-    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - its three in one
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - merges its three overloads
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> Any:
         words = None if args is None else list(args)
@@ -230,8 +230,9 @@ class Command:
         actions = parser.add_subparsers(required=self.alone is None, metavar=self.metavar)
         parser.set_defaults(do=self.alone)
         for part in self.parts:
+            text = part.description or f"{part.about[0].upper()}{part.about[1:]}."
             made = actions.add_parser(
-                part.name, help=part.about, description=part.description, allow_abbrev=False
+                part.name, help=part.about, description=text, allow_abbrev=False
             )
             _add(made, part.options)
             if part.as_json:

@@ -53,7 +53,7 @@ _CALL_USAGE: Final = "/call TOOL [NAME=VALUE ...]"
 _LISTED_MAX: Final = 20
 _MESSAGE_CHARS_MAX: Final = 60
 _TURNS_REPEATED: Final = 3
-_FREE: Final = "this model costs nothing"
+_FREE: Final = "this model is free"
 _INSTALLED: Final = "list_packages"
 _CLASSIFY: Final = {
     True: "on: the model first classifies each message; for a greeting it gets no tools",
@@ -259,7 +259,7 @@ def _cost(rest: str, context: AdminContext) -> None:
         ("model calls", str(cost.llm_calls)),
         ("tool calls", str(cost.tool_calls)),
         ("tools used", ", ".join(cost.tool_ids_used) or "none"),
-        ("money", f"none: {_FREE}" if is_free else "unknown: no prices are known"),
+        ("money", f"none: {_FREE}" if is_free else "unknown: Paddock knows no prices"),
     ]
     context.show(pairs(facts))
 

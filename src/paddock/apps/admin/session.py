@@ -98,7 +98,7 @@ class TurnView:
 
     def _piece(self, piece: str) -> None:
         self._said += piece
-        # A line end may come in two pieces.
+        # A line end may be split between two pieces.
         text = (self._partial + piece).replace("\r\n", "\n")
         *whole, partial = text.split("\n")
         for each in whole:

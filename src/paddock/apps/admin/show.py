@@ -279,7 +279,7 @@ def status_text(status: StatusLine, width: int | None = None) -> str:
         return full(left)
     room = max(len(status.model) + width - len(short(status.model)), _MODEL_CHARS_MIN)
     cut = short(f"{status.model[: room - 1]}…")
-    # What is held and what is not comes first: the rest may be cut.
+    # Gate and sandbox come first: the rest may be cut.
     last = f"{gate}  {sandbox}  {status.agent}  {status.provider}  {tokens} tokens"
     forms = (full(left), full(""), short(status.model), cut, last)
     return next((form for form in forms if len(form) <= width), last[:width])

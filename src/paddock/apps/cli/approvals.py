@@ -163,7 +163,7 @@ def _time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-_ID = opt("id", "ID")
+_ID = opt("id", "ID", "id of a request")
 
 COMMAND = Command(
     "Review the calls that wait for an approval, and answer them.\n"
@@ -180,7 +180,7 @@ COMMAND = Command(
     Part("show", "show one request in full", _show, _ID),
     Part(
         "grant",
-        "answer yes",
+        "approve a request",
         _grant,
         flag("--resume", "run the call now"),
         flag("--always", "add a policy rule that allows such calls from now on"),
@@ -189,7 +189,7 @@ COMMAND = Command(
     ),
     Part(
         "refuse",
-        "answer no",
+        "refuse a request",
         _refuse,
         opt("--note", "TEXT", "a reason to show to the agent", default=""),
         _ID,

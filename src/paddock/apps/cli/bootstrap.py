@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.apps import command
-from paddock.apps.cli.setup import told_key
+from paddock.apps.cli.setup import operator_key_note
 from paddock.apps.console import Console
 from paddock.assembly.bootstrap import init_bare_plane, repair_bare_plane
 from paddock.assembly.packages import check_gates
@@ -79,7 +79,7 @@ def _make_or_repair(options: command.Options, console: Console) -> command.Reply
     if not is_bare_plane(root):
         profile: ToolProfile = "development" if options.dev else "production"
         made, project = init_bare_plane(root, environment, profile, unpacked)
-        done += [] if options.dev else [told_key(console)]
+        done += [] if options.dev else [operator_key_note(console)]
         done.append(f"{show_name(str(project.layout.root))}: created {len(made.made)} files")
     elif options.force:
         archives = bootstrap.load_packages() if unpacked is None else unpacked.archives

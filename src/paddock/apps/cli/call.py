@@ -182,8 +182,8 @@ CALL = Command(
     '  paddock call view \'{"path": "README.md"}\'\n'
     '  paddock call str_replace \'{"path": "README.md", "old_str": "teh", "new_str": "the"}\'\n'
     "  paddock call create_file - --no-input < arguments.json",
-    opt("tool", "TOOL"),
-    opt("arguments", "NAME=VALUE|JSON|-", nargs="*", default=[]),
+    opt("tool", "TOOL", "a tool; paddock tools lists them"),
+    opt("arguments", "NAME=VALUE|JSON|-", "arguments of the tool", nargs="*", default=[]),
     opt("--agent", "NAME", "the agent that calls (default: main)"),
     (
         flag("--yes", "answer yes if policy asks for an approval"),

@@ -154,7 +154,7 @@ def _answer_text(answer: OfferAnswer) -> str:
     offer, result = answer.offer, answer.result
     name, sender = f"{show_name(offer.host)} {show_name(offer.ledger)}", show_name(offer.sender)
     if isinstance(result, Left):
-        return f"{name}: left to wait: {show_name(result.message)} (sent by {sender})"
+        return f"{name}: left waiting: {show_name(result.message)} (sent by {sender})"
     if isinstance(result, OfferRefusal):
         said = "nothing new" if result.code is RefusalCode.BEHIND else f"refused: {result.code}"
         return f"{name}: {said}: {result.message} (sent by {sender})"
@@ -246,7 +246,7 @@ COMMAND = command.Command(
     "  paddock collector keys                        (on the host, to be enrolled)\n"
     "  paddock collector enroll web1 --key KEY       (on the collector)\n"
     "  paddock collector push web1                   (on the host)\n"
-    "  paddock collector accept                      (on the collector, now and then)\n"
+    "  paddock collector accept                      (on the collector, regularly)\n"
     "  paddock collector verify",
     command.Part(
         "init",
@@ -264,7 +264,7 @@ COMMAND = command.Command(
     command.Part("keys", "print the keys of this plane's ledgers", _keys),
     command.Part(
         "enroll",
-        "let a host push",
+        "register a host and the keys of its ledgers",
         _stored(_enroll),
         command.opt("host", "HOST", "a name for the host"),
         command.opt(

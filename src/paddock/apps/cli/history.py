@@ -180,7 +180,7 @@ DIFF = command.Command(
     "Show what a call changed, as a unified diff of each path.",
     "  paddock diff CALL-1f2e3d4c5b6a7988",
     command.opt(
-        "call", "CALL", "id of a call or of its entry; without it, calls are offered", nargs="?"
+        "call", "CALL", "id of a call or its entry; without it, recent calls are listed", nargs="?"
     ),
     do=_diff,
 )
@@ -189,7 +189,7 @@ UNDO = command.Command(
     "file has changed since. The undo is recorded as a call and can itself be undone.",
     "  paddock undo CALL-1f2e3d4c5b6a7988",
     command.opt(
-        "call", "CALL", "id of a call or of its entry; without it, calls are offered", nargs="?"
+        "call", "CALL", "id of a call or its entry; without it, recent calls are listed", nargs="?"
     ),
     do=_undo,
 )

@@ -177,7 +177,9 @@ def _number_or_id(text: str) -> int | str:
 
 _LINES: Final = "print one JSON value per line, one per entry"
 _YES = command.flag("--yes", "do not ask")
-_LEDGER = command.opt("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
+_LEDGER = command.opt(
+    "--ledger", None, "default: governance", choices=_CHOICES, default=LedgerName.GOVERNANCE.value
+)
 _TYPE = command.opt("--type", "T", "only entries of this event type, such as TOOL_DENIED")
 _OUT = command.opt("--out", "FILE", "write to a new file (default: print)")
 _WHOSE = (

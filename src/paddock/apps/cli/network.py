@@ -3,7 +3,7 @@
 import socket
 import tempfile
 import time
-import urllib.request  # noqa: TID251 - registries, and no model
+import urllib.request  # noqa: TID251 - package registries, not models
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from http.client import HTTPException
@@ -55,7 +55,7 @@ def refresh_packages(project: Project) -> trust.KeptPackages:
 def _fetch(url: str) -> tuple[str, bytes]:
     if urlsplit(url).scheme not in ("http", "https"):
         raise HostError(f"{quote(url)} is not a page")
-    opener = urllib.request.build_opener()  # noqa: TID251 - registries, and no model
+    opener = urllib.request.build_opener()  # noqa: TID251 - package registries, not models
     opener.addheaders = [("Accept", "text/html, application/json;q=0.9")]
     text, end = b"", time.monotonic() + _FETCH_S
     try:
@@ -131,7 +131,7 @@ def _reach_of(project: Project, name: str) -> _AgentReach:
 
 
 def _is_net(rule: Rule) -> bool:
-    # Only a deny means the network by `tool:*`.
+    # Of the `tool:*` rules, only a deny covers the network.
     means = rule.pattern.head.matches("net", "connect") and rule.outcome is Outcome.DENY
     return means or rule.pattern.head.category == "net"
 

@@ -333,7 +333,13 @@ PACKAGE = Command(
         _SOURCE,
         flag("--check", "compare only, and write nothing"),
     ),
-    Part("pack", "make an archive", _pack, _SOURCE, opt("destination", "DEST", "file or folder")),
+    Part(
+        "pack",
+        "pack SRC into an archive",
+        _pack,
+        _SOURCE,
+        opt("destination", "DEST", "file or folder"),
+    ),
     Part(
         "sign",
         "sign an archive (writes ARCHIVE.sig), or the set of installed packages",

@@ -47,7 +47,7 @@ from paddock.values.decisions import (
 )
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.CONFINE: 0, Outcome.DENY: 1, Outcome.ASK: 6}
-_TOLD_MAX: Final = 5
+_CALLS_MAX: Final = 5
 
 
 def _require_action(options: Options, question: str, otherwise: str) -> None:
@@ -253,22 +253,22 @@ def _explain_call(options: Options, console: Console) -> Reply:
     if not _is_file(options):
         paths = questions.find_ledger_paths(*where(options, console))
         governance = paths[LedgerName.GOVERNANCE]
-    told, bad = questions.told_calls(path, call_id, governance)
+    calls, bad = questions.told_calls(path, call_id, governance)
     if bad:
         console.advise(f"{bad} lines are not valid entries: paddock ledger verify")
-    if not told:
+    if not calls:
         raise UsageError(
             f"call {quote(call_id)} not found in {path.name}",
             hint="an action begins with tool:, such as tool:file:view src/a.py; "
             "to list calls: paddock ledger query --ledger ho1m",
         )
-    newest, *earlier = told
+    newest, *earlier = calls
     now = questions.decided_now(partial(find_project, options, console), newest)
     others: list[Json] = [call.as_json() for call in earlier]
     rows = [newest.render(), *filter(None, [now.render()])]
-    rows += [call.render() for call in earlier[: _TOLD_MAX - 1]]
-    if len(told) > _TOLD_MAX:
-        rows.append(f"{len(told) - _TOLD_MAX} earlier calls of this id are not shown: --json")
+    rows += [call.render() for call in earlier[: _CALLS_MAX - 1]]
+    if len(calls) > _CALLS_MAX:
+        rows.append(f"{len(calls) - _CALLS_MAX} earlier calls of this id are not shown: --json")
     value = {**newest.as_json(), "now": now.as_json(), "earlier": others}
     return Reply(value, rows, EXIT_INTEGRITY if bad else 0)
 
@@ -296,7 +296,7 @@ def _is_file(options: Options) -> bool:
 
 
 _LEDGER = opt("--ledger", "NAME|FILE", "a ledger of the plane, or a .jsonl file (default: ho1m)")
-_ACTION_HELP: Final = "tool:<category>:<op> <target>"
+_ACTION_HELP: Final = "an action: tool:<category>:<op> <target>"
 _FOR_WHOM: Final = "the agent that acts (default: main)"
 _FILE = opt(
     "file", "FILE", "a policy file, read as if trusted (default: the policy in force)", nargs="?"

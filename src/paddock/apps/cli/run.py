@@ -201,7 +201,7 @@ def _row(session: RecordedSession) -> str:
     ).rstrip()
 
 
-_ID = command.opt("session", "ID")
+_ID = command.opt("session", "ID", "id of a session")
 _TASK = command.opt("task", "TASK", "the message to the agent")
 
 SESSION = command.Command(

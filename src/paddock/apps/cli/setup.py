@@ -89,7 +89,7 @@ def _open_network(root: ProjectRoot, console: Console) -> list[str]:
     return [each.action.split()[1] for each in kept.rules]
 
 
-def told_key(console: Console) -> str:
+def operator_key_note(console: Console) -> str:
     key = operator_key_path(command.environment_of(console))
     return f"the operator's key, which signs approvals of changes: {key}"
 
@@ -118,7 +118,7 @@ def _make_bare(directory: Path, options: command.Options, console: Console) -> c
             f"{len(made.made)} files in all: "
             f"paddock --plane {typed} package list names their packages"
         )
-        text += [] if options.dev else [told_key(console)]
+        text += [] if options.dev else [operator_key_note(console)]
     else:
         text.append(f"{root} is a bare plane already; nothing changed")
         if gate.tool_profile != profile:
@@ -288,7 +288,7 @@ def _text(value: Json) -> str:
     return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-_NAME = command.opt("name", "NAME")
+_NAME = command.opt("name", "NAME", "name of the agent")
 
 AGENT = command.Command(
     "Create, list, show and remove agents. An agent is a name with a policy profile and a\n"

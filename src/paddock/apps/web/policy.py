@@ -156,8 +156,8 @@ def explain_action(
             policy = candidate.policy(policy.plane_kind, policy.planes_below)
         except ConfigError as error:
             return {"error": error_json(error)}
-    told = explain(policy, chain, parse_action(action))
-    return {**told.as_json(), "text": told.render()}
+    explanation = explain(policy, chain, parse_action(action))
+    return {**explanation.as_json(), "text": explanation.render()}
 
 
 def save(plane: ServedPlane, *, text: str, before: str, confirm: str = "") -> dict[str, Json]:

@@ -205,11 +205,11 @@ def _call_json(plane: ServedPlane, entry: entries.Entry) -> dict[str, Json]:
     rows = sorted(_newest(plane, wanted, _READ_MAX)[0], key=_age)
     found: dict[str, Json] = {"entries": [entry_json(*each) for each in rows]}
     found |= {"told": None, "now": None, "text": "", "diff": None, "outputs": []}
-    calls, governance = plane.ledgers()[LedgerName.HO1M], plane.ledgers()[LedgerName.GOVERNANCE]
-    told, _ = told_calls(calls, entry.call_id, governance, entry.session_id)
-    if told:
-        found |= {"told": told[0].as_json(), "text": told[0].render()}
-        found["now"] = decided_now(plane.project, told[0]).as_json()
+    path, governance = plane.ledgers()[LedgerName.HO1M], plane.ledgers()[LedgerName.GOVERNANCE]
+    calls, _ = told_calls(path, entry.call_id, governance, entry.session_id)
+    if calls:
+        found |= {"told": calls[0].as_json(), "text": calls[0].render()}
+        found["now"] = decided_now(plane.project, calls[0]).as_json()
     # The record is shown even if the project no longer loads.
     with suppress(PaddockError):
         project = plane.project()

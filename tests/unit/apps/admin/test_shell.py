@@ -258,7 +258,7 @@ def test_what_is_shown_of_the_plane_is_what_governs_it(plane):
     )
     assert any(each.split()[:3] == ["list_files", "core", "reads"] for each in found["/tools"])
     assert any("dual gate" in each and "closed" in each for each in found["/status"])
-    assert any("costs nothing" in each for each in found["/cost"])
+    assert any("is free" in each for each in found["/cost"])
     assert any("PLANE_CREATED" in each for each in found["/ledger governance"])
     assert [each.split()[2] for each in found["/ledger ho2m 1"][1:2]] == ["SESSION_START"]
     assert {each.split()[1] for each in found["/ledger verify"][1:] if each} == {"whole"}

@@ -1,7 +1,7 @@
 // The frame around the pages: sign-in, navigation, connection state, alerts, count of questions.
 import { Refused, enter, follow, get, hasToken, mayAct, on } from "./api.js";
 import { isWaiting, verb } from "./calls.js";
-import { count, h, soon, told, visible } from "./dom.js";
+import { count, h, problemOf, soon, visible } from "./dom.js";
 
 const PAGES = ["now", "inbox", "timeline", "files", "policy", "sessions", "ledgers"];
 const at = (id) => document.getElementById(id);
@@ -20,7 +20,7 @@ const failed = (problem) => {
   const isShut = problem.status === 401 || problem.code === "web.code";
   const help = ["Each link opens one window. For another, press Enter where ", h("code", "paddock web"), " runs."];
   const title = isShut ? "This link is no longer valid" : "That did not work";
-  return h("div.failure", { role: "alert" }, h("h1", title), told(problem), isShut && h("p", help));
+  return h("div.failure", { role: "alert" }, h("h1", title), problemOf(problem), isShut && h("p", help));
 };
 
 const open = async () => {

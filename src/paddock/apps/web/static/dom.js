@@ -67,17 +67,17 @@ export const chip = (label, isOn, onclick) =>
   h("button.chip", { type: "button", "aria-pressed": String(isOn), onclick }, label);
 export const status = () => h("div", { role: "status" });
 
-export const told = ({ message, where, hint }) =>
+export const problemOf = ({ message, where, hint }) =>
   h("div", h("p.bad", message), h("p.quiet", [where, hint].filter(Boolean).join(" · ")));
 
-export const orTold = (found, show) => (found.error ? told(found.error) : show(found));
+export const orProblem = (found, show) => (found.error ? problemOf(found.error) : show(found));
 
 // A button that runs `work` and shows its result or error in `place`.
 export const acting = (label, place, work, kind) => {
   const act = async () => {
     made.disabled = true;
     place.setAttribute("aria-busy", "true");
-    const found = await work().catch(told);
+    const found = await work().catch(problemOf);
     place.removeAttribute("aria-busy");
     made.disabled = false;
     if (found) place.replaceChildren(found);

@@ -2,7 +2,7 @@
 import { get, mayAct, post, query } from "./api.js";
 import { askedBy, event, hostOf, sessionLink, verb, whose } from "./calls.js";
 import { diffs } from "./diff.js";
-import { acting, block, code, facts, h, mark, note, section, size, status, told as problemOf, when } from "./dom.js";
+import { acting, block, code, facts, h, mark, note, problemOf, section, size, status, when } from "./dom.js";
 import { prove } from "./proof.js";
 
 const WORDS = { allow: "Allowed", confine: "Allowed, confined", ask: "Asked", deny: "Refused" };

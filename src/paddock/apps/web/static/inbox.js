@@ -2,7 +2,7 @@
 import { get, mayAct, on, post } from "./api.js";
 import { drawRequest, isWaiting, sessionLink, wish } from "./calls.js";
 import { diff } from "./diff.js";
-import { acting, block, button, code, facts, h, note as aside, orTold, section, status, told, when } from "./dom.js";
+import { acting, block, button, code, facts, h, note as aside, orProblem, problemOf, section, status, when } from "./dom.js";
 import { argumentsOf, connections, resultOf } from "./entry.js";
 import { browse, isWide } from "./list.js";
 
@@ -22,7 +22,7 @@ const answering = ({ id, digest, has_changes: hasChanges }, done) => {
         found = h("div", h("p.good", word), result && resultOf(result, hasChanges ? "The changes are in the project." : "It ran.", "It did not run."));
       } catch (problem) {
         if (!ELSEWHERE.includes(problem.code)) throw problem;
-        found = h("div", h("p.notice", "The question was answered elsewhere, or is outdated."), told(problem));
+        found = h("div", h("p.notice", "The question was answered elsewhere, or is outdated."), problemOf(problem));
       }
       acts.replaceChildren();
       said.focus();
@@ -49,7 +49,7 @@ const answering = ({ id, digest, has_changes: hasChanges }, done) => {
       h("p", "This would be added to ", code(file), ":"),
       block(addition),
       h("h3", "Its effect on past calls"),
-      orTold(replay, ({ text }) => block(text)),
+      orProblem(replay, ({ text }) => block(text)),
     );
   };
   const ask = () => {
@@ -75,7 +75,7 @@ const broken = ({ id, error, file }, done) => {
     return h("p", "Moved away.");
   };
   const title = h("h2.title", "A question that cannot be read");
-  return h("div", title, told(error ?? { message: file }), acting("Move it away", said, move), said);
+  return h("div", title, problemOf(error ?? { message: file }), acting("Move it away", said, move), said);
 };
 
 // A waiting replacement as a diff of all its lines.

@@ -1,6 +1,6 @@
 // Are the ledgers whole, and how can I check?
 import { download, get, mayAct, post } from "./api.js";
-import { acting, block, button, code, count, facts, h, mark, note, number, size, status, told, when } from "./dom.js";
+import { acting, block, button, code, count, facts, h, mark, note, number, problemOf, size, status, when } from "./dom.js";
 
 const NAMES = {
   governance: ["Governance", "agents, trust, questions and their answers"],
@@ -46,7 +46,7 @@ const part = (each, reload) => {
           ["signed", signed],
         )
       : h("p.quiet", "no entries yet"),
-    each.error && told(each.error),
+    each.error && problemOf(each.error),
     exists && h("div.acts", acts),
     found,
   );

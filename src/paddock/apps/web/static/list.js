@@ -1,5 +1,5 @@
 // A list of any length: only the visible rows are in the document.
-import { button, h, soon, told } from "./dom.js";
+import { button, h, problemOf, soon } from "./dom.js";
 
 const STEP = 20;
 let lists = 0;
@@ -110,7 +110,7 @@ export const browse = async ({ head, load, show, address, first, signal, ...want
     place.classList.add("open");
     list.pick(item.key);
     history.replaceState(null, "", address(item));
-    const found = await Promise.resolve(item).then(show).catch(told);
+    const found = await Promise.resolve(item).then(show).catch(problemOf);
     // Another item may have been chosen meanwhile.
     if (signal.aborted || list.chosen !== item.key) return;
     detail.replaceChildren(button("Close", close, "quiet.close"), found);

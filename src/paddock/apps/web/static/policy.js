@@ -2,7 +2,7 @@
 import { get, mayAct, post } from "./api.js";
 import { diff } from "./diff.js";
 import { meaning } from "./calls.js";
-import { acting, block, button, chip, chips, code, count, h, listed, mark, note, orTold, soon, status, told } from "./dom.js";
+import { acting, block, button, chip, chips, code, count, h, listed, mark, note, orProblem, problemOf, soon, status } from "./dom.js";
 import { explained, verdict } from "./entry.js";
 
 const PAUSE_MS = 350;
@@ -48,9 +48,9 @@ const example = ({ example: action, pattern, wanted, holds }) => {
 
 const effectOf = (changes, past) => [
   h("h3", "In words"),
-  orTold(changes, ({ text }) => block(text)),
+  orProblem(changes, ({ text }) => block(text)),
   h("h3", "Its effect on past calls"),
-  orTold(past, ({ text }) => block(text)),
+  orProblem(past, ({ text }) => block(text)),
 ];
 
 // A saved text is trusted, so it is shown with its effect and needs a second yes.
@@ -116,22 +116,22 @@ export const page = async ({ action, rule: text }, signal) => {
     answer,
   );
   const answers = {
-    Rules: async (text) => orTold(await ask("rules", { text }), rules(goTo)),
+    Rules: async (text) => orProblem(await ask("rules", { text }), rules(goTo)),
     Findings: async (text) => {
       const clean = h("p.good", "No problems found.");
       const show = ({ findings }) => listed("findings", findings.map(finding(goTo))) || clean;
-      return orTold(await ask("lint", { text }), show);
+      return orProblem(await ask("lint", { text }), show);
     },
     "Try an action": async (text) => {
       const agent = who.value && { agent: who.value };
       const found = await ask("explain", { text, action: wish.value, ...agent }).catch((error) => ({ error }));
-      answer.replaceChildren(orTold(found, (each) => h("div", explained(each))));
+      answer.replaceChildren(orProblem(found, (each) => h("div", explained(each))));
       return trying;
     },
     Examples: async (text) => {
       const none = h("p.quiet", "A rule may have examples (match and not_match); they are checked here.");
       const show = ({ examples }) => listed("findings", examples.map(example)) || none;
-      return orTold(await ask("test", { text }), show);
+      return orProblem(await ask("test", { text }), show);
     },
     "What changes": async (text) => {
       if (text === file.text) {
@@ -146,7 +146,7 @@ export const page = async ({ action, rule: text }, signal) => {
 
   const look = async () => {
     const mine = (turn += 1);
-    const found = await answers[chosen](area.value).catch(told);
+    const found = await answers[chosen](area.value).catch(problemOf);
     // Ignore a response that a newer one has overtaken; keep a panel that the user types into.
     if (mine === turn && !signal.aborted && panel.lastChild !== found) {
       panel.replaceChildren(h("h2.hidden", chosen), found);

@@ -1,7 +1,7 @@
 // What happened? All recorded entries, newest first.
 import { get, on, query } from "./api.js";
 import { drawCall, fold, isCall, keyOf } from "./calls.js";
-import { button, chip, chips, h, soon, told } from "./dom.js";
+import { button, chip, chips, h, problemOf, soon } from "./dom.js";
 import { show } from "./entry.js";
 import { browse } from "./list.js";
 
@@ -57,7 +57,7 @@ export const page = async ({ entry, ...wanted }, signal) => {
     ({ next } = found);
     rows = [...rows, ...found.entries];
     const searching = next ? "Searching older entries …" : "Nothing matches.";
-    state.replaceChildren(items().length ? "" : searching, ...found.damaged.map(({ error }) => told(error)));
+    state.replaceChildren(items().length ? "" : searching, ...found.damaged.map(({ error }) => problemOf(error)));
     return items();
   };
   // A match may be far back: load older entries until one is found or the page is left.
