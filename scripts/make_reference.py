@@ -143,7 +143,7 @@ def _help_of(*words: str) -> str:
 
 def _man() -> Iterator[str]:
     yield f'.TH PADDOCK 1 "" "paddock {__version__}" "User Commands"'
-    yield ".SH NAME\npaddock \\- a workspace with a fence for LLM agents"
+    yield ".SH NAME\npaddock \\- a fenced workspace for LLM agents"
     yield ".SH SYNOPSIS\n.B paddock\n[\\-\\-plane DIR] [\\-\\-json] COMMAND [ARGUMENT ...]"
     yield ".SH DESCRIPTION"
     yield "Each command tells more of itself with \\-\\-help; what all of them take is below."

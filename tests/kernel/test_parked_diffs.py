@@ -153,7 +153,7 @@ def test_a_grant_says_that_it_is_one_before_the_changes_are_brought_in(place):
     rows = place.run("approvals", "grant", kept).stdout.splitlines()
     assert rows[0].startswith(f"{kept} (granted, until ")
     assert rows[-3:] == [
-        "granted: what the command left is brought in now",
+        "granted: the command's changes are committed now",
         "committed 1 change",
         "  created 'made'",
     ]

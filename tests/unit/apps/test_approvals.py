@@ -212,7 +212,7 @@ def test_a_resumed_call_is_shown_as_granted_before_its_result(asking):
     kept = ask(asking).json["approval"]
     rows = asking.run("approvals", "grant", kept, "--resume").out.splitlines()
     assert rows[0].startswith(f"{kept} (granted, until ")
-    at = rows.index("granted: the call is made now")
+    at = rows.index("granted: the call runs now")
     assert rows[at + 1 :] == ["created asked/a (1 bytes)", "     1\tx"]
 
 
@@ -351,7 +351,7 @@ def test_a_refusal_holds_whatever_its_file_shows(asking):
     file = file_of(asking, kept)
     file.write_text(json.dumps({**json.loads(file.read_bytes()), "reason": "a"}))
     said = asking.run("approvals", "refuse", kept).out
-    assert said == f"refused {kept}: the same call is refused until it expires\n"
+    assert said == f"refused {kept}: the same call is refused until the request expires\n"
     assert ask(asking).json["code"] == "approval.refused"
 
 
@@ -413,10 +413,10 @@ def test_a_request_of_an_agent_that_has_changed_is_not_granted(asking, change, w
 def test_a_refusal_that_holds_for_no_call_any_more_says_so(asking):
     first, second = ask(asking).json["approval"], ask(asking, path="asked/b").json["approval"]
     said = asking.run("approvals", "refuse", first).out
-    assert said == f"refused {first}: the same call is refused until it expires\n"
+    assert said == f"refused {first}: the same call is refused until the request expires\n"
     change_policy(asking)
     said = asking.run("approvals", "refuse", second).out
-    assert said == f"refused {second}: it counts for no call: {POLICY_CHANGED}\n"
+    assert said == f"refused {second}: it applies to no call any more: {POLICY_CHANGED}\n"
 
 
 def test_a_refused_call_is_refused_again_with_what_the_operator_said(asking):

@@ -531,7 +531,7 @@ def test_what_init_prints_to_be_typed_works_as_it_stands(tmp_path):
     assert typed == f"--plane '{place}' package list"
     listed = operator.run(*shlex.split(typed), here=tmp_path)
     assert (listed.status, "PKG-ADMIN-001" in listed.out) == (0, True)
-    key = f"the operator's key, with which changes are approved: {operator.home}/.config/paddock"
+    key = f"the operator's key, which signs approvals of changes: {operator.home}/.config/paddock"
     assert f"{key}/keys/operator.key" in ran.out
 
 

@@ -79,7 +79,7 @@ def test_names_and_json_do_not_mix(user, words):
     ran = user.run("call", "view", *words)
     assert (ran.status, ran.out) == (2, "")
     assert f"unrecognized arguments: {words[1]}" in ran.err
-    assert "arguments are NAME=VALUE each, or one JSON object" in ran.err
+    assert "give arguments as NAME=VALUE pairs or one JSON object" in ran.err
 
 
 class Terminal(io.StringIO):

@@ -123,14 +123,14 @@ def test_a_workspace_outside_is_asked_about_by_name(user: User, place: str) -> N
     declare(user, f'{HELPER}[agents.roamer]\nprofile = "locked"\nworkspace = "{named}"\n')
     said = user.run("trust", "--yes")
     assert (said.status, sorted(agents(user))) == (0, ["helper", "main"])
-    assert "roamer is left as it is: --yes is no answer about a workspace outside" in said.err
+    assert "roamer is left unchanged: --yes does not approve a workspace outside" in said.err
 
     program = "from paddock.apps.cli.main import console; console()"
     argv = [sys.executable, "-c", program, "trust"]
     with Terminal.start(argv, {"HOME": str(user.home), "TERM": "dumb"}, user.project, 160) as asks:
         asks.wait_for("trust this policy? [y/N]")
         assert asks.answer("[y/N]", "y\r") == 0
-        assert f"let roamer work in {elsewhere}, outside of it? [y/N]" in asks.raw.decode()
+        assert f"let roamer work in {elsewhere}, outside the project? [y/N]" in asks.raw.decode()
     assert agents(user)["roamer"]["workspace"] == str(elsewhere)
 
 

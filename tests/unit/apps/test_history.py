@@ -117,9 +117,9 @@ def test_undo_without_a_call_undoes_nothing_and_names_the_newest_that_it_could(p
     ran = person.place.run("undo")
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.splitlines() == [
-        "error[usage]: no call is given, and none is chosen",
+        "error[usage]: no call given",
         "  where: CALL",
-        "  hint:  paddock history lists them all; the newest that can be undone:",
+        "  hint:  paddock history lists all calls; the newest that can be undone:",
         *(f"    paddock undo {calls[n]}  (create_file: created f{n})" for n in (2, 1, 0)),
     ]
     assert (person.tree(), len(person.calls())) == (before, 4)
@@ -133,7 +133,7 @@ def test_diff_without_a_call_names_the_newest_that_changed_something(person):
     ran = person.place.run("diff")
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.splitlines()[2:] == [
-        "  hint:  paddock history lists them all; the newest that changed something:",
+        "  hint:  paddock history lists all calls; the newest that changed something:",
         f"    paddock diff {edited}  (create_file: overwritten a)",
         f"    paddock diff {created}  (create_file: created a)",
     ]
@@ -150,7 +150,7 @@ def test_a_call_says_its_own_id(person):
 def test_undo_without_a_call_says_where_there_is_none(person):
     ran = person.place.run("undo", "--json")
     assert (ran.status, ran.out) == (2, "")
-    assert "there is no call that can be undone" in ran.err
+    assert "no call given, and none that can be undone" in ran.err
 
 
 @pytest.mark.parametrize("identity", ["one", "-x", "two words"])
@@ -345,7 +345,10 @@ def test_history_says_where_somebody_else_brought_everything_back(person):
     call = person.call("delete_file", path="README.md")
     (person.root / "README.md").write_bytes(before)
     (line,) = person.place.run("history").out.splitlines()
-    assert (call in line, "[nothing to undo: all is as it was before it]" in line) == (True, True)
+    assert (call in line, "[nothing to undo: all files are as before the call]" in line) == (
+        True,
+        True,
+    )
 
 
 def test_an_undo_is_on_record_like_a_call(person):
@@ -486,7 +489,7 @@ def test_a_call_that_was_killed_before_its_result_can_be_found_and_undone(person
     readme.write_bytes(b"new")
     row = person.calls()[-1]
     assert (row["call"], row["outcome"], row["standing"]) == ("CALL-killed", "unknown", "yes")
-    assert "killed, or at work" in person.place.run("history").out
+    assert "killed, or still running" in person.place.run("history").out
     assert person.undo("CALL-killed").status == 0
     assert readme.read_bytes() == old
 
@@ -547,7 +550,7 @@ def test_an_agent_that_never_was_is_an_error_and_one_that_changed_nothing_is_non
         said = f"no call has changed anything in the workspace of agent '{name}'\n"
         assert (ran.status, ran.out, ran.err) == (0, "", said)
         ran = person.place.run("history", "a", "--agent", name)
-        assert f"has changed 'a' in the workspace of agent '{name}'; what" in ran.err
+        assert f"has changed 'a' in the workspace of agent '{name}'; for" in ran.err
     assert len(person.calls("--agent", "main")) == 1
 
 

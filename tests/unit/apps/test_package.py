@@ -252,8 +252,7 @@ def test_an_approval_says_that_no_install_takes_a_lower_version(operator):
 
     assert (ran.status, ran.out.startswith("WO-")) == (0, True)
     assert ran.err == (
-        "note: no install will take this package: "
-        "1.0.0 is below 1.1.0, which was installed before\n"
+        "note: this package cannot be installed: 1.0.0 is below 1.1.0, which was installed before\n"
     )
 
 

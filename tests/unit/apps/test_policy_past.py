@@ -88,7 +88,7 @@ def test_another_policy_shows_what_changes_and_nothing_is_run_or_written(user):
     assert example["call_id"].startswith("CALL-")
     assert shown["lost"][0]["why"] == "undecided"
     said = user.run("policy", "replay", "--policy", name).out
-    assert "nothing was run" in said
+    assert "no tool was run" in said
     assert "newly denied: agent main, 1 call" in said
 
 
@@ -124,7 +124,7 @@ def test_replay_reads_a_ledger_from_elsewhere(user, tmp_path):
     other = ("policy", "replay", "--ledger", str(tmp_path / "other.jsonl"), "--agent")
     assert (user.run(*other, "theirs").status, user.run(*other, "nobody").status) == (0, 2)
     ran = user.run("policy", "replay", "--ledger", "none.jsonl")
-    assert (ran.status, "there is no ledger" in ran.err) == (2, True)
+    assert (ran.status, "ledger 'none.jsonl' not found" in ran.err) == (2, True)
     assert user.run("policy", "replay", "--ledger", "nonsense").status == 2
 
 
@@ -448,7 +448,7 @@ def test_a_recorded_call_has_its_agent_and_none_is_named_for_it(user):
     call = newest_call(user, "TOOL_INTENT")
     ran = user.run("policy", "explain", call, "--agent", "main")
     assert (ran.status, ran.out) == (2, "")
-    assert f"error[usage]: --agent is for an action; '{call}' is a recorded call" in ran.err
+    assert f"error[usage]: --agent is only for an action; '{call}' is a recorded call" in ran.err
     assert user.run("policy", "explain", call).status == 0
     assert user.run("policy", "explain", "tool:file:view a", "--agent", "main").status == 0
 
@@ -472,7 +472,7 @@ def test_a_call_without_a_result_is_unknown_and_one_before_policy_says_so(user, 
 def test_a_call_that_is_not_there_is_a_usage_error(user):
     ran = user.run("policy", "explain", "CALL-0000")
     assert (ran.status, ran.out) == (2, "")
-    assert "there is no call 'CALL-0000'" in ran.err
+    assert "call 'CALL-0000' not found" in ran.err
 
 
 def test_explain_of_a_call_makes_nothing(user, tmp_path: Path):

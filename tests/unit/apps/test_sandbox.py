@@ -44,8 +44,8 @@ def test_a_directory_of_the_workspace_is_told_to_come_last_in_path(user):
     programs = user.project.resolve() / ".venv" / "bin"
     programs.mkdir(parents=True)
     note = (
-        f"last in PATH {programs}: commands can change it; to run what is there, "
-        "name it by its path\n"
+        f"last in PATH {programs}: commands can change it; "
+        "run programs in it by their path\n"
     )
 
     def shown(path: str) -> str:

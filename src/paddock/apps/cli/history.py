@@ -1,4 +1,4 @@
-"""`paddock history`, `diff` and `undo`: what calls changed."""
+"""`paddock history`, `diff` and `undo`: list, show and undo the changes of calls."""
 
 import shlex
 from collections import Counter
@@ -49,18 +49,18 @@ def _history(options: command.Options, console: Console) -> command.Reply:
             console.advise(
                 f"no call has changed anything{whose}"
                 if options.path is None
-                else f"no call of Paddock's tools has changed {quote(options.path)}{whose}; what a "
-                "client's own tools asked: paddock ledger query --ledger ho1m --type HOOK_DECISION"
+                else f"no call of Paddock's tools has changed {quote(options.path)}{whose}; for "
+                "a client's own tools: paddock ledger query --ledger ho1m --type HOOK_DECISION"
             )
         return command.Reply(None, list(_rows(past, shown, undone)), status)
 
 
 def _rows(past: Past, calls: list[PastCall], undone: Mapping[str, str]) -> Iterator[str]:
-    having = Counter(call.call_id for call in past.calls)
+    counts = Counter(call.call_id for call in past.calls)
     for call in calls:
         name = show_name(call.call_id) or call.entry_id
-        if having[call.call_id] > 1 and call.call_id and call.entry_id:
-            name = f"{name} ({call.entry_id})"  # No other name tells it from other calls.
+        if counts[call.call_id] > 1 and call.call_id and call.entry_id:
+            name = f"{name} ({call.entry_id})"  # The call id alone is ambiguous.
         parts = [
             call.timestamp[:19] + "Z",
             f"{name:<21}",
@@ -73,7 +73,7 @@ def _rows(past: Past, calls: list[PastCall], undone: Mapping[str, str]) -> Itera
 
 
 def _remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
-    said = {"unknown": "killed, or at work; ", "failed": "ended in an error; "}.get(
+    said = {"unknown": "killed, or still running; ", "failed": "ended in an error; "}.get(
         call.outcome, ""
     )
     undo = _undo_remark(past, call, undone)
@@ -84,23 +84,23 @@ def _undo_remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
     standing = past.standing(call)
     if standing is UndoStanding.UNDOABLE:
         return ""
-    # First: what came since may well have changed what an undo left.
+    # First: later calls may have changed the files that the undo restored.
     if call.call_id in undone:
         return f"undone by {show_name(undone[call.call_id])}"
     if standing is UndoStanding.AS_BEFORE:
         undone_by = [each.call_id for each in past.calls if each.undoes == call.call_id]
         if undone_by:
             return f"undone by {show_name(undone_by[-1])}"
-        return "nothing to undo: all is as it was before it"
+        return "nothing to undo: all files are as before the call"
     return f"no undo: {standing}"
 
 
 def _none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> UsageError:
-    """Return the error, with a line to type for each newest call; `can`: "can be undone" or so.
+    """Return the error, with a command to type for each of the newest calls that `can`.
 
-    None is chosen: the newest call may be another agent's by now.
+    No default: the newest call may be another agent's by now.
     """
-    said = "no call is given, and none is chosen"
+    said = "no call given"
     named = ((call, name) for call in calls if (name := _name_offers(past, call)))
     offers = [
         f"paddock {verb} {name}  ({show_name(call.tool)}: {told_changes(call, past.is_shown)})"
@@ -108,12 +108,12 @@ def _none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> U
     ]
     if not offers:
         return UsageError(
-            f"{said}; there is no call that {can}",
+            f"{said}, and none that {can}",
             where="CALL",
             hint="paddock history lists the calls that changed something",
         )
     rows = "\n".join(f"    {offer}" for offer in offers)
-    hint = f"paddock history lists them all; the newest that {can}:\n{rows}"
+    hint = f"paddock history lists all calls; the newest that {can}:\n{rows}"
     return UsageError(said, where="CALL", hint=hint)
 
 
@@ -131,7 +131,7 @@ def _diff(options: command.Options, console: Console) -> command.Reply:
         call = past.find(options.call)
         diffs = past.diff(call)
     if not call.changes and not options.json:
-        console.warn("what the call changed is not recorded")
+        console.warn("the changes of this call are not recorded")
     value = {"call": call.call_id, "tool": call.tool, **diffs.as_json()}
     return command.Reply(value, _diff_rows(diffs))
 
@@ -141,7 +141,7 @@ def _diff_rows(diffs: Diffs) -> Iterator[str]:
         yield f"{diff.kind} {show_name(diff.path)}"
         yield diff.text
     if diffs.hidden:
-        yield f"[{diffs.hidden} paths are secret and not shown]"
+        yield f"[{diffs.hidden} secret paths are not shown]"
 
 
 def _undo(options: command.Options, console: Console) -> command.Reply:
@@ -168,35 +168,28 @@ def _undo(options: command.Options, console: Console) -> command.Reply:
 
 
 HISTORY = command.Command(
-    "List the calls that changed files, newest last: who did what to which path, and\n"
-    "whether it can still be undone. PATH is relative to the agent's workspace.",
+    "List the calls that changed files, newest last: time, call, agent, tool and paths,\n"
+    "and whether the call can still be undone.",
     "  paddock history\n  paddock history src/app.py --last 5\n  paddock history --json",
-    command.opt("path", "PATH", "a file, or a directory", nargs="?"),
-    command.opt("--agent", "NAME", "whose workspace"),
-    command.opt("--last", "N", "0: all", type=int, default=_LAST),
+    command.opt("path", "PATH", "a file or directory, relative to the workspace", nargs="?"),
+    command.opt("--agent", "NAME", "only calls in this agent's workspace"),
+    command.opt("--last", "N", f"default: {_LAST}; 0: all", type=int, default=_LAST),
     do=_history,
 )
 DIFF = command.Command(
     "Show what a call changed, as a unified diff of each path.",
     "  paddock diff CALL-1f2e3d4c5b6a7988",
     command.opt(
-        "call",
-        "CALL",
-        "a call's id, or its ledger entry's; without it the newest are named",
-        nargs="?",
+        "call", "CALL", "id of a call or its entry; without it, recent calls are listed", nargs="?"
     ),
     do=_diff,
 )
 UNDO = command.Command(
-    "Bring back what a call replaced: all of its paths, or none. Refused, with a diff,\n"
-    "where a file changed since. The undo is recorded like a call and can be undone.",
+    "Undo the changes of a call: all of its paths, or none. Refused, with a diff, if a\n"
+    "file has changed since. The undo is recorded as a call and can itself be undone.",
     "  paddock undo CALL-1f2e3d4c5b6a7988",
     command.opt(
-        "call",
-        "CALL",
-        "a call's id, or its ledger entry's; without it nothing is undone,"
-        " and the newest calls that can be are named",
-        nargs="?",
+        "call", "CALL", "id of a call or its entry; without it, recent calls are listed", nargs="?"
     ),
     do=_undo,
 )
