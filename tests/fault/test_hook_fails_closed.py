@@ -336,9 +336,9 @@ def stopped_package(client: Client, directory: Path) -> Path:
     launcher = copied_package(client, directory)
     full = launcher.parent / "full.py"
     stopped = (
-        "    import signal\n    signal.raise_signal(signal.SIGALRM)\n    ground = find_ground("
+        "    import signal\n    signal.raise_signal(signal.SIGALRM)\n    context = open_context("
     )
-    full.write_text(full.read_text().replace("    ground = find_ground(", stopped, 1))
+    full.write_text(full.read_text().replace("    context = open_context(", stopped, 1))
     return launcher
 
 

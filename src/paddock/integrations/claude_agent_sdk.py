@@ -20,11 +20,11 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-from paddock.apps.hook.context import HookGround, find_ground
-from paddock.apps.hook.full import FullPorts, Given, guarded
+from paddock.apps.hook.context import FullContext, open_context
+from paddock.apps.hook.full import FullPorts, HookInput, answer_or_refuse
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.records import decision_record
-from paddock.apps.hook.lean.request import PROJECT_VARIABLE, Asked
+from paddock.apps.hook.lean.request import PROJECT_VARIABLE, HookEvent
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.integrations import Opened
@@ -182,9 +182,9 @@ def _judge(requested: Requested, cancel: Cancel) -> Permission:
     # Not resolved: a link is another name of the project, and judged as one.
     directory = os.path.abspath(requested.directory)
     data = _event_of(requested, directory)
-    given = Given(data, _CLIENT, variables, directory)
+    given = HookInput(data, _CLIENT, variables, directory)
     decided = partial(_decide, requested)
-    return guarded(given, decided, lambda _, reason, __: Permission("deny", reason))
+    return answer_or_refuse(given, decided, lambda _, reason, __: Permission("deny", reason))
 
 
 def _event_of(requested: Requested, directory: str) -> bytes:
@@ -202,25 +202,25 @@ def _event_of(requested: Requested, directory: str) -> bytes:
         return b""
 
 
-def _decide(requested: Requested, asked: Asked, given: Given, today: str) -> Permission:
-    ground = find_ground(asked, given.variables, given.directory, today)
-    with closing(open_ledger(ground.project, LedgerName.HO1M, HOOK_PACE)) as ledger:
-        ports = FullPorts(ledger, ground)
-        judged = flow.judge_call(asked, ground, given.directory)
-        said = _said(judged, ground, ports, requested)
-        record = decision_record(asked, judged.verdict, said.behavior, [], ground.who)
-        flow.note_way(record, judged, is_held=said.updated_input is not None)
+def _decide(requested: Requested, event: HookEvent, given: HookInput, today: str) -> Permission:
+    context = open_context(event, given.variables, given.directory, today)
+    with closing(open_ledger(context.project, LedgerName.HO1M, HOOK_PACE)) as ledger:
+        ports = FullPorts(ledger, context)
+        judged = flow.judge_call(event, context, given.directory)
+        said = _said(judged, context, ports, requested)
+        record = decision_record(event, judged.verdict, said.behavior, [], context.who)
+        flow.note_enforcement(record, judged, is_confined=said.updated_input is not None)
         ports.append(record)
     return said
 
 
 def _said(
-    judged: flow.LeanJudged, ground: HookGround, ports: FullPorts, requested: Requested
+    judged: flow.LeanJudged, context: FullContext, ports: FullPorts, requested: Requested
 ) -> Permission:
     verdict = judged.verdict
     if verdict.outcome == DENY:
         no_type = _NO_TYPE if requested.agent_id and not requested.agent_type else ""
-        lines = (verdict.reason, no_type, flow.scratch_hint_on(ground))
+        lines = (verdict.reason, no_type, flow.scratch_hint_on(context))
         return Permission("deny", "\n".join(filter(None, lines)))
     is_asked = verdict.outcome == ASK or judged.wants_out
     reason = flow.WANTS_OUT if judged.wants_out else verdict.reason
@@ -232,14 +232,14 @@ def _said(
         is_command = judged.wanted.line is not None
         if changed is not None:
             return Permission("allow", "", changed)
-        if verdict.is_granted and (not is_command or ground.shell == "read"):
+        if verdict.is_granted and (not is_command or context.shell == "read"):
             return Permission("allow")
         if is_command and not judged.is_outside:
-            reason = f"the command is allowed in the sandbox, and cannot run there: {_why(ground)}"
+            reason = f"the command is allowed in the sandbox, and cannot run there: {_why(context)}"
     if requested.can_ask:
         return Permission("ask", reason, changed)
     return Permission("deny", f"{reason} ({_NOBODY})")
 
 
-def _why(ground: HookGround) -> str:
-    return ground.why_read or "it runs in the background, or starts outside the workspace"
+def _why(context: FullContext) -> str:
+    return context.why_unconfined or "it runs in the background, or starts outside the workspace"

@@ -21,7 +21,7 @@ from paddock.apps.command import (
 )
 from paddock.apps.console import EXIT_NO, Console
 from paddock.apps.hook.confinement import keep_trial, try_in_codex
-from paddock.apps.hook.context import command_program, why_read
+from paddock.apps.hook.context import command_program, why_unconfined
 from paddock.apps.hook.settings import codex, install
 from paddock.apps.hook.settings.install import (
     CLIENTS,
@@ -31,7 +31,7 @@ from paddock.apps.hook.settings.install import (
     InstallState,
     Places,
     Scope,
-    standing_in,
+    find_install_state,
 )
 from paddock.assembly.project import Project
 from paddock.assembly.project_open import policy_notices
@@ -101,7 +101,7 @@ def _install(options: Options, console: Console) -> Reply:
         console.warn(ONE_MACHINE.format(" or ".join(persons)))
     elif scope == "local":
         console.warn(ONE_PERSON)
-    standing = standing_in(asked.places, client, scope)
+    standing = find_install_state(asked.places, client, scope)
     if standing.state != "installed":
         console.warn(f"note: it will not be asked: {standing.why}")
     if client == "codex":
@@ -120,7 +120,9 @@ def _uninstall(options: Options, console: Console) -> Reply:
     edit = install.plan_uninstall(asked.path, client, scope)
     if not _apply(edit, options, console):
         return _ended(edit, "nothing was changed", done=False, elsewhere=[])
-    found = [standing_in(places, client, each) for each in SCOPES_OF[client] if each != scope]
+    found = [
+        find_install_state(places, client, each) for each in SCOPES_OF[client] if each != scope
+    ]
     elsewhere = [each for each in found if each.state != "absent"]
     if scope != "user" and all(each.scope == "user" for each in elsewhere):
         scratch.remove_empty_folder(places.root)
@@ -158,7 +160,7 @@ def _apply(edit: ClientFileEdit, options: Options, console: Console) -> bool:
 
 
 def _say_how_commands_run(project: Project, client: Client, console: Console) -> None:
-    why = why_read(project, client, console.variables)
+    why = why_unconfined(project, client, console.variables)
     console.warn(f"note: commands of {client} {_ways_of(why)}")
     outside = project.policy.settings.hook.outside
     names = () if why else find_rarely_confined(console.variables.get("PATH", ""), outside)
@@ -169,8 +171,12 @@ def _say_how_commands_run(project: Project, client: Client, console: Console) ->
         )
 
 
-def _ways_of(why_read: str) -> str:
-    return f"are read, not confined ({why_read})" if why_read else "run in the sandbox (confine)"
+def _ways_of(why_unconfined: str) -> str:
+    return (
+        f"are read, not confined ({why_unconfined})"
+        if why_unconfined
+        else "run in the sandbox (confine)"
+    )
 
 
 def _still_there(standing: InstallState) -> str:
@@ -193,7 +199,7 @@ def _status(options: Options, console: Console) -> Reply:
     found = _standings(options, places)
     denials = _denials(project)
     clients: tuple[Client, ...] = CLIENTS if options.client is None else (options.client,)
-    ways = {name: why_read(project, name, console.variables) for name in clients}
+    ways = {name: why_unconfined(project, name, console.variables) for name in clients}
     notices = policy_notices(project)
     value: dict[str, Json] = {
         "installed": [each.as_json() for each in found],
@@ -207,7 +213,7 @@ def _status(options: Options, console: Console) -> Reply:
         for each in found
     ]
     for client in clients:
-        states = {standing_in(places, client, scope).state for scope in SCOPES_OF[client]}
+        states = {find_install_state(places, client, scope).state for scope in SCOPES_OF[client]}
         if states == {"absent"}:
             text.append(f"{client:<7}{NO_HOOK}")
         elif states & {"installed", "stale"}:
@@ -231,7 +237,7 @@ def _standings(options: Options, places: Places) -> list[InstallState]:
     scopes: tuple[Scope, ...] = SCOPES if options.scope is None else (options.scope,)
     is_asked = options.client is not None and options.scope is not None
     return [
-        standing_in(places, client, scope)
+        find_install_state(places, client, scope)
         for client in clients
         for scope in scopes
         if is_asked or scope in SCOPES_OF[client]

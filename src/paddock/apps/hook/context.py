@@ -8,7 +8,7 @@ from string import ascii_letters, digits
 from typing import Final
 
 from paddock.apps.hook.confinement import why_client_cannot, why_host_cannot
-from paddock.apps.hook.lean.engine import Ground
+from paddock.apps.hook.lean.engine import HookContext
 from paddock.apps.hook.lean.judge import (
     GUARD,
     PARANOID,
@@ -18,7 +18,7 @@ from paddock.apps.hook.lean.judge import (
     Rule,
     relative,
 )
-from paddock.apps.hook.lean.request import Asked, start_of
+from paddock.apps.hook.lean.request import HookEvent, start_of
 from paddock.apps.hook.unconfined import read_targets
 from paddock.assembly.agents import note_agents
 from paddock.assembly.project import (
@@ -78,29 +78,34 @@ INTERPRETERS: Final = frozenset(
 _PLAIN_WORD: Final = frozenset(f"{ascii_letters}{digits}._+/-")
 
 
-class HookGround(Ground):
+class FullContext(HookContext):
     """Has a parser for lines that are not plain, and knows what agents may by themselves."""
 
     def __init__(
-        self, project: Project, asked: Asked, start: str, today: str, variables: Mapping[str, str]
+        self,
+        project: Project,
+        event: HookEvent,
+        start: str,
+        today: str,
+        variables: Mapping[str, str],
     ) -> None:
         """Raises: UsageError, ConfigError, HostError."""
         self.project = project
         self.start = start
-        self.why_read = why_read(project, asked.client, variables)
+        self.why_unconfined = why_unconfined(project, event.client, variables)
         """Why commands are only read and not confined; empty where they are confined."""
-        self._chain = chain_for(project, asked)
+        self._chain = chain_for(project, event)
         self._judge = judge_for(project.policy, self._chain)
-        is_unnamed = bool(asked.agent_id) and not asked.agent_type
-        is_held = not self.why_read and not is_unnamed
-        chains: dict[str | None, AgentChain] = {asked.agent_type: self._chain}
-        tables = make_tables(project, asked.client, variables, chains, is_held=is_held)
+        is_unnamed = bool(event.agent_id) and not event.agent_type
+        is_confined = not self.why_unconfined and not is_unnamed
+        chains: dict[str | None, AgentChain] = {event.agent_type: self._chain}
+        tables = make_tables(project, event.client, variables, chains, is_confined=is_confined)
         if tables["served"] is None:
             home, root = project.environment.home, project.root.path
-            is_about = asked.tool.startswith(SERVED)
-            served = is_about and find_served(asked.client, "user", root, home, variables)
+            is_about = event.tool.startswith(SERVED)
+            served = is_about and find_served(event.client, "user", root, home, variables)
             tables["served"] = served is True
-        super().__init__(tables, asked, start, today)
+        super().__init__(tables, event, start, today)
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]:
         found = super().denials(path, is_write, by_command)
@@ -111,7 +116,7 @@ class HookGround(Ground):
                 found.append(LeanFinding(rule[0], GUARD, match.reason, rule, match.code))
         return found
 
-    def held_line(self, text: str, directory: str) -> LeanLine:
+    def confined_line(self, text: str, directory: str) -> LeanLine:
         """Judge it as `run_shell` would be."""
         judge = judge_line(Action("shell", "run", text))
         said = self._words_of(judge)
@@ -151,8 +156,8 @@ class HookGround(Ground):
         is_changing = bool(touch.written or touch.removed or touch.sifted)
         doubts = parsed.runtime_only if is_changing else touch.doubts
         for reason in dict.fromkeys((*doubts, *targets.unsure)):
-            asked = (ASK, reason, BUILT_IN, BUILT_IN, 0)
-            said.findings.append(LeanFinding(ASK, RULE, reason, asked))
+            rule = (ASK, reason, BUILT_IN, BUILT_IN, 0)
+            said.findings.append(LeanFinding(ASK, RULE, reason, rule))
         said.targets, said.reads = tuple(targets.changes), tuple(targets.reads)
         said.patches = tuple(targets.patches)
         said.removes = targets.removes
@@ -165,17 +170,17 @@ class HookGround(Ground):
         return LeanLine([_finding(each) for one in profiles for each in judge.findings(one)])
 
 
-def find_ground(
-    asked: Asked, variables: Mapping[str, str], directory: str, today: str
-) -> HookGround:
+def open_context(
+    event: HookEvent, variables: Mapping[str, str], directory: str, today: str
+) -> FullContext:
     """Open the project, its plane made on first use. Raises: as `open_project`."""
-    start = start_of(asked.client, asked.cwd, variables, directory)
+    start = start_of(event.client, event.cwd, variables, directory)
     project = open_project(Path(start), read_environment(variables))
-    ground = HookGround(project, asked, start, today, variables)
-    declared = declared_for(project.agents, asked.agent_type)
+    context = FullContext(project, event, start, today, variables)
+    declared = declared_for(project.agents, event.agent_type)
     note_agents(project, project.agents.lineage(declared))
-    make_directories(Path(ground.warned))
-    return ground
+    make_directories(Path(context.warned))
+    return context
 
 
 def compile_outside(patterns: tuple[str, ...]) -> CompiledProfile | None:
@@ -209,7 +214,7 @@ def make_tables(
     variables: Mapping[str, str],
     chains: Mapping[str | None, AgentChain],
     *,
-    is_held: bool,
+    is_confined: bool,
 ) -> dict[str, Json]:
     """Compile what decides here for these agents, by the type that a client names.
 
@@ -228,9 +233,9 @@ def make_tables(
             own[profiles.index(each.table), each.title] = None
         agents[name] = (tuple(own), [agent.as_json() for agent in chain])
     state = (real_path(environment.paddock_home), real_path(environment.config_home))
-    holding: Json = None
-    if is_held:
-        holding = (
+    wrapper: Json = None
+    if is_confined:
+        wrapper = (
             command_program(),
             root,
             {name: _held(project, name) for name in chains if name is not None},
@@ -253,7 +258,7 @@ def make_tables(
         "scratch": hook.scratch,
         "profiles": tuple(profiles),
         "agents": agents,
-        "holding": holding,
+        "holding": wrapper,
         "served": find_served(client, "project", project.root.path, environment.home, variables),
         "warned": str(project.layout.ho2 / "scratch" / "hook-warnings"),
     }
@@ -285,7 +290,7 @@ def _held(project: Project, kind: str) -> tuple[str, str]:
     return agent, str(real_path(project.agents.read(agent).workspace))
 
 
-def why_read(project: Project, client: str, variables: Mapping[str, str]) -> str:
+def why_unconfined(project: Project, client: str, variables: Mapping[str, str]) -> str:
     """Say why a client's commands are only read here; empty in the sandbox. Raises: HostError."""
     root, environment = project.root.path, project.environment
     if project.policy.settings.hook.shell != "confine":
@@ -309,14 +314,14 @@ def installation_in(root: str) -> tuple[str, ...]:
     return tuple(place for place in found if relative(place, root))
 
 
-def chain_for(project: Project, asked: Asked) -> AgentChain:
+def chain_for(project: Project, event: HookEvent) -> AgentChain:
     """Return who acts: an agent, or a client's kind of agent. Raises: UsageError, ConfigError."""
     default = default_chain(project.agents)
-    if asked.agent_type:
-        return chain_of_type(project.agents, default, asked.agent_type)
+    if event.agent_type:
+        return chain_of_type(project.agents, default, event.agent_type)
     # Threat: a sub-agent that does not say what it is. Unknown is no; and a child it is.
-    unnamed = Agent(asked.agent_id, LOCKED, parent=default[0].name)
-    return (unnamed, *default) if asked.agent_id else default
+    unnamed = Agent(event.agent_id, LOCKED, parent=default[0].name)
+    return (unnamed, *default) if event.agent_id else default
 
 
 def also_write(project: Project, client: str, variables: Mapping[str, str]) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.apps.hook.confinement import BOOT, kept_files
-from paddock.apps.hook.context import HookGround, line_tables, make_tables
+from paddock.apps.hook.context import FullContext, line_tables, make_tables
 from paddock.apps.hook.lean.image import (
     CONTENT,
     FOLLOWED,
@@ -23,11 +23,11 @@ from paddock.apps.hook.lean.image import (
     find_homes,
     image_path,
     key_path,
-    look_at,
+    observe,
     read_private,
     seal,
 )
-from paddock.apps.hook.lean.request import Asked, DeclinedError
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent
 from paddock.apps.hook.settings.claude import settings_files
 from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError
@@ -51,16 +51,16 @@ _LAUNCH: Final = Path(__file__).with_name("launch.py")
 _EVERYTHING: Final = Permissions()
 
 
-def keep_image(ground: HookGround, asked: Asked, variables: Mapping[str, str]) -> None:
+def keep_image(context: FullContext, event: HookEvent, variables: Mapping[str, str]) -> None:
     """Make and keep the image for calls like this one. Raises: HostError, ConfigError."""
     try:
         homes = find_homes(variables)
     except DeclinedError:
         return
-    content = make_image(ground, asked.client, variables)
+    content = make_image(context, event.client, variables)
     if content is None:
         return
-    path = Path(image_path(homes, asked, ground.start, variables))
+    path = Path(image_path(homes, event, context.start, variables))
     make_directories(path.parent)
     require_private(path.parent)
     key = _key(Path(key_path(homes)))
@@ -68,14 +68,14 @@ def keep_image(ground: HookGround, asked: Asked, variables: Mapping[str, str]) -
     _prune(path.parent)
 
 
-def make_image(ground: HookGround, client: str, variables: Mapping[str, str]) -> bytes | None:
+def make_image(context: FullContext, client: str, variables: Mapping[str, str]) -> bytes | None:
     """Return the tables and what they depended on; None where they are not to decide here."""
-    project = ground.project
+    project = context.project
     policy, default = project.policy, default_chain(project.agents)
     is_plain = len(default) == 1 and _is_plain(policy, default)
     if project.layout.kind is not PlaneKind.PROJECT or not is_plain:
         return None
-    looked = _looked(ground)
+    looked = _looked(context)
     # Looked at first: of a plane that is registered from here on the image will not know.
     below = bare_planes_below(project.root.path, project.environment)
     if looked is None or below != policy.planes_below:
@@ -90,7 +90,9 @@ def make_image(ground: HookGround, client: str, variables: Mapping[str, str]) ->
     status = os.stat(ledger.ledger)
     return marshal.dumps(
         {
-            **make_tables(project, client, variables, chains, is_held=not ground.why_read),
+            **make_tables(
+                project, client, variables, chains, is_confined=not context.why_unconfined
+            ),
             **line_tables(policy.settings.hook.outside),
             "looked": looked,
             "since": time.time(),
@@ -107,16 +109,16 @@ def _is_plain(policy: Policy, chain: AgentChain) -> bool:
     return all(agent.permissions == _EVERYTHING and agent.profile in known for agent in chain)
 
 
-def _looked(ground: HookGround) -> list[Json] | None:
+def _looked(context: FullContext) -> list[Json] | None:
     """Look anew at everything that root, plane, trust and policy were found by."""
-    project = ground.project
+    project = context.project
     layout, files, root = project.layout, project.files, project.root.path
-    start = Path(ground.start)
+    start = Path(context.start)
     real = Path(os.path.realpath(start))  # noqa: TID251 - where the project was found from
     names = [start, *start.parents]
     for directory in (real, *real.parents):
         marker = PlaneLayout(directory, PlaneKind.BARE).admin_config
-        if look_at(str(marker)) is not None:
+        if observe(str(marker)) is not None:
             return None
         # Above the root that was found a policy file alone would make another one.
         markers = PROJECT_MARKERS if directory.is_relative_to(root) else POLICY_MARKERS
@@ -142,7 +144,7 @@ def _looked(ground: HookGround) -> list[Json] | None:
         (LISTED, registry_directory(environment)),
     ]
     seen = dict.fromkeys((kind, str(path)) for kind, path in wanted)
-    return [(kind, path, look_at(path, kind)) for kind, path in seen]
+    return [(kind, path, observe(path, kind)) for kind, path in seen]
 
 
 def _key(path: Path) -> bytes:

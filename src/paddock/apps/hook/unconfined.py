@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.apps.hook.lean.engine import is_bare_below
-from paddock.apps.hook.lean.judge import find_stands
+from paddock.apps.hook.lean.judge import resolve_cd
 from paddock.apps.hook.lean.request import ShapeError, read_patch
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands import CommandLine, SimpleCommand, parse_line
@@ -351,7 +351,7 @@ def _stands(found: Targets, ground: Ground, base: str) -> tuple[str, ...]:
     home = os.path.expanduser("~")
     try:
         # A home that is not there is a name like others, as the shell has it.
-        return find_stands(base, tuple(f"./{n}" if n[:1] == "~" else n for n in named), home)
+        return resolve_cd(base, tuple(f"./{n}" if n[:1] == "~" else n for n in named), home)
     except ShapeError as error:
         found.unsure[str(error)] = None
         return ()

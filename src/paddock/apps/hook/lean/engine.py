@@ -10,9 +10,9 @@ property test holds both against each other.
 
 import posix
 
-from paddock.apps.hook.lean.image import look_at
+from paddock.apps.hook.lean.image import observe
 from paddock.apps.hook.lean.judge import ALSO, GUARD, LeanFinding, LeanLine, Rule
-from paddock.apps.hook.lean.request import Asked, DeclinedError
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent
 from paddock.policy import compiled
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ Identity = tuple[str, "list[Json]", str]
 """An agent's name, it and its ancestors, and the digest of the policy that holds for it."""
 
 
-class Holding:
+class CommandWrapper:
     """A program, and for whom it runs commands; `kind`: of a client's agent, in that of `agent`."""
 
     def __init__(
@@ -60,21 +60,21 @@ class Holding:
         self.workspace = workspace
 
 
-class Ground:
+class HookContext:
     """`today` is YYYY-MM-DD where the user is; `root` is real, `given_root` as the client names it.
 
     Raises: DeclinedError: an agent that is in no table.
     """
 
-    def __init__(self, tables: "Json", asked: Asked, start: str, today: str) -> None:
+    def __init__(self, tables: "Json", event: HookEvent, start: str, today: str) -> None:
         self.tables = tables
         self.root, self.home, self.state = tables["scene"]
         self.given_root, self.today = start.rstrip("/") or "/", today if tables["scratch"] else ""
         self.warned: str = tables["warned"]
         self.on_allow, self.warnings, self.paranoid, self.shell = tables["hook"]
         # `shell` is `confine` or `read`: what is wanted, whether or not it can be had here.
-        held, self.who = _find_identity(tables, asked.agent_type)
-        self.holding = _find_holding(tables, asked.agent_type)
+        held, self.who = _find_identity(tables, event.agent_type)
+        self.wrapper = _find_wrapper(tables, event.agent_type)
         self._profiles: list[Json] = [
             {**tables["profiles"][number], "title": said} for number, said in held
         ]
@@ -117,10 +117,10 @@ class Ground:
         self, category: str, operation: str, target: str, arguments: "Json" = None
     ) -> "list[LeanFinding]":
         found: list[LeanFinding] = []
-        asked = f"tool:{category}:{operation} {target}".rstrip()
+        action = f"tool:{category}:{operation} {target}".rstrip()
         for profile in self._profiles:
             matched = compiled.find_rules(profile, category, operation, target, False, arguments)
-            found += _said(profile, matched, category, operation, asked)
+            found += _conclude(profile, matched, category, operation, action)
         return found
 
     def line(self, text: str, base: str) -> LeanLine:
@@ -132,19 +132,19 @@ class Ground:
         said.is_guess = True
         return said
 
-    def held_line(self, text: str, directory: str) -> LeanLine:
+    def confined_line(self, text: str, directory: str) -> LeanLine:
         """A plain line writes nothing for certain, from whatever directory."""
         del directory
         rules = (rule for profile in self._profiles for rule in profile["commands"])
         is_plain = all(program is None for _, program in rules)
-        return LeanLine(self._words(split_line(text, self.tables["shell"], is_held=is_plain)))
+        return LeanLine(self._words(split_line(text, self.tables["shell"], is_confined=is_plain)))
 
     def is_outside(self, text: str) -> bool:
         """No program of a plain line that `outside` does not name is outside."""
         programs, is_wild = self.tables["outside_commands"]
         if not programs and not is_wild:
             return False
-        for _, named in split_line(text, self.tables["shell"], is_held=True):
+        for _, named in split_line(text, self.tables["shell"], is_confined=True):
             if is_wild or not programs.isdisjoint([name.casefold() for name in named]):
                 raise DeclinedError("a command that may be left to the client")
         return False
@@ -158,7 +158,7 @@ class Ground:
             for command, programs in commands:
                 if "" in narrow or not narrow.isdisjoint([name.casefold() for name in programs]):
                     raise DeclinedError("a rule of the profile may be about this command")
-                found += _said(profile, matched, "shell", "run", f"tool:shell:run {command}")
+                found += _conclude(profile, matched, "shell", "run", f"tool:shell:run {command}")
         return found
 
     def _hits_of(self, path: str) -> "list[compiled.Hit]":
@@ -173,26 +173,26 @@ def _find_identity(tables: "Json", name: str) -> "tuple[tuple[tuple[int, str], .
     if name in agents:
         held, chain = agents[name]
         return held, (chain[0]["name"], chain, tables["digest"])
-    if _NAME_CHARS.issuperset(name) and look_at(f"{tables['declared']}/{name}") is not None:
+    if _NAME_CHARS.issuperset(name) and observe(f"{tables['declared']}/{name}") is not None:
         raise DeclinedError("an agent of this plane")
     held, (child, *chain) = agents[None]
     return held, (name, [{**child, "name": name}, *chain], tables["digest"])
 
 
-def _find_holding(tables: "Json", name: str) -> "Holding | None":
+def _find_wrapper(tables: "Json", name: str) -> "CommandWrapper | None":
     if tables["holding"] is None:
         return None
     program, root, agents = tables["holding"]
     # One that the tables do not name is no agent of this plane: see `_find_identity`.
     agent, workspace = agents.get(name) or agents[""]
-    return Holding(program, root, agent, "" if name in ("", agent) else name, workspace)
+    return CommandWrapper(program, root, agent, "" if name in ("", agent) else name, workspace)
 
 
-def _said(
-    profile: "Json", matched: "list[int]", category: str, operation: str, asked: str
+def _conclude(
+    profile: "Json", matched: "list[int]", category: str, operation: str, action: str
 ) -> "list[LeanFinding]":
     outcome, rank, deciding, reason = compiled.conclude(
-        profile, matched, category, operation, asked
+        profile, matched, category, operation, action
     )
     rule = None if deciding is None else deciding[2:7]
     others = (profile["rules"][number] for number in matched)
@@ -207,7 +207,7 @@ def _pattern_rule(lists: "Json", kind: str, number: int) -> Rule:
     return (compiled.DENY, text, compiled.source_of(kind), file, line)
 
 
-def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Command]":
+def split_line(text: str, tables: "Json", is_confined: bool = False) -> "list[Command]":
     """Return the commands of a plain line. Raises: DeclinedError.
 
     `is_held`: in the sandbox, and no rule tells programs apart: then any that starts none is plain.
@@ -224,7 +224,7 @@ def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Comman
             continue
         joiner = next((sign for sign in _JOINERS if text.startswith(sign, at)), "")
         if joiner:
-            commands.append(_command(text[start:end], words, tables, is_held))
+            commands.append(_command(text[start:end], words, tables, is_confined))
             words, has_ended = [], False
             at += len(joiner)
             if text[at : at + 1] not in ("", " "):
@@ -247,7 +247,7 @@ def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Comman
         words.append(word)
         end = at
     if words or not commands:
-        commands.append(_command(text[start:end], words, tables, is_held))
+        commands.append(_command(text[start:end], words, tables, is_confined))
     return commands
 
 
@@ -312,12 +312,12 @@ def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
     return made, at
 
 
-def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Command:
+def _command(text: str, words: "list[str]", tables: "Json", is_confined: bool) -> Command:
     if not words or len(words) > WORDS_MAX or not tables[1].isdisjoint(words):
         raise DeclinedError("no command, a long one, or a word that may be a keyword")
     if any("[" in word and ("$" in word or "`" in word) for word in words):
         raise DeclinedError("a word that may be evaluated")
-    _look(words, tables, is_held)
+    _look(words, tables, is_confined)
     # Threat: a program that starts another one: wherever a rule's program is named counts.
     apart = (sign if sign in _IN_PROGRAM else " " for sign in " ".join(words))
     parts = [part.rpartition("/")[2] for part in (*words, *"".join(apart).split())]
@@ -326,14 +326,14 @@ def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Co
     return text, frozenset((*parts, *(part[:3] for part in parts if part[:4] == "git-")))
 
 
-def _look(words: "list[str]", tables: "Json", is_held: bool) -> None:
+def _look(words: "list[str]", tables: "Json", is_confined: bool) -> None:
     starting, _, changing, nesting = tables
     program, *rest = words
     name = program.rpartition("/")[2]
     is_plain = _IN_PROGRAM.issuperset(program) and program[0] != "-" and name != ""
     if not is_plain or name in starting or name.startswith(_STARTING):
         raise DeclinedError("a program that may start another one")
-    if is_held:
+    if is_confined:
         return
     if name == "git":
         _look_at_git(rest)
@@ -341,7 +341,7 @@ def _look(words: "list[str]", tables: "Json", is_held: bool) -> None:
         if not _STDIN.isdisjoint(rest) or not rest:
             raise DeclinedError("an interpreter that may read its input")
         if name.startswith("python") and rest[0] == "-m" and len(rest) > 1:
-            _look(rest[1:], tables, is_held)
+            _look(rest[1:], tables, is_confined)
         elif rest[0].startswith("-"):
             raise DeclinedError("options of an interpreter")
     elif any(word.startswith(changing.get(name, ())) for word in words):

@@ -7,7 +7,7 @@ import posix
 import time
 
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.engine import Ground
+from paddock.apps.hook.lean.engine import HookContext
 from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image
 from paddock.apps.hook.lean.records import (
     HOOK_EVENT,
@@ -19,7 +19,7 @@ from paddock.apps.hook.lean.request import (
     IGNORED_EVENTS,
     SHELL_TOOL,
     DeclinedError,
-    parse_asked,
+    parse_event,
     start_of,
 )
 from paddock.ledger.format.line import ID_BYTES
@@ -46,7 +46,7 @@ _UNHURRIED = ("PostToolUse", "PostToolUseFailure", "SessionStart")
 
 class Attempt:
     image: "Json"
-    ground: Ground
+    context: HookContext
 
     def __init__(self, data: bytes, client: str, variables: "Mapping[str, str]") -> None:
         self.data = data
@@ -60,33 +60,33 @@ class Attempt:
         """Raises DeclinedError (the full path decides) or ShapeError: nothing was recorded."""
         if len(self.data) > INPUT_BYTES_MAX:
             raise DeclinedError("a huge input")
-        asked = parse_asked(self.data, self.client)
-        if asked.event in IGNORED_EVENTS:
+        event = parse_event(self.data, self.client)
+        if event.name in IGNORED_EVENTS:
             return b""
         here = posix.getcwd()
-        start = start_of(asked.client, asked.cwd, self.variables, here)
+        start = start_of(event.client, event.cwd, self.variables, here)
         homes = find_homes(self.variables)
-        path = image_path(homes, asked, start, self.variables)
+        path = image_path(homes, event, start, self.variables)
         self.image = load_image(path, key_path(homes))
         self.has_image = True
-        if asked.agent_id and not asked.agent_type:
+        if event.agent_id and not event.agent_type:
             raise DeclinedError("an agent that does not say what it is")
-        if asked.tool == SHELL_TOOL and not 0 <= time.time() - self.image["since"] < HELD_S:
+        if event.tool == SHELL_TOOL and not 0 <= time.time() - self.image["since"] < HELD_S:
             # The next image is to know it again.
             self.has_image = False
             raise DeclinedError("it has to be found out again whether commands can be confined")
-        self.ground = Ground(self.image, asked, start, today_here())
+        self.context = HookContext(self.image, event, start, today_here())
         try:
-            if asked.event == _CLIENT_START and not self._is_noted(asked.client, homes.paddock):
+            if event.name == _CLIENT_START and not self._is_noted(event.client, homes.paddock):
                 raise DeclinedError("a client's process that is to be noted")
-            return flow.answer(asked, self.ground, asked.cwd or here, self)
+            return flow.answer(event, self.context, event.cwd or here, self)
         except DeclinedError:
             # A ledger goes on in another file where one is full: the image names the old one.
             self.has_image = self._has_ledger()
             raise
         except AppendFailedError as failed:
             reason = f"nothing can be decided: {failed}"
-            return flow.refusal_for(asked, reason, self.ground.today)
+            return flow.refusal_for(event, reason, self.context.today)
 
     def append(self, record: LeanRecord) -> None:
         """Raises: DeclinedError, AppendFailedError."""
@@ -105,10 +105,10 @@ class Attempt:
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         """Questions are the full path's. Raises: DeclinedError."""
-        holding = self.ground.holding
-        if is_asked or holding is None:
+        wrapper = self.context.wrapper
+        if is_asked or wrapper is None:
             raise DeclinedError("a question about a command")
-        return flow.changed_input(judged.asked, holding, judged.directory)
+        return flow.changed_input(judged.event, wrapper, judged.directory)
 
     def _has_ledger(self) -> bool:
         ledger, _, identity = self.image["ledger"]

@@ -12,7 +12,7 @@ import posix
 import sys
 
 from paddock.apps.hook.lean.judge import folded
-from paddock.apps.hook.lean.request import Asked, DeclinedError
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent
 from paddock.ledger.format.line import sha256
 
 TYPE_CHECKING = False
@@ -61,10 +61,10 @@ def _absolute(variables: "Mapping[str, str]", name: str) -> str:
     return value if value[:1] == "/" else ""
 
 
-def image_path(homes: Homes, asked: Asked, start: str, variables: "Mapping[str, str]") -> str:
+def image_path(homes: Homes, event: HookEvent, start: str, variables: "Mapping[str, str]") -> str:
     named = "\0".join(
         (
-            *(FORMAT.decode(), asked.client, start, homes.home, homes.paddock, homes.config),
+            *(FORMAT.decode(), event.client, start, homes.home, homes.paddock, homes.config),
             *(variables.get(name, "") for name in _VARIABLES),
             *(str(posix.geteuid()), str(sys.implementation.cache_tag)),
         )
@@ -88,12 +88,12 @@ def load_image(path: str, key_file: str) -> "Json":
     if seal(key, body) != sealed[len(FORMAT) : start]:
         raise DeclinedError("the image's seal is broken")
     image: Json = marshal.loads(body)  # noqa: S302 - sealed, and it makes plain values alone
-    if not all(look_at(path, kind) == wanted for kind, path, wanted in image["looked"]):
+    if not all(observe(path, kind) == wanted for kind, path, wanted in image["looked"]):
         raise DeclinedError("something changed since the image was made")
     return image
 
 
-def look_at(path: str, kind: int = NAME) -> "Json":
+def observe(path: str, kind: int = NAME) -> "Json":
     """Return what is seen there, None for nothing."""
     if kind in (CONTENT, FOLLOWED):
         return _digest_at(path, _READ if kind == FOLLOWED else _READ | posix.O_NOFOLLOW)

@@ -17,12 +17,12 @@ from where it stands. A look, not a hold: a file swapped after the answer is the
 
 import posix
 
-from paddock.apps.hook.lean.request import Asked, DeclinedError, LeanWanted, ShapeError
+from paddock.apps.hook.lean.request import DeclinedError, HookEvent, LeanWanted, ShapeError
 from paddock.policy.compiled import ALLOW, DENY, NOTHING, matches_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from paddock.apps.hook.lean.engine import Ground
+    from paddock.apps.hook.lean.engine import HookContext
 
 BOUNDARY, GUARD, PARANOID, ALSO = -3, -2, -1, 3
 """Ranks of findings beside those of a profile: among equally strict ones the lowest decides."""
@@ -41,7 +41,7 @@ _LINK = 0o120000
 _KIND = 0o170000
 HOPS_MAX = 40
 PATH_CHARS_MAX = 4096
-STOOD_MAX = 16
+DIRECTORIES_MAX = 16
 """Directories that a list of `cd` may lead to, as links and `..` are read."""
 
 Rule = tuple[int, str, str, str, int]
@@ -102,9 +102,9 @@ class LeanVerdict(LeanFinding):
 
 
 class _Judging:
-    def __init__(self, tool: str, ground: "Ground") -> None:
+    def __init__(self, tool: str, context: "HookContext") -> None:
         self.tool = tool
-        self.ground = ground
+        self.context = context
         self.findings: list[LeanFinding] = []
         self.actions: list[str] = []
         self.warned: list[tuple[str, str]] = []
@@ -112,103 +112,103 @@ class _Judging:
     def deny(self, rank: int, reason: str, rule: "Rule | None", code: str) -> None:
         self.findings.append(LeanFinding(DENY, rank, reason, rule, code))
 
-    def path(self, operation: str, text: str, base: str, by_command: bool = False) -> None:
+    def judge_path(self, operation: str, text: str, base: str, by_command: bool = False) -> None:
         is_write = operation != "view"
-        places = find_places(text, base, self.ground)
+        places = find_places(text, base, self.context)
         for real, names in places:
             if not names:
-                self.outside(operation, real, is_write, by_command)
+                self.judge_outside(operation, real, is_write, by_command)
         for name in dict.fromkeys(name for _, names in places for name in names):
             self.actions.append(f"tool:file:{operation} {name}")
-            self.closed(name, is_write, by_command)
+            self.deny_closed(name, is_write, by_command)
             if is_write:
-                self.writing(name)
-            self.findings += self.ground.profile("file", operation, name)
+                self.judge_write(name)
+            self.findings += self.context.profile("file", operation, name)
 
-    def outside(self, operation: str, real: str, is_write: bool, by_command: bool) -> None:
+    def judge_outside(self, operation: str, real: str, is_write: bool, by_command: bool) -> None:
         self.actions.append(f"tool:file:{operation} {real}")
         if is_write:
-            is_state = any(relative(real, state) for state in self.ground.state)
-            is_open = by_command and is_temporary(real, self.ground)
-            if is_state or not (is_open or self.ground.may_write_outside(real)):
+            is_state = any(relative(real, state) for state in self.context.state)
+            is_open = by_command and is_temporary(real, self.context)
+            if is_state or not (is_open or self.context.may_write_outside(real)):
                 reason = f"Path outside project boundary: {show(real)}"
                 self.deny(BOUNDARY, reason, None, "path.escapes_root")
-        self.secret_outside(real, is_write)
+        self.deny_secret_outside(real, is_write)
 
-    def secret_outside(self, real: str, is_write: bool) -> None:
-        rule = self.ground.find_secret_outside(real)
+    def deny_secret_outside(self, real: str, is_write: bool) -> None:
+        rule = self.context.find_secret_outside(real)
         if rule is not None:
-            self.deny(GUARD, self.guarded(show(real), is_write, rule), rule, "policy.secret")
+            self.deny(GUARD, self.guard_reason(show(real), is_write, rule), rule, "policy.secret")
 
-    def closed(self, name: str, is_write: bool, by_command: bool) -> None:
-        for found in self.ground.denials(name, is_write, by_command):
+    def deny_closed(self, name: str, is_write: bool, by_command: bool) -> None:
+        for found in self.context.denials(name, is_write, by_command):
             if found.rule is not None and found.code != "policy.forbidden":
-                found.reason = self.guarded(show(name), is_write, found.rule)
+                found.reason = self.guard_reason(show(name), is_write, found.rule)
             self.findings.append(found)
 
-    def writing(self, name: str) -> None:
-        ground, shown = self.ground, show(name)
-        if any(relative(f"{ground.root}/{name}", place) for place in ground.state):
+    def judge_write(self, name: str) -> None:
+        context, shown = self.context, show(name)
+        if any(relative(f"{context.root}/{name}", place) for place in context.state):
             rule = (DENY, "the installation of the hook", "hook.settings", "built-in", 0)
-            self.deny(GUARD, self.guarded(shown, True, rule), rule, "policy.protected")
+            self.deny(GUARD, self.guard_reason(shown, True, rule), rule, "policy.protected")
         self.warn(name)
-        if ground.paranoid and not ground.is_safe(name):
+        if context.paranoid and not context.is_safe(name):
             rule = (DENY, "paranoid", "hook.paranoid", "", 0)
             reason = f"Path outside what is safe to write: {shown} (paranoid is on in [hook])"
             self.deny(PARANOID, reason, rule, "policy.denied")
 
     def warn(self, name: str) -> None:
-        pattern = self.ground.find_warning(name)
+        pattern = self.context.find_warning(name)
         if pattern:
             self.warned.append((show(name), pattern))
 
-    def line(self, text: str, base: str) -> None:
-        home = self.ground.home
-        said = self.ground.line(text, base)
+    def judge_line(self, text: str, base: str) -> None:
+        home = self.context.home
+        said = self.context.line(text, base)
         self.findings += said.findings
         for operation, directories, target in said.targets:
             if target in HARMLESS:
                 continue
-            stands = find_stands(base, directories, home)
+            stands = resolve_cd(base, directories, home)
             # A program's own path is the kernel's to walk.
             for here in dict.fromkeys(map(real_path, stands)) if directories else stands:
-                self.path(operation, target, here, by_command=True)
+                self.judge_path(operation, target, here, by_command=True)
                 if said.removes:
-                    self.removing(target, here)
+                    self.judge_removal(target, here)
         for _, directories, name in said.reads:
-            for here in find_stands(base, directories, home):
-                if self.reading(name, here) and said.is_guess:
+            for here in resolve_cd(base, directories, home):
+                if self.judge_read(name, here) and said.is_guess:
                     raise DeclinedError("a word may name a file that is secret")
         for operation, directories, path in said.patches:
-            for here in find_stands(base, directories, home):
-                self.path(operation, path, here)
+            for here in resolve_cd(base, directories, home):
+                self.judge_path(operation, path, here)
 
-    def reading(self, text: str, base: str) -> bool:
+    def judge_read(self, text: str, base: str) -> bool:
         try:
-            places = find_places(text, base, self.ground)
+            places = find_places(text, base, self.context)
         except ShapeError:
             # No program opens it either.
             return False
         count = len(self.findings)
         for real, names in places:
             if not names:
-                self.secret_outside(real, False)
+                self.deny_secret_outside(real, False)
             for name in names:
                 if name != ".":
-                    self.closed(name, False, True)
+                    self.deny_closed(name, False, True)
         return len(self.findings) > count
 
-    def held_line(self, text: str, directory: str) -> None:
+    def judge_confined_line(self, text: str, directory: str) -> None:
         """Judge a line whose writing the kernel and the judge of changes hold."""
-        said = self.ground.held_line(text, directory)
+        said = self.context.confined_line(text, directory)
         self.findings += said.findings
         for operation, _, path in said.targets:
             self.actions.append(f"tool:file:{operation} {path}")
             self.warn(path)
 
-    def removing(self, target: str, base: str) -> None:
-        root = self.ground.root
-        for real, _ in find_places(target, base, self.ground):
+    def judge_removal(self, target: str, base: str) -> None:
+        root = self.context.root
+        for real, _ in find_places(target, base, self.context):
             if relative(root, real):
                 reason = (
                     f"Protected path: {show(real)} cannot be modified via {show(self.tool)}: the "
@@ -218,7 +218,7 @@ class _Judging:
                 rule = (DENY, ".", "hook.root", "built-in", 0)
                 self.deny(GUARD, reason, rule, "policy.protected")
 
-    def guarded(self, shown: str, is_write: bool, rule: Rule) -> str:
+    def guard_reason(self, shown: str, is_write: bool, rule: Rule) -> str:
         _, text, source, file, line = rule
         where = f'"{show(text)}" in {source}, {file}' + (f":{line}" if line else "")
         lifting = _lifting(shown, text, source)
@@ -245,39 +245,39 @@ class _Judging:
 
 
 def judge(
-    asked: Asked, wanted: LeanWanted, ground: "Ground", base: str, directory: str = ""
+    event: HookEvent, wanted: LeanWanted, context: "HookContext", base: str, directory: str = ""
 ) -> LeanVerdict:
     """Judge one call for someone in `base`; `directory`: where it runs, if in the sandbox.
 
     Total but for ShapeError: a path that is none.
     """
-    judging = _Judging(asked.tool, ground)
+    judging = _Judging(event.tool, context)
     for operation, text in wanted.paths:
-        judging.path(operation, text, base)
+        judging.judge_path(operation, text, base)
     if wanted.line is not None:
         judging.actions.append(f"tool:shell:run {wanted.line}")
         if directory:
-            judging.held_line(wanted.line, directory)
+            judging.judge_confined_line(wanted.line, directory)
         else:
-            judging.line(wanted.line, base)
+            judging.judge_line(wanted.line, base)
     if wanted.name is not None:
         category, operation, target = wanted.name
         judging.actions.append(f"tool:{category}:{operation} {target}".rstrip())
-        if target.startswith(SERVED) and ground.is_served:
+        if target.startswith(SERVED) and context.is_served:
             judging.findings.append(LeanFinding(ALLOW, ALSO, _OURS_JUDGES, _SERVED_RULE))
         else:
-            judging.findings += ground.profile(category, operation, target, asked.input)
+            judging.findings += context.profile(category, operation, target, event.input)
     if not judging.actions:
         raise ShapeError("the call does nothing that could be judged")
     return judging.verdict()
 
 
-def is_temporary(real: str, ground: "Ground") -> bool:
+def is_temporary(real: str, context: "HookContext") -> bool:
     for place in TEMPORARY:
         name = relative(real, place)
         if name not in ("", "."):
             folder = f"{place}/{name.partition('/')[0]}"
-            return not relative(ground.root, folder) and not relative(ground.home, folder)
+            return not relative(context.root, folder) and not relative(context.home, folder)
     return False
 
 
@@ -300,21 +300,21 @@ def show(text: str) -> str:
     )
 
 
-def find_places(text: str, base: str, ground: "Ground") -> list[Place]:
+def find_places(text: str, base: str, context: "HookContext") -> list[Place]:
     """Return every place that `text` may come to: the kernel's, and where `..` is folded by text.
 
     Threat: `link/../../../x`, which stays inside for one reader and leaves for the other.
     Raises: ShapeError: empty, NUL, too long, `~name`.
     """
-    path = absolute(text, base, ground.home)
-    places = [_place(path, ground)]
+    path = absolute(text, base, context.home)
+    places = [_place(path, context)]
     if "/.." in path:
-        by_text = _place(folded(path), ground)
+        by_text = _place(folded(path), context)
         places += [by_text] * (by_text[0] != places[0][0])
     return places
 
 
-def find_stands(base: str, directories: "tuple[str, ...]", home: str) -> "tuple[str, ...]":
+def resolve_cd(base: str, directories: "tuple[str, ...]", home: str) -> "tuple[str, ...]":
     """Return where a shell may stand after `cd` to these directories, in order. Raises: ShapeError.
 
     `cd` folds `..` by text, and with `-P`, or where that leads nowhere, goes as the kernel.
@@ -324,19 +324,19 @@ def find_stands(base: str, directories: "tuple[str, ...]", home: str) -> "tuple[
         paths = [absolute(directory, stand, home) for stand in stands]
         both = (each for path in paths for each in (folded(path), real_path(path)))
         stands = tuple(dict.fromkeys(both))
-        if len(stands) > STOOD_MAX:
-            raise ShapeError(f"the line may lead to more than {STOOD_MAX} directories")
+        if len(stands) > DIRECTORIES_MAX:
+            raise ShapeError(f"the line may lead to more than {DIRECTORIES_MAX} directories")
     return stands
 
 
-def _place(path: str, ground: "Ground") -> Place:
-    real = real_path(path, ground.root)
-    inside = relative(real, ground.root) or _relative_by_identity(real, ground.root)
+def _place(path: str, context: "HookContext") -> Place:
+    real = real_path(path, context.root)
+    inside = relative(real, context.root) or _relative_by_identity(real, context.root)
     if not inside:
         return real, ()
     by_name = folded(path)
-    asked = relative(by_name, ground.root) or relative(by_name, ground.given_root)
-    return real, ((asked, inside) if asked and asked != inside else (inside,))
+    named = relative(by_name, context.root) or relative(by_name, context.given_root)
+    return real, ((named, inside) if named and named != inside else (inside,))
 
 
 def absolute(text: str, base: str, home: str) -> str:

@@ -67,11 +67,11 @@ class DeclinedError(Exception):
     """The lean path leaves a call to the full one; nothing was recorded yet. The text says why."""
 
 
-class Asked:
+class HookEvent:
     """One event of a client. Texts are empty where the input has none."""
 
-    def __init__(self, event: str, client: str, members: "dict[str, Json]") -> None:
-        self.event = event
+    def __init__(self, name: str, client: str, members: "dict[str, Json]") -> None:
+        self.name = name
         self.client = client
         self.members = members
         self.tool = ""
@@ -84,7 +84,7 @@ class Asked:
 
     @property
     def is_judged(self) -> bool:
-        return self.event == PRE_TOOL_USE
+        return self.name == PRE_TOOL_USE
 
 
 class _Reader:
@@ -125,7 +125,7 @@ def parse_json(data: bytes) -> "Json":
     return value
 
 
-def parse_asked(data: bytes, client: str) -> Asked:
+def parse_event(data: bytes, client: str) -> HookEvent:
     """Return what is asked; without an event it is a PreToolUse. Raises: ShapeError."""
     members: Json = parse_json(data)
     if not _is(members, dict):
@@ -133,21 +133,21 @@ def parse_asked(data: bytes, client: str) -> Asked:
     for name in ("hook_event_name", *TEXTS):
         if name in members and not _is(members[name], str):
             raise ShapeError(f"{name} is no text")
-    event = members.get("hook_event_name", PRE_TOOL_USE)
-    asked = Asked(event, client_of(client, members), members)
-    if event in IGNORED_EVENTS or event in SESSION_EVENTS:
-        return asked
-    if event not in TOOL_EVENTS:
+    name = members.get("hook_event_name", PRE_TOOL_USE)
+    event = HookEvent(name, client_of(client, members), members)
+    if name in IGNORED_EVENTS or name in SESSION_EVENTS:
+        return event
+    if name not in TOOL_EVENTS:
         raise ShapeError("hook_event_name is none that is known")
     tool, given = members.get("tool_name"), members.get("tool_input")
     if not tool or not _is(tool, str):
         raise ShapeError("tool_name is no text")
     if not _is(given, dict):
         raise ShapeError("tool_input is no object")
-    if asked.cwd and not asked.cwd.startswith("/"):
+    if event.cwd and not event.cwd.startswith("/"):
         raise ShapeError("cwd is no absolute path")
-    asked.tool, asked.input = tool, given
-    return asked
+    event.tool, event.input = tool, given
+    return event
 
 
 def client_of(named: str, members: "Mapping[str, object]") -> str:
@@ -172,35 +172,35 @@ class LeanWanted:
     name: "tuple[str, str, str] | None" = None
 
 
-def find_wanted(asked: Asked) -> LeanWanted:
+def find_wanted(event: HookEvent) -> LeanWanted:
     """Raises: ShapeError for an argument that says it is missing or no text."""
-    tool, wanted = asked.tool, LeanWanted()
+    tool, wanted = event.tool, LeanWanted()
     if tool in FILE_TOOLS:
         operation, argument = FILE_TOOLS[tool]
-        wanted.paths = ((operation, _text(asked, argument)),)
+        wanted.paths = ((operation, _text(event, argument)),)
     elif tool == SHELL_TOOL:
-        wanted.line = _text(asked, "command")
+        wanted.line = _text(event, "command")
     elif tool == PATCH_TOOL:
-        wanted.paths = read_patch(_text(asked, "command"))
+        wanted.paths = read_patch(_text(event, "command"))
     elif tool.startswith(MCP_PREFIX):
         wanted.name = ("mcp", "call", tool)
     else:
-        given = [asked.input.get(name) for name in LOOKING_TOOLS.get(tool, PATHS)]
+        given = [event.input.get(name) for name in LOOKING_TOOLS.get(tool, PATHS)]
         # A pattern that leaves files out opens none.
         wanted.paths = tuple(
             ("view", each) for each in given if type(each) is str and each[:1] not in ("", "!")
         )
-        line = None if tool in _NO_COMMAND else asked.input.get("command")
+        line = None if tool in _NO_COMMAND else event.input.get("command")
         if type(line) is str and line.strip():
             wanted.line = line
         wanted.name = ("client", tool, "")
     return wanted
 
 
-def _text(asked: Asked, argument: str) -> str:
-    found = asked.input.get(argument)
+def _text(event: HookEvent, argument: str) -> str:
+    found = event.input.get(argument)
     if type(found) is not str or not found:
-        raise ShapeError(f"{argument} of {asked.tool} is no text")
+        raise ShapeError(f"{argument} of {event.tool} is no text")
     return found
 
 

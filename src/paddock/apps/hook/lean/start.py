@@ -107,9 +107,9 @@ def _full(data: bytes, client: str, variables: "dict[str, str]", has_image: bool
     # Without -S this happens at every start; here only when the library is needed.
     sys.path.append(_PACKAGE.rpartition("/")[0])
     site.main()
-    from paddock.apps.hook.full import Given, answer, record_stop
+    from paddock.apps.hook.full import HookInput, answer, record_stop
 
-    given = Given(data, client, variables, os.getcwd(), keeps_image=not has_image)
+    given = HookInput(data, client, variables, os.getcwd(), keeps_image=not has_image)
     try:
         return answer(given)
     except StoppedError:

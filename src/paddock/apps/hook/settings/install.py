@@ -74,7 +74,7 @@ def own_program() -> Program:
     return Program(sys.executable, str(Path(__file__).parents[1] / "launch.py"))
 
 
-def standing_in(places: Places, client: Client, scope: Scope) -> InstallState:
+def find_install_state(places: Places, client: Client, scope: Scope) -> InstallState:
     """Look into one file. Raises: UsageError: the client has none of that scope; HostError."""
     path, program, form = places.path(client, scope), own_program(), _FORMS[client]
     try:
