@@ -300,7 +300,7 @@ def copied_package(client: Client, directory: Path) -> Path:
         ("lean/start.py", "raise RuntimeError\n"),
         ("lean/start.py", "def main(:\n"),
         ("lean/handler.py", "import nothing_of_that_name\n"),
-        ("lean/judging.py", ""),
+        ("lean/judge.py", ""),
         ("full.py", "raise SystemExit(0)\n"),
     ],
 )

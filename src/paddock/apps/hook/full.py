@@ -1,4 +1,4 @@
-"""The full path: the policy, the command parser, the whole ledger. Whatever fails is a refusal."""
+"""The full path: the policy, the command parser, the whole ledger. Every failure is a refusal."""
 
 import json
 import os
@@ -69,7 +69,7 @@ class HookInput(Struct, frozen=True):
 
 
 def answer(given: HookInput) -> bytes:
-    """Return the answer to one event; empty where the client goes its usual way."""
+    """Return the answer to one event; empty if the client proceeds as usual."""
     return answer_or_refuse(given, _answer, flow.refusal_for)
 
 
@@ -78,7 +78,7 @@ def answer_or_refuse(
     decide: Callable[[HookEvent, HookInput, str], Said],
     refuse: Callable[[HookEvent | None, str, str], Said],
 ) -> Said:
-    """Return what `decide` says; whatever goes wrong, what `refuse` says with the reason."""
+    """Return the result of `decide`; on any error that of `refuse`, with the reason."""
     event: HookEvent | None = None
     today = today_here()
     try:
@@ -86,7 +86,7 @@ def answer_or_refuse(
             raise ShapeError(f"the input has more than {limits.hook_input_bytes_max} bytes")
         event = parse_event(given.data, given.client)
         return decide(event, given, today)
-    except Exception as error:  # The door: whatever it is, a refusal and not a traceback.
+    except Exception as error:  # Fail closed: every error is a refusal, not a traceback.
         return refuse(event, _recorded(event, given, *_said(error)), today)
 
 
@@ -100,7 +100,7 @@ def _recorded(event: HookEvent | None, given: HookInput, reason: str, code: str)
         return reason
     try:
         record_refusal(named, reason, code, given.variables, given.directory)
-    except Exception as fault:  # The door: it is refused, on record or not.
+    except Exception as fault:  # Fail closed: the call is refused, recorded or not.
         what = fault.message if isinstance(fault, PaddockError) else type(fault).__name__
         return f"{reason}; this refusal could not be recorded: {what}"
     return reason
@@ -110,13 +110,13 @@ def _said(error: Exception) -> tuple[str, str]:
     if isinstance(error, ShapeError):
         return f"the call was not understood: {error}", InvalidArgumentsError.code
     if not isinstance(error, PaddockError):
-        said = f"nothing can be decided: a defect of Paddock, {type(error).__name__}"
+        said = f"the call cannot be judged: a defect of Paddock, {type(error).__name__}"
         return said, InternalError.code
     where = f" ({error.where})" if error.where else ""
     hint = f"; {error.hint}" if error.hint else ""
-    # Where the host or the ledger failed, a second try would take its time and fail alike.
+    # After a failure of the host or the ledger, recording the refusal would fail the same way.
     code = error.code if isinstance(error, UsageError | ConfigError) else ""
-    return f"nothing can be decided: {error.message}{where}{hint}", code
+    return f"the call cannot be judged: {error.message}{where}{hint}", code
 
 
 def _answer(event: HookEvent, given: HookInput, today: str) -> bytes:
@@ -132,7 +132,7 @@ def _answer(event: HookEvent, given: HookInput, today: str) -> bytes:
             if given.keeps_image:
                 keep_image(context, event, given.variables)
         except PaddockError as error:
-            sys.stderr.write(f"paddock hook: no image is kept: {error.message}\n")
+            sys.stderr.write(f"paddock hook: cannot write the policy image: {error.message}\n")
         try:
             said = flow.answer(event, context, event.cwd or given.directory, ports)
         except ShapeError as problem:
@@ -144,7 +144,7 @@ def _answer(event: HookEvent, given: HookInput, today: str) -> bytes:
 
 
 def _with_notices(said: bytes, notices: Sequence[str]) -> bytes:
-    """Put what a person should be told behind what an answer tells him already."""
+    """Append the notices to the answer's message to the user."""
     if not notices:
         return said
     members = cast("dict[str, Json]", json.loads(said)) if said else {}
@@ -182,7 +182,7 @@ def _refused(reason: str, code: str) -> LeanVerdict:
 
 
 def salvage_call(data: bytes, client: str) -> HookEvent | None:
-    """Read a call off an input that is not understood; arguments only if all read them alike."""
+    """Read the call from an invalid input, with its arguments only if the JSON is unambiguous."""
     is_plain = True
     try:
         found = parse_json(data)
@@ -213,14 +213,14 @@ def salvage_call(data: bytes, client: str) -> HookEvent | None:
 def record_refusal(
     event: HookEvent, reason: str, code: str, variables: Mapping[str, str], directory: str
 ) -> None:
-    """Put a call on record that is refused and that nothing was decided about.
+    """Record a call that is refused without a policy decision.
 
-    Raises: UsageError, ConfigError, HostError, and of the ledger damaged, busy and full.
+    Raises: UsageError, ConfigError, HostError, and the ledger's errors: damaged, busy, full.
     """
     environment = read_environment(variables)
     start = start_of(event.client, event.cwd, variables, directory)
     layout = open_plane(find_root(Path(start), environment), environment).layout
-    # Nobody has looked yet whose profile it is.
+    # The agent and its profile are not resolved yet.
     who = (event.agent_type, list[Json](), "")
     record = decision_record(event, _refused(reason, code), "deny", [], who)
     for name in _UNASKED:

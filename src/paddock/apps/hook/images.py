@@ -1,7 +1,7 @@
-"""Making the image of a project's policy, and keeping it where the lean path looks.
+"""Write the image of a project's policy for the fast path.
 
-Beside the tables it holds everything that these depended on, looked at anew. Where the lean path
-could not decide as the policy does, there is no image.
+Besides the compiled tables an image holds the state of every file they depend on. No image is
+written for a policy that the fast path could not decide exactly as the full path does.
 """
 
 import marshal  # noqa: TID251 - sealed with a key before it is read again
@@ -46,13 +46,13 @@ from paddock.values.calls import Json
 from paddock.values.decisions import AgentChain, Permissions, PlaneKind, client_kind
 
 IMAGES_MAX: Final = 200
-"""Images that are kept; of more the oldest go."""
+"""The oldest images beyond this number are removed."""
 _LAUNCH: Final = Path(__file__).with_name("launch.py")
 _EVERYTHING: Final = Permissions()
 
 
 def keep_image(context: FullContext, event: HookEvent, variables: Mapping[str, str]) -> None:
-    """Make and keep the image for calls like this one. Raises: HostError, ConfigError."""
+    """Write the image for calls like this one. Raises: HostError, ConfigError."""
     try:
         homes = find_homes(variables)
     except DeclinedError:
@@ -69,19 +69,19 @@ def keep_image(context: FullContext, event: HookEvent, variables: Mapping[str, s
 
 
 def make_image(context: FullContext, client: str, variables: Mapping[str, str]) -> bytes | None:
-    """Return the tables and what they depended on; None where they are not to decide here."""
+    """Return the tables and their dependencies; None if the fast path must not decide here."""
     project = context.project
     policy, default = project.policy, default_chain(project.agents)
     is_plain = len(default) == 1 and _is_plain(policy, default)
     if project.layout.kind is not PlaneKind.PROJECT or not is_plain:
         return None
-    looked = _looked(context)
-    # Looked at first: of a plane that is registered from here on the image will not know.
+    looked = _observe_dependencies(context)
+    # Listed after the observation, so that a plane registered in between invalidates the image.
     below = bare_planes_below(project.root.path, project.environment)
     if looked is None or below != policy.planes_below:
         return None
     named = [binding.name for binding in policy.settings.agents]
-    # None: of a type that is named nowhere.
+    # None: an agent type that no configuration names.
     chains: dict[str | None, AgentChain] = {"": default, None: client_kind(default, "child")}
     chains |= {name: chain_of_type(project.agents, default, name) for name in named}
     if not all(_is_plain(policy, chain) for chain in chains.values()):
@@ -109,8 +109,8 @@ def _is_plain(policy: Policy, chain: AgentChain) -> bool:
     return all(agent.permissions == _EVERYTHING and agent.profile in known for agent in chain)
 
 
-def _looked(context: FullContext) -> list[Json] | None:
-    """Look anew at everything that root, plane, trust and policy were found by."""
+def _observe_dependencies(context: FullContext) -> list[Json] | None:
+    """Observe again every file that determined the root, the plane, trust and the policy."""
     project = context.project
     layout, files, root = project.layout, project.files, project.root.path
     start = Path(context.start)
@@ -120,7 +120,7 @@ def _looked(context: FullContext) -> list[Json] | None:
         marker = PlaneLayout(directory, PlaneKind.BARE).admin_config
         if observe(str(marker)) is not None:
             return None
-        # Above the root that was found a policy file alone would make another one.
+        # Above the detected root only a policy file would establish another root.
         markers = PROJECT_MARKERS if directory.is_relative_to(root) else POLICY_MARKERS
         names += (directory, marker, *(directory / name for name in markers))
     environment = project.environment
@@ -134,7 +134,7 @@ def _looked(context: FullContext) -> list[Json] | None:
     contents.append(packages_path(project.root, environment))
     if files.project is not None:
         contents.append(trust_record_path(files.project.path, environment))
-    # What confines commands: this boot, what was found out in it, the client's own sandbox.
+    # Confinement depends on this boot, its preflight results and the client's own sandbox.
     followed = [Path(BOOT), *kept_files(environment), environment.user_config]
     followed += settings_files(root, environment.home, dict(environment.variables))
     wanted = [
@@ -159,9 +159,9 @@ def _key(path: Path) -> bytes:
                 return key
             break
     raise ConfigError(
-        "the key of the hook's images cannot be used",
+        "the key that seals the hook's images is unusable",
         where=str(path),
-        hint="remove that file; another one is made",
+        hint="remove that file; the hook creates a new one",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from paddock.apps.hook.confinement import keep_trial, kept_files, why_host_cannot
-from paddock.apps.hook.lean.flow import CONFINED, STILL_HELD, WANTS_OUT
+from paddock.apps.hook.lean.flow import CONFINED, STILL_CONFINED, WANTS_OUT
 from paddock.apps.hook.lean.request import DeclinedError
 from tests.support.hooks import Client, Said
 
@@ -156,7 +156,7 @@ def test_what_a_rule_asks_about_is_asked_and_stays_in_the_sandbox(command: str, 
     line = run_by(said)
 
     assert said.word == "ask"
-    assert STILL_HELD in said.reason
+    assert STILL_CONFINED in said.reason
     assert line is not None
     assert (line["command"], len(line["ticket"])) == (command, 32)
     assert metadata(client) == {"answer": "ask", "outcome": "ask", "sandboxed": True}

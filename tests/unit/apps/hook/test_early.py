@@ -117,7 +117,7 @@ def test_a_defect_is_on_record_and_its_denial_counts(client: Client):
     said = Said(answer_or_refuse(given, broken, flow.refusal_for))
 
     assert said.word == "deny"
-    assert said.reason.endswith("nothing can be decided: a defect of Paddock, RuntimeError")
+    assert said.reason.endswith("the call cannot be judged: a defect of Paddock, RuntimeError")
     assert kept(client) == [("deny", "internal", "Write", "deny")]
 
 

@@ -1,14 +1,13 @@
-"""One event from its input to its answer: judge, record, then answer, in this order.
+"""Answer one event: judge it, record the decision, then answer, in this order.
 
-An answer that lets a call run is given only when the decision is on disk. A client is told one
-JSON object, built whole, or nothing: output that is not one whole object lets the call run; an
-`allow` skips the user's own prompt, so a warning comes without one; Codex ignores `ask` and runs
-the call.
+A call may run only after its decision is on disk. The answer is one complete JSON object or
+nothing, because clients run a call after malformed output. `allow` skips the client's own prompt,
+so a warning is sent without it. Codex ignores `ask` and runs the call.
 
-A command that is confined is changed so that the client's shell has Paddock run it in the sandbox.
+A confined command is rewritten: the client's shell starts Paddock, which runs it in the sandbox.
 
-Threat: quotes in a command that end the argument in which it stands: what follows them would run
-outside. A property test has both shells read what is made here.
+Threat: quotes in a command end the shell argument that holds it, and the rest runs outside the
+sandbox. A property test has bash and zsh parse the rewritten lines.
 """
 
 from _json import encode_basestring_ascii as text
@@ -35,39 +34,39 @@ if TYPE_CHECKING:
         def append(self, record: records.LeanRecord) -> None: ...
 
         def wrap(self, judged: "LeanJudged", is_asked: bool) -> str:
-            """Return JSON of an input that runs in the sandbox; `is_asked`: after a question."""
+            """Return a tool input, as JSON, that runs in the sandbox; `is_asked`: if approved."""
             ...
 
 
-WANTS_OUT = "the command wants to run outside the fence, as the client itself would run it"
-STILL_HELD = "approved, it still runs in Paddock's sandbox"
+WANTS_OUT = "the command asks to run outside any sandbox"
+STILL_CONFINED = "if approved, it still runs in Paddock's sandbox"
 CONFINED = (
-    "Paddock: commands now run in its sandbox (changes are judged and can be undone, secrets are "
-    "closed, there is no network but by rule) and are not prompted for; to go back: "
+    "Paddock: commands now run in its sandbox without a prompt (changes are judged and can be "
+    "undone, secrets are hidden, network access needs a rule); to turn this off: "
     'shell = "read" in [hook] of paddock.toml, then paddock trust'
 )
-"""Said once in a project, with the first command that is wrapped."""
+"""Shown once in a project, with the first wrapped command."""
 TURNS_OFF = (
-    "(Said once a session: warned = [] in [paths] of paddock.toml turns these warnings off, "
-    "scratch = false in [hook] the advice on scratch work.)"
+    "(Shown once a session. To turn these warnings off: warned = [] in [paths] of paddock.toml; "
+    "to turn off the advice on scratch work: scratch = false in [hook].)"
 )
-"""With the first warning of a session. Threat: it is a person who decides; an agent cannot."""
+"""Shown with the first warning of a session. Only the user can change these settings."""
 SILENT = "none"
 MESSAGE_CHARS_MAX = 4000
-"""One text of an answer; clients cut at 10,000 characters themselves."""
+"""For one text of an answer. Clients cut at 10,000 characters."""
 _ONCE = "paddock"
-"""In a session's place: for what a project is told once."""
+"""Used as the session of texts that a project is shown once."""
 
 
 class LeanJudged:
-    """A judged call, not yet on record; `directory`: where a command runs in the sandbox."""
+    """A judged call, not yet recorded; `directory`: where a command runs in the sandbox."""
 
     verdict: LeanVerdict
     directory = ""
     is_outside = False
-    """A command that policy leaves to the client as it is."""
+    """Policy leaves the command to the client as it is."""
     wants_out = False
-    """A command that asks for no sandbox at all."""
+    """The command asks to run without a sandbox."""
 
     def __init__(self, event: HookEvent, wanted: LeanWanted) -> None:
         self.event = event
@@ -75,7 +74,7 @@ class LeanJudged:
 
 
 def answer(event: HookEvent, context: HookContext, base: str, ports: "EventPorts") -> bytes:
-    """Answer an event of somebody in `base`. Raises: ShapeError; what `append` raises."""
+    """Answer an event; paths are relative to `base`. Raises: ShapeError; as `append`."""
     if event.is_judged:
         return _answer_call(judge_call(event, context, base), context, ports)
     ports.append(records.event_record(event, context.who[0]))
@@ -106,7 +105,7 @@ def _answer_call(judged: LeanJudged, context: HookContext, ports: "EventPorts") 
     if judged.directory and word in ("allow", "ask"):
         updated = ports.wrap(judged, word == "ask")
         if not updated and word == "allow":
-            # What the sandbox does not hold is nothing to be waved through.
+            # Not confined after all, so leave the command to the client's own prompt.
             word = SILENT
     record = records.decision_record(event, verdict, word, warnings, context.who)
     note_enforcement(record, judged, is_confined=bool(updated))
@@ -117,13 +116,13 @@ def _answer_call(judged: LeanJudged, context: HookContext, ports: "EventPorts") 
         reason = WANTS_OUT
     if word == "deny":
         if verdict.outcome != DENY:
-            # Codex runs what is asked about: there the question is a refusal.
-            said = "this needs a person's approval, which this client cannot ask for"
+            # Codex runs a call after `ask`, so a question becomes a refusal.
+            said = "this needs the user's approval, which this client cannot request"
             remedy = f"; {verdict.remedy}" if verdict.remedy and not judged.wants_out else ""
             reason = f"{reason} ({said}){remedy}"
         return _decision_answer("deny", reason, hint, reason)
     if updated and word == "ask":
-        reason = f"{reason}; {STILL_HELD}"
+        reason = f"{reason}; {STILL_CONFINED}"
     for _, pattern in verdict.warned if warnings else ():
         records.note_shown(context.warned, event.session_id, pattern)
     if warnings and records.note_shown(context.warned, event.session_id, TURNS_OFF):
@@ -171,7 +170,7 @@ def _find_word(judged: LeanJudged, context: HookContext) -> str:
     if judged.directory:
         return "allow"
     if verdict.outcome == CONFINE or (judged.wanted.line is not None and context.shell != "read"):
-        # What no sandbox holds is nothing to be waved through.
+        # Outside the sandbox a command is left to the client's own prompt.
         return SILENT
     if context.on_allow == "approve" and verdict.is_granted and not verdict.warned:
         return "allow"
@@ -185,7 +184,7 @@ def scratch_hint(today: str) -> str:
 
 
 def scratch_hint_on(context: HookContext) -> str:
-    """Return the hint where policy lets scratch work be written; else nothing."""
+    """Return the hint if policy lets the agent write there, or an empty text."""
     name = f"agent_sandbox/{context.today}/notes"
     found = (*context.denials(name, True, False), *context.profile("file", "create", name))
     return "" if any(each.outcome == DENY for each in found) else scratch_hint(context.today)
@@ -203,7 +202,7 @@ def refusal_for(event: "HookEvent | None", reason: str, today: str) -> bytes:
 def _decision_answer(
     word: str, reason: str, context: str, message: str, updated_input: str = ""
 ) -> bytes:
-    """Answer a PreToolUse; leave out empty texts; `updated_input` is JSON text."""
+    """Answer a PreToolUse without empty texts; `updated_input` is JSON text."""
     parts: list[str] = []
     if word != SILENT:
         parts.append(f'"permissionDecision":"{word}"')
@@ -227,7 +226,7 @@ def cut(said: str) -> str:
 
 
 def find_directory(event: HookEvent, context: HookContext, base: str) -> str:
-    """Return where it would run; empty for none, or in the background. Raises: ShapeError."""
+    """Return the directory for the sandbox; empty if not confined. Raises: ShapeError."""
     wrapper = context.wrapper
     if wrapper is None or event.input.get("run_in_background"):
         return ""
@@ -275,7 +274,7 @@ def changed_line(start: str) -> str:
 
 
 def quote(word: str) -> str:
-    """Quote for bash or zsh: in single quotes nothing but their end means anything."""
+    """Quote for bash and zsh: in single quotes only the closing quote is special."""
     return "'" + word.replace("'", "'\"'\"'") + "'"
 
 

@@ -1,18 +1,18 @@
-"""The order in which a call is judged. What policy says comes from the ground that it is made on.
+"""Judge one call. The context (`HookContext`) answers for policy.
 
-  1. writing outside the project is denied, unless `also_write` names the place;
-  2. writing what is protected, generated or secret, or what holds this fence itself, is
-     denied, and so is reading what is secret, wherever it lies;
-  3. with `paranoid`, writing outside `safe` is denied;
-  4. the profile: a deny always, an ask where a rule says so. Where only `otherwise`
-     would ask, the client's own permission flow is there for that.
+  1. Writing outside the project is denied, unless `also_write` names the path.
+  2. Writing protected, generated or secret paths, or Paddock's installation, is denied. So is
+     reading a secret path anywhere.
+  3. With `paranoid`, writing outside `safe` is denied.
+  4. The profile denies, or asks if a rule says so. Where only `otherwise` would ask, the client's
+     own permission prompt decides.
 
-All of it is asked for every path and every command of the call; the strictest answer
-decides, and among equals the first of this list. A warning changes nothing.
+Every path and every command of the call is judged. The strictest answer decides, and among equals
+the first of this list. A warning does not change the answer.
 
-A path is judged as it is asked and where links lead, as the kernel would walk it. Where `..` stands
-behind a link there are two places: the kernel goes up from where the link leads, a client and `cd`
-from where it stands. A look, not a hold: a file swapped after the answer is the client's to open.
+A path is judged by its name and by its target, as the kernel resolves it. For `..` after a symlink
+there are two targets: the kernel goes up from the link's target, clients and `cd` from the link's
+directory. Nothing is locked: after the answer another process can swap the file.
 """
 
 import posix
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from paddock.apps.hook.lean.engine import HookContext
 
 BOUNDARY, GUARD, PARANOID, ALSO = -3, -2, -1, 3
-"""Ranks of findings beside those of a profile: among equally strict ones the lowest decides."""
+"""Ranks in addition to those of a profile: among equally strict findings the lowest decides."""
 
 HARMLESS = frozenset(
     "/dev/null /dev/stdout /dev/stderr /dev/tty /dev/fd/0 /dev/fd/1 /dev/fd/2".split()
@@ -33,8 +33,8 @@ HARMLESS = frozenset(
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
 
 SERVED = "mcp__paddock__"
-"""Before the names of tools that our own server serves, which judges each call itself."""
-_OURS_JUDGES = "Paddock's own server judges it"
+"""Prefix of the tools of Paddock's MCP server, which judges each call itself."""
+_SERVER_JUDGES = "Paddock's MCP server judges the call"
 _SERVED_RULE = (ALLOW, f"{SERVED}*", "hook.served", "built-in", 0)
 
 _LINK = 0o120000
@@ -42,14 +42,14 @@ _KIND = 0o170000
 HOPS_MAX = 40
 PATH_CHARS_MAX = 4096
 DIRECTORIES_MAX = 16
-"""Directories that a list of `cd` may lead to, as links and `..` are read."""
+"""Directories that one list of `cd` commands may lead to, through symlinks and `..`."""
 
 Rule = tuple[int, str, str, str, int]
-"""Outcome, text, source, file and line, which is 0 where it stands in no line."""
+"""Outcome, text, source, file and line (0: the rule is not in a file)."""
 Place = tuple[str, tuple[str, ...]]
-"""The real path, and its names in the project, as asked and as links lead; none outside."""
+"""The real path, and its names in the project: as given and resolved. None outside it."""
 Named = tuple[tuple[str, tuple[str, ...], str], ...]
-"""Operations on paths, with the directories that the line changes to before."""
+"""Operation, arguments of the `cd` commands before it, and path."""
 
 
 class LeanFinding:
@@ -71,22 +71,22 @@ class LeanFinding:
 
 
 class LeanLine:
-    """What policy says about a line of shell, and the paths of `targets`, `reads` and `patches`."""
+    """The policy's findings about a shell line, and the paths that it writes, reads and patches."""
 
     targets: Named = ()
     patches: Named = ()
     reads: Named = ()
     removes = False
-    """A program removes or moves what it is given."""
+    """A program of the line removes or moves files."""
     is_guess = False
-    """What it reads is maybe no file."""
+    """The names in `reads` may not be files."""
 
     def __init__(self, findings: "list[LeanFinding]") -> None:
         self.findings = findings
 
 
 class LeanVerdict(LeanFinding):
-    """The answer of policy to one call. `warned` are paths with the patterns that warn."""
+    """The policy's answer to one call. `warned`: paths with the patterns that warn."""
 
     def __init__(
         self, decides: LeanFinding, actions: "list[str]", warned: "list[tuple[str, str]]"
@@ -154,7 +154,7 @@ class _Judging:
         self.warn(name)
         if context.paranoid and not context.is_safe(name):
             rule = (DENY, "paranoid", "hook.paranoid", "", 0)
-            reason = f"Path outside what is safe to write: {shown} (paranoid is on in [hook])"
+            reason = f"Path not listed as safe to write: {shown} (paranoid is on in [hook])"
             self.deny(PARANOID, reason, rule, "policy.denied")
 
     def warn(self, name: str) -> None:
@@ -169,9 +169,9 @@ class _Judging:
         for operation, directories, target in said.targets:
             if target in HARMLESS:
                 continue
-            stands = resolve_cd(base, directories, home)
-            # A program's own path is the kernel's to walk.
-            for here in dict.fromkeys(map(real_path, stands)) if directories else stands:
+            starts = resolve_cd(base, directories, home)
+            # The kernel resolves a program's paths from the real directory.
+            for here in dict.fromkeys(map(real_path, starts)) if directories else starts:
                 self.judge_path(operation, target, here, by_command=True)
                 if said.removes:
                     self.judge_removal(target, here)
@@ -187,7 +187,7 @@ class _Judging:
         try:
             places = find_places(text, base, self.context)
         except ShapeError:
-            # No program opens it either.
+            # No program can open such a path.
             return False
         count = len(self.findings)
         for real, names in places:
@@ -199,7 +199,7 @@ class _Judging:
         return len(self.findings) > count
 
     def judge_confined_line(self, text: str, directory: str) -> None:
-        """Judge a line whose writing the kernel and the judge of changes hold."""
+        """Judge a line in the sandbox, where its writes are confined and its changes judged."""
         said = self.context.confined_line(text, directory)
         self.findings += said.findings
         for operation, _, path in said.targets:
@@ -212,8 +212,7 @@ class _Judging:
             if relative(root, real):
                 reason = (
                     f"Protected path: {show(real)} cannot be modified via {show(self.tool)}: the "
-                    "command could remove anything in the project; name the files or folders that "
-                    "are to go"
+                    "command could remove the whole project; name the files or folders to remove"
                 )
                 rule = (DENY, ".", "hook.root", "built-in", 0)
                 self.deny(GUARD, reason, rule, "policy.protected")
@@ -223,7 +222,7 @@ class _Judging:
         where = f'"{show(text)}" in {source}, {file}' + (f":{line}" if line else "")
         lifting = _lifting(shown, text, source)
         if lifting:
-            where += f'; a person lifts it by "{lifting}" as the last of {source[6:]} in [paths]'
+            where += f'; a person can lift it: add "{lifting}" last to {source[6:]} in [paths]'
         tool = show(self.tool)
         if is_write:
             return f"Protected path: {shown} cannot be modified via {tool}. Rule: {where}"
@@ -231,9 +230,9 @@ class _Judging:
 
     def verdict(self) -> LeanVerdict:
         if not self.findings:
-            said = LeanFinding(ALLOW, NOTHING, "outside the project, and not ours to grant")
+            said = LeanFinding(ALLOW, NOTHING, "outside the project: left to the client")
             return LeanVerdict(said, self.actions, self.warned)
-        # Of equals the first.
+        # `max` returns the first of equals.
         decides = max(self.findings, key=lambda found: (found.outcome, -found.rank))
         verdict = LeanVerdict(decides, self.actions, self.warned)
         rules = (found.rule for found in self.findings if found.rule is not None)
@@ -247,9 +246,9 @@ class _Judging:
 def judge(
     event: HookEvent, wanted: LeanWanted, context: "HookContext", base: str, directory: str = ""
 ) -> LeanVerdict:
-    """Judge one call for someone in `base`; `directory`: where it runs, if in the sandbox.
+    """Judge one call; paths are relative to `base`. `directory`: where it runs in the sandbox.
 
-    Total but for ShapeError: a path that is none.
+    Raises: ShapeError: an invalid path, or a call without operations.
     """
     judging = _Judging(event.tool, context)
     for operation, text in wanted.paths:
@@ -264,11 +263,11 @@ def judge(
         category, operation, target = wanted.name
         judging.actions.append(f"tool:{category}:{operation} {target}".rstrip())
         if target.startswith(SERVED) and context.is_served:
-            judging.findings.append(LeanFinding(ALLOW, ALSO, _OURS_JUDGES, _SERVED_RULE))
+            judging.findings.append(LeanFinding(ALLOW, ALSO, _SERVER_JUDGES, _SERVED_RULE))
         else:
             judging.findings += context.profile(category, operation, target, event.input)
     if not judging.actions:
-        raise ShapeError("the call does nothing that could be judged")
+        raise ShapeError("the call has no operation to judge")
     return judging.verdict()
 
 
@@ -291,7 +290,7 @@ def _lifting(shown: str, text: str, source: str) -> str:
 
 
 def show(text: str) -> str:
-    """Return text on one line, with nothing in it that could mislead."""
+    """Return the text on one line, with unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(
@@ -301,9 +300,9 @@ def show(text: str) -> str:
 
 
 def find_places(text: str, base: str, context: "HookContext") -> list[Place]:
-    """Return every place that `text` may come to: the kernel's, and where `..` is folded by text.
+    """Return every target of a path: as the kernel resolves it, and with `..` folded as text.
 
-    Threat: `link/../../../x`, which stays inside for one reader and leaves for the other.
+    Threat: `link/../../../x` stays inside the project one way and leaves it the other way.
     Raises: ShapeError: empty, NUL, too long, `~name`.
     """
     path = absolute(text, base, context.home)
@@ -315,18 +314,18 @@ def find_places(text: str, base: str, context: "HookContext") -> list[Place]:
 
 
 def resolve_cd(base: str, directories: "tuple[str, ...]", home: str) -> "tuple[str, ...]":
-    """Return where a shell may stand after `cd` to these directories, in order. Raises: ShapeError.
+    """Return a shell's possible directories after `cd` to these in order. Raises: ShapeError.
 
-    `cd` folds `..` by text, and with `-P`, or where that leads nowhere, goes as the kernel.
+    `cd` folds `..` as text; with `-P`, or if that path does not exist, it resolves as the kernel.
     """
-    stands = (base,)
+    found = (base,)
     for directory in directories:
-        paths = [absolute(directory, stand, home) for stand in stands]
+        paths = [absolute(directory, here, home) for here in found]
         both = (each for path in paths for each in (folded(path), real_path(path)))
-        stands = tuple(dict.fromkeys(both))
-        if len(stands) > DIRECTORIES_MAX:
+        found = tuple(dict.fromkeys(both))
+        if len(found) > DIRECTORIES_MAX:
             raise ShapeError(f"the line may lead to more than {DIRECTORIES_MAX} directories")
-    return stands
+    return found
 
 
 def _place(path: str, context: "HookContext") -> Place:
@@ -341,13 +340,13 @@ def _place(path: str, context: "HookContext") -> Place:
 
 def absolute(text: str, base: str, home: str) -> str:
     if not text or "\0" in text or len(text) > PATH_CHARS_MAX:
-        raise ShapeError("a path is empty, too long or holds a NUL")
+        raise ShapeError("a path is empty, too long or contains a NUL character")
     if text[0] == "/":
         return text
     if text[0] == "~":
         if text == "~" or text.startswith("~/"):
             return home + text[1:]
-        raise ShapeError("a path begins with ~name, somebody's home")
+        raise ShapeError("a path begins with ~name, the home of another user")
     return f"{base}/{text}"
 
 
@@ -365,16 +364,16 @@ def folded(path: str) -> str:
 
 
 def relative(path: str, root: str) -> str:
-    """Return the path below `root`, `.` for the root itself, nothing where it is not inside."""
+    """Return the path relative to `root`, `.` for the root itself, empty if it is not inside."""
     if path == root:
         return "."
-    # Threat: a sibling whose name begins alike (/root-evil beside /root).
+    # Threat: a sibling with the same prefix (/root-evil beside /root).
     base = root if root == "/" else root + "/"
     return path[len(base) :] if path.startswith(base) else ""
 
 
 def real_path(path: str, known: str = "/") -> str:
-    """Follow links, behind something missing the text; `known` is real. Raises: ShapeError."""
+    """Resolve symlinks up to a missing entry; `known` is already real. Raises: ShapeError."""
     real, rest = "", path
     if known != "/" and path.startswith(known + "/"):
         real, rest = known, path[len(known) :]
@@ -393,7 +392,7 @@ def real_path(path: str, known: str = "/") -> str:
             is_link = posix.lstat(here).st_mode & _KIND == _LINK
             target = posix.readlink(here) if is_link else ""
         except (OSError, ValueError):
-            # Missing, or nothing that we could look at: then the client cannot either.
+            # Missing or not accessible, for the client as well.
             real = here
             continue
         if not is_link:
@@ -401,7 +400,7 @@ def real_path(path: str, known: str = "/") -> str:
             continue
         hops += 1
         if hops > HOPS_MAX:
-            raise ShapeError(f"a path passes more than {HOPS_MAX} links")
+            raise ShapeError(f"a path follows more than {HOPS_MAX} symlinks")
         if target.startswith("/"):
             real = ""
         parts = target.split("/")
@@ -411,7 +410,7 @@ def real_path(path: str, known: str = "/") -> str:
 
 
 def _relative_by_identity(real: str, root: str) -> str:
-    """As `relative`, by identity: a bind mount or letter case must not hide the root."""
+    """Like `relative`, by inode: a bind mount or letter case must not hide the root."""
     wanted = _identity(root)
     if wanted is None:
         return ""

@@ -1,4 +1,7 @@
-"""The entry of an event: enough to decide again; content and unknown arguments as digests."""
+"""Build the ledger entries of events, from which a decision can be repeated.
+
+File content and unknown arguments are recorded only as salted digests.
+"""
 
 import posix
 import time
@@ -49,14 +52,14 @@ class LeanRecord:
 
 
 def encode_record(record: LeanRecord, random: bytes, seconds: float) -> bytes:
-    """The line up to its place in the chain. Raises: DeclinedError: it holds what no line may."""
+    """Encode the line without its chain fields. Raises: DeclinedError: a value is not allowed."""
     names = (record.decision, record.reason, record.session_id, record.agent, record.call_id)
     texts = (record.event_type, "", *names)
     try:
         moment = format_timestamp(seconds)
         return encode_fields(format_id(random), moment, texts, record.metadata)
     except ValueError as why:
-        raise DeclinedError(f"an entry that no line can hold: {why}") from None
+        raise DeclinedError(f"an entry that the ledger cannot store: {why}") from None
 
 
 def decision_record(
@@ -158,7 +161,7 @@ def is_plain(value: str) -> bool:
 
 
 def clean(value: str, chars_max: int) -> str:
-    """Leave out what a line of the ledger refuses, and cut with the cut stated."""
+    """Escape characters that the ledger refuses, and state how much was cut."""
     if len(value) > chars_max:
         value = f"{value[:chars_max]}… ({len(value) - chars_max} more characters)"
     if is_plain(value):
@@ -174,7 +177,7 @@ def _place_json(rule: Rule) -> "dict[str, Json]":
 
 
 def was_shown(directory: str, session_id: str, said: str) -> bool:
-    """Return whether a session was told this already; without a session that is not known."""
+    """Return True if the session has seen this text. Without a session it has not."""
     try:
         posix.lstat(_mark_path(directory, session_id, said))
     except OSError:
@@ -183,9 +186,9 @@ def was_shown(directory: str, session_id: str, said: str) -> bool:
 
 
 def note_shown(directory: str, session_id: str, said: str) -> bool:
-    """Note by an empty file that a session is told this; return whether it was not told yet.
+    """Record in an empty file that a session sees this text; return True if it is new to it.
 
-    Where none can be made, it is told once more: too often is safe.
+    If the file cannot be created, the text counts as new: repeating a warning is safe.
     """
     try:
         if session_id:
