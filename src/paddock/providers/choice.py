@@ -174,7 +174,7 @@ def _from_variable(name: str, variables: Mapping[str, str]) -> str:
     value = variables.get(name, "").strip()
     if not value:
         raise ConfigError(
-            f"the environment variable {quote(name)} is not set",
+            f"the environment variable {quote(name)} is not set, or is empty",
             hint="set it to the key, or set api_key_env or api_key_command",
         )
     return _usable(value, name)

@@ -143,7 +143,7 @@ def parse_cassette(content: str, file: str) -> tuple[TapedExchange, ...]:
 class Taped:
     """A provider whose exchanges go through a cassette; `at_end` is called when it is closed.
 
-    For a played cassette the name is `played`, so that ledgers do not claim a model.
+    For a played cassette the name begins with `played`, so that no ledger claims a model was asked.
     """
 
     def __init__(
