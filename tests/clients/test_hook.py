@@ -325,7 +325,7 @@ def test_codex_behaves_as_the_status_says(here: Desk):
         for row in here.paddock("hook", "status", "--client", "codex").stdout.splitlines()
         if "commands" in row
     ]
-    assert "outside the sandbox (Codex runs commands in its own sandbox: the wrapper failed" in said
+    assert "not confined (Codex runs commands in its own sandbox: the wrapper failed" in said
     turn = wants("exec_command", cmd="touch fine")
     here.codex(turn, says("done"))
     assert (here.project / "fine").exists()

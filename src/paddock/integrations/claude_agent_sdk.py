@@ -236,7 +236,7 @@ def _said(
             return Permission("allow")
         if is_command and not judged.is_outside:
             reason = (
-                f"the command is allowed only in the sandbox and cannot run there: {_why(context)}"
+                f"the command may run only in the sandbox, but cannot run there: {_why(context)}"
             )
     if requested.can_ask:
         return Permission("ask", reason, changed)

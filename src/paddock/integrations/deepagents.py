@@ -125,8 +125,7 @@ class PaddockBackend(Opened, deep.SandboxBackendProtocol):
 
     @_answering(deep.DeleteResult)
     def delete(self, file_path: str) -> deep.DeleteResult:
-        # Threat: a symlink to a directory, or the root. Entries are removed only if the path itself
-        # may be deleted.
+        # Threat: a symlink or the root. Entries are deleted only if the path itself may be.
         try:
             self.runtime.delete_file(_named(file_path))
         except errors.DirectoryNotEmptyError:

@@ -31,7 +31,7 @@ from paddock.apps.hook.settings.install import (
     InstallState,
     Places,
     Scope,
-    find_install_state,
+    check_install,
 )
 from paddock.assembly.project import Project
 from paddock.assembly.project_open import policy_notices
@@ -101,7 +101,7 @@ def _install(options: Options, console: Console) -> Reply:
         console.warn(ONE_MACHINE.format(" or ".join(persons)))
     elif scope == "local":
         console.warn(ONE_PERSON)
-    found = find_install_state(target.places, client, scope)
+    found = check_install(target.places, client, scope)
     if found.state != "installed":
         console.warn(f"note: the client will not run the hook: {found.why}")
     if client == "codex":
@@ -120,9 +120,7 @@ def _uninstall(options: Options, console: Console) -> Reply:
     edit = install.plan_uninstall(target.path, client, scope)
     if not _apply(edit, options, console):
         return _ended(edit, "nothing was changed", done=False, elsewhere=[])
-    found = [
-        find_install_state(places, client, each) for each in SCOPES_OF[client] if each != scope
-    ]
+    found = [check_install(places, client, each) for each in SCOPES_OF[client] if each != scope]
     elsewhere = [each for each in found if each.state != "absent"]
     if scope != "user" and all(each.scope == "user" for each in elsewhere):
         scratch.remove_empty_folder(places.root)
@@ -171,9 +169,8 @@ def _say_how_commands_run(project: Project, client: Client, console: Console) ->
         )
 
 
-def _ways_of(why_unconfined: str) -> str:
-    unconfined = f"are judged by their text, outside the sandbox ({why_unconfined})"
-    return unconfined if why_unconfined else "run in the sandbox (confine)"
+def _ways_of(why: str) -> str:
+    return f"are judged as text, not confined ({why})" if why else "run in the sandbox (confine)"
 
 
 def _still_there(found: InstallState) -> str:
@@ -210,7 +207,7 @@ def _status(options: Options, console: Console) -> Reply:
         for each in found
     ]
     for client in clients:
-        states = {find_install_state(places, client, scope).state for scope in SCOPES_OF[client]}
+        states = {check_install(places, client, scope).state for scope in SCOPES_OF[client]}
         if states == {"absent"}:
             text.append(f"{client:<7}{NO_HOOK}")
         elif states & {"installed", "stale"}:
@@ -234,7 +231,7 @@ def _install_states(options: Options, places: Places) -> list[InstallState]:
     scopes: tuple[Scope, ...] = SCOPES if options.scope is None else (options.scope,)
     is_asked = options.client is not None and options.scope is not None
     return [
-        find_install_state(places, client, scope)
+        check_install(places, client, scope)
         for client in clients
         for scope in scopes
         if is_asked or scope in SCOPES_OF[client]
@@ -303,13 +300,7 @@ COMMAND = Command(
     opt("--client", None, "who sends the event", choices=CLIENTS),
     Part("install", "add the hook to a client's settings", _install, *_EDITS),
     Part("uninstall", "remove it from them", _uninstall, *_EDITS),
-    Part(
-        "status",
-        "show where it is installed, what it denied",
-        _status,
-        _client("all"),
-        _scope("all"),
-    ),
+    Part("status", "show its state, and denials", _status, _client("all"), _scope("all")),
     metavar="install|uninstall|status",
     alone=_answer,
 )

@@ -144,7 +144,6 @@ def _answer(event: HookEvent, given: HookInput, today: str) -> bytes:
 
 
 def _with_notices(said: bytes, notices: Sequence[str]) -> bytes:
-    """Append the notices to the answer's message to the user."""
     if not notices:
         return said
     members = cast("dict[str, Json]", json.loads(said)) if said else {}

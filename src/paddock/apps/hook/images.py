@@ -86,13 +86,12 @@ def make_image(context: FullContext, client: str, variables: Mapping[str, str]) 
     chains |= {name: chain_of_type(project.agents, default, name) for name in named}
     if not all(_is_plain(policy, chain) for chain in chains.values()):
         return None
+    is_confined = not context.why_unconfined
     ledger = LedgerPaths(str(project.layout.ledger_paths()[LedgerName.HO1M]))
     status = os.stat(ledger.ledger)
     return marshal.dumps(
         {
-            **make_tables(
-                project, client, variables, chains, is_confined=not context.why_unconfined
-            ),
+            **make_tables(project, client, variables, chains, is_confined=is_confined),
             **line_tables(policy.settings.hook.outside),
             "looked": looked,
             "since": time.time(),

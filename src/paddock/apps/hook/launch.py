@@ -1,7 +1,6 @@
 """Entry point of an installed hook: `python -I -S launch.py [--client NAME]`.
 
-Kept short, because the interpreter compiles a script at every start. If loading fails, the hook
-exits with status 2, which refuses the call.
+Kept short: the interpreter compiles it at every start. If loading fails, status 2 refuses the call.
 """
 
 import posix

@@ -1,7 +1,7 @@
-"""Find the paths that a shell line outside the sandbox would touch, from each working directory.
+"""Find the paths that a shell line outside the sandbox would touch.
 
-Best effort: it resolves the names in the line's words on the disk. If a `cd` may not run, or may
-run in a subshell, the paths are judged from every possible working directory.
+Best effort: names are resolved on the disk. If a `cd` may not run, or may run in a subshell, paths
+are judged from every possible working directory.
 """
 
 import fnmatch
@@ -31,8 +31,7 @@ STEPS_MAX: Final = 200_000
 CD_PATHS_MAX: Final = 16
 
 _BARE: Final = (
-    "git would treat a folder of ordinary files as a repository and run programs that its config"
-    " names"
+    "git would treat a plain folder as a repository, and run the programs that its config names"
 )
 _CREATES_LINK: Final = "the line creates a link, and its other commands may reach paths through it"
 _TOO_MANY_NAMES: Final = "the line expands to more names than are checked"
@@ -173,28 +172,26 @@ def _names(command: SimpleCommand) -> frozenset[str]:
 def _note(found: Targets, command: SimpleCommand, cd_paths: list[CdPath], base: str) -> None:
     touch = command.touch
     written = [each for each in (*command.writes, *touch.written) if each[:1] != "&"]
-    for cd_path, here in (
-        (each, here) for each in cd_paths for here in _resolve(found, each, base)
-    ):
+    for cd, here in ((each, here) for each in cd_paths for here in _resolve(found, each, base)):
         if "git" in _names(command) and is_bare_below(here):
             found.unsure[_BARE] = None
-        found.note("create", cd_path, _expand(found, written, here))
+        found.note("create", cd, _expand(found, written, here))
         for name in _expand(found, touch.removed, here):
             below = (os.path.join(name, each) for each in _below(found, name, here))
-            found.note("delete", cd_path, (name, *below))
+            found.note("delete", cd, (name, *below))
         for source, target in touch.copied:
             for each in _expand(found, (source,), here):
                 # A file changed in place is written under its own name, not the pattern's.
                 place = each if source == all_below(target)[0] else target
-                found.note("create", cd_path, _copy_targets(found, each, place, here))
+                found.note("create", cd, _copy_targets(found, each, place, here))
         for sift in touch.sifted:
             for start in _expand(found, (sift.start,), here):
-                found.note(sift.act, cd_path, _sifted(found, sift, start, here))
+                found.note(sift.act, cd, _sifted(found, sift, start, here))
         known = dict(found.unsure)
         for name in _expand(found, touch.reads, here):
             # A pattern or a text of several words is seldom a file, so it counts only if it exists.
             if not re.search(r"[\s*?]", name) or os.path.lexists(os.path.join(here, name)):
-                found.note("view", cd_path, (name,))
+                found.note("view", cd, (name,))
         # Reads are frequent and mostly harmless: an incomplete expansion is no reason to ask.
         found.unsure = known
 

@@ -2,9 +2,8 @@
 
 The rewritten line (`lean.flow.changed_input`) starts `exec.py`, which runs the command as the
 agent's `run_shell`, judged like any other call. A signal, the end of the client's shell or the
-client's time limit ends the command and discards its changes; at its limit Claude Code would only
-move the shell to the background. The client's shell then changes to the directory in which the
-command's shell ended.
+client's time limit ends the command and discards its changes: at its limit Claude Code would only
+move the shell to the background. Afterwards the client's shell changes to the command's directory.
 """
 
 import argparse

@@ -432,7 +432,7 @@ def test_what_names_this_machine_is_kept_out_of_the_committed_file_by_the_scope_
     assert [path.name for path in folder.iterdir()] == ["settings.local.json"]
     note = (
         "note: keep .claude/settings.local.json out of version control: it names this machine's "
-        'Python\nnote: commands of claude are judged by their text, outside the sandbox (shell = "read" in [hook])\n'
+        'Python\nnote: commands of claude are judged as text, not confined (shell = "read" in [hook])\n'
     )
     assert local.err == note
     shared = place.run("hook", "install", "--yes").err
@@ -456,7 +456,7 @@ def test_status_says_how_commands_run_only_where_a_hook_stands(client: Client):
         return [row.split(maxsplit=1)[1] for row in shown if row.startswith("claude ")][3:]
 
     none = "no hook in its settings: its built-in tools are not judged, unless a plugin installs a hook"
-    stands = 'commands are judged by their text, outside the sandbox (shell = "read" in [hook])'
+    stands = 'commands are judged as text, not confined (shell = "read" in [hook])'
     assert told() == [none]
     assert client.place.run("hook", "install", "--scope", "local", "--yes").status == 0
     assert told() == [stands]

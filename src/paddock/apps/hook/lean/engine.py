@@ -48,10 +48,7 @@ Identity = tuple[str, "list[Json]", str]
 
 
 class CommandWrapper:
-    """The program that runs commands in the sandbox, and the agent and workspace it runs them for.
-
-    `kind`: the client's agent type, if it is not an agent of the plane but runs as `agent`.
-    """
+    """The program that runs an agent's commands; `kind`: a client's type that runs as `agent`."""
 
     def __init__(
         self, program: "Sequence[str]", root: str, agent: str, kind: str, workspace: str
@@ -213,8 +210,7 @@ def _pattern_rule(lists: "Json", kind: str, number: int) -> Rule:
 def split_line(text: str, tables: "Json", is_confined: bool = False) -> "list[Command]":
     """Return the commands of a plain line. Raises: DeclinedError.
 
-    `is_confined`: it runs in the sandbox and no rule names a program. Then a program is plain
-    unless it starts another one.
+    `is_confined`: in the sandbox, without rules for programs: only starting another is not plain.
     """
     if len(text) > LINE_CHARS_MAX or not text.isascii() or not text.isprintable():
         raise DeclinedError("a line that is long, or not printable ASCII")

@@ -1,7 +1,6 @@
 """Find, verify and load the image of a project's policy.
 
-Everything that the full path observed to write the image is observed again; if anything differs,
-the image is not used.
+Everything that the full path observed for the image is observed again, and must be unchanged.
 
 Threat: a process that can write into Paddock's state directory places an image there that allows
 everything. An image is sealed with a key in the user's configuration. It is ignored if the seal,

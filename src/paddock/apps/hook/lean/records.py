@@ -1,7 +1,4 @@
-"""Build the ledger entries of events, from which a decision can be repeated.
-
-File content and unknown arguments are recorded only as salted digests.
-"""
+"""Build the ledger entries of events, with digests of file content and unknown arguments."""
 
 import posix
 import time

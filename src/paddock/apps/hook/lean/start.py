@@ -58,8 +58,7 @@ def main() -> int:
 def _require_streams() -> None:
     """Refuse to start without stdout; open /dev/null for other closed standard streams.
 
-    Threat: the next opened file, such as a ledger, would get the number of a closed stream, and
-    with it the text that is written to that stream.
+    Threat: the next opened file, such as a ledger, gets the number and the text of a closed stream.
     """
     posix.fstat(_STDOUT)
     while (held := posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)) <= _STDERR:

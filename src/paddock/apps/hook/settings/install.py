@@ -74,7 +74,7 @@ def own_program() -> Program:
     return Program(sys.executable, str(Path(__file__).parents[1] / "launch.py"))
 
 
-def find_install_state(places: Places, client: Client, scope: Scope) -> InstallState:
+def check_install(places: Places, client: Client, scope: Scope) -> InstallState:
     """Check one settings file. Raises: UsageError: the client has no such scope; HostError."""
     path, program, form = places.path(client, scope), own_program(), _FORMS[client]
     try:
