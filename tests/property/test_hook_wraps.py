@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.apps.hook.lean.flow import CommandWrapper, changed_input
+from paddock.apps.hook.lean.flow import CommandWrapper, wrap_input
 from paddock.apps.hook.lean.request import HookEvent
 
 FIXTURES = settings(
@@ -46,7 +46,7 @@ def test_a_shell_hands_the_command_over_as_it_was(
     asked = HookEvent("PreToolUse", "claude", {"tool_use_id": "toolu_'1"})
     asked.input = {"command": command, "timeout": 2000, "description": "d"}
     changed = json.loads(
-        changed_input(
+        wrap_input(
             asked, CommandWrapper([str(program)], "/a b", "main", "E'x", "/w"), "sub dir", "t1"
         )
     )
@@ -81,7 +81,7 @@ def test_the_shell_goes_where_the_command_ended(
     (tmp_path / name).mkdir()
     asked = HookEvent("PreToolUse", "claude", {})
     asked.input = {"command": "cd x"}
-    changed = changed_input(asked, CommandWrapper([str(program)], "/", "main", "", "/"), ".")
+    changed = wrap_input(asked, CommandWrapper([str(program)], "/", "main", "", "/"), ".")
     line = f'{json.loads(changed)["command"]}; ended=$?\npwd -P >&2; exit "$ended"'
     done = subprocess.run(
         [shell, "-c", line],

@@ -207,14 +207,14 @@ def _decide(requested: Requested, event: HookEvent, given: HookInput, today: str
     with closing(open_ledger(context.project, LedgerName.HO1M, HOOK_PACE)) as ledger:
         ports = FullPorts(ledger, context)
         judged = flow.judge_call(event, context, given.directory)
-        said = _said(judged, context, ports, requested)
+        said = _permission_for(judged, context, ports, requested)
         record = decision_record(event, judged.verdict, said.behavior, [], context.who)
         flow.note_enforcement(record, judged, is_confined=said.updated_input is not None)
         ports.append(record)
     return said
 
 
-def _said(
+def _permission_for(
     judged: flow.LeanJudged, context: FullContext, ports: FullPorts, requested: Requested
 ) -> Permission:
     verdict = judged.verdict
@@ -235,9 +235,7 @@ def _said(
         if verdict.is_granted and (not is_command or context.shell == "read"):
             return Permission("allow")
         if is_command and not judged.is_outside:
-            reason = (
-                f"the command may run only in the sandbox, but cannot run there: {_why(context)}"
-            )
+            reason = f"the command needs the sandbox, and cannot run there: {_why(context)}"
     if requested.can_ask:
         return Permission("ask", reason, changed)
     return Permission("deny", f"{reason} ({_NO_APPROVER})")

@@ -171,14 +171,14 @@ def fit_answer(output: OutputSchema, sentence: str, answer: str) -> Mapping[str,
     wanted = as_list(output.schema.get("required")) or list(properties)
     act = speech_act(sentence)
     is_unclear = act == "statement"
-    told: Mapping[str, tuple[tuple[str, ...], Mapping[str, Json]]] = {
+    known: Mapping[str, tuple[tuple[str, ...], Mapping[str, Json]]] = {
         "speech_act": (_ACTS[act], {}),
         "ambiguity": (_AMBIGUITY[is_unclear], _NUMBERS[is_unclear]),
     }
     found: dict[str, Json] = {}
     for name in map(str, wanted):
         schema = as_map(properties.get(name))
-        words, others = told.get(name, ((answer,), _EMPTY))
+        words, others = known.get(name, ((answer,), _EMPTY))
         by_word = {str(value).lower(): value for value in as_list(schema.get("enum"))}
         if by_word:
             best = next((by_word[word] for word in words if word in by_word), None)
@@ -295,7 +295,7 @@ class BuiltinModel:
         return finish(request, Parts(text, stop, self.model, Usage(), stop.value), reader)
 
     def close(self) -> None:
-        """Do nothing."""
+        pass
 
 
 def _asked(request: ModelRequest) -> tuple[str, list[AssistantMessage | ToolAnswers]]:

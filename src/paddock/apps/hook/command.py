@@ -20,7 +20,7 @@ from paddock.apps.command import (
     opt,
 )
 from paddock.apps.console import EXIT_NO, Console
-from paddock.apps.hook.confinement import keep_trial, try_in_codex
+from paddock.apps.hook.confinement import save_trial, try_in_codex
 from paddock.apps.hook.context import command_program, why_unconfined
 from paddock.apps.hook.settings import codex, install
 from paddock.apps.hook.settings.install import (
@@ -108,7 +108,7 @@ def _install(options: Options, console: Console) -> Reply:
         for sentence in codex.CANNOT:
             console.warn(f"note: {sentence}")
         why = try_in_codex(project.root.path, command_program(), console.variables)
-        keep_trial(project.environment, why)
+        save_trial(project.environment, why)
     _say_how_commands_run(project, client, console)
     said = f"{'installed' if edit.changes else 'already installed'} in {target.path}"
     return _ended(edit, said, done=True)

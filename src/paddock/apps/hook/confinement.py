@@ -32,8 +32,8 @@ _TRIAL_S: Final = 60
 
 
 def why_host_cannot(environment: Environment) -> str:
-    path, _ = kept_files(environment)
-    kept = _read(path)
+    path, _ = cache_files(environment)
+    kept = _read_cache(path)
     now, boot = time.time(), boot_id()
     if kept is not None and kept.get("boot") == boot and kept.get("user") == os.geteuid():
         found, since = kept.get("why"), kept.get("since")
@@ -41,20 +41,20 @@ def why_host_cannot(environment: Environment) -> str:
             life_s = LIFE_OF_NO_S if found else LIFE_S
             if boot and 0 <= now - since < life_s:
                 return found
-    found = _find(environment)
+    found = _run_preflight(environment)
     said: dict[str, Json] = {"boot": boot, "user": os.geteuid(), "why": found, "since": now}
     make_directories(path.parent)
     replace_file(path, json.dumps(said).encode("ascii"))
     return found
 
 
-def kept_files(environment: Environment) -> tuple[Path, Path]:
+def cache_files(environment: Environment) -> tuple[Path, Path]:
     folder = environment.paddock_home / "hook"
     return folder / "confines.json", folder / "codex.json"
 
 
 def forget_host(environment: Environment) -> None:
-    kept_files(environment)[0].unlink(missing_ok=True)
+    cache_files(environment)[0].unlink(missing_ok=True)
 
 
 def boot_id() -> str:
@@ -65,7 +65,7 @@ def boot_id() -> str:
         return ""
 
 
-def _find(environment: Environment) -> str:
+def _run_preflight(environment: Environment) -> str:
     # Imported here: a hook that reads the cached result does not load the sandbox.
     from paddock.sandbox.backends import Backends, attempt_here  # noqa: PLC0415 - see above
     from paddock.sandbox.launcher import Launcher  # noqa: PLC0415 - see above
@@ -86,7 +86,7 @@ def why_client_cannot(
     client: str, root: Path, environment: Environment, variables: Mapping[str, str]
 ) -> str:
     if client == "codex":
-        tried = _read(kept_files(environment)[1])
+        tried = _read_cache(cache_files(environment)[1])
         if tried is not None and tried.get("why") == "":
             return ""
         why = tried.get("why") if tried is not None else "paddock hook install has not tested it"
@@ -137,13 +137,13 @@ def try_in_codex(root: Path, program: Sequence[str], variables: Mapping[str, str
     return f"the wrapper failed in a test there (status {done.returncode}{said})"
 
 
-def keep_trial(environment: Environment, why: str) -> None:
-    _, path = kept_files(environment)
+def save_trial(environment: Environment, why: str) -> None:
+    _, path = cache_files(environment)
     make_directories(path.parent)
     replace_file(path, json.dumps({"why": why, "program": sys.executable}).encode("ascii"))
 
 
-def _read(path: Path) -> dict[str, Json] | None:
+def _read_cache(path: Path) -> dict[str, Json] | None:
     try:
         with path.open("rb") as file:
             found = cast("object", json.loads(file.read(_KEPT_BYTES_MAX)))

@@ -119,7 +119,7 @@ class FullContext(HookContext):
     def confined_line(self, text: str, directory: str) -> LeanLine:
         """Judge the line as `run_shell` would."""
         judge = judge_line(Action("shell", "run", text))
-        said = self._words_of(judge)
+        said = self._judge_words(judge)
         if judge.refusal:
             return said
         named = () if directory == "." else parse_line(text).writes
@@ -146,7 +146,7 @@ class FullContext(HookContext):
 
     def line(self, text: str, base: str) -> LeanLine:
         judge = judge_line(Action("shell", "run", text))
-        said = self._words_of(judge)
+        said = self._judge_words(judge)
         if judge.refusal:
             return said
         parsed = parse_line(text)
@@ -163,7 +163,7 @@ class FullContext(HookContext):
         said.removes = targets.removes
         return said
 
-    def _words_of(self, judge: LineJudge) -> LeanLine:
+    def _judge_words(self, judge: LineJudge) -> LeanLine:
         if judge.refusal:
             return LeanLine([LeanFinding(DENY, NOTHING, judge.refusal)])
         profiles = self._judge.profiles()

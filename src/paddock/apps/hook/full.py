@@ -57,7 +57,7 @@ from paddock.values.entries import Entry
 _DECIDED: Final = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST})
 _UNASKED: Final = ("outcome", "rule", "source", "policy_digest")
 
-Said = TypeVar("Said")
+Result = TypeVar("Result")
 
 
 class HookInput(Struct, frozen=True):
@@ -75,9 +75,9 @@ def answer(given: HookInput) -> bytes:
 
 def answer_or_refuse(
     given: HookInput,
-    decide: Callable[[HookEvent, HookInput, str], Said],
-    refuse: Callable[[HookEvent | None, str, str], Said],
-) -> Said:
+    decide: Callable[[HookEvent, HookInput, str], Result],
+    refuse: Callable[[HookEvent | None, str, str], Result],
+) -> Result:
     """Return the result of `decide`; on any error that of `refuse`, with the reason."""
     event: HookEvent | None = None
     today = today_here()
@@ -87,14 +87,14 @@ def answer_or_refuse(
         event = parse_event(given.data, given.client)
         return decide(event, given, today)
     except Exception as error:  # Fail closed: every error is a refusal, not a traceback.
-        return refuse(event, _recorded(event, given, *_said(error)), today)
+        return refuse(event, _record_refusal(event, given, *_describe(error)), today)
 
 
 def record_stop(given: HookInput) -> None:
-    _recorded(None, given, "the decision was stopped", InternalError.code)
+    _record_refusal(None, given, "the decision was stopped", InternalError.code)
 
 
-def _recorded(event: HookEvent | None, given: HookInput, reason: str, code: str) -> str:
+def _record_refusal(event: HookEvent | None, given: HookInput, reason: str, code: str) -> str:
     named = salvage_call(given.data, given.client) if event is None else event
     if not code or named is None or named.name not in _DECIDED:
         return reason
@@ -106,7 +106,7 @@ def _recorded(event: HookEvent | None, given: HookInput, reason: str, code: str)
     return reason
 
 
-def _said(error: Exception) -> tuple[str, str]:
+def _describe(error: Exception) -> tuple[str, str]:
     if isinstance(error, ShapeError):
         return f"the call was not understood: {error}", InvalidArgumentsError.code
     if not isinstance(error, PaddockError):
@@ -148,9 +148,9 @@ def _with_notices(said: bytes, notices: Sequence[str]) -> bytes:
         return said
     members = cast("dict[str, Json]", json.loads(said)) if said else {}
     texts = [f"Paddock: {show_name(notice)}" for notice in notices]
-    told = members.get("systemMessage")
-    if isinstance(told, str):
-        texts.insert(0, told)
+    earlier = members.get("systemMessage")
+    if isinstance(earlier, str):
+        texts.insert(0, earlier)
     members["systemMessage"] = flow.cut("\n".join(texts))
     return f"{json.dumps(members)}\n".encode()
 
@@ -173,7 +173,7 @@ class FullPorts:
         if is_asked:
             question = CommandAsked(line, wrapper.agent, wrapper.kind, judged.directory)
             ticket = Tickets(self._context.project.layout).issue(question)
-        return flow.changed_input(judged.event, wrapper, judged.directory, ticket)
+        return flow.wrap_input(judged.event, wrapper, judged.directory, ticket)
 
 
 def _refused(reason: str, code: str) -> LeanVerdict:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from paddock.apps.hook.confinement import BOOT, kept_files
+from paddock.apps.hook.confinement import BOOT, cache_files
 from paddock.apps.hook.context import FullContext, line_tables, make_tables
 from paddock.apps.hook.lean.image import (
     CONTENT,
@@ -134,7 +134,7 @@ def _observe_dependencies(context: FullContext) -> list[Json] | None:
     if files.project is not None:
         contents.append(trust_record_path(files.project.path, environment))
     # Confinement depends on this boot, its preflight results and the client's own sandbox.
-    followed = [Path(BOOT), *kept_files(environment), environment.user_config]
+    followed = [Path(BOOT), *cache_files(environment), environment.user_config]
     followed += settings_files(root, environment.home, dict(environment.variables))
     wanted = [
         *((NAME, path) for path in names),

@@ -104,7 +104,7 @@ def read_targets(line: CommandLine, base: str) -> Targets:
     places = [line.text.rfind(command.text) for command in moving]
     if again and any(place < 0 or place > again.start() for place in places):
         found.unsure["the line changes its working directory in a loop or a function"] = None
-    followed = _unwrapped(line)
+    followed = _unwrap_shell(line)
     cd_paths = _follow(found, followed, base)
     owned = {target for command in followed.commands for target in command.writes}
     rest = [target for target in line.writes if target not in owned]
@@ -117,7 +117,7 @@ def read_targets(line: CommandLine, base: str) -> Targets:
     return found
 
 
-def _unwrapped(line: CommandLine) -> CommandLine:
+def _unwrap_shell(line: CommandLine) -> CommandLine:
     first = line.commands[0] if line.commands else None
     words = first.words if first is not None else ()
     if first is None or len(words) != 3 or not line.text.startswith(first.text):
@@ -139,7 +139,7 @@ def _follow(found: Targets, line: CommandLine, base: str) -> list[CdPath]:
         start = line.text.find(command.text, at)
         gap = line.text[at : max(start, at)]
         if re.search(r"[;\n|&]", gap.replace("&&", "")):
-            cd_paths, if_failed = _bounded(found, cd_paths + if_failed), []
+            cd_paths, if_failed = _limit(found, cd_paths + if_failed), []
         _note(found, command, cd_paths, base)
         if not _PATCHES.isdisjoint(_names(command)):
             _note_patches(found, line, cd_paths)
@@ -156,9 +156,9 @@ def _follow(found: Targets, line: CommandLine, base: str) -> list[CdPath]:
             resolved = [each for cd_path in moved for each in _resolve(found, cd_path, base)]
             is_sure = not gap.rstrip().endswith("&&") and all(map(os.path.isdir, resolved))
             if_failed += [] if is_sure else cd_paths
-            cd_paths = _bounded(found, moved)
+            cd_paths = _limit(found, moved)
         else:
-            cd_paths = _bounded(found, cd_paths + moved)
+            cd_paths = _limit(found, cd_paths + moved)
         all_cd_paths |= dict.fromkeys(cd_paths)
         is_mixed |= _MIXED.search(command.text) is not None
         at = max(end, at) if start >= 0 else at
@@ -177,7 +177,7 @@ def _note(found: Targets, command: SimpleCommand, cd_paths: list[CdPath], base: 
             found.unsure[_BARE] = None
         found.note("create", cd, _expand(found, written, here))
         for name in _expand(found, touch.removed, here):
-            below = (os.path.join(name, each) for each in _below(found, name, here))
+            below = (os.path.join(name, each) for each in _list_below(found, name, here))
             found.note("delete", cd, (name, *below))
         for source, target in touch.copied:
             for each in _expand(found, (source,), here):
@@ -186,7 +186,7 @@ def _note(found: Targets, command: SimpleCommand, cd_paths: list[CdPath], base: 
                 found.note("create", cd, _copy_targets(found, each, place, here))
         for sift in touch.sifted:
             for start in _expand(found, (sift.start,), here):
-                found.note(sift.act, cd, _sifted(found, sift, start, here))
+                found.note(sift.act, cd, _select(found, sift, start, here))
         known = dict(found.unsure)
         for name in _expand(found, touch.reads, here):
             # A pattern or a text of several words is seldom a file, so it counts only if it exists.
@@ -206,10 +206,10 @@ def _expand(found: Targets, named: Iterable[str], here: str) -> Iterator[str]:
         home = f"{os.path.expanduser('~')}/" if name.startswith("~/") else ""
         # An unquoted `^` means `!`; a quoted one is an ordinary character.
         for pattern in dict.fromkeys((name, name.replace("[^", "[!"))):
-            yield from _matching(found, pattern[2:] if home else pattern, home, here)
+            yield from _expand_pattern(found, pattern[2:] if home else pattern, home, here)
 
 
-def _matching(found: Targets, pattern: str, start: str, here: str) -> list[str]:
+def _expand_pattern(found: Targets, pattern: str, start: str, here: str) -> list[str]:
     """Expand a pattern in a bounded number of steps; `**` as in zsh.
 
     Threat: `*/../*/../*/../x` makes `glob` list the same directories without end.
@@ -222,7 +222,7 @@ def _matching(found: Targets, pattern: str, start: str, here: str) -> list[str]:
             tried = [os.path.join(name, part) for name in names if found.spend()]
             names = [each for each in tried if os.path.lexists(os.path.join(here, each))]
             continue
-        names = [each for name in names for each in _listed(found, name, part, here)]
+        names = [each for name in names for each in _list_matching(found, name, part, here)]
         if len(names) > EXPANDED_MAX * 10:
             found.unsure[_TOO_MANY_NAMES] = None
             return []
@@ -231,7 +231,7 @@ def _matching(found: Targets, pattern: str, start: str, here: str) -> list[str]:
     return names[:EXPANDED_MAX]
 
 
-def _listed(found: Targets, name: str, part: str, here: str) -> Iterator[str]:
+def _list_matching(found: Targets, name: str, part: str, here: str) -> Iterator[str]:
     if part == "**":
         yield name
         below = (each for each, is_folder in _walk(found, os.path.join(here, name)) if is_folder)
@@ -258,7 +258,7 @@ def _walk(found: Targets, top: str) -> Iterator[tuple[str, bool]]:
                 yield os.path.relpath(path, top), name in folders
 
 
-def _below(found: Targets, target: str, here: str) -> Iterator[str]:
+def _list_below(found: Targets, target: str, here: str) -> Iterator[str]:
     top = os.path.join(here, os.path.expanduser(target))
     for count, (name, _) in enumerate(_walk(found, top)):
         if count >= BELOW_MAX:
@@ -267,7 +267,7 @@ def _below(found: Targets, target: str, here: str) -> Iterator[str]:
         yield name
 
 
-def _sifted(found: Targets, sift: Sift, start: str, here: str) -> Iterator[str]:
+def _select(found: Targets, sift: Sift, start: str, here: str) -> Iterator[str]:
     taken: set[str] = set()
     for name, is_folder in _walk(found, os.path.join(here, os.path.expanduser(start))):
         shown = f"{start.rstrip('/')}/{name}"
@@ -300,7 +300,7 @@ def _copy_targets(found: Targets, source: str, target: str, here: str) -> Iterat
     # A link's relative target is resolved from the directory of the link.
     beside = os.path.dirname(os.path.join(here, os.path.expanduser(target.rstrip("/"))))
     for place in dict.fromkeys((here, beside)):
-        for below in _below(found, source, place):
+        for below in _list_below(found, source, place):
             yield from (os.path.join(target, below), os.path.join(inside, below))
 
 
@@ -319,7 +319,7 @@ def _note_patches(found: Targets, line: CommandLine, cd_paths: list[CdPath]) -> 
         found.unsure["the line applies a patch that it does not contain"] = None
 
 
-def _bounded(found: Targets, cd_paths: list[CdPath]) -> list[CdPath]:
+def _limit(found: Targets, cd_paths: list[CdPath]) -> list[CdPath]:
     distinct = list(dict.fromkeys(cd_paths))
     if len(distinct) > CD_PATHS_MAX:
         found.unsure["the line changes its working directory too often to be followed"] = None

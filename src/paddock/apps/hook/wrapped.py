@@ -1,6 +1,6 @@
 """Run a client's command in Paddock's sandbox, started by the client's shell.
 
-The rewritten line (`lean.flow.changed_input`) starts `exec.py`, which runs the command as the
+The rewritten line (`lean.flow.wrap_input`) starts `exec.py`, which runs the command as the
 agent's `run_shell`, judged like any other call. A signal, the end of the client's shell or the
 client's time limit ends the command and discards its changes: at its limit Claude Code would only
 move the shell to the background. Afterwards the client's shell changes to the command's directory.

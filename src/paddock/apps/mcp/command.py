@@ -178,7 +178,7 @@ def _agrees(edits: Sequence[ClientFileEdit], options: command.Options, console: 
     return console.agrees("write this? [y/N] ")
 
 
-_WHOSE = "whose tools (default: main, or admin)"
+_WHOSE = "the agent to serve (default: main, or admin)"
 _AGENT = command.opt("--agent", "NAME", _WHOSE)
 # The option may also come before the subcommand: `paddock mcp --agent`.
 _AGENT_HERE = command.opt("--agent", "NAME", _WHOSE, default=argparse.SUPPRESS)
@@ -189,7 +189,7 @@ _EDITS = (
     command.opt(
         "--scope",
         None,
-        "the project's or yours everywhere (default: project, of codex user)",
+        "the project's, or yours everywhere (default: project; for codex: user)",
         choices=("project", "user"),
     ),
     command.flag("--yes", "do not ask"),

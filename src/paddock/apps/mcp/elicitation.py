@@ -147,7 +147,7 @@ class ReturningAsker:
         """
         returned = self.returned
         if not request.can_wait:
-            note = "a connection is not held open until the call comes back"
+            note = "a network connection cannot wait until the client repeats the call"
             return Approval(False, self.name, ApprovalUnavailableError.code, note)
         if returned is None or returned.digest != request.digest:
             self._forget_superseded()

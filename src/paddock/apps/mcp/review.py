@@ -64,7 +64,7 @@ def _review(project: Project, names: Sequence[str], options: Options, console: C
         ]
     }
     if not new:
-        return Reply({"status": "ok", **value}, "nothing has changed since it was reviewed")
+        return Reply({"status": "ok", **value}, "nothing has changed since the last review")
     if not options.yes and not console.agrees("offer exactly this to agents? [y/N] "):
         return Reply({"status": "error", **value}, "not accepted", EXIT_NO)
     for each in new:

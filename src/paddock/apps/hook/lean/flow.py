@@ -99,7 +99,7 @@ def judge_call(event: HookEvent, context: HookContext, base: str) -> LeanJudged:
 
 def _answer_call(judged: LeanJudged, context: HookContext, ports: "EventPorts") -> bytes:
     event, verdict = judged.event, judged.verdict
-    word = _find_word(judged, context)
+    word = _choose_answer(judged, context)
     warnings = _due_warnings(judged, context)
     updated = ""
     if judged.directory and word in ("allow", "ask"):
@@ -147,18 +147,18 @@ def note_enforcement(record: records.LeanRecord, judged: LeanJudged, *, is_confi
 def _due_warnings(judged: LeanJudged, context: HookContext) -> "list[str]":
     mode, session = context.warnings, judged.event.session_id
     due: dict[str, None] = {}
-    told: set[str] = set()
+    shown: set[str] = set()
     for path, pattern in judged.verdict.warned if mode != "off" else ():
-        is_told = pattern in told or records.was_shown(context.warned, session, pattern)
-        if mode == "once" and is_told:
+        is_shown = pattern in shown or records.was_shown(context.warned, session, pattern)
+        if mode == "once" and is_shown:
             continue
-        told.add(pattern)
+        shown.add(pattern)
         said = f"Writing to production path: {path}."
         due[f"{said} Ensure this is intentional implementation work."] = None
     return list(due)
 
 
-def _find_word(judged: LeanJudged, context: HookContext) -> str:
+def _choose_answer(judged: LeanJudged, context: HookContext) -> str:
     verdict = judged.verdict
     asks = "deny" if judged.event.client == "codex" else "ask"
     if verdict.outcome == DENY:
@@ -243,9 +243,7 @@ def wants_out(event: HookEvent) -> bool:
     )
 
 
-def changed_input(
-    event: HookEvent, wrapper: CommandWrapper, directory: str, ticket: str = ""
-) -> str:
+def wrap_input(event: HookEvent, wrapper: CommandWrapper, directory: str, ticket: str = "") -> str:
     command = event.input.get("command")
     if type(command) is not str or "\0" in command:
         return ""
@@ -262,11 +260,11 @@ def changed_input(
             words.append(f"{name}={value}")
     start = " ".join(quote(word) for word in words)
     changed = dict(event.input)
-    changed["command"] = changed_line(f'{start} "--shell=$$" -- {quote(command)}')
+    changed["command"] = wrap_line(f'{start} "--shell=$$" -- {quote(command)}')
     return "".join(_encode(changed, 0))
 
 
-def changed_line(start: str) -> str:
+def wrap_line(start: str) -> str:
     return (
         f"{{ __paddock=$({start} 3>&1 >&4 4>&-); }} 4>&1; __paddock_status=$?; "
         '[ -z "$__paddock" ] || builtin cd -- "$__paddock"; (exit "$__paddock_status")'

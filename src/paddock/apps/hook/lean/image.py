@@ -78,12 +78,12 @@ def key_path(homes: Homes) -> str:
 
 
 def load_image(path: str, key_file: str) -> "Json":
-    """Return the image if it is whole, ours, and nothing changed since. Raises: DeclinedError."""
+    """Return the image if its seal and its observations are valid. Raises: DeclinedError."""
     key = read_private(key_file, KEY_BYTES)
     sealed = read_private(path, IMAGE_BYTES_MAX)
     start = len(FORMAT) + 32
     if len(key) != KEY_BYTES or sealed[: len(FORMAT)] != FORMAT:
-        raise DeclinedError("no image, or one of another form")
+        raise DeclinedError("no image, or one of another format")
     body = sealed[start:]
     if seal(key, body) != sealed[len(FORMAT) : start]:
         raise DeclinedError("the image's seal is broken")

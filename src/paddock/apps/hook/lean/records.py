@@ -70,8 +70,8 @@ def decision_record(
     agent, chain, policy_digest = who
     metadata: dict[str, Json] = {
         "tool": clean(event.tool, NAME_CHARS_MAX),
-        "arguments": kept_arguments(event),
-        "actions": kept_actions(verdict.actions),
+        "arguments": recorded_arguments(event),
+        "actions": recorded_actions(verdict.actions),
         "client": event.client,
         "answer": answer,
     }
@@ -101,7 +101,7 @@ def event_record(event: HookEvent, agent: str) -> LeanRecord:
         metadata["agent_id"] = clean(event.agent_id, NAME_CHARS_MAX)
     if event.tool:
         metadata["tool"] = clean(event.tool, NAME_CHARS_MAX)
-        metadata["arguments"] = kept_arguments(event)
+        metadata["arguments"] = recorded_arguments(event)
     duration = event.members.get("duration_ms")
     if type(duration) is int and 0 <= duration < 1 << 53:
         metadata["duration_ms"] = duration
@@ -119,14 +119,14 @@ def today_here() -> str:
     return time.strftime("%Y-%m-%d", time.localtime())
 
 
-def kept_actions(actions: "list[str]") -> "list[str]":
+def recorded_actions(actions: "list[str]") -> "list[str]":
     kept = [clean(action, ACTION_CHARS_MAX) for action in actions[:ACTIONS_MAX]]
     if len(actions) > ACTIONS_MAX:
         kept.append(f"{len(actions) - ACTIONS_MAX} more actions")
     return kept
 
 
-def kept_arguments(event: HookEvent) -> "dict[str, Json]":
+def recorded_arguments(event: HookEvent) -> "dict[str, Json]":
     kept: dict[str, Json] = {}
     is_known = not event.tool.startswith("mcp__") and event.tool != "apply_patch"
     for name, value in event.input.items():
