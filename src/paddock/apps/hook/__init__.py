@@ -6,8 +6,7 @@ A client (Claude Code, Codex) starts the hook at each tool call: JSON in on stdi
     full, context   the full path, used when there is no valid image
     unconfined      the paths that a command line outside the sandbox would touch
     images          write the policy image: the compiled policy and all that it depends on
-    confinement     detect whether commands can run in the sandbox here
-    tickets         single-use approvals that a user gives in the client's prompt
+    confinement, tickets   detect a usable sandbox; single-use approvals from the client's prompt
     exec, wrapped   run a client's command in Paddock's sandbox
     command, settings/, scratch_command   the command lines; the client's settings files
 """

@@ -82,28 +82,23 @@ class FullContext(HookContext):
     """A context with a parser for lines that are not plain, and each agent's permissions."""
 
     def __init__(
-        self,
-        project: Project,
-        event: HookEvent,
-        start: str,
-        today: str,
-        variables: Mapping[str, str],
+        self, project: Project, event: HookEvent, start: str, today: str, env: Mapping[str, str]
     ) -> None:
         """Raises: UsageError, ConfigError, HostError."""
         self.project = project
         self.start = start
-        self.why_unconfined = why_unconfined(project, event.client, variables)
+        self.why_unconfined = why_unconfined(project, event.client, env)
         """Why commands run outside the sandbox; empty if they run in it."""
         self._chain = chain_for(project, event)
         self._judge = judge_for(project.policy, self._chain)
         is_unnamed = bool(event.agent_id) and not event.agent_type
         is_confined = not self.why_unconfined and not is_unnamed
         chains: dict[str | None, AgentChain] = {event.agent_type: self._chain}
-        tables = make_tables(project, event.client, variables, chains, is_confined=is_confined)
+        tables = make_tables(project, event.client, env, chains, is_confined=is_confined)
         if tables["served"] is None:
             home, root = project.environment.home, project.root.path
             is_about = event.tool.startswith(SERVED)
-            served = is_about and find_served(event.client, "user", root, home, variables)
+            served = is_about and find_served(event.client, "user", root, home, env)
             tables["served"] = served is True
         super().__init__(tables, event, start, today)
 
