@@ -5,7 +5,7 @@ import json
 import pytest
 
 from paddock.apps.hook.lean import request
-from paddock.apps.hook.lean.request import parse_asked
+from paddock.apps.hook.lean.request import parse_event
 from paddock.errors import UsageError
 from paddock.gates.results import ALL_GATES
 from paddock.policy.compiled import matches_wild
@@ -251,7 +251,7 @@ def judged_by_the_hook(tool: str) -> set[str]:
     given: dict[str, Json] = {"file_path": "a", "notebook_path": "a", "path": "a"}
     given["command"] = PATCH if tool == request.PATCH_TOOL else "true"
     call = json.dumps({"tool_name": tool, "tool_input": given}).encode()
-    found = request.find_wanted(parse_asked(call, "claude"))
+    found = request.find_wanted(parse_event(call, "claude"))
     heads = {f"tool:file:{operation}" for operation, _ in found.paths}
     if found.line is not None:
         heads.add("tool:shell:run")
