@@ -54,7 +54,7 @@ from paddock.values.entries import DIGEST_PREFIX, LEDGER_RECOVERED, Entry
 APPENDING: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NEW_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _UNWRITABLE: Final = (
-    "calls that cannot be recorded do not run: check permissions and that the disk is writable"
+    "unrecorded calls do not run: check permissions and that the file system is writable"
 )
 
 
