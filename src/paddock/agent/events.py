@@ -61,7 +61,7 @@ class CallPrinted(Struct, frozen=True):
 
 
 class CallFinished(Struct, frozen=True):
-    """A call ended. `ran`: it was decided and started, even if it was then stopped or failed."""
+    """A call ended. `ran`: `CallDecided` came before, even if it was then stopped or failed."""
 
     call_id: str
     tool: str
@@ -148,7 +148,6 @@ class OneAtATime:
                 self.failed.cancel()
 
     def raise_fault(self) -> None:
-        """Raise what the listener raised, if it did."""
         with self._lock:
             if self._fault is not None:
                 raise self._fault

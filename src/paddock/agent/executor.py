@@ -203,8 +203,6 @@ class _OrderRun:
                         self.added.append(AssistantMessage(turn.text))
                     return step if step.partial else replace(step, partial=self.partial)
 
-    # The model
-
     def _ask(self, contract: PromptContract, on_text: HeardText | None) -> ModelTurn:
         self._require_running()
         assignment, boundary = self._assignment, contract.boundary
@@ -259,8 +257,6 @@ class _OrderRun:
         done = self._drop(calls, refusal)
         self.added.append(ToolAnswers(tuple(ToolAnswer.of(each.result) for each in done)))
         self._require_recorded(done)
-
-    # Calls
 
     def _run_calls(self, turn: ModelTurn) -> None:
         self._require_running()

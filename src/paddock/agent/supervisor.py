@@ -210,8 +210,6 @@ class Supervisor:
                 self._record(turn, ended)
             return self._result(turn, ended)
 
-    # The work
-
     def _attempt(self, turn: _Turn) -> TurnEnd:
         context, tools = self._attend(turn), self._narrowed(turn)
         if turn.cancel.is_cancelled:
@@ -243,7 +241,7 @@ class Supervisor:
 
     def _attend(self, turn: _Turn) -> str:
         charter, office = self._charter, self._office
-        if charter.attention is None or not self._takes("context"):
+        if charter.attention is None or not self._has_variable("context"):
             return ""
         session_id = office.scribe.session_id
         text, left_out = attend(charter.attention, office.ledgers, charter.facts, session_id)
@@ -251,7 +249,7 @@ class Supervisor:
             self._continue_without(turn, "context", said)
         return text
 
-    def _takes(self, variable: str) -> bool:
+    def _has_variable(self, variable: str) -> bool:
         contract = self._office.contracts.get(SYNTHESIZE)
         return contract is not None and variable in contract.template.variables
 
@@ -283,7 +281,7 @@ class Supervisor:
         while True:
             attempt += 1
             given: dict[str, Json] = {"user_message": turn.user_message}
-            if attempt > 1 and self._takes("correction"):
+            if attempt > 1 and self._has_variable("correction"):
                 given["correction"] = _correction(problem)
             elif attempt == 1 and context:
                 given["context"] = context
@@ -346,8 +344,6 @@ class Supervisor:
     def _continue_without(self, turn: _Turn, what: str, why: str) -> None:
         self._office.append(self._office.scribe.degraded(turn.number, what, why))
         self._office.listener.heard(Noticed(_WITHOUT[what].format(why)))
-
-    # The end
 
     def _record(self, turn: _Turn, ended: TurnEnd) -> None:
         cost = turn.cost()

@@ -70,7 +70,7 @@ def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
             why = "no key is enrolled for this host and ledger"
             raise _NotAcceptedError(RefusalCode.NOT_ENROLLED, why)
         with store.taking(chain, offer) as taking:
-            return _take(chain, offer, taking)
+            return _judge(chain, offer, taking)
     except _NotAcceptedError as signal:
         if signal.refusal.code is RefusalCode.BEHIND:
             store.drop(offer)
@@ -84,7 +84,7 @@ def find_chain(store: Store, host: str, ledger: str) -> Chain | None:
     return next(named, None)
 
 
-def _take(chain: Chain, offer: Offer, taking: Taking) -> ChainHead:
+def _judge(chain: Chain, offer: Offer, taking: Taking) -> ChainHead:
     head = taking.head
     if not taking.is_waiting:
         raise _NotAcceptedError(RefusalCode.BEHIND, "another process has just processed it")

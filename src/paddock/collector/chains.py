@@ -295,7 +295,7 @@ class Judging:
 # The store port: `PostgresStore` implements it, and so does `MemoryCollector`.
 
 OFFERS_MAX: Final = 1_000
-"""How many offers are processed in one run, however many a sender sends."""
+"""The number of offers processed in one batch, however many a sender sends."""
 
 
 class Taking(Protocol):

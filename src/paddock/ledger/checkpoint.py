@@ -130,7 +130,7 @@ _ASK: Final = "ask"
 def matters(entry: Entry) -> bool:
     """Return True if the entry's append waits until a checkpoint covers it."""
     if entry.event_type == events.HOOK_DECISION:
-        # Not `decision`, which is the policy's: a client may ask without an answer from Paddock.
+        # Not `decision`, which is the policy's: a client may ask on its own, without this answer.
         return entry.metadata.get("answer") == _ASK
     if entry.event_type == events.HOOK_EVENT:
         # The end of a client's session: no later checkpoint may cover it.
@@ -152,15 +152,14 @@ USUAL_PACE: Final = Pace(is_waited_for=False)
 
 class Above(Protocol):
     def take(self, signed: SignedCheckpoint) -> None:
-        """Store it durably, in a place that is itself covered. Raises: PaddockError."""
+        """Store it durably, and have the storing ledger covered in turn. Raises: PaddockError."""
 
 
 class AutoCheckpoint:
     """Creates checkpoints of one open ledger when they are due. Threads may share it.
 
-    They are passed to `Above` at most once per `interval_s` of the pace; but always without
-    `at_close`, on closing, and for entries that matter, whose append waits for that or sets
-    `problem`.
+    They are passed to `Above` once per `interval_s` of the pace; but always without `at_close`, on
+    closing, and for entries that matter, whose append waits for that or sets `problem`.
     """
 
     def __init__(

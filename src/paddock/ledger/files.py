@@ -1,8 +1,7 @@
 """Lock, create and rotate a ledger's open files, and recover files that do not end at a mark.
 
-A ledger is created atomically: GENESIS is written and synced under a temporary name, which is then
-linked to the final one; then the directory is synced. So a ledger without a whole line is damaged;
-a new segment may be empty.
+A ledger is created atomically: GENESIS is written and synced under a temporary name, then linked to
+the final one; then the directory is synced. So only a new segment may have no whole line.
 
 A torn tail is copied to `torn/`, the copy is synced, the tail is cut off, and an entry records it.
 Until that entry is durable the copy is named `.pending`: after a crash the next writer records it.

@@ -1,16 +1,15 @@
 """A SQLite index beside a ledger of the lines with a value: `NAME.d/index.sqlite`.
 
-Like every file beside the ledger it is not trusted: its last line must be the ledger's, no row may
-be missing in the range searched, and each line is compared with its row. So a forged index can
-hide lines, but not change them. If it is invalid, not owned by the user, or locked, the lines are
-read instead.
+Like all files beside the ledger it is not trusted: its last line must be the ledger's, the searched
+range must have every row, and each line is compared with its row. So a forged index can hide lines,
+but not change them. An index that is invalid, locked or owned by another user is not used.
 """
 
 import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 from zlib import crc32
@@ -94,11 +93,9 @@ class Index:
 
     def remove(self) -> None:
         self.close()
-        try:
+        with suppress(OSError):
             if _is_ours(self._path):
                 os.unlink(self._path)
-        except OSError:
-            return
 
     def covered(self, reader: LedgerReader, end: int) -> Covered:
         return self._tried(lambda: _covered(self.open(create=False), reader, end), _NOTHING)

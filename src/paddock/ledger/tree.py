@@ -142,10 +142,7 @@ class TreeFiles:
 
 
 def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, int] | None:
-    """Return the first entry that differs from what was signed, and its offset.
-
-    None if the stored tree does not match the checkpoint.
-    """
+    """Return the first entry that differs from the signed one, and its offset, if known."""
     with (
         suppress(LedgerDamagedError, HostError),
         closing(TreeFiles(LedgerPaths(reader.path).folder, create=False)) as tree,

@@ -1,4 +1,4 @@
-"""Verify a ledger: every line, every link and every checkpoint; report the first difference.
+"""Verify a ledger: every line, every link and every checkpoint; report problems and their places.
 
 The chain shows an edit without any key. Checkpoints held elsewhere show a ledger that was cut,
 restored or rewritten. A pass hashes every line and parses only lines that no checkpoint covers; if
@@ -72,7 +72,7 @@ class Unanswered(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """`is_outside`: whoever cuts the ledger cannot reach it. `is_authentic`: already verified."""
+    """`is_outside`: a user who cuts the ledger cannot reach it. `is_authentic`: verified before."""
 
     source: str
     note: str
@@ -224,9 +224,9 @@ class _Pass:
                 self._report(ChainFault.SEGMENT, self._lines + 1, self._offset, lost)
             for offset, lines, has_end in runs:
                 if not has_end and is_newest:
-                    self._take_unfinished(offset, end - offset)
+                    self._note_unfinished(offset, end - offset)
                 else:
-                    self._take(offset, lines, is_exact=is_exact)
+                    self._process(offset, lines, is_exact=is_exact)
                 if not self.is_sound and not is_exact:
                     return False
             self._offset = end - self._torn_bytes
@@ -277,14 +277,14 @@ class _Pass:
         place = (self._seq, self._offset, self._prev)
         return Remembered(files, *place, tuple(edge), self._unanswered())
 
-    def _take(self, offset: int, lines: list[bytes], *, is_exact: bool) -> None:
+    def _process(self, offset: int, lines: list[bytes], *, is_exact: bool) -> None:
         self._offset = offset
         at = 0
         while at < len(lines):
             stop = min(len(lines), at + self._stops[-1] - self._seq) if self._stops else len(lines)
             may_fit = bool(self._lines and self._prev)
             if may_fit:
-                at += self._take_fitting(lines[at:stop])
+                at += self._process_fitting(lines[at:stop])
             if at < stop:
                 if may_fit and not is_exact:
                     self.is_sound = False
@@ -303,7 +303,7 @@ class _Pass:
         self._roots[self._seq] = self._growing.root()
         self._places[self._seq] = (self._before, self._offset, self._prev)
 
-    def _take_fitting(self, lines: list[bytes]) -> int:
+    def _process_fitting(self, lines: list[bytes]) -> int:
         leaves = fitting_leaves(lines, self._seq, self._prev, self._parsed_from)
         for number, line in enumerate(lines[: len(leaves)]):
             kind = line[_EVENT_AT:_EVENT_END]
@@ -323,7 +323,6 @@ class _Pass:
         return count
 
     def _inspect(self, line: bytes) -> None:
-        """Parse one line and compare it with the lines before it."""
         self._lines += 1
         offset = self._offset
         found = inspect_line(line)
@@ -337,7 +336,7 @@ class _Pass:
             self._growing.extend([bytes.fromhex(self._prev)])
         self._before, self._offset = offset, offset + len(line) + 1
 
-    def _take_unfinished(self, offset: int, size_bytes: int) -> None:
+    def _note_unfinished(self, offset: int, size_bytes: int) -> None:
         self._torn_bytes = size_bytes
         if self._marks and offset < self._marks[-1].offset_bytes:
             lost = "the line was written whole and has lost its end"

@@ -209,10 +209,7 @@ def _open_to_others(status: os.stat_result, owners: Collection[int]) -> str:
 
 
 def trusted_owners(directory: Path) -> frozenset[int]:
-    """Return who may own Paddock's files: the user, root; for root also the parent's owner.
-
-    The last allows for a mounted home directory.
-    """
+    """Return the user and root; for root also the parent's owner, for a mounted home directory."""
     owners = {os.geteuid(), 0}
     if os.geteuid() == 0:
         with host_errors("checking", directory.parent):

@@ -148,7 +148,7 @@ class Disk:
     def files_in(
         self, dir_fd: int, folder: str, suffix: str = ""
     ) -> Generator[tuple[int, str, int]]:
-        """Yield the folder's descriptor, name and descriptor per file, which closes at the next."""
+        """Yield folder descriptor, name and descriptor, by name; each is open until the next."""
         gone = contextlib.suppress(FileNotFoundError)
         with gone, held_open(os.open(folder, DIRECTORY, dir_fd=dir_fd)) as folder_fd:
             for name in sorted(name for name in os.listdir(folder_fd) if name.endswith(suffix)):

@@ -228,10 +228,9 @@ class Keeper(Struct, frozen=True):
 
 
 class BlobStore(History):
-    # Contents that the ledger names by a salted digest, so that they can be erased without changing
-    # it. An object is `salt ‖ content`, named by the SHA-256 of both. The salt is stored nowhere
-    # else: once the object is erased, guesses can no longer be tested against the digest. Nothing
-    # is pruned.
+    # Contents that the ledger names by a salted digest, so they can be erased without changing it.
+    # An object is `salt ‖ content`, named by the SHA-256 of both, and never pruned. The salt is
+    # stored nowhere else: after an erasure, guesses cannot be tested against the digest.
     def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
         super().__init__(str(directory), bytes_max=None)
         self._directory, self._randomness = directory, randomness

@@ -163,10 +163,7 @@ def _digest(previous: str, text: bytes) -> str:
 
 
 def decode(name: str, content: bytes) -> tuple[Records, str, int]:
-    """Return the records, the last digest and the end offset; ignore a torn tail.
-
-    Raises: IntegrityError: a whole line is invalid.
-    """
+    """Return records, last digest and end, without a torn tail. Raises: IntegrityError."""
     records, previous, end_bytes = Records(), name, 0
     for line in content.split(b"\n")[:-1]:
         digest, _, text = line.partition(b" ")
@@ -267,7 +264,7 @@ class Journal:
             return JournalEntry.make(self._disk, self._dir_fd, ".entry")
 
     def claim_dead(self) -> Generator[JournalEntry | UnclaimedEntry]:
-        """Yield entries of dead owners, not read yet; each is released before the next."""
+        """Yield entries of dead owners, not loaded yet; each is released before the next."""
         with converting("list the journal"):
             names = sorted(name for name in os.listdir(self._dir_fd) if _NAME.fullmatch(name))
         for name in names:

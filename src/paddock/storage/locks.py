@@ -1,6 +1,6 @@
 """Lock files between processes with flock(2), and reset state in forked children.
 
-The kernel releases a killed holder's locks. Every wait is bounded, because a holder may be stopped.
+The kernel releases a dead holder's locks. Every wait is bounded: a holder may be stopped.
 """
 
 import os
@@ -159,8 +159,7 @@ _resets: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.
 
 def call_after_fork(target: T, reset: Callable[[T], None]) -> None:
     """Call `reset(target)` in every child that is forked while `target` is alive."""
-    # Only the forking thread runs in the child: mutexes of other threads would stay locked, and
-    # their work unfinished.
+    # Only the forking thread runs in the child: other threads' mutexes would stay locked there.
     _resets[target] = reset
 
 

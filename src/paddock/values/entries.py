@@ -59,7 +59,7 @@ TOOL_DENIED: Final = "TOOL_DENIED"
 """A call that did not run, with the code of its refusal."""
 
 TOOL_STAGED: Final = "TOOL_STAGED"
-"""A call ran on a stage, so that a person can approve its changes; none is applied yet.
+"""A call runs on a stage, so that a person can approve its changes; none is applied yet.
 An intent and a result follow, or a denial."""
 
 NET_CONNECT: Final = "NET_CONNECT"

@@ -280,7 +280,7 @@ def split_key(text: str) -> tuple[str, str, bytes] | None:
 
 
 def decode_base64(encoded: str) -> bytes | None:
-    """Decode canonical base64; None for any other text."""
+    # Accept only the canonical form.
     try:
         decoded = a2b_base64(encoded, strict_mode=True)
     except (Base64Error, ValueError):
