@@ -81,7 +81,7 @@ class GitAnchor:
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
         origin, size = signed.checkpoint.origin, signed.checkpoint.size
-        self._commit(signed, f"Accept that {origin} went back to {size}")
+        self._commit(signed, f"Accept the rollback of {origin} to {size}")
 
     def _commit(self, signed: SignedCheckpoint, message: str) -> None:
         from tempfile import TemporaryDirectory  # noqa: PLC0415 - only for git anchors
