@@ -244,7 +244,7 @@ _Patterns = Annotated[tuple[str, ...], Meta(extra_json_schema={"uniqueItems": Tr
 
 
 class Permissions(Struct, frozen=True, forbid_unknown_fields=True):
-    """An agent's path lists, which take precedence over any profile.
+    """An agent's path lists, which deny paths whatever its profile allows.
 
     Patterns as in a policy's path lists. `forbidden` beats both others. An
     empty `read` or `write` permits nothing.
