@@ -45,7 +45,7 @@ class MemoryCollector:
         known = self._chains.setdefault(name, chain)
         if known != chain:
             raise ConfigError(
-                f"the host {chain.host!a} has its ledger {chain.ledger} enrolled with another key",
+                f"the ledger {chain.ledger} of host {chain.host!a} is enrolled with another key",
                 hint="a key is never replaced: enroll the host under another name",
             )
         is_new = name not in self._lines

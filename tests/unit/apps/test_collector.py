@@ -176,7 +176,7 @@ def test_a_ledger_that_went_back_is_told_where_it_is_pushed(operator, web1):
     ran = web1.collector("push", "web1")
 
     assert ran.status == 4
-    assert "it went back" in ran.err
+    assert "it was rolled back" in ran.err
 
 
 @needs_server
@@ -304,7 +304,7 @@ def test_two_pushes_at_once_are_no_refusal(operator, web1):
     taken = operator.collector("accept")
 
     assert taken.status == 0
-    assert "web1 ho1m: nothing new: 5 lines are here already (sent by paddock)" in taken.out
+    assert "web1 ho1m: nothing new: 5 lines are already here (sent by paddock)" in taken.out
     again = web1.collector("push", "web1")
     assert (again.status, again.err) == (0, "")
 
@@ -362,7 +362,7 @@ def test_a_database_put_back_shows_against_the_collectors_own_ledger(socket, ope
     ran = operator.collector("verify")
 
     assert ran.status == 4
-    assert ran.out.count("the chain is gone") == 3
+    assert ran.out.count("the chain is missing") == 3
 
 
 @needs_server

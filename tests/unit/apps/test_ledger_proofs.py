@@ -371,7 +371,7 @@ def test_a_signer_of_its_own_holds_the_keys_and_signs_one_history(user):
     restore(user, "ho1m")
     assert verified(user)[0] == 4
     refused = user.run("ledger", "checkpoint", "--ledger", "ho1m")
-    assert (refused.status, "went back" in refused.err) == (5, True)
+    assert (refused.status, "was rolled back" in refused.err) == (5, True)
     assert user.run("ledger", "accept-rollback", "--yes").status == 0
     assert verified(user)[0] == 0
 
