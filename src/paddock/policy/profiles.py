@@ -125,14 +125,14 @@ def _line_matches(rule: Rule, line: str) -> bool:
 
 class CompiledProfile:
     def __init__(
-        self, profile: Profile, note: str = "", is_laid: bool = False, title: str = ""
+        self, profile: Profile, note: str = "", is_overlay: bool = False, title: str = ""
     ) -> None:
         """Say `title` before each answer and `note` after it.
 
-        `is_laid`: an untrusted file lays it over another one.
+        `is_overlay`: an untrusted file lays it over another one.
         """
         self.profile = profile
-        self.is_laid = is_laid
+        self.is_overlay = is_overlay
         self.title = title
         self.table = compile_profile(profile, note)
 

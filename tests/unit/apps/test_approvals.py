@@ -232,7 +232,7 @@ AGENT_CHANGED = (
 )
 TARGET_CHANGED = "what stands at its target has changed since it was asked about"
 DENIED = f"{POLICY_CHANGED}, and denies the call by now: "
-RULE = '"tool:file:create asked/**" stands in profiles.standard.deny'
+RULE = 'rule "tool:file:create asked/**" in profiles.standard.deny'
 ANEW = "make the call again: it is asked about anew"
 
 

@@ -244,7 +244,7 @@ def test_a_key_that_is_given_twice_is_named_with_both_lines(
 ) -> None:
     error = refused(text)
     assert (error.message, error.where) == (says, f"paddock.toml:{line}")
-    assert error.hint == "put what both say into one of them"
+    assert error.hint == "merge both into one"
 
 
 def test_keys_of_one_name_in_tables_of_their_own_are_not_given_twice() -> None:

@@ -53,7 +53,7 @@ from paddock.values.decisions import (
 )
 
 EXAMPLES_MAX: Final = 3
-_NO_RULE: Final = "no rule; unknown is no"
+_NO_RULE: Final = "no rule (denied by default)"
 NO_PARENT: Final = "whose child the agent was: it was recorded without the default agent"
 EXAMPLE_CHARS_MAX: Final = 400
 

@@ -234,7 +234,7 @@ def find_nearly(
 
 def _rule_text(rule: RuleMatch | None) -> str:
     if rule is None:
-        return "none matches, and unknown is no"
+        return "none matches, so it is denied"
     return f"{rule.text} ({rule.outcome.word}, {rule.source}, {rule.place})"
 
 

@@ -470,7 +470,7 @@ def _verdict(call: RecordedCall) -> str:
 def _rule_text(metadata: Mapping[str, Json]) -> str:
     kept = _table(metadata.get("rule"))
     if not kept:
-        return "none matched, and unknown is no"
+        return "none matched, so it was denied"
     said = [str(metadata.get("outcome")), _place(kept)]
     # Of an approved call the record keeps the approver there, who is no place of a rule.
     if not isinstance(metadata.get("approval"), dict):

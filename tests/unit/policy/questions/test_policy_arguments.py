@@ -40,7 +40,7 @@ def policy(text: str) -> Policy:
         ),
         (
             "{}",
-            'its "/limit" = { max = 100 } does not hold: it is not there, or of another type',
+            'its "/limit" = { max = 100 } does not hold: it is missing, or of another type',
         ),
         ('{"limit": 5, "x": 1}', "it allows no further arguments"),
     ],

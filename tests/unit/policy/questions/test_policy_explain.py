@@ -338,9 +338,9 @@ def test_the_text_and_the_json_say_the_same() -> None:
         explanation.render()
         == f"""\
 deny: tool:file:view docs/a.md
-  reason: no rule of the profile "p" matches "tool:file:view docs/a.md", and unknown is no; an \
+  reason: no rule of the profile "p" matches "tool:file:view docs/a.md", so it is denied; an \
 operator can allow it in [profiles.p]
-  rule:   none matches, and unknown is no
+  rule:   none matches, so it is denied
   agents: main (profiles: p)
   nearly matched: tool:file:view Docs/*.md (allow, profiles.p.allow, paddock.toml:4): letter case \
 or Unicode form differs, and an allow compares exactly

@@ -92,7 +92,7 @@ def test_what_a_model_wrote_draws_no_row_of_its_own() -> None:
         "  when:   now, seq 3",
         f"  action: {SHOWN}",
         f"  reason: {SHOWN}",
-        "  rule:   none matched, and unknown is no",
+        "  rule:   none matched, so it was denied",
         "  agents: ",
         "  policy: none was asked",
         "  result: none on record",
