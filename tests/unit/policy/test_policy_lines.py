@@ -395,7 +395,7 @@ def test_a_line_without_a_command_is_refused_under_any_profile(line: str) -> Non
     for profile in ("open", "p"):
         decision = decide(POLICY, (Agent("main", profile),), (run(line),))
         assert (decision.outcome, decision.rule) == (Outcome.DENY, None)
-        assert decision.reason.endswith(" holds no command")
+        assert decision.reason.endswith(" contains no command")
 
 
 def test_a_redirection_alone_is_judged_as_the_write_that_it_is() -> None:

@@ -107,7 +107,7 @@ def test_an_untrusted_projects_servers_are_none_and_the_users_stay():
         ('command = ["a"]\nenv = { "A B" = "x" }', 3, 'invalid name or value for "A B"'),
         ('command = ["a"]\nenv = { A = "credential:" }', 3, 'env in [mcp.servers.s] has an invalid name or value for "A"'),
         ('command = ["a"]\nnetwork = ["*.a:x"]', 3, '"*.a:x" can match nothing'),
-        ('command = ["a"]\nnetwork = ["localhost:80"]', 3, "localhost is the sandbox's own"),
+        ('command = ["a"]\nnetwork = ["localhost:80"]', 3, "localhost is the sandbox's loopback"),
         ('command = ["a"]\ntools = { alow = [] }', 3, 'unknown key "alow" in [mcp.servers.s.tools]'),
         ('command = ["a"]\nallow = ["x"]', 3, 'unknown key "allow" in [mcp.servers.s]'),
         ('command = ["a"]\nredact = ["/a~2"]', 3, '"/a~2" is not a JSON pointer'),

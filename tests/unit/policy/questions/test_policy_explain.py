@@ -241,7 +241,7 @@ def test_what_is_known_at_run_time_only_needs_another_line_or_an_approval() -> N
     guarded = policy('[profiles.p]\nallow = ["tool:*"]\ndeny = ["tool:shell:run git push *"]')
     changes = explained("tool:shell:run eval x", "p", guarded).changes
     assert all(not change.was_tried for change in changes)
-    assert "write the command so that all of it stands in the line" in changes[0].text
+    assert "write the whole command literally in the line" in changes[0].text
 
 
 @pytest.mark.parametrize(
@@ -568,7 +568,7 @@ commands = ["psql *"]
     ("action", "why"),
     [
         ("connect a.example.org:80", "it is for other ports"),
-        ("connect example.org:443", "it is for the names below, not for this one"),
+        ("connect example.org:443", "it matches names below this one, not the name itself"),
         ("connect db.example.org:5432", "it counts only for commands like psql *"),
         ("request PUT api.test/v1/a", "its method or its path differs in one of the readings"),
         ("request GET api.test/v1/../a", "its method or its path differs in one of the readings"),
