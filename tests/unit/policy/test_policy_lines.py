@@ -446,8 +446,8 @@ def test_a_command_pattern_that_can_match_nothing_does_not_load() -> None:
 @pytest.mark.parametrize(
     ("target", "bar"),
     [
-        ("FOO=1 git log", "an assignment stands before the command"),
-        ("FOO+=1 *", "an assignment stands before the command"),
+        ("FOO=1 git log", "an assignment is before the command"),
+        ("FOO+=1 *", "an assignment is before the command"),
         ("export A", "export can change what a later word of the line means"),
         ("eval x", "eval can change what a later word of the line means"),
     ],
