@@ -267,7 +267,7 @@ def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -
     return reduce(_stricter, shells)
 
 
-def beside(policy: Policy, given: Policy) -> Policy:
+def combine_policies(policy: Policy, given: Policy) -> Policy:
     """Combine two policies into one that gives the stricter answer; `given` is a program's.
 
     Path lists are joined, `[shell]` and `[limits]` are the stricter of both, and each agent has

@@ -265,7 +265,7 @@ class Policy(Struct, frozen=True, eq=False):
     packages: tuple[PackageRule, ...] = ()
     """Hosts of package clients, whether or not `[network]` allows them."""
     given: "Policy | None" = None
-    """The policy of the program that opened the workspace, which also applies: see `beside`."""
+    """The opening program's policy, which also applies: see `combine_policies`."""
     note: str = ""
     """Added to every answer of its profiles."""
 

@@ -71,7 +71,9 @@ def test_what_would_be_gone_is_known(text, removed):
 
 @pytest.mark.parametrize("text", ["git clean -fd", "git clean -fd sub", "git clean -fx :/"])
 def test_what_git_alone_knows_to_be_untracked_is_asked_about(text):
-    assert parse_line(text).runtime_only == ("git clean removes every file that git does not track",)
+    assert parse_line(text).runtime_only == (
+        "git clean removes every file that git does not track",
+    )
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_a_change_without_effect_finds_none_and_says_what_that_does_not_prove() 
         "  deny tool:shell:run git push origin (new.toml:3)",
     ]
     assert report.conclusion.startswith("no example was found: ")
-    assert "That is no proof" in report.conclusion
+    assert "This is not a proof" in report.conclusion
     assert report.tried > 0
 
 

@@ -247,5 +247,5 @@ def test_where_it_cannot_be_told_it_says_why(
 ) -> None:
     found = explain_now(call, now)
     assert found == Now(note)
-    assert found.render() == f"  to change it: not told: {note}"
+    assert found.render() == f"  to change it: not known: {note}"
     assert found.as_json() == {"note": note, "actions": [], "actions_left_off": 0}
