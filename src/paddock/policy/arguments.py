@@ -92,8 +92,8 @@ class When(Struct, frozen=True):
             value = find_argument(arguments, each.way)
             _, kind, wanted = each.compiled(outcome)
             if not argument_holds(kind, wanted, value, is_allow):
-                said = quote_toml(value) if kind_of(value) else "missing, or of another type"
-                return f"its {each.said} does not hold: it is {said}"
+                given = quote_toml(value) if kind_of(value) else "missing, or of another type"
+                return f"its {each.said} does not hold: it is {given}"
         is_more = self.only and not has_only(arguments, [e.way for e in self.conditions])
         return "it allows no further arguments" if is_more else ""
 
@@ -139,11 +139,11 @@ def read_when(table: Table, category: str, outcome: Outcome) -> When:
     only: bool = table.read("only", bool, False)
     if category != "mcp":
         name = "when" if table.has("when") else "only"
-        said = f"{name} is in a rule of {table.title} for calls without arguments"
-        table.problem(name, said, "only a rule for tool:mcp: checks arguments")
+        message = f"{name} is in a rule of {table.title} for calls without arguments"
+        table.problem(name, message, "only a rule for tool:mcp: checks arguments")
     elif only and outcome is not Outcome.ALLOW:
-        said = f"only is in a rule of {table.title} that does not allow"
-        table.problem("only", said, "an ask or a deny holds whatever else is given")
+        message = f"only is in a rule of {table.title} that does not allow"
+        table.problem("only", message, "an ask or a deny holds whatever else is given")
     return When(found, only)
 
 
@@ -153,8 +153,8 @@ def _read_conditions(table: Table) -> Iterator[ArgumentCondition]:
         try:
             way = parse_pointer(name)
             if way in known or not name:
-                said = f"{quote_toml(name)} in {table.title} is empty or names an argument twice"
-                raise PatternError(said, "put all conditions of an argument into one key")
+                message = f"{quote_toml(name)} in {table.title} is empty or names an argument twice"
+                raise PatternError(message, "put all conditions of an argument into one key")
             known.add(way)
             yield _read_condition(name, way, entry)
         except PatternError as problem:
@@ -185,8 +185,8 @@ def _read_condition(name: str, way: Way, entry: Table) -> ArgumentCondition:
     if any(kind_of(entry.read(each, Any)) != "number" for each in given):
         raise PatternError(f"min and max of {entry.title} must be finite numbers", "as max = 100")
     if low > high:
-        said = f"{entry.title} can match nothing: min is more than max"
-        raise PatternError(said, "swap them")
+        message = f"{entry.title} can match nothing: min is more than max"
+        raise PatternError(message, "swap them")
     return ArgumentCondition(name, way, "range", (low, high))
 
 

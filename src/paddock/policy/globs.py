@@ -231,8 +231,8 @@ def _parse_class(text: str, bracket: str) -> CharClass:
         elif item["name"] in _POSIX:
             ranges += _POSIX[item["name"]]
         else:
-            said = f"[:{item['name']}:] in the path pattern {quote_toml(text)} is unknown"
-            raise PatternError(said)
+            message = f"[:{item['name']}:] in the path pattern {quote_toml(text)} is unknown"
+            raise PatternError(message)
     kept = tuple(dict.fromkeys((low, high) for low, high in ranges if low <= high))
     if not negated and all(low == high == "/" for low, high in kept):
         raise PatternError(f"a bracket in the path pattern {quote_toml(text)} can match nothing")

@@ -109,8 +109,8 @@ def read_agents(
             entry.problem("profile", message, suggest(profile, profiles))
         bindings[name] = binding
         if entry.has("permissions") and not binding.is_declared:
-            said = f"permissions in {entry.title} need a workspace or a parent"
-            entry.problem("permissions", said, "without one the table maps a client's agent type")
+            message = f"permissions in {entry.title} need a workspace or a parent"
+            entry.problem("permissions", message, "without one it maps a client's agent type")
     return tuple(bindings.values())
 
 
@@ -140,9 +140,9 @@ def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
 def _refuse_in_project(table: Table, name: str) -> None:
     # Threat: a cloned project that names a command runs it on the host, and one that names a
     # server gets the conversation and the key.
-    said = f"[{name}]" if name in _USERS_TABLES else name
+    title = f"[{name}]" if name in _USERS_TABLES else name
     hint = "move it to paddock/config.toml in the user's configuration directory"
-    table.problem(name, f"{said} is allowed only in the user's own configuration", hint)
+    table.problem(name, f"{title} is allowed only in the user's own configuration", hint)
 
 
 _TLS_HOST: Final = lazy_pattern(
@@ -155,8 +155,8 @@ def read_credentials(table: Table) -> tuple[CredentialSettings, ...]:
     variables = [each.variable for each in found]
     for each in found:
         if each.variable and variables.count(each.variable) > 1:
-            said = f"more than one credential has the variable {quote_toml(each.variable)}"
-            table.report.add((*table.key, each.name, "variable"), said, "use different variables")
+            message = f"more than one credential has the variable {quote_toml(each.variable)}"
+            table.report.add((*table.key, each.name, "variable"), message, "use another variable")
     return tuple(found)
 
 
@@ -165,18 +165,18 @@ def _read_credential(name: str, entry: Table) -> CredentialSettings:
     kept = None if entry.is_text("from") else entry.table("from")
     source = CredentialSource() if kept is None else kept.fill(CredentialSource())
     if sum(map(bool, astuple(source))) != 1:
-        said = f"from in {entry.title} needs exactly one source"
-        entry.problem("from", said, "give one of env, file, command or keyring")
+        message = f"from in {entry.title} needs exactly one source"
+        entry.problem("from", message, "give one of env, file, command or keyring")
     elif source.file and not source.file.startswith(("/", "~/")):
-        said = f"file in {entry.title} is {quote_toml(source.file)}, not an absolute path"
-        entry.problem("from", said, "write it from / or ~/")
+        message = f"file in {entry.title} is {quote_toml(source.file)}, not an absolute path"
+        entry.problem("from", message, "write it from / or ~/")
     variable: str = entry.read("variable", NonEmpty, "")
     why = reserved_problem(variable)
     if _VARIABLE.fullmatch(variable) is None:
         why = "which is not a variable name"
     if why:
-        said = f"variable in {entry.title} is {quote_toml(variable)}, {why}"
-        entry.problem("variable", said, 'name one, as "ISSUES_TOKEN"')
+        message = f"variable in {entry.title} is {quote_toml(variable)}, {why}"
+        entry.problem("variable", message, 'name one, as "ISSUES_TOKEN"')
     hosts = entry.parsed("hosts", _parse_tls_host)
     if not entry.texts("hosts"):
         entry.problem("hosts", f"{entry.title} names no hosts", 'as ["api.example.org:443"]')
@@ -189,9 +189,9 @@ def _parse_tls_host(given: Text) -> tuple[str, int]:
     match = _TLS_HOST.fullmatch(given.text)
     port = int(match[2] or 443) if match else 0
     if match is None or len(match[1]) > 253 or not 0 < port < 65536:
-        said = f"hosts of a credential has {quote_toml(given.text)}, not a name and a port"
+        message = f"hosts of a credential has {quote_toml(given.text)}, not a name and a port"
         hint = 'write each host in lower case and without *, as "api.example.org:443"'
-        raise PatternError(said, hint)
+        raise PatternError(message, hint)
     return match[1], port
 
 
@@ -222,19 +222,19 @@ def _read_servers(base: tuple[McpServer, ...], table: Table, key: str) -> tuple[
     entries = table.table(key)
     for name, entry in () if entries is None else entries.each():
         if _SERVER_NAME.fullmatch(name) is None:
-            said = f"{quote_toml(name)} is not a server name"
-            table.report.add(entry.key, said, "write 1 to 20 of a-z, 0-9 and -, a letter first")
+            message = f"{quote_toml(name)} is not a server name"
+            table.report.add(entry.key, message, "write 1 to 20 of a-z, 0-9 and -, a letter first")
         found[name] = entry.fill(McpServer(name), _READERS)
         if entry.has("command") is entry.has("url"):
-            said = f"{entry.title} needs exactly one of command and url"
-            entry.problem("command", said, 'as command = ["npx", "-y", "some-server"]')
+            message = f"{entry.title} needs exactly one of command and url"
+            entry.problem("command", message, 'as command = ["npx", "-y", "some-server"]')
         for given, (other, why, hint) in _NOT_BESIDE.items():
             if entry.has(other) and entry.has(given):
-                said = f"{entry.title} has both {given} and {other}: {why}"
-                entry.problem(given, said, hint)
+                message = f"{entry.title} has both {given} and {other}: {why}"
+                entry.problem(given, message, hint)
         if entry.has("headers") and found[name].url and found[name].host is None:
-            said = f"headers is given in {entry.title}, which is not reached by https"
-            entry.problem("headers", said, "no credential is sent in clear text: leave it out")
+            message = f"headers is given in {entry.title}, which is not reached by https"
+            entry.problem("headers", message, "no credential is sent in clear text: leave it out")
     return tuple(found.values())
 
 
@@ -243,8 +243,8 @@ def _read_url(entry: Table, name: str) -> str:
     found = _URL.fullmatch(url)
     if url and (found is None or int(found[2] or 443) not in range(1, 65_536)):
         # Threat: it may hold a user name and a password, so the message does not quote it.
-        said = f"url in {entry.title} is not an https address without a user, a ? or a #"
-        entry.problem("url", said, "write https://HOST[:PORT]/PATH; http only to localhost")
+        message = f"url in {entry.title} is not an https address without a user, a ? or a #"
+        entry.problem("url", message, "write https://HOST[:PORT]/PATH; http only to localhost")
     return url
 
 
@@ -255,8 +255,8 @@ def _read_env(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
     found = tuple((each, variables.read(each, NonEmpty, "")) for each in variables.names())
     for each, value in found:
         if _VARIABLE.fullmatch(each) is None or value == CREDENTIAL:
-            said = f"env in {entry.title} has an invalid name or value for {quote_toml(each)}"
-            entry.problem("env", said, f'as ISSUES_TOKEN = "{CREDENTIAL}issues"')
+            message = f"env in {entry.title} has an invalid name or value for {quote_toml(each)}"
+            entry.problem("env", message, f'as ISSUES_TOKEN = "{CREDENTIAL}issues"')
     return found
 
 
@@ -267,13 +267,13 @@ def _read_headers(entry: Table, name: str) -> tuple[tuple[str, str], ...]:
     found = tuple((each, headers.read(each, NonEmpty, "")) for each in headers.names())
     for each, value in found:
         if _HEADER.fullmatch(each) is None:
-            said = f"headers in {entry.title} has {quote_toml(each)}, which may not be set"
-            headers.problem(each, said, "as Authorization or X-Api-Key")
+            message = f"headers in {entry.title} has {quote_toml(each)}, which may not be set"
+            headers.problem(each, message, "as Authorization or X-Api-Key")
         elif value and _HEADER_VALUE.fullmatch(value) is None:
             # Threat: a user may write the token itself there, so no message quotes the value.
-            said = f"headers in {entry.title} gives {quote_toml(each)} a value, not a credential"
+            message = f"headers in {entry.title} gives {quote_toml(each)} a value, not a credential"
             hint = f"write {_SCHEMES}, and the value's source under [credentials.issues] in the "
-            headers.problem(each, said, f"{hint}user's own configuration")
+            headers.problem(each, message, f"{hint}user's own configuration")
     return found
 
 
@@ -281,8 +281,8 @@ def _parse_address(given: Text) -> str:
     try:
         return str(ip_network(given.text))
     except ValueError as error:
-        said = f"invalid network in addresses: {error}"
-        raise PatternError(said, 'write it as ["10.0.0.0/8"]') from None
+        message = f"invalid network in addresses: {error}"
+        raise PatternError(message, 'write it as ["10.0.0.0/8"]') from None
 
 
 def _parse_network(given: Text) -> str:
@@ -330,8 +330,8 @@ def _read_anchor(table: Table, name: str) -> AnchorSettings:
 def _patterns(table: Table, name: str) -> tuple[PathPattern, ...]:
     found = table.parsed(name, lambda given: compile_pattern(given.text, given.place))
     if found and all(pattern.negated for pattern in found):
-        said = f"{name} in {table.title} can match nothing: it only has ! patterns"
-        table.problem(name, said, "write the patterns to match before the ! patterns")
+        message = f"{name} in {table.title} can match nothing: it only has ! patterns"
+        table.problem(name, message, "write the patterns to match before the ! patterns")
     return found
 
 
@@ -405,8 +405,8 @@ def _with_bases(
         order = tuple(TopologicalSorter(above).static_order())
     except CycleError as error:
         cycle: list[str] = error.args[1]
-        said = " extends ".join(map(quote_toml, cycle))
-        report.add(("profiles", cycle[0], "extends"), said, "leave one of them out")
+        chain = " extends ".join(map(quote_toml, cycle))
+        report.add(("profiles", cycle[0], "extends"), chain, "leave one of them out")
         return found
     made: dict[str, Profile] = {}
     count = 0
@@ -441,8 +441,8 @@ def _check_lifted(report: Report, profile: Profile, bases: list[Profile]) -> Non
     for entry in profile.otherwise:
         if entry.head.text in denied and entry.outcome is not Outcome.DENY:
             where = denied[entry.head.text]
-            said = f"{quote_toml(entry.head.text)} is denied in {where} and stays denied"
-            report.add_at(entry.place, PatternError(said, "leave it out, or extend another one"))
+            message = f"{quote_toml(entry.head.text)} is denied in {where} and stays denied"
+            report.add_at(entry.place, PatternError(message, "leave it out, or extend another one"))
 
 
 _USERS_TABLES: Final[dict[str, Callable[[Table], object]]] = {
@@ -482,8 +482,8 @@ def _read_settings(
             _refuse_in_project(top, name)
     for binding in settings.agents if is_users else ():
         if binding.is_declared:
-            said = "workspace and parent belong in a project's file: its plane has the agent"
-            top.report.add(("agents", binding.name), said, "leave them out here")
+            message = "workspace and parent belong in a project's file: its plane has the agent"
+            top.report.add(("agents", binding.name), message, "leave them out here")
     return settings
 
 
@@ -498,7 +498,7 @@ def _check_example(report: Report, rule: Rule, example: Text, wanted: bool) -> N
     try:
         if rule_matches(rule, parse_concrete(example.text)) is not wanted:
             verb = "is not matched" if wanted else "is matched"
-            said = f"{quote_toml(example.text)} {verb} by {quote_toml(rule.pattern.text)}"
-            raise PatternError(f"the example {said}", "correct the pattern, or the example")
+            message = f"{quote_toml(example.text)} {verb} by {quote_toml(rule.pattern.text)}"
+            raise PatternError(f"the example {message}", "correct the pattern, or the example")
     except PatternError as problem:
         report.add_at(example.place, problem)

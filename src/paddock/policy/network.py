@@ -222,8 +222,8 @@ def parse_target(operation: str, target: str) -> NetPattern:
         if method != method.upper() or _PATH.fullmatch(path) is None or is_network:
             raise ValueError("no request has such a method or path")
     except ValueError as error:
-        said = f"{quote_toml(target)} can match nothing: {error}"
-        raise PatternError(said, _HINTS[operation]) from error
+        message = f"{quote_toml(target)} can match nothing: {error}"
+        raise PatternError(message, _HINTS[operation]) from error
     return replace(pattern, ports=ports if given else (), method=method, path=path)
 
 
@@ -250,14 +250,14 @@ def _parse_ports(text: str) -> range:
 def check_opening(text: str, pattern: NetPattern | None) -> None:
     """Raise PatternError for a target that only a deny may have."""
     if pattern is None:
-        said, hint = "names no host, as only a deny may", "write tool:net:connect * for every name"
+        message, hint = "names no host, as only a deny may", "write tool:net:connect * for any"
     elif sum(map(len, pattern.ports)) > PORTS_MAX:
-        said, hint = f"names more than {PORTS_MAX} ports, as only a deny may", "name the ports"
+        message, hint = f"names more than {PORTS_MAX} ports, as only a deny may", "name the ports"
     elif pattern.network is not None and pattern.network.is_loopback:
-        said, hint = "is the sandbox's loopback", "it needs no rule; the host's cannot be opened"
+        message, hint = "is the sandbox's loopback", "it needs no rule; the host's cannot be opened"
     else:
         return
-    raise PatternError(f"{quote_toml(text)} {said}", hint)
+    raise PatternError(f"{quote_toml(text)} {message}", hint)
 
 
 def check_extras(table: Table, rule: Rule) -> None:
@@ -300,8 +300,8 @@ def read_target(operation: str, target: str) -> NetTarget:
     try:
         return _target(host, int(port) if port.isascii() and port.isdigit() else 0, method, path)
     except ValueError as error:
-        said = f"{quote_toml(target)} is not one host and port: {error}"
-        raise PatternError(said, _HINTS[operation]) from error
+        message = f"{quote_toml(target)} is not one host and port: {error}"
+        raise PatternError(message, _HINTS[operation]) from error
 
 
 def _target(host: str, port: int, method: str = "", target: str = "") -> NetTarget:

@@ -154,8 +154,8 @@ class Document(Struct, frozen=True, dict=True):
 def parse_document(file: str, text: bytes) -> Document:
     """Parse TOML, or JSON where `file` ends in `.json`; ConfigError."""
     if len(text) > policy_bytes_max:
-        said = f"a policy of {len(text)} bytes is larger than {policy_bytes_max}"
-        _refuse(file, 0, said, "write fewer rules; a pattern can match many paths")
+        message = f"a policy of {len(text)} bytes is larger than {policy_bytes_max}"
+        _refuse(file, 0, message, "write fewer rules; a pattern can match many paths")
     # Some editors write a byte-order mark.
     text = text.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -203,8 +203,8 @@ def _json_values(file: str, source: str) -> dict[str, Json]:
         if error.kind == "syntax":
             _refuse(file, error.line, f"not JSON: {error.what}", "correct the syntax", error)
         if error.kind == "twice":
-            said = f"the key {quote_toml(error.what)} is given twice"
-            _refuse(file, 0, said, "keep one of them", error)
+            message = f"the key {quote_toml(error.what)} is given twice"
+            _refuse(file, 0, message, "keep one of them", error)
         if error.kind == "depth":
             _refuse(file, 0, "the nesting is too deep", _FOUR_LEVELS, error)
         _refuse(file, 0, f"not JSON: {_lowered(error.what)}", "correct the value", error)
@@ -388,11 +388,11 @@ class Table:
         try:
             return convert(value, wanted)
         except ValidationError as error:
-            said, key, verb = str(error), (*self.key, name), "is"
-        place = re.search(r"at `\$\[(\d+)\]`$", said)
+            message, key, verb = str(error), (*self.key, name), "is"
+        place = re.search(r"at `\$\[(\d+)\]`$", message)
         if place is not None:
             key, value, verb = (*key, int(place[1])), value[int(place[1])], "holds"
-        kind = re.match(r"Expected `(\w+)`( matching)?( [<>]= -?\d+)?", said)
+        kind = re.match(r"Expected `(\w+)`( matching)?( [<>]= -?\d+)?", message)
         if kind is None:
             what, hint = "not a known value", suggest(str(value), filter(None, get_args(wanted)))
         else:

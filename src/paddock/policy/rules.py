@@ -136,11 +136,11 @@ def parse_head(text: str) -> HeadPattern:
         parts = ["tool", ANY, ANY]
     for part in parts:
         if ANY in part and part != ANY:
-            said = f"{quote_toml(part)} in {quote_toml(text)} mixes * with text"
-            raise PatternError(said, "* matches a whole segment")
+            message = f"{quote_toml(part)} in {quote_toml(text)} mixes * with text"
+            raise PatternError(message, "* matches a whole segment")
     if len(parts) != 3 or not all(parts):
-        said = f"{quote_toml(text)} can match nothing: a head has a category and an operation"
-        raise PatternError(said, f"write {':'.join(parts[:2])}:* for all of a category")
+        message = f"{quote_toml(text)} can match nothing: a head has a category and an operation"
+        raise PatternError(message, f"write {':'.join(parts[:2])}:* for all of a category")
     _check_known(text, parts[1], parts[2])
     return HeadPattern(text, parts[1], parts[2])
 
@@ -183,8 +183,8 @@ def format_action(category: str, operation: str, target: str = "") -> str:
     Raises: UsageError: no call has it, or its text would name another target.
     """
     if target != target.strip():
-        said = f"the target {quote_toml(target)} begins or ends with white space"
-        raise UsageError(said, hint="as text it would name another; give check an Action")
+        message = f"the target {quote_toml(target)} begins or ends with white space"
+        raise UsageError(message, hint="as text it would name another; give check an Action")
     return str(parse_action(str(Action(category, operation, target))))
 
 
@@ -194,8 +194,8 @@ def parse_concrete(text: str) -> Action:
         parse_head(head_text)
     category, _, operation = head_text.removeprefix("tool:").partition(":")
     if ANY in head_text:
-        said = f"{quote_toml(head_text)} matches many actions"
-        raise PatternError(said, "name one: tool:<category>:<operation> <target>")
+        message = f"{quote_toml(head_text)} matches many actions"
+        raise PatternError(message, "name one: tool:<category>:<operation> <target>")
     head = parse_head(head_text)
     if target_kind(category) is TargetKind.PATH:
         return Action(category, operation, _normal_path(target))
@@ -207,8 +207,8 @@ def parse_concrete(text: str) -> Action:
         target, brace, given = target.partition(" {")
         arguments = (brace + given).strip()
         if arguments and read_arguments(arguments) is None:
-            said = f"{quote_toml(arguments)} is not a JSON object, or repeats a name"
-            raise PatternError(said, 'write the arguments as {"limit": 5}')
+            message = f"{quote_toml(arguments)} is not a JSON object, or repeats a name"
+            raise PatternError(message, 'write the arguments as {"limit": 5}')
         return Action(category, operation, _checked(head, target), arguments)
     if target_kind(category) is TargetKind.NAME:
         return Action(category, operation, _checked(head, target))
@@ -253,8 +253,8 @@ def _normal_path(target: str) -> str:
 
 def _check_known(text: str, category: str, operation: str) -> None:
     if category != ANY and category not in OPERATIONS:
-        said = f"{quote_toml(text)} names the unknown category {quote_toml(category)}"
-        raise PatternError(said, suggest(category, OPERATIONS))
+        message = f"{quote_toml(text)} names the unknown category {quote_toml(category)}"
+        raise PatternError(message, suggest(category, OPERATIONS))
     judged_as = find_judged_as(operation) if category == "client" else ()
     if judged_as:
         hint = f"{operation} is judged as {_listed(judged_as)}"
@@ -264,8 +264,8 @@ def _check_known(text: str, category: str, operation: str) -> None:
     every = frozenset[str]().union(*OPERATIONS.values())
     known = every if category == ANY else OPERATIONS[category]
     if operation not in known:
-        said = f"{quote_toml(text)} names the unknown operation {quote_toml(operation)}"
-        raise PatternError(said, suggest(operation, known))
+        message = f"{quote_toml(text)} names the unknown operation {quote_toml(operation)}"
+        raise PatternError(message, suggest(operation, known))
 
 
 def _check_target(head: HeadPattern, target: str) -> None:
@@ -278,8 +278,8 @@ def _check_target(head: HeadPattern, target: str) -> None:
     ]
     problems = [_target_problem(category, operation, target) for category, operation in heads]
     if all(problems):
-        said = quote_toml(f"{head.text} {target}")
-        raise PatternError(f"no call is judged as {said}", problems[0])
+        text = quote_toml(f"{head.text} {target}")
+        raise PatternError(f"no call is judged as {text}", problems[0])
 
 
 def _target_problem(category: str, operation: str, name: str) -> str:
@@ -436,8 +436,8 @@ def parse_otherwise(
 def check_confined(head: HeadPattern, outcome: Outcome) -> None:
     # Threat: an action that runs in no sandbox is answered as if one confined it.
     if outcome is Outcome.CONFINE and head.category != "shell":
-        said = f"confine has no effect on {quote_toml(head.text)}: only commands run in a sandbox"
-        raise PatternError(said, "write tool:shell:…, or use allow, ask or deny")
+        message = f"confine has no effect on {quote_toml(head.text)}: only commands are confined"
+        raise PatternError(message, "write tool:shell:…, or use allow, ask or deny")
 
 
 def read_profile(table: Table, name: str) -> Profile:

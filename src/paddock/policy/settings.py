@@ -392,8 +392,8 @@ def _env_names(table: Table, name: str) -> tuple[str, ...]:
         if _ENV_PATTERN.fullmatch(given.text) is None:
             why = "which is not a variable name; it may end in *"
         if why:
-            said = f"env in {table.title} holds {quote_toml(given.text)}, {why}"
-            raise PatternError(said, 'name what tests read, as ["CI", "PYTEST_*"]')
+            message = f"env in {table.title} has {quote_toml(given.text)}, {why}"
+            raise PatternError(message, 'name what tests read, as ["CI", "PYTEST_*"]')
         return given.text
 
     return table.parsed(name, parse)
@@ -409,8 +409,8 @@ def reserved_problem(pattern: str) -> str:
 def host_paths(table: Table, name: str) -> tuple[str, ...]:
     def parse(given: Text) -> str:
         if _HOST_PATH.fullmatch(given.text) is None or ".." in given.text.split("/"):
-            said = f"{name} in {table.title} holds {quote_toml(given.text)}, not an absolute path"
-            raise PatternError(said, "write it from / or ~/, without ..")
+            message = f"{name} in {table.title} has {quote_toml(given.text)}, not an absolute path"
+            raise PatternError(message, "write it from / or ~/, without ..")
         return given.text
 
     return table.parsed(name, parse)
@@ -462,14 +462,15 @@ def credential_problems(
     hosts = {each.name: each.hosts for each in known}
     for use in credential_uses(server):
         given, where = hosts.get(use.credential), server.host
-        said = f"{use.name} of the MCP server {server.name} wants the credential "
-        said += quote_toml(use.credential)
+        message = f"{use.name} of the MCP server {server.name} wants the credential "
+        message += quote_toml(use.credential)
         table = f"[credentials.{use.credential}]"
         if given is None:
-            yield use, f"{said}, which is not defined", f"add {table} to the user's configuration"
+            hint = f"add {table} to the user's configuration"
+            yield use, f"{message}, which is not defined", hint
         elif where is not None and where not in given:
             place = f"{where[0]}:{where[1]}"
-            yield use, f"{said}, whose hosts do not name {place}", f"add it to hosts of {table}"
+            yield use, f"{message}, whose hosts do not name {place}", f"add it to hosts of {table}"
 
 
 def net_action(text: str) -> str:

@@ -163,7 +163,7 @@ def test_json_with_path_lists_alone_is_a_paths_table() -> None:
         ("[shell]\nconfine_max = { files = -1 }", 2, "files"),
         ("[shell]\nconfine_max = { file = 1 }", 2, "file"),
         ('[profiles.x]\nconfine = [\n"tool:shell:run make *",\n"tool:file:create"]', 4, "confine"),
-        ('[profiles.x]\nconfine = ["tool:*"]', 2, "only commands run in a sandbox"),
+        ('[profiles.x]\nconfine = ["tool:*"]', 2, "only commands are confined"),
         ('[profiles.x]\notherwise = { "tool:mcp:*" = "confine" }', 2, "only commands"),
         ('[[profiles.x.rules]]\naction = "tool:*:run"\noutcome = "confine"', 2, "only commands"),
         ('[hook]\nparanoid = "false"', 2, "paranoid"),

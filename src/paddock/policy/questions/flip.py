@@ -288,9 +288,9 @@ def _for_any_command(
     if tried is None:
         return ()
     # Not proposed as an edit: nobody should add it because of one line.
-    said = f"only a rule for any command ({quote_toml(ANY_COMMAND)}) covers it"
+    message = f"only a rule for any command ({quote_toml(ANY_COMMAND)}) covers it"
     rest = Edits(edits.lists, tuple(each for each in bare.values() if each.removed or each.added))
-    *others, last = _together((*rest.texts(trusted), said), tried[1])
+    *others, last = _together((*rest.texts(trusted), message), tried[1])
     return (*others, replace(last, approval=_APPROVAL if outcome is Outcome.ASK else ""))
 
 
@@ -502,8 +502,8 @@ def _render(wanted: list[_Wanted], source: PolicySource, reason: str) -> Iterato
             yield f"[profiles.{key}]\nextends = {_string(profile.name)}\n\n"
         elif profile.place.file != source.name:
             rules = ", ".join(quote_toml(each.action) for each in wanted if each.profile is profile)
-            said = f"the profile {quote_toml(profile.name)} is in {profile.place.file}"
-            raise _refused(said, f"add a rule there that allows {rules}")
+            message = f"the profile {quote_toml(profile.name)} is in {profile.place.file}"
+            raise _refused(message, f"add a rule there that allows {rules}")
         for each in wanted:
             if each.profile is profile:
                 yield (
@@ -523,8 +523,8 @@ def _prove(before: Policy, after: Policy, chain: AgentChain, actions: list[Actio
     decision = decide(after, chain, actions)
     if decision.outcome is not Outcome.ALLOW:
         rule = decision.rule
-        said = decision.reason if rule is None else f"{rule.text} ({rule.source}) still asks"
-        raise _refused(f"an allow rule cannot lift it: {said}", "change that rule by hand")
+        message = decision.reason if rule is None else f"{rule.text} ({rule.source}) still asks"
+        raise _refused(f"an allow rule cannot lift it: {message}", "change that rule by hand")
     for action in actions:
         for other in _neighbours(action):
             if _outcome(after, chain, other) < _outcome(before, chain, other):
