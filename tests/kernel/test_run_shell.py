@@ -99,7 +99,7 @@ def test_the_fields_of_a_result(terminal: Terminal):
         ({"command": "true", "cwd": ".env"}, "path.not_a_directory", "cwd is not a directory"),
         ({"command": "true", "cwd": "a\nb"}, "path.invalid", "cwd: "),
         ({"command": "true", "cwd": ""}, "args.invalid", "cwd must not be empty"),
-        ({"command": "  "}, "policy.denied", "holds no command"),
+        ({"command": "  "}, "policy.denied", "contains no command"),
     ],
 )
 def test_what_is_no_command_is_refused_by_name(terminal: Terminal, arguments, code, error):

@@ -15,7 +15,7 @@ from paddock.plane.create import MAIN_AGENT
 from paddock.plane.environment import RISKY_TOOLS_VARIABLE, DualGate, Environment, real_path
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
-from paddock.policy.decide import beside
+from paddock.policy.decide import combine_policies
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.pathset import compile_permissions
 from paddock.storage.atomic import read_file_through_links
@@ -203,7 +203,7 @@ def policy_with(given: PolicyFile, files: PolicyFiles, workspace: Path) -> Polic
     cloned = None if files.project is None or files.project.trusted else files.project
     policy = policy_of(replace(files, project=cloned, user=given))
     if files.user is not None or files.project is not cloned:
-        policy = beside(policy_of(files), policy)
+        policy = combine_policies(policy_of(files), policy)
     place = real_path(given.path)
     # A policy that was made of text has a name, and no path.
     if not given.path.is_absolute() or not place.is_relative_to(workspace):

@@ -228,9 +228,9 @@ def told_calls(
     if not stands(path):
         return (), 0
     rows = query(str(path), Filter(call_id=call_id, session_id=session_id))
-    told = (row for row in rows.entries if row.entry.event_type in record.TOLD_EVENTS)
+    told = (row for row in rows.entries if row.entry.event_type in record.CALL_EVENTS)
     kept = [record.KeptCall(row.seq, row.timestamp, row.entry) for row in told]
-    calls = record.tell_calls(kept, call_id)
+    calls = record.find_recorded_calls(kept, call_id)
     return tuple(record.with_question(call, _asked(call, governance)) for call in calls), len(
         rows.bad
     )

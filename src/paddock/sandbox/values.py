@@ -357,7 +357,7 @@ def shells_of(policy: Policy, chain: AgentChain) -> tuple[ShellSettings, ...]:
         )
     base = policy.settings.shell
     # What an untrusted file lays over a profile says nothing of its shell.
-    changes = (each.profile.shell for each in profiles if not each.is_laid)
+    changes = (each.profile.shell for each in profiles if not each.is_overlay)
     return tuple(base if each is None else each.over(base) for each in changes)
 
 

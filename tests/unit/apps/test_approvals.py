@@ -232,7 +232,7 @@ AGENT_CHANGED = (
 )
 TARGET_CHANGED = "what stands at its target has changed since it was asked about"
 DENIED = f"{POLICY_CHANGED}, and denies the call by now: "
-RULE = '"tool:file:create asked/**" stands in profiles.standard.deny'
+RULE = 'rule "tool:file:create asked/**" in profiles.standard.deny'
 ANEW = "make the call again: it is asked about anew"
 
 
@@ -516,7 +516,7 @@ def test_always_is_asked_about_and_without_a_terminal_nothing_is_saved(unsure):
 def test_always_lifts_no_rule_that_asks(asking):
     kept = ask(asking).json["approval"]
     ran = asking.run("approvals", "grant", kept, "--always", "--yes")
-    assert (ran.status, "asks all the same" in ran.err) == (3, True)
+    assert (ran.status, "still asks" in ran.err) == (3, True)
     assert (asking.project / "paddock.toml").read_bytes() == ASKING
 
 

@@ -209,7 +209,7 @@ def test_the_command_that_a_refusal_by_no_rule_names_answers_why(user, command):
     _, _, typed = refused.json["hint"].partition("ask a person to look: paddock ")
     why = user.run(*shlex.split(typed))
     assert (why.status, why.out.split(":")[0], why.err) == (0, "deny", "")
-    assert "and unknown is no" in why.out
+    assert "so it is denied" in why.out
     assert user.call("view", path="README.md").status == 0
 
 

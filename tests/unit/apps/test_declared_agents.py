@@ -147,7 +147,7 @@ def test_a_workspace_outside_is_asked_about_by_name(user: User, place: str) -> N
         ('[agents.a]\nprofile = "open"\nparent = "main"\nmode = 1\n', 'unknown key "mode"'),
         (
             '[agents.a]\nprofile = "open"\npermissions = { read = ["a"] }\n',
-            "permissions in [agents.a] stand with a workspace or a parent alone",
+            "permissions in [agents.a] need a workspace or a parent",
         ),
         (
             '[agents.a]\nprofile = "open"\nparent = "main"\npermissions = { read = ["a//"] }\n',
@@ -182,4 +182,4 @@ def test_a_users_own_configuration_declares_no_agent(user: User) -> None:
     config.parent.mkdir(parents=True)
     config.write_text(HELPER)
     refused = user.run("agent", "list")
-    assert (refused.status, "stand in a project's own file" in refused.err) == (3, True)
+    assert (refused.status, "belong in a project's file" in refused.err) == (3, True)

@@ -9,7 +9,7 @@ import pytest
 import paddock
 from paddock.errors import ApprovalUnavailableError, PermissionDeniedError, ProtectedPathError
 from paddock.ledger.query import Filter, query
-from paddock.policy.decide import beside, decide, shell_for
+from paddock.policy.decide import combine_policies, decide, shell_for
 from paddock.policy.rules import parse_action
 from paddock.values.calls import Json
 from paddock.values.decisions import Agent
@@ -62,7 +62,7 @@ ACTIONS = [
 @pytest.mark.parametrize("profile", ["standard", "locked", "nobody's"])
 def test_of_two_policies_the_stricter_answer_counts(one, other, profile):
     here, given = paddock.Policy.parse(one), paddock.Policy.parse(other)
-    both, chain = beside(here, given), (Agent("main", profile),)
+    both, chain = combine_policies(here, given), (Agent("main", profile),)
     for text in ACTIONS:
         action = parse_action(text)
         answers = [decide(each, chain, [action]) for each in (here, given, both)]
@@ -74,16 +74,16 @@ def test_of_two_policies_the_stricter_answer_counts(one, other, profile):
     assert both.settings.limits.view_bytes_max == min(
         each.settings.limits.view_bytes_max for each in (here, given)
     )
-    assert beside(here, given).digest == both.digest
-    assert (both.digest == beside(given, here).digest) is (one == other)
+    assert combine_policies(here, given).digest == both.digest
+    assert (both.digest == combine_policies(given, here).digest) is (one == other)
 
 
 def test_a_profile_that_one_of_them_has_is_beside_the_standard_one_of_the_other():
     here = paddock.Policy.parse(f'{STANDARD}deny = ["tool:own:b"]')
     chain = (Agent("bot", "reader"),)
     for both in (
-        beside(here, paddock.Policy.parse(READER)),
-        beside(paddock.Policy.parse(READER), here),
+        combine_policies(here, paddock.Policy.parse(READER)),
+        combine_policies(paddock.Policy.parse(READER), here),
     ):
         outcomes = {
             text: decide(both, chain, [parse_action(text)]).outcome.word
@@ -307,7 +307,7 @@ def test_check_decides_as_the_call_would_be_decided_and_makes_nothing(place):
     assert (denied.rule.text, denied.rule.place) == ("/a", "policy.toml:2")
     assert paddock.check(paddock.Action("file", "view", ".env"), place.project).code
     assert tree(place.base) == before
-    with pytest.raises(paddock.UsageError, match="there is none"):
+    with pytest.raises(paddock.UsageError, match="names the unknown operation"):
         paddock.check("tool:file:craete a", place.project)
     with pytest.raises(paddock.UsageError, match="no agent is named 'x'"):
         paddock.check("tool:file:view a", place.project, agent="x")

@@ -396,7 +396,7 @@ def test_a_signer_that_a_project_names_is_refused(user):
     refused = user.call("view", path="README.md")
 
     assert refused.status == 3
-    assert "never in a project" in refused.err
+    assert "allowed only in the user's own configuration" in refused.err
 
 
 def test_an_entry_that_is_not_there_is_told_with_how_many_there_are(used):

@@ -575,10 +575,10 @@ def test_what_no_schema_can_say_is_an_error_that_names_the_parameter(runtime, fu
     [
         ("weather", "does not begin with tool:"),
         ("tool:own", "can match nothing"),
-        ("tool:own:*", "stands for many actions"),
+        ("tool:own:*", "matches many actions"),
         ("tool:own:weather Oslo", "no call is judged as"),
-        ("tool:wether:x", "there is none"),
-        ("tool:file:wiew", "there is none"),
+        ("tool:wether:x", "names the unknown"),
+        ("tool:file:wiew", "names the unknown"),
         ("tool:client:Bash", "no call is judged as"),
         ("tool:file:view ../x", "is not a resolved path"),
     ],

@@ -294,7 +294,7 @@ def test_of_a_kind_of_agent_that_is_recorded_without_its_parent_nothing_is_guess
         ]
         asked = ("policy", "explain", "call-Explore", "--json")
         told = place.run(*asked, "--ledger", "./older.jsonl").json
-        assert told["now"]["note"] == "the record lacks what a decision needs"
+        assert told["now"]["note"] == "the record lacks data that a decision needs"
         assert place.run(*asked).json["now"]["note"] == ""
 
 
@@ -333,7 +333,7 @@ def test_diff_tries_a_binding_of_an_agent_of_the_plane_for_that_agent(user):
     assert user.run("policy", "diff", "new.toml", "new.toml").status == 0
 
 
-CHANGED = "the policy has changed since; of the one in force: paddock policy explain ACTION"
+CHANGED = "the policy has changed since; for the current one: paddock policy explain ACTION"
 UNLOADABLE = "no policy is in force now: not TOML: expected '=' after a key in a key/value pair"
 
 
@@ -418,7 +418,7 @@ def test_what_nearly_matched_a_recorded_call_and_what_would_change_it_is_told(us
     (user.project / "paddock.toml").write_text(NEAR + "# more\n")
     user.run("trust", "--yes")
     rows = user.run("policy", "explain", asked).out.splitlines()
-    assert rows[-1] == f"  to change it: not told: {CHANGED}"
+    assert rows[-1] == f"  to change it: not known: {CHANGED}"
 
 
 def test_a_call_that_nobody_granted_is_told_with_why_it_was_asked_about(user):

@@ -57,7 +57,7 @@ def test_a_head_is_read_by_segments(text: str, head: tuple[str, str]) -> None:
         ("tool:file:crate", 'did you mean "create"?'),
         ("tool:file", "write tool:file:* for all of a category"),
         ("tool:*:nonsense", "known are"),
-        ("tool:file:cre*", "* stands for a whole segment"),
+        ("tool:file:cre*", "* matches a whole segment"),
         ("file:create", "write tool:<category>:<operation>"),
         ("tool:file:create:x", "write tool:file"),
         ("tool::create", "write tool:"),
@@ -102,7 +102,7 @@ def test_the_target_is_of_the_kind_of_its_category(text: str, kind: TargetKind |
         (
             "tool:mcp:call github",
             (
-                "its target is SERVER/TOOL, as in tool:mcp:call issues/*, or of a client's own"
+                "its target is SERVER/TOOL, as in tool:mcp:call issues/*, or for a client's own"
                 " server mcp__server__*"
             ),
         ),

@@ -263,7 +263,7 @@ def test_for_codex_a_question_is_a_refusal_that_says_so(client: Client):
     assert client.ask("Bash", client="codex", tool_input={"command": "npm test"}).raw == b""
 
 
-REMEDY = "write the command so that all of it stands in the line"
+REMEDY = "write the whole command literally in the line"
 
 
 def test_a_refusal_to_codex_ends_with_what_to_do_where_the_line_is_unreadable(client: Client):
