@@ -33,7 +33,7 @@ from paddock.runtime import prepared
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.changes import Differ, Diffs, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.dispatch import Dispatcher
-from paddock.runtime.undo import UndoStanding, undo_tool, why_no_undo
+from paddock.runtime.undo import UndoStatus, undo_tool, why_no_undo
 from paddock.storage.history import History
 from paddock.storage.notes import Note, read_notes
 from paddock.storage.objects import StoreReader
@@ -152,17 +152,17 @@ class Past(Struct):
         except (UsageError, ConfigError, PathError):
             return call.touches(path)
 
-    def standing(self, call: PastCall) -> UndoStanding:
+    def undo_status(self, call: PastCall) -> UndoStatus:
         try:
             workspace = self.workspace(call.workspace_of)
             if self._left_since(call):
-                return UndoStanding.OTHER_WORKSPACE
+                return UndoStatus.OTHER_WORKSPACE
             obstacle = why_no_undo(call, workspace, self.seen)
         except (UsageError, ConfigError):
-            return UndoStanding.NO_WORKSPACE
+            return UndoStatus.NO_WORKSPACE
         except (PathError, TextError):
-            return UndoStanding.CHANGED
-        return UndoStanding.UNDOABLE if obstacle is None else obstacle.standing
+            return UndoStatus.CHANGED
+        return UndoStatus.UNDOABLE if obstacle is None else obstacle.status
 
     def is_shown(self, call: PastCall, change: Change) -> bool:
         # Threat: a digest confirms a guess of the content.
@@ -178,7 +178,7 @@ class Past(Struct):
 
     def call_json(self, call: PastCall, undone: Mapping[str, str]) -> dict[str, Json]:
         shown = [change for change in call.changes if self.is_shown(call, change)]
-        standing = self.standing(call)
+        status = self.undo_status(call)
         return {
             "call": call.call_id,
             "entry": call.entry_id,
@@ -192,8 +192,8 @@ class Past(Struct):
             "undone_by": undone.get(call.call_id, ""),
             "changes": [change_json(change) for change in shown],
             "secret_changes": len(call.changes) - len(shown),
-            "can_undo": standing is UndoStanding.UNDOABLE,
-            "standing": standing,
+            "can_undo": status is UndoStatus.UNDOABLE,
+            "standing": status,
         }
 
     def diff(self, call: PastCall) -> Diffs:
@@ -250,7 +250,7 @@ class Past(Struct):
                 {"call": call.call_id, "agent": call.workspace_of},
                 bounds,
             )
-        is_changed = result.refusal is not None and self.standing(call) is UndoStanding.CHANGED
+        is_changed = result.refusal is not None and self.undo_status(call) is UndoStatus.CHANGED
         return UndoAnswer(result, self._differ(call).since(call) if is_changed else None)
 
 

@@ -754,6 +754,6 @@ def test_a_time_alone_is_told_as_touched_and_is_nothing_to_undo(user):
     assert "touched: its content and its mode are as before" in shown
     assert "mode 0644 → 0600" in user.run("diff", second["call"]).out
     refused = user.run("undo", first["call"])
-    assert (refused.status, "set the times of files alone" in refused.err) == (1, True)
+    assert (refused.status, "changed only the times of files" in refused.err) == (1, True)
     assert user.run("undo", second["call"]).status == 0
     assert file.stat().st_mode & 0o777 == 0o644

@@ -42,7 +42,7 @@ from paddock.ledger.query import Filter, find_numbered, query
 from paddock.ledger.read import find_genesis, stands
 from paddock.ledger.tree import checkpoints_folder, find_signed, note_sizes, prove_inclusion
 from paddock.plane.layout import LedgerName
-from paddock.runtime.undo import UndoStanding
+from paddock.runtime.undo import UndoStatus
 from paddock.sandbox.backends import examine_host
 from paddock.sandbox.values import BackendVerdict
 from paddock.values import entries
@@ -226,8 +226,8 @@ def _changes(project: Project, rows: list[StoredEntry]) -> dict[str, Json]:
         call = next((each for each in past.calls if each.entry_id in ids), None)
         if call is None:
             return {"can_undo": False, "standing": "", "entry_id": ""}
-        found: dict[str, Json] = {"standing": past.standing(call), "entry_id": call.entry_id}
-        found["can_undo"] = found["standing"] is UndoStanding.UNDOABLE
+        found: dict[str, Json] = {"standing": past.undo_status(call), "entry_id": call.entry_id}
+        found["can_undo"] = found["standing"] is UndoStatus.UNDOABLE
         with suppress(UsageError):  # its agent works elsewhere by now
             found["diff"] = past.diff(call).as_json()
         return found
