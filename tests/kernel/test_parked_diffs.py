@@ -408,7 +408,7 @@ def test_a_difference_that_was_exchanged_is_not_committed(place):
     file.write_text(asked.replace("+changed", "+nothing"))
     before = tree(place)
     (row,) = place.waiting()
-    assert row["outdated"].startswith("what its file shows is not what was asked about")
+    assert row["outdated"].startswith("its file does not match the recorded request")
     assert place.run("approvals", "grant", kept["id"]).returncode == 1
     assert tree(place) == before
     file.write_text(asked)

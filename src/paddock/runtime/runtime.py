@@ -89,28 +89,28 @@ class Notices:
     """
 
     def __init__(
-        self, said: tuple[str, ...], of_commands: Callable[[], tuple[str, ...]] | None = None
+        self, said: tuple[str, ...], command_notices: Callable[[], tuple[str, ...]] | None = None
     ) -> None:
-        """Without `of_commands` nothing is logged: the interface shows the notices itself."""
+        """Without `command_notices` nothing is logged: the interface shows the notices itself."""
         self._said = said
-        self._of_commands = Late(of_commands or tuple)
-        self._is_read = of_commands is None
+        self._command_notices = Late(command_notices or tuple)
+        self._is_read = command_notices is None
         self._is_logged = not said
 
     def read(self) -> tuple[str, ...]:
         self._is_read = True
-        return (*self._said, *self._of_commands.get())
+        return (*self._said, *self._command_notices.get())
 
     def log(self) -> None:
         if not self._is_read and not self._is_logged:
             self._is_logged = True
             _log(self._said)
 
-    def log_of_commands(self) -> None:
+    def log_command_notices(self) -> None:
         if not self._is_read:
             # A notice that cannot be computed must not stop a command.
             with suppress(PaddockError):
-                _log(self._of_commands.get())
+                _log(self._command_notices.get())
 
 
 def _log(said: tuple[str, ...]) -> None:

@@ -214,8 +214,8 @@ def _changed(**fields: object):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_changed(tool_id="run_shell"), "'run_shell' is no core tool"),
-        (_changed(tool_id="create_file"), "'create_file' is no core tool"),
+        (_changed(tool_id="run_shell"), "'run_shell' is not a core tool"),
+        (_changed(tool_id="create_file"), "'create_file' is not a core tool"),
         (_changed(tool_id="list_files"), "'list_files' stands there twice"),
         (lambda tools: tools.append(tools[READ_FILE]), "'read_file' stands there twice"),
     ],

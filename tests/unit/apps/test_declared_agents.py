@@ -137,7 +137,7 @@ def test_a_workspace_outside_is_asked_about_by_name(user: User, place: str) -> N
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[agents.a]\nprofile = "open"\nparent = "b"\n', "there is no agent 'b', its parent"),
+        ('[agents.a]\nprofile = "open"\nparent = "b"\n', "its parent 'b' does not exist"),
         (
             '[agents.a]\nprofile = "open"\nparent = "b"\n[agents.b]\nprofile = "open"\nparent = "a"',
             "it is its own ancestor",

@@ -61,7 +61,7 @@ NEXT_POLICY = {"package_id": "PKG-POLICY-001", "version": "99.0.0"}
             "HOT/config/admin_config.json",
             b'{"tools": [{"tool_id": "nothing", "description": "d", "parameters": {}}]}',
             {"package_id": "PKG-ADMIN-001", "version": "99.0.0"},
-            "'nothing' is no core tool",
+            "'nothing' is not a core tool",
         ),
     ],
 )

@@ -616,7 +616,9 @@ class SaysYesLater:
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_is_opened(place, open_it, approver, why):
-    with pytest.raises(paddock.UsageError, match=f"the approver {why}, and is to be called"):
+    with pytest.raises(
+        paddock.UsageError, match=f"the approver {why}, and has to be a plain function"
+    ):
         open_it(place.project / "nowhere", approver=approver)
 
 

@@ -31,7 +31,7 @@ from paddock.assembly.history import named_contents, read_output
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import Project
 from paddock.assembly.project_open import policy_notices
-from paddock.assembly.questions import decided_now, told_calls
+from paddock.assembly.questions import decided_now, recorded_calls
 from paddock.assembly.sessions import sessions_of
 from paddock.assembly.shells import STAGING
 from paddock.assembly.undo import open_past
@@ -207,7 +207,7 @@ def _call_json(desk: PlaneDesk, entry: entries.Entry) -> dict[str, Json]:
     found: dict[str, Json] = {"entries": [entry_json(*each) for each in rows]}
     found |= {"told": None, "now": None, "text": "", "diff": None, "outputs": []}
     calls, governance = desk.ledgers()[LedgerName.HO1M], desk.ledgers()[LedgerName.GOVERNANCE]
-    told, _ = told_calls(calls, entry.call_id, governance, entry.session_id)
+    told, _ = recorded_calls(calls, entry.call_id, governance, entry.session_id)
     if told:
         found |= {"told": told[0].as_json(), "text": told[0].render()}
         found["now"] = decided_now(desk.project, told[0]).as_json()

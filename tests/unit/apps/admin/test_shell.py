@@ -97,7 +97,7 @@ def test_a_turn_without_an_answer_is_the_status_of_a_pipe(project):
 def test_a_command_that_fails_says_so_and_the_shell_goes_on(plane):
     _, shown = plane.shell("/resume SES-0\n/sesions\n/call\n/show x\n/ledger x\n/expand\nhello\n")
     found = blocks(shown)
-    assert found["/resume SES-0"][0] == "error[usage]: there is no session 'SES-0'"
+    assert found["/resume SES-0"][0] == "error[usage]: no session named 'SES-0'"
     assert found["/sesions"][1].startswith("  hint:  did you mean /sessions")
     assert found["/call"][0] == "error[usage]: no tool was named"
     assert found["/show x"][0] == "error[usage]: 'x' cannot be shown"
