@@ -96,7 +96,7 @@ class AgentStep(Struct, frozen=True):
         parent = f" under {new.parent}" if new.parent else ""
         place = " OUTSIDE of the project" if self.is_outside else ""
         return (
-            f"{'change' if self.is_there else 'make'} {new.name}: profile {show_name(new.profile)}"
+            f"{'change' if self.is_there else 'create'} {new.name}: profile {show_name(new.profile)}"
             f"{parent}, in {show_name(str(self.workspace))}{place}"
         )
 

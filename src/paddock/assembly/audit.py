@@ -270,7 +270,7 @@ class RolledBack(Struct, frozen=True):
     entries: int
     problems: tuple[LedgerProblem, ...]
     evidence: Mapping[str, Json] = {}
-    """For a ledger that was set aside: where it is kept, and its last good entry."""
+    """The place and the last good entry of a ledger that was set aside."""
 
 
 def find_rolled_back(

@@ -57,7 +57,7 @@ def init_bare_plane(
     if unpacked is not None and real_path(directory) == real_path(unpacked.directory):
         beside = unpacked.names | {NAME}
     blueprint = bare_plane_blueprint(tool_profile, archives, beside)
-    # Where a plane exists nothing is created, and no key either.
+    # If a plane exists there, nothing is created, and no key either.
     asks = tool_profile == "production" and not is_bare_plane(directory)
     key = make_operator_key(environment) if asks else None
     build = partial(_install_founding, archives, key, environment)
@@ -114,8 +114,8 @@ def _install_founding(
     """Install the packages where another plane may have been; see `Build`.
 
     Sequence: packages → rollback of the earlier plane's ledgers accepted → by the caller, the
-    configuration, which makes it a plane. After a kill before that, the next `init` continues,
-    and there is no plane whose keys signed another history.
+    configuration, which makes it a plane. If it is killed before that, the next `init` continues,
+    and a plane whose keys signed another history never exists.
     """
     del blueprint  # It was made from the packages.
     _require_no_plane(layout)

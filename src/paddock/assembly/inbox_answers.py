@@ -220,7 +220,7 @@ def _changed_now(
     with open_workspace_of(record) as workspace:
         ports = Ports(workspace, judge)
         plan = handler.resolve(arguments, ports)
-        # Threat: a symlink now leads elsewhere, and the person is shown where it led.
+        # Threat: a symlink now leads elsewhere, and the person is shown its earlier target.
         if tuple(map(str, plan.actions)) != request.actions:
             return Outdated(ACTIONS_CHANGED, _DECIDED_AGAIN)
         # A command's target digest is of its sandbox, known only in the process that runs it.
@@ -238,7 +238,7 @@ def _changed_now(
 def grant_here(project: Project, wanted: str, by: str, seen: Parked | None = None) -> Parked:
     """Grant a kept request that this process carries out at once; see `resume`.
 
-    Raises: ApprovalExpiredError, as `grant`; UsageError if there is no such request, or its agent
+    Raises: ApprovalExpiredError, as `grant`; UsageError if the request is not found, or its agent
     does not have the tool here: then nothing is granted, since the grant would be wasted.
     """
     inbox = open_inbox(project)

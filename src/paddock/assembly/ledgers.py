@@ -137,11 +137,11 @@ LEDGER_TIERS: Final = {
 }
 
 HOOK_PACE: Final = Pace(limits.checkpoint_entries_max // 2, math.inf, at_close=False)
-"""For a process that answers one event: a checkpoint by count, at once for important entries.
+"""The pace of a process that answers one event: by count, at once for important entries.
 
 Half the usual count, since not every entry of the hook is written by such a process."""
 HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False)
-"""For a process that records a past event, for which no caller waits: also by time."""
+"""The pace of a process that records a past event, for which no caller waits: also by time."""
 
 
 def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> LedgerFile:

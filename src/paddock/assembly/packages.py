@@ -256,7 +256,7 @@ def _contract_notes(archive: Archive) -> Iterator[str]:
 # returned, as governance itself may be damaged; a pass that cannot be recorded does not count.
 
 OPERATOR: Final = "operator"
-"""The requester of gates, in a record, if it is no agent."""
+"""The recorded requester of gates, if not an agent."""
 
 
 class GateRun(Struct, frozen=True):

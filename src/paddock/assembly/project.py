@@ -60,7 +60,7 @@ class Project(Struct, frozen=True):
     layout: PlaneLayout
     files: PolicyFiles
     policy: Policy
-    """For an agent whose workspace is the root; see `policy_for`."""
+    """The policy for an agent whose workspace is the root; see `policy_for`."""
     agents: AgentStore
     environment: Environment
     name: Path | None = None

@@ -35,12 +35,12 @@ def open_project(start: Path, environment: Environment, override: Path | None = 
 
 
 def open_root(root: ProjectRoot, environment: Environment) -> Project:
-    """As `open_project`, for exactly this root: no search upwards, no `PADDOCK_PLANE`."""
+    """Open exactly this root, like `open_project`: no search upwards, no `PADDOCK_PLANE`."""
     return _opened(read_project(root, environment))
 
 
 def open_given(path: str | os.PathLike[str] | None, environment: Environment) -> Project:
-    """As `open_project`, for a program that imports Paddock: at `path`, if it gives one."""
+    """Open a project for a program that imports Paddock: at `path`, if it gives one."""
     return open_project(*start_of(path, environment))
 
 
@@ -71,7 +71,7 @@ def _opened(found: Project) -> Project:
     settle_left_packages(found)
     if not record_news(found):
         return replace(found, notices=_gate_notices(found))
-    # Only now, after news were recorded, and not at every opening.
+    # Only after new entries were recorded, and not at every opening.
     return replace(found, notices=policy_notices(found))
 
 

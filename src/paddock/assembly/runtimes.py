@@ -1,6 +1,6 @@
 """Open one agent's tools on its workspace, behind the dispatcher; `paddock.open` and `check`.
 
-The shell is made at the first command, and closed with the runtime.
+The shell is created at the first command, and closed with the runtime.
 """
 
 import os
@@ -436,7 +436,7 @@ def check(
     in `open`. A command is confined only if this host's sandbox is complete: `comes_to` is the
     outcome on this host.
 
-    Raises: ConfigError; UsageError if there is no such action, directory, file or agent.
+    Raises: ConfigError; UsageError if the action is invalid, or a directory, file or agent missing.
     """
     asked = parse_action(action) if isinstance(action, str) else action
     found = find_project(*start_of(path, process_environment()), None)

@@ -52,7 +52,7 @@ class ShellSetup(Struct, frozen=True):
     """The only MCP server that runs in it, if it is not an agent's shell."""
 
     def governed_by(self, policy: Policy) -> Policy:
-        """Return the policy for this shell: for a server, only what its table allows."""
+        """Return the policy for this shell: a server's allows only the entries of its table."""
         if self.server is None:
             return policy
         from paddock.gateway.confine import server_policy  # noqa: PLC0415 - few have one

@@ -47,7 +47,7 @@ def review_trust(
     own = files.project
     if own is None:
         raise ConfigError(
-            "there is no policy file to trust",
+            "no policy file to trust",
             where=str(root.path),
             hint="without one the defaults apply; paddock init writes one",
         )
@@ -94,7 +94,7 @@ def _plan(review: TrustReview, now: datetime) -> trust.TrustRecord:
     if review.admin is not None:
         return trust.TrustRecord(review.admin.file, review.admin.digest, now.isoformat())
     if file is None:
-        raise ConfigError("there is no policy file to trust", where=str(review.root.path))
+        raise ConfigError("no policy file to trust", where=str(review.root.path))
     return trust.plan_trust(file.path, file.content, now)
 
 

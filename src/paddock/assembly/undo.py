@@ -48,7 +48,7 @@ from paddock.workspace import Workspace
 
 class OperatorDispatcher(Struct, frozen=True):
     shown: prepared.PolicyJudge
-    """What the workspace's agent may see: the operator is shown no more."""
+    """The view of the workspace's agent: the operator is shown no more."""
     workspace: Workspace
     ledger: Ledger
     history: History

@@ -4,13 +4,13 @@
     own_tools            functions of a program as tools: signature, docstring, call
     dispatch, prepared   the steps of one call; its state between them, registry and judge
     messages, native     a provider's messages and schemas; its own tool types
-    approvals, question  an answer, bound to what will run; putting the question
+    approvals, question  an answer, bound to the exact call; ask the approver
     inbox                requests that wait for an answer; which grants count
     records              the ledger entries of a call; digests in place of contents
     changes, undo        show the changes of calls; undo them, or commit them once granted
 
 A tool is reached only through `Dispatcher.prepare`, then `run`. This folder guards
 against: a skipped step, a decision on one value and an act on another, an effect
-without a record, a refused call with an effect, an approval that counts for anything
-but what was shown.
+without a record, a refused call with an effect, an approval that counts for more than
+the approver saw.
 """

@@ -50,7 +50,7 @@ class PastCall(Struct, frozen=True):
     outcome: PastOutcome
     changes: tuple[Change, ...]
     undoes: str = ""
-    """For an undo, the id of the call that it undid."""
+    """The id of the call that this undo undid."""
     undoes_command: bool = False
     """True for the undo of a command, also through other undos."""
 
@@ -248,7 +248,7 @@ def find_call(
         return found[0]
     if not found:
         raise UsageError(
-            f"no call {quote(wanted)} that changed anything", hint="paddock history lists them"
+            f"no call {quote(wanted)} changed anything", hint="paddock history lists those that did"
         )
     rows = [
         f"\n    {call.entry_id}  {call.timestamp[:19]}Z  {show_name(call.tool)}: "

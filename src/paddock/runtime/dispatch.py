@@ -91,7 +91,7 @@ class Dispatcher:
     def dispatch(self, call: ToolCall, bounds: Bounds = FREE) -> ToolResult:
         """Run one call and return its result; refusals are results.
 
-        Raises: IntegrityError where the ledger is damaged; nothing was changed or shown.
+        Raises: IntegrityError if the ledger is damaged; nothing was changed or shown.
         """
         ready = self.prepare(call, bounds)
         return ready if isinstance(ready, ToolResult) else self.run(ready)
@@ -182,7 +182,7 @@ class Dispatcher:
         return ready._replace(arguments=kept)
 
     def _confine(self, tool: Tool[Any], plan: Plan, decision: Decision) -> tuple[Plan, Decision]:
-        """Bind the plan to its sandbox, so that what was inspected is what runs."""
+        """Bind the plan to its sandbox, so that the inspected plan is the one that runs."""
         if not isinstance(tool.handler, Confining):
             return plan, confined(decision, "none")
         held_plan, held = tool.handler.confine(plan, self._context.ports)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class ForProgram(Struct, frozen=True):
-    """A tool for the embedding program alone: it is in no registry, so no model can call it."""
+    """A tool only for the embedding program: it is in no registry, so no model can call it."""
 
     tool: Tool[Any]
     payload: Payload

@@ -57,10 +57,10 @@ mkdir -p -- "$2" && exec cat >"$1"
 
 
 class Executed(Struct, frozen=True):
-    """How a command ended, and what it printed."""
+    """The exit and the output of a command."""
 
     exit_code: int
-    """-1 where it ran out of time, 128 + N for signal N."""
+    """-1 after a timeout, 128 + N for signal N."""
     stdout: bytes
     stderr: bytes
     timed_out: bool
@@ -88,7 +88,7 @@ class ListedEntry(Struct, frozen=True):
     """Relative to the root."""
     is_directory: bool
     size_bytes: int
-    """Of a file."""
+    """Size of a file."""
 
 
 class EntryList(Struct, frozen=True):

@@ -160,7 +160,7 @@ class Recorder:
         return self._entry(NET_REFUSED, ready, "deny", event.why, metadata)
 
     def mark(self, ready: Prepared, intent: str) -> "CallMark":
-        from paddock.storage.notes import CallMark  # noqa: PLC0415 - for what writes
+        from paddock.storage.notes import CallMark  # noqa: PLC0415 - only for writes
 
         call = ready.call
         return CallMark(kept_name(call.id), call.tool, self._agent, self._session, intent)
@@ -272,7 +272,7 @@ def _actions_json(actions: Sequence[str]) -> dict[str, Json]:
 
 
 def _change_json(change: Change) -> dict[str, Json]:
-    from paddock.tools.effects import change_json  # noqa: PLC0415 - for what writes
+    from paddock.tools.effects import change_json  # noqa: PLC0415 - only for writes
 
     kept = change_json(change)
     kept["path"] = clean(change.path)
@@ -320,7 +320,7 @@ def kept_arguments(
 def _kept_as_policy_says(
     given: Mapping[str, Json], server: "McpServer", contents: Contents
 ) -> dict[str, Json]:
-    from paddock.ledger.format.line import encode_members  # noqa: PLC0415 - of few tools
+    from paddock.ledger.format.line import encode_members  # noqa: PLC0415 - few tools need it
     from paddock.policy.arguments import redact  # noqa: PLC0415 - as above
 
     kept = redact(dict(given), server.redact)
@@ -338,7 +338,7 @@ def kept_name(name: str) -> str:
     missing = len(name) - _NAME_KEPT_MAX
     if missing <= 0:
         return name if is_plain(name) else clean(name)
-    # Threat: two long names with the same beginning would look the same.
+    # Threat: two long names with the same beginning would be recorded as one.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS]
     return f"{clean(name[:_NAME_KEPT_MAX])}… ({missing} more characters, sha256 {digest})"
 
@@ -355,7 +355,7 @@ ALWAYS: Final = "always"
 USED: Final = "used"
 """The grant was used up by the call that this entry names."""
 KEPT: Final = "kept"
-"""There is no answer yet; the request is in the inbox."""
+"""The request waits in the inbox, without an answer."""
 DEFERRED: Final = "deferred"
 """The program puts the question to a person, then calls again with the answer."""
 
@@ -373,7 +373,7 @@ def approval_answered(request: ApprovalRequest, approval: Approval) -> Entry:
         is_no = approval.code == ApprovalRefusedError.code
         answer["answer"] = USED if approval.is_granted else REFUSED if is_no else KEPT
     if answer.get("answer") == KEPT:
-        # The digest of what was asked, not of what its file holds by now.
+        # The digest of the question as asked, not as its file has it now.
         answer["shown"] = shown_digest(request)
     if approval.changes_digest:
         answer["changes"] = approval.changes_digest

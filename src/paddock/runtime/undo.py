@@ -329,7 +329,7 @@ class Undo(Struct, frozen=True):
         if plan.moved is None:
             return self._output(self._commit(plan.set, ports))
         changes = [_move(plan.moved, ports)]
-        # A directory that the call created, and that is in use by now, is kept.
+        # A directory that the call created, and that is now in use, is kept.
         with contextlib.suppress(ToolError):
             changes += self._commit(plan.set, ports)
         return self._output(changes)

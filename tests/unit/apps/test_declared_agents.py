@@ -40,7 +40,7 @@ def test_after_trust_a_clones_agents_are_there(user: User) -> None:
     said = user.run("trust", "--yes")
 
     assert said.status == 0
-    assert "  - make helper: profile locked under main, in " in said.out
+    assert "  - create helper: profile locked under main, in " in said.out
     found = agents(user)
     assert (found["helper"]["profile"], found["helper"]["parent"]) == ("locked", "main")
     assert found["helper"]["workspace"] == str(user.project)
@@ -143,7 +143,10 @@ def test_a_workspace_outside_is_asked_about_by_name(user: User, place: str) -> N
             "it is its own ancestor",
         ),
         ('[agents.main]\nprofile = "open"\nworkspace = "lib"\n', "the agent of the project"),
-        ('[agents.a]\nprofile = "open"\nworkspace = "/nowhere/x"\n', "there is no directory"),
+        (
+            '[agents.a]\nprofile = "open"\nworkspace = "/nowhere/x"\n',
+            "the directory '/nowhere/x' does not exist",
+        ),
         ('[agents.a]\nprofile = "open"\nparent = "main"\nmode = 1\n', 'unknown key "mode"'),
         (
             '[agents.a]\nprofile = "open"\npermissions = { read = ["a"] }\n',

@@ -290,7 +290,7 @@ def test_a_projects_plane_takes_no_packages(operator, tmp_path):
         ("uninstall", "PKG-A"),
     ):
         ran = operator.run("package", *arguments, here=project)
-        assert (ran.status, "no bare plane" in ran.err) == (2, True), arguments
+        assert (ran.status, "not a bare plane" in ran.err) == (2, True), arguments
 
 
 def test_a_plane_of_somebody_elses_is_not_changed_before_it_is_trusted(operator):

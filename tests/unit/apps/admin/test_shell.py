@@ -312,7 +312,7 @@ LONG = "9" * 5_000
         ("/expand 1234567890", "there is no call '1234567890'"),
         (f"/call list_files path={LONG}", "error[path."),
         (f'/call list_files {{"path": {LONG}}}', "error[args.invalid]"),
-        (f"/resume {LONG}", "there is no session"),
+        (f"/resume {LONG}", "no session named"),
         (f"/show {LONG}", "cannot be shown"),
     ],
     ids=lambda text: text[:30],
