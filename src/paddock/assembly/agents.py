@@ -95,10 +95,9 @@ class AgentStep(Struct, frozen=True):
         new = self.new
         parent = f" under {new.parent}" if new.parent else ""
         place = " OUTSIDE of the project" if self.is_outside else ""
-        return (
-            f"{'change' if self.is_there else 'create'} {new.name}: profile {show_name(new.profile)}"
-            f"{parent}, in {show_name(str(self.workspace))}{place}"
-        )
+        act = "change" if self.is_there else "create"
+        profile, where = show_name(new.profile), show_name(str(self.workspace))
+        return f"{act} {new.name}: profile {profile}{parent}, in {where}{place}"
 
 
 class AgentPlan(Struct, frozen=True):
